@@ -1,0 +1,133 @@
+//! What a runner is started with. Reading it from a file or a pipe is the front end's.
+
+use std::{fmt, path::PathBuf, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// What isolates the runner itself. Each tier may have a section in the policy, which may only take away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SandboxTier {
+    /// A process on the operator's machine.
+    #[default]
+    Process,
+    /// A container.
+    Container,
+    /// A virtual machine of its own.
+    MicroVm,
+}
+
+impl SandboxTier {
+    /// All tiers.
+    pub const ALL: [Self; 3] = [Self::Process, Self::Container, Self::MicroVm];
+
+    /// The name used in policy files and on the command line.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Container => "container",
+            Self::MicroVm => "micro_vm",
+        }
+    }
+}
+
+impl fmt::Display for SandboxTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for SandboxTier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|tier| tier.as_str() == text).ok_or_else(|| {
+            format!("unknown sandbox tier `{text}`: expected `process`, `container` or `micro_vm`")
+        })
+    }
+}
+
+/// The envelope that a registry is put together from (specification 004, "Registration").
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunnerBootstrapEnvelope {
+    /// [`RunnerBootstrapEnvelope::VERSION`].
+    pub version: u32,
+    /// What isolates the runner.
+    #[serde(default)]
+    pub sandbox_tier: SandboxTier,
+    /// The host folder that the policy's mounts lie in.
+    pub workspace: PathBuf,
+    /// The host folder of audit log, cache and stored outputs.
+    pub state: PathBuf,
+    /// The operator's policy file; none means the usual places, then the shipped default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<PathBuf>,
+}
+
+impl RunnerBootstrapEnvelope {
+    /// The version that this build reads: 1.
+    pub const VERSION: u32 = 1;
+
+    /// An envelope of this version for a process on the operator's machine.
+    #[must_use]
+    pub fn new(workspace: PathBuf, state: PathBuf) -> Self {
+        Self { version: Self::VERSION, sandbox_tier: SandboxTier::Process, workspace, state, policy: None }
+    }
+
+    /// Reads an envelope from its JSON text.
+    ///
+    /// # Errors
+    /// [`EnvelopeError`] for another version, an unknown field or what is no JSON.
+    pub fn from_json(text: &str) -> Result<Self, EnvelopeError> {
+        #[derive(Deserialize)]
+        struct Version {
+            version: u32,
+        }
+        // The version first: a newer envelope should fail for its version, not for a field that this
+        // build has not heard of.
+        let Version { version } = serde_json::from_str(text)?;
+        if version != Self::VERSION {
+            return Err(EnvelopeError::Version { found: version });
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+}
+
+/// Why an envelope cannot be used.
+#[derive(Debug, Error)]
+pub enum EnvelopeError {
+    /// It is of another version.
+    #[error("the envelope has version {found}; this build reads version {}", RunnerBootstrapEnvelope::VERSION)]
+    Version {
+        /// The version it has.
+        found: u32,
+    },
+    /// It is not what an envelope looks like.
+    #[error("the envelope cannot be read")]
+    Malformed(#[from] serde_json::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_envelope_round_trips_and_refuses_what_it_does_not_know() {
+        let envelope = RunnerBootstrapEnvelope::new("/w".into(), "/s".into());
+        let text = serde_json::to_string(&envelope).expect("encodes");
+        assert_eq!(RunnerBootstrapEnvelope::from_json(&text).expect("decodes"), envelope);
+        let newer = text.replace("\"version\":1", "\"version\":2,\"sidecar\":{}");
+        assert!(matches!(
+            RunnerBootstrapEnvelope::from_json(&newer),
+            Err(EnvelopeError::Version { found: 2 })
+        ));
+        let unknown = text.replace("\"version\":1", "\"version\":1,\"sidecar\":{}");
+        assert!(matches!(
+            RunnerBootstrapEnvelope::from_json(&unknown),
+            Err(EnvelopeError::Malformed(_))
+        ));
+    }
+}

@@ -1,0 +1,152 @@
+//! What a tool may know of the call it serves, and how it reports progress.
+
+use std::{
+    any::{Any, TypeId},
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::ToolOutput;
+
+/// Receives partial results while a tool runs. Called synchronously, on whatever thread the tool runs.
+pub type ToolUpdateFn = Arc<dyn Fn(ToolOutput) + Send + Sync>;
+
+/// Receives short progress texts while a tool runs. Called synchronously.
+pub type ProgressFn = Arc<dyn Fn(String) + Send + Sync>;
+
+/// The context of one call. The registry makes it; a tool reads it. Neither updates nor progress texts
+/// ever reach a model: only the tool's result does.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ToolContext {
+    /// The call's id, unique in the registry's lifetime.
+    pub call_id: String,
+    /// The name that the tool is registered under.
+    pub tool_name: String,
+    /// The run that the call belongs to.
+    pub run_id: String,
+    /// The agent that makes the call.
+    pub agent_id: String,
+    /// The agent's space, for tools whose results are shown in one.
+    pub space_id: Option<String>,
+    /// Fires when the caller gives the call up.
+    pub cancel: CancellationToken,
+    /// When the call ends at the latest; none outside a running call.
+    pub deadline: Option<Instant>,
+    /// Takes partial results, if anybody wants them.
+    pub on_update: Option<ToolUpdateFn>,
+    /// Takes progress texts, if anybody wants them.
+    pub on_progress: Option<ProgressFn>,
+    /// What the host hands to tools of its own process, by type.
+    pub extensions: Extensions,
+}
+
+impl ToolContext {
+    /// A context without caller, deadline or listeners: for tests, and as the base that the registry and
+    /// the guest entry point fill in.
+    #[must_use]
+    pub fn detached(tool_name: impl Into<String>) -> Self {
+        Self {
+            call_id: String::new(),
+            tool_name: tool_name.into(),
+            run_id: String::new(),
+            agent_id: String::new(),
+            space_id: None,
+            cancel: CancellationToken::new(),
+            deadline: None,
+            on_update: None,
+            on_progress: None,
+            extensions: Extensions::default(),
+        }
+    }
+
+    /// Reports a partial result; does nothing where nobody listens.
+    pub fn update(&self, partial: ToolOutput) {
+        if let Some(listener) = &self.on_update {
+            listener(partial);
+        }
+    }
+
+    /// Reports progress; does nothing where nobody listens.
+    pub fn progress(&self, text: impl Into<String>) {
+        if let Some(listener) = &self.on_progress {
+            listener(text.into());
+        }
+    }
+
+    /// What is left until the deadline; none where there is no deadline.
+    #[must_use]
+    pub fn remaining(&self) -> Option<Duration> {
+        self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    }
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("call_id", &self.call_id)
+            .field("tool_name", &self.tool_name)
+            .field("run_id", &self.run_id)
+            .field("agent_id", &self.agent_id)
+            .field("space_id", &self.space_id)
+            .field("deadline", &self.deadline)
+            .field("extensions", &self.extensions)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Values by their type, at most one of each.
+#[derive(Clone, Default)]
+pub struct Extensions(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+
+impl Extensions {
+    /// Puts a value in, in place of one of the same type.
+    pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
+        self.0.insert(TypeId::of::<T>(), Arc::new(value));
+    }
+
+    /// The value of a type.
+    #[must_use]
+    pub fn get<T: Send + Sync + 'static>(&self) -> Option<&T> {
+        self.0.get(&TypeId::of::<T>()).and_then(|value| value.downcast_ref())
+    }
+}
+
+impl fmt::Debug for Extensions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Extensions({})", self.0.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn reports_reach_the_listener_and_are_harmless_without_one() {
+        let mut ctx = ToolContext::detached("t");
+        ctx.progress("nobody hears");
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&heard);
+        ctx.on_progress = Some(Arc::new(move |text| sink.lock().expect("not poisoned").push(text)));
+        ctx.progress("half");
+        assert_eq!(*heard.lock().expect("not poisoned"), ["half"]);
+    }
+
+    #[test]
+    fn extensions_hold_one_value_of_each_type() {
+        let mut extensions = Extensions::default();
+        extensions.insert(1_u8);
+        extensions.insert(2_u8);
+        extensions.insert("text");
+        assert_eq!(extensions.get::<u8>(), Some(&2));
+        assert_eq!(extensions.get::<&str>(), Some(&"text"));
+        assert_eq!(extensions.get::<u16>(), None);
+    }
+}

@@ -1,0 +1,78 @@
+//! What a module says of its tools when it is run with `describe`.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, ToolPolicy};
+
+/// The answer to `describe`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Declarations {
+    /// [`crate::FRAME_VERSION`].
+    pub v: u32,
+    /// The module's tools.
+    pub tools: Vec<ToolDeclaration>,
+}
+
+/// What one tool of a module says of itself. It declares what it wants; the policy says what it gets.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ToolDeclaration {
+    /// The tool's name.
+    pub name: String,
+    /// A name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What the tool does, for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// The schema of its arguments.
+    pub parameters: JsonSchema,
+    /// The schema of its structured result, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_schema: Option<JsonSchema>,
+    /// How dangerous it is; none means that the author did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<SafetyTier>,
+    /// Whether every call needs an approval.
+    #[serde(default)]
+    pub policy: ToolPolicy,
+    /// How long a call may take, in milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Which arguments are paths, addresses or commands.
+    #[serde(default)]
+    pub roles: Vec<ArgumentRole>,
+    /// The profile that the author had in mind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub profile: Option<String>,
+    /// The hosts it wants to reach.
+    #[serde(default)]
+    pub hosts: Vec<String>,
+}
+
+impl ToolDeclaration {
+    /// The part that a model sees.
+    #[must_use]
+    pub fn function_decl(&self) -> FunctionDecl {
+        FunctionDecl {
+            name: self.name.clone(),
+            description: self.description.clone(),
+            parameters: self.parameters.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_least_declaration_is_a_name_and_a_schema() {
+        let text = r#"{"v":1,"tools":[{"name":"t","parameters":{"type":"object"}}]}"#;
+        let declarations: Declarations = serde_json::from_str(text).expect("decodes");
+        let tool = &declarations.tools[0];
+        assert_eq!((tool.tier, tool.policy, tool.timeout_ms), (None, ToolPolicy::Auto, None));
+        assert!(serde_json::from_str::<Declarations>(&text.replace("name", "nome")).is_err());
+    }
+}

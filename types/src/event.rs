@@ -1,0 +1,80 @@
+//! What happens to a call, for whoever watches. Serialisations of other systems derive from these.
+
+use std::time::Duration;
+
+use crate::{ToolErrorKind, ToolOutput};
+
+/// One event in the life of a call. Events inform; the audit log, not they, is the record.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum ToolEvent {
+    /// The caller asked for the call; nothing is decided yet.
+    Requested {
+        /// The call.
+        call_id: String,
+        /// The tool's name, as asked for.
+        tool: String,
+        /// The arguments, as given.
+        arguments: String,
+    },
+    /// A streaming model sent more of the arguments' text.
+    ArgumentsDelta {
+        /// The call.
+        call_id: String,
+        /// The text.
+        delta: String,
+    },
+    /// A person or a program is asked to approve.
+    ApprovalRequested {
+        /// The call.
+        call_id: String,
+    },
+    /// The approval was given or refused.
+    ApprovalResolved {
+        /// The call.
+        call_id: String,
+        /// Whether it was given.
+        approved: bool,
+    },
+    /// Every check passed; the tool starts now.
+    Started {
+        /// The call.
+        call_id: String,
+        /// The tool's name.
+        tool: String,
+    },
+    /// The tool reports progress.
+    Progress {
+        /// The call.
+        call_id: String,
+        /// The tool's text.
+        text: String,
+    },
+    /// The tool reports a partial result.
+    Update {
+        /// The call.
+        call_id: String,
+        /// The partial result.
+        partial: ToolOutput,
+    },
+    /// The result will come later, from elsewhere.
+    Pending {
+        /// The call.
+        call_id: String,
+    },
+    /// The call is over; its audit row is written.
+    Finished {
+        /// The call.
+        call_id: String,
+        /// The tool's name.
+        tool: String,
+        /// The error's kind; none for a result.
+        error: Option<ToolErrorKind>,
+        /// From the request to the row.
+        duration: Duration,
+        /// Bytes of text before truncation.
+        bytes: u64,
+        /// Whether text was cut.
+        truncated: bool,
+    },
+}

@@ -1,0 +1,220 @@
+//! What a host writes to a guest's standard input and reads from its standard output.
+//!
+//! A guest is a WASI command. Run with `call`, it reads one [`CallFrame`] and writes lines of JSON: any
+//! number of progress and update frames, then exactly one final frame.
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Value, value::RawValue};
+
+use crate::{ToolError, ToolErrorKind, ToolOutput};
+
+/// The version of the frames: 1.
+pub const FRAME_VERSION: u32 = 1;
+
+/// The longest progress or update frame: 1 MiB. A longer one is a guest fault.
+pub const MAX_STREAM_FRAME_BYTES: usize = 1 << 20;
+
+/// The longest final frame: 8 MiB. A longer one is a guest fault.
+pub const MAX_FINAL_FRAME_BYTES: usize = 8 << 20;
+
+/// The one frame on a guest's standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct CallFrame {
+    /// [`FRAME_VERSION`].
+    pub v: u32,
+    /// Which of the module's tools is called.
+    pub tool: String,
+    /// The call's id.
+    pub call_id: String,
+    /// The arguments' own text, so that no number loses digits.
+    pub arguments: Box<RawValue>,
+    /// Milliseconds left until the deadline.
+    pub deadline_ms: u64,
+}
+
+/// One line of a guest's standard output.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuestFrame {
+    /// A short text for whoever watches.
+    Progress(String),
+    /// A partial result for whoever watches.
+    Update(OutputFrame),
+    /// The result; nothing follows.
+    Ok(OutputFrame),
+    /// The failure; nothing follows.
+    Error(GuestError),
+}
+
+/// The last frame of a guest.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FinalFrame {
+    /// The result.
+    Ok(ToolOutput),
+    /// The failure.
+    Error(GuestError),
+}
+
+/// A result on the wire: an object with `content`, or a plain string that stands for one text block.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct OutputFrame(pub ToolOutput);
+
+impl<'de> Deserialize<'de> for OutputFrame {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = OutputFrame;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("a string, or an object with `content`")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<OutputFrame, E> {
+                Ok(OutputFrame(ToolOutput::text(text)))
+            }
+
+            fn visit_string<E: de::Error>(self, text: String) -> Result<OutputFrame, E> {
+                Ok(OutputFrame(ToolOutput::text(text)))
+            }
+
+            fn visit_map<A: de::MapAccess<'de>>(self, map: A) -> Result<OutputFrame, A::Error> {
+                let wire = Wire::deserialize(de::value::MapAccessDeserializer::new(map))?;
+                Ok(OutputFrame(ToolOutput {
+                    content: wire.content,
+                    details: wire.details,
+                    structured: wire.structured,
+                }))
+            }
+        }
+
+        /// Unlike [`ToolOutput`] in memory, the wire form needs its content and knows no other key.
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Wire {
+            content: Vec<crate::Content>,
+            #[serde(default)]
+            details: Value,
+            #[serde(default)]
+            structured: Option<Value>,
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// A failure on the wire.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GuestError {
+    /// What kind of failure it claims to be.
+    pub kind: GuestErrorKind,
+    /// What went wrong, for the model, word for word.
+    pub message: String,
+}
+
+/// The kinds of failure that a guest may claim. The others are the host's to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GuestErrorKind {
+    /// The arguments are not what the tool takes.
+    InvalidArguments,
+    /// What was looked for is not there.
+    NotFound,
+    /// The guest was refused something that it needs.
+    Denied,
+    /// What the tool needs is not there.
+    Unavailable,
+    /// Anything else.
+    Failed,
+}
+
+impl From<GuestErrorKind> for ToolErrorKind {
+    fn from(kind: GuestErrorKind) -> Self {
+        match kind {
+            GuestErrorKind::InvalidArguments => Self::InvalidArguments,
+            GuestErrorKind::NotFound => Self::NotFound,
+            GuestErrorKind::Denied => Self::Denied,
+            GuestErrorKind::Unavailable => Self::Unavailable,
+            GuestErrorKind::Failed => Self::Failed,
+        }
+    }
+}
+
+impl From<GuestError> for ToolError {
+    fn from(error: GuestError) -> Self {
+        Self::new(error.kind.into(), error.message)
+    }
+}
+
+/// What a guest may say of an error of its own: kinds it may not claim become `failed`, and the detail of
+/// an internal error stays in the guest.
+impl From<&ToolError> for GuestError {
+    fn from(error: &ToolError) -> Self {
+        let kind = match error.kind() {
+            ToolErrorKind::InvalidArguments => GuestErrorKind::InvalidArguments,
+            ToolErrorKind::NotFound => GuestErrorKind::NotFound,
+            ToolErrorKind::Denied => GuestErrorKind::Denied,
+            ToolErrorKind::Unavailable => GuestErrorKind::Unavailable,
+            _ => GuestErrorKind::Failed,
+        };
+        Self { kind, message: error.to_string() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, frame: &GuestFrame) {
+        assert_eq!(&serde_json::from_str::<GuestFrame>(line).expect("decodes"), frame);
+    }
+
+    #[test]
+    fn frames_decode_from_what_any_language_would_write() {
+        check(r#"{"progress":"half"}"#, &GuestFrame::Progress("half".into()));
+        check(r#"{"ok":"done"}"#, &GuestFrame::Ok(OutputFrame(ToolOutput::text("done"))));
+        check(
+            r#"{"ok":{"content":[{"type":"text","text":"done"}],"structured":{"n":1}}}"#,
+            &GuestFrame::Ok(OutputFrame(ToolOutput {
+                content: vec![crate::Content::text("done")],
+                details: Value::Null,
+                structured: Some(json!({"n": 1})),
+            })),
+        );
+        check(
+            r#"{"error":{"kind":"not_found","message":"no such file"}}"#,
+            &GuestFrame::Error(GuestError { kind: GuestErrorKind::NotFound, message: "no such file".into() }),
+        );
+    }
+
+    #[test]
+    fn frames_that_claim_too_much_or_say_too_little_do_not_decode() {
+        for line in [
+            r#"{"error":{"kind":"timeout","message":"m"}}"#,
+            r#"{"error":{"kind":"internal","message":"m"}}"#,
+            r#"{"ok":{"content":[],"truncated":true}}"#,
+            r#"{"ok":{}}"#,
+            r#"{"ok":1}"#,
+            r#"{"ok":"a","error":{"kind":"failed","message":"m"}}"#,
+            r#"{"done":"a"}"#,
+            r"[]",
+        ] {
+            assert!(serde_json::from_str::<GuestFrame>(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn an_error_passes_the_wire_word_for_word() {
+        let error = ToolError::not_found("no file `/shared/ä`");
+        let line = serde_json::to_string(&GuestFrame::Error((&error).into())).expect("encodes");
+        let GuestFrame::Error(back) = serde_json::from_str(&line).expect("decodes") else {
+            panic!("not an error frame: {line}");
+        };
+        assert_eq!(ToolError::from(back), error);
+    }
+}

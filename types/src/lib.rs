@@ -1,0 +1,59 @@
+//! The vocabulary of Portcullis: what a tool, a call, a result and an error are.
+//!
+//! Every other crate speaks in these types. This crate does no I/O, makes no decisions and holds no
+//! state; it builds for `wasm32-wasip1`, so that a guest and its host share one definition of the
+//! frames they exchange.
+//!
+//! ```
+//! use portcullis_types::{FunctionDecl, JsonSchema, JsonSchemaType};
+//!
+//! let parameters = JsonSchema::from(JsonSchemaType::Object {
+//!     properties: [("path".to_owned(), JsonSchemaType::string().into())].into(),
+//!     required: vec!["path".to_owned()],
+//! });
+//! let decl = FunctionDecl { name: "file_read".to_owned(), description: None, parameters };
+//! assert_eq!(decl.parameters.as_value()["required"][0], "path");
+//! ```
+#![forbid(unsafe_code)]
+
+mod args;
+mod bootstrap;
+mod context;
+mod declaration;
+mod definition;
+mod error;
+mod event;
+mod frame;
+mod message;
+mod name;
+mod output;
+mod path;
+mod pending;
+mod role;
+mod schema;
+mod tool;
+
+pub use args::ToolArgs;
+pub use bootstrap::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier};
+pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
+pub use declaration::{Declarations, ToolDeclaration};
+pub use definition::{DefinitionType, ToolDefinition};
+pub use error::{ToolError, ToolErrorKind};
+pub use event::ToolEvent;
+pub use frame::{
+    CallFrame, FRAME_VERSION, FinalFrame, GuestError, GuestErrorKind, GuestFrame, MAX_FINAL_FRAME_BYTES,
+    MAX_STREAM_FRAME_BYTES, OutputFrame,
+};
+pub use message::{Message, MessageRole};
+pub use name::{InvalidToolName, ToolName};
+pub use output::{Content, ToolOutput};
+pub use path::{GuestPath, InvalidGuestPath, MAX_GUEST_PATH_BYTES};
+pub use pending::{ConfiguredTool, ExecutionType, HttpExecution, PendingStatus, PendingToolCall};
+pub use role::{Access, ArgumentRole, RoleKind};
+pub use schema::{FunctionDecl, JsonSchema, JsonSchemaType, UntypedSchema};
+pub use tool::{DEFAULT_TIMEOUT, SafetyTier, Tool, ToolPolicy};
+
+/// Re-exported, so that an implementor of [`Tool`] and this crate agree on the macro's version.
+pub use async_trait::async_trait;
+/// Re-exported, so that [`ToolContext::cancel`] can be named without a further dependency.
+pub use tokio_util::sync::CancellationToken;

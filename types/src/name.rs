@@ -1,0 +1,91 @@
+//! The names of tools.
+
+use std::{borrow::Borrow, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The name of a tool: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. Upper case and other alphabets
+/// are left out, so that no two names look alike.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ToolName(String);
+
+impl ToolName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`InvalidToolName`] with the text.
+    pub fn parse(text: impl Into<String>) -> Result<Self, InvalidToolName> {
+        let text = text.into();
+        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
+            Ok(Self(text))
+        } else {
+            Err(InvalidToolName { name: text })
+        }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ToolName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Borrow<str> for ToolName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for ToolName {
+    type Err = InvalidToolName;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for ToolName {
+    type Error = InvalidToolName;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(text)
+    }
+}
+
+impl From<ToolName> for String {
+    fn from(name: ToolName) -> Self {
+        name.0
+    }
+}
+
+/// A text that cannot name a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{}` is no tool name: 1 to 64 characters of a-z, 0-9, `_` and `-` are allowed", name.escape_default())]
+pub struct InvalidToolName {
+    /// The text.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_small_and_plain() {
+        for good in ["a", "file_read", "x-1", &"a".repeat(64)] {
+            assert!(ToolName::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "File_read", "file read", "filе_read", "a/b", &"a".repeat(65)] {
+            assert!(ToolName::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Paths as guests and models see them. Nothing here touches a file system.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// The longest guest path: 4 096 bytes, Linux's own `PATH_MAX`.
+pub const MAX_GUEST_PATH_BYTES: usize = 4096;
+
+/// The mount that relative paths start in.
+const DEFAULT_MOUNT: &str = "shared";
+
+/// An absolute path as a guest sees it, such as `/shared/notes/today.md`.
+///
+/// Parsing drops empty and `.` components and a trailing slash, and puts `/shared/` before a relative
+/// path. `..` stays where it is: what it means depends on links that only the mount's directory handle
+/// can follow. [`GuestPath::climbs_out`] tells whether it leaves the mount even without links.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct GuestPath(String);
+
+impl GuestPath {
+    /// Parses a path that a model or a tool wrote.
+    ///
+    /// # Errors
+    /// [`InvalidGuestPath`] for an empty path, a NUL character, or more than [`MAX_GUEST_PATH_BYTES`].
+    pub fn parse(text: &str) -> Result<Self, InvalidGuestPath> {
+        if text.is_empty() {
+            return Err(InvalidGuestPath::Empty);
+        }
+        if text.len() > MAX_GUEST_PATH_BYTES {
+            return Err(InvalidGuestPath::TooLong { bytes: text.len() });
+        }
+        if text.contains('\0') {
+            return Err(InvalidGuestPath::Nul);
+        }
+        let root = if text.starts_with('/') { None } else { Some(DEFAULT_MOUNT) };
+        let parts = text.split('/').filter(|part| !part.is_empty() && *part != ".");
+        let mut normal = String::with_capacity(text.len() + 8);
+        for part in root.into_iter().chain(parts) {
+            normal.push('/');
+            normal.push_str(part);
+        }
+        if normal.is_empty() {
+            normal.push('/');
+        }
+        Ok(Self(normal))
+    }
+
+    /// The path as text; always starts with `/`.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The components, the mount's name first; none for `/`.
+    pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
+        self.0.split('/').filter(|part| !part.is_empty())
+    }
+
+    /// The name of the mount that the path starts in; none for `/`.
+    #[must_use]
+    pub fn mount(&self) -> Option<&str> {
+        self.components().next()
+    }
+
+    /// What follows the mount's name, relative; `.` for the mount itself.
+    #[must_use]
+    pub fn below_mount(&self) -> &str {
+        match self.0[1..].split_once('/') {
+            Some((_, rest)) => rest,
+            None => ".",
+        }
+    }
+
+    /// Whether `..` leads out of the mount even if no component is a link.
+    #[must_use]
+    pub fn climbs_out(&self) -> bool {
+        let mut depth = 0_usize;
+        for part in self.components().skip(1) {
+            if part == ".." {
+                let Some(less) = depth.checked_sub(1) else { return true };
+                depth = less;
+            } else {
+                depth += 1;
+            }
+        }
+        self.mount() == Some("..")
+    }
+}
+
+impl fmt::Display for GuestPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl FromStr for GuestPath {
+    type Err = InvalidGuestPath;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+impl TryFrom<String> for GuestPath {
+    type Error = InvalidGuestPath;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        Self::parse(&text)
+    }
+}
+
+impl From<GuestPath> for String {
+    fn from(path: GuestPath) -> Self {
+        path.0
+    }
+}
+
+/// Why a text is no guest path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum InvalidGuestPath {
+    /// There is nothing.
+    #[error("the path is empty")]
+    Empty,
+    /// There is a NUL character in it.
+    #[error("the path contains a NUL character")]
+    Nul,
+    /// It is too long.
+    #[error("the path has {bytes} bytes; at most {MAX_GUEST_PATH_BYTES} are allowed")]
+    TooLong {
+        /// How long it is.
+        bytes: usize,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, normal: &str, mount: Option<&str>, below: &str, climbs: bool) {
+        let path = GuestPath::parse(text).expect("parses");
+        assert_eq!(
+            (path.as_str(), path.mount(), path.below_mount(), path.climbs_out()),
+            (normal, mount, below, climbs)
+        );
+    }
+
+    #[test]
+    fn paths_are_normalised_without_following_anything() {
+        check("/shared/a.txt", "/shared/a.txt", Some("shared"), "a.txt", false);
+        check("a.txt", "/shared/a.txt", Some("shared"), "a.txt", false);
+        check(".", "/shared", Some("shared"), ".", false);
+        check("//shared//.//a/", "/shared/a", Some("shared"), "a", false);
+        check("/shared", "/shared", Some("shared"), ".", false);
+        check("/", "/", None, ".", false);
+        check("/shared/a/../b", "/shared/a/../b", Some("shared"), "a/../b", false);
+        check("/shared/../vault/x", "/shared/../vault/x", Some("shared"), "../vault/x", true);
+        check("../x", "/shared/../x", Some("shared"), "../x", true);
+        check("/shared/a/../../b/c", "/shared/a/../../b/c", Some("shared"), "a/../../b/c", true);
+        check("/../etc", "/../etc", Some(".."), "etc", true);
+    }
+
+    #[test]
+    fn what_is_no_path_is_refused_with_the_reason() {
+        assert_eq!(GuestPath::parse(""), Err(InvalidGuestPath::Empty));
+        assert_eq!(GuestPath::parse("/shared/a\0b"), Err(InvalidGuestPath::Nul));
+        let long = "a".repeat(5000);
+        assert_eq!(GuestPath::parse(&long), Err(InvalidGuestPath::TooLong { bytes: 5000 }));
+    }
+
+    proptest! {
+        #[test]
+        fn parsing_is_idempotent_and_absolute(text in "[a-z./]{1,40}") {
+            let once = GuestPath::parse(&text).expect("parses");
+            prop_assert!(once.as_str().starts_with('/'));
+            prop_assert_eq!(&GuestPath::parse(once.as_str()).expect("parses"), &once);
+        }
+    }
+}

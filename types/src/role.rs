@@ -1,0 +1,83 @@
+//! What an argument is to the policy: a path, an address, a command.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a mount or a path may be used for. `Write` includes reading.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Access {
+    /// Reading and listing.
+    Read,
+    /// Reading, creating, changing and deleting.
+    Write,
+}
+
+impl Access {
+    /// The name used in policy files and audit rows.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// The role of one argument. Policy reads these and never guesses from a tool's name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ArgumentRole {
+    /// The argument's name in the tool's schema.
+    pub argument: String,
+    /// What it is.
+    pub role: RoleKind,
+}
+
+impl ArgumentRole {
+    /// An argument that is a path to read.
+    #[must_use]
+    pub fn path(argument: impl Into<String>, access: Access) -> Self {
+        Self { argument: argument.into(), role: RoleKind::Path(access) }
+    }
+}
+
+/// What an argument is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RoleKind {
+    /// A guest path that the tool uses with this access.
+    Path(Access),
+    /// An address that the tool fetches.
+    Url,
+    /// A shell command that the tool runs.
+    Command,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn roles_have_a_readable_wire_form() {
+        let roles = vec![
+            ArgumentRole::path("path", Access::Write),
+            ArgumentRole { argument: "url".into(), role: RoleKind::Url },
+        ];
+        let wire = json!([
+            {"argument": "path", "role": {"path": "write"}},
+            {"argument": "url", "role": "url"},
+        ]);
+        assert_eq!(serde_json::to_value(&roles).expect("encodes"), wire);
+        assert_eq!(serde_json::from_value::<Vec<ArgumentRole>>(wire).expect("decodes"), roles);
+    }
+}

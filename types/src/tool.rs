@@ -1,0 +1,168 @@
+//! The trait [`Tool`] and how dangerous a tool says it is. What may be called is decided elsewhere.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use crate::{ArgumentRole, FunctionDecl, ToolArgs, ToolContext, ToolError, ToolOutput};
+
+/// What a tool may take when it names no time of its own: 30 seconds.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A tool that runs in this process (specification 004, "The Tool Trait").
+///
+/// The four required methods are the specification's own. The provided ones carry what the registry
+/// needs beyond them. The registry reads all descriptive methods once, when the tool is registered, and
+/// calls [`Tool::call`] once per admitted call, on an executor thread, with the deadline already running.
+/// Nothing else calls it: the registry is the only way to a tool.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// The declaration a model sees.
+    fn schema(&self) -> FunctionDecl;
+
+    /// Runs the tool on the JSON text of its arguments, which the registry has validated.
+    ///
+    /// # Errors
+    /// Whatever the tool reports; its message reaches the model unless its kind is `internal`.
+    ///
+    /// # Cancellation
+    /// The future is dropped at the deadline or when the call is cancelled.
+    async fn execute(&self, args: &str) -> Result<String, ToolError>;
+
+    /// How long one call may take at most. The policy may shorten it.
+    fn timeout(&self) -> Duration;
+
+    /// How dangerous the tool is.
+    fn safety_tier(&self) -> SafetyTier;
+
+    /// Whether a call needs an approval whatever its tier. Default: [`ToolPolicy::Auto`].
+    fn policy(&self) -> ToolPolicy {
+        ToolPolicy::Auto
+    }
+
+    /// A name for people. Default: none, which shows the tool's name.
+    fn label(&self) -> Option<String> {
+        None
+    }
+
+    /// Which arguments are paths, URLs or commands. Default: none.
+    fn roles(&self) -> Vec<ArgumentRole> {
+        Vec::new()
+    }
+
+    /// Runs the tool with its context. Default: [`Tool::execute`] on the argument text, whose string
+    /// becomes one text block.
+    ///
+    /// # Errors
+    /// As [`Tool::execute`].
+    ///
+    /// # Cancellation
+    /// As [`Tool::execute`]; `ctx.cancel` tells earlier.
+    async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        let _ = ctx;
+        self.execute(args.text()).await.map(ToolOutput::text)
+    }
+}
+
+/// How dangerous a tool is; decides its default profile and approval (specification 004, "Safety Tiers").
+///
+/// The order is from harmless to dangerous, so the stricter of two tiers is their maximum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SafetyTier {
+    /// No side effects.
+    ReadOnly,
+    /// Changes state within the sandbox.
+    SideEffecting,
+    /// High-risk operations.
+    Privileged,
+}
+
+impl SafetyTier {
+    /// All tiers, from harmless to dangerous.
+    pub const ALL: [Self; 3] = [Self::ReadOnly, Self::SideEffecting, Self::Privileged];
+
+    /// The name used in policy files, audit rows and declarations.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "read_only",
+            Self::SideEffecting => "side_effecting",
+            Self::Privileged => "privileged",
+        }
+    }
+}
+
+impl fmt::Display for SafetyTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for SafetyTier {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|tier| tier.as_str() == text).ok_or_else(|| {
+            format!("unknown tier `{text}`: expected `read_only`, `side_effecting` or `privileged`")
+        })
+    }
+}
+
+/// Whether a tool's calls need approval (specification 000, "Tool Policies"). A missing one means `auto`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolPolicy {
+    /// Runs at once, if tier and policy file allow it.
+    #[default]
+    Auto,
+    /// Waits for an approval, whatever the tier says.
+    RequiresApproval,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::JsonSchema;
+
+    struct Greet;
+
+    #[async_trait]
+    impl Tool for Greet {
+        fn schema(&self) -> FunctionDecl {
+            FunctionDecl {
+                name: "greet".into(),
+                description: None,
+                parameters: JsonSchema::empty_object(),
+            }
+        }
+        async fn execute(&self, args: &str) -> Result<String, ToolError> {
+            Ok(format!("hello {args}"))
+        }
+        fn timeout(&self) -> Duration {
+            DEFAULT_TIMEOUT
+        }
+        fn safety_tier(&self) -> SafetyTier {
+            SafetyTier::ReadOnly
+        }
+    }
+
+    #[test]
+    fn call_defaults_to_execute_on_the_argument_text() {
+        let args = ToolArgs::parse("{\"a\":1}").expect("valid JSON");
+        let output = pollster::block_on(Greet.call(&ToolContext::detached("greet"), &args));
+        assert_eq!(output.expect("greet cannot fail"), ToolOutput::text("hello {\"a\":1}"));
+    }
+
+    #[test]
+    fn tiers_are_ordered_from_harmless_to_dangerous() {
+        assert!(SafetyTier::ReadOnly < SafetyTier::SideEffecting);
+        assert!(SafetyTier::SideEffecting < SafetyTier::Privileged);
+        for tier in SafetyTier::ALL {
+            assert_eq!(tier.as_str().parse::<SafetyTier>(), Ok(tier));
+            assert_eq!(serde_json::to_value(tier).expect("serialises"), tier.as_str());
+        }
+        assert!("readonly".parse::<SafetyTier>().is_err());
+    }
+}
