@@ -1,0 +1,74 @@
+//! Confinement of one OS thread, proven on that very thread.
+//!
+//! A worker thread calls [`confine_current_thread`] before its first job: Landlock leaves it the mounts
+//! and no other file, seccomp leaves it file work on handles and no new thread, program, socket or
+//! executable page. A layer counts as on only after a [`Canary`] saw it refuse what worked a moment
+//! before; the [`ProvenThread`] that comes back carries the [`Posture`] for audit rows and repeats the
+//! proof per call.
+//!
+//! What it is not: it confines no process (other threads stay free, what a confined thread would start
+//! would inherit), makes no policy (mounts and requirements come in as values), and does not contain
+//! native code execution in our own process, where the thread's memory and its open descriptors are
+//! those of everyone. It stops logic bugs of the layer above: an escaped path, a forgotten check.
+//!
+//! ```no_run
+//! use std::{os::fd::OwnedFd, path::Path, sync::Arc, thread};
+//! use portcullis_confine::{
+//!     Canary, MountAccess, MountRule, Requirement, ThreadConfinement, confine_current_thread,
+//! };
+//!
+//! let canary = Canary::create(Path::new("/var/lib/portcullis"))?;
+//! let shared: Arc<OwnedFd> = Arc::new(std::fs::File::open("/work/shared")?.into());
+//! let rules = ThreadConfinement {
+//!     landlock: Requirement::Required,
+//!     seccomp: Requirement::Required,
+//!     mounts: vec![MountRule { dir: shared, access: MountAccess::Read }],
+//!     canary,
+//! };
+//! thread::spawn(move || {
+//!     let proven = confine_current_thread(&rules).expect("both layers hold");
+//!     assert!(std::fs::read("/etc/passwd").is_err());
+//!     proven.reprove().expect("both layers still hold");
+//! });
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod posture;
+mod rules;
+
+#[cfg(target_os = "linux")]
+mod canary;
+#[cfg(target_os = "linux")]
+pub mod interrupt;
+#[cfg(target_os = "linux")]
+mod kernel;
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(target_os = "linux")]
+mod seccomp;
+#[cfg(target_os = "linux")]
+mod sys;
+#[cfg(target_os = "linux")]
+mod thread;
+
+#[cfg(not(target_os = "linux"))]
+mod disabled;
+
+#[cfg(all(test, target_os = "linux"))]
+mod testing;
+
+pub use error::ConfineError;
+pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Outcome, Posture};
+pub use rules::{MountAccess, MountRule, Requirement, ThreadConfinement};
+
+#[cfg(not(target_os = "linux"))]
+pub use disabled::{
+    Canary, ProvenThread, confine_current_thread, interrupt, probe_kernel, prove_on_scratch_thread,
+};
+#[cfg(target_os = "linux")]
+pub use {
+    canary::Canary,
+    kernel::probe_kernel,
+    thread::{ProvenThread, confine_current_thread, prove_on_scratch_thread},
+};

@@ -1,0 +1,23 @@
+//! The core tools, one per file, authored with `#[tool]` like any author's.
+//!
+//! `src/bin/core_tools.rs` is the module that Portcullis embeds. The other programs in `src/bin` are the
+//! hostile guests of the tests: one misbehaviour each, never embedded.
+//!
+//! The tools know no policy: they open what they are asked to open, and the sandbox decides.
+#![forbid(unsafe_code)]
+
+mod file_list;
+mod file_read;
+mod file_write;
+mod limits;
+
+pub use file_list::{FileList, file_list, file_list_tool};
+pub use file_read::{FileRead, file_read, file_read_tool};
+pub use file_write::{FileWrite, file_write, file_write_tool};
+
+#[doc(hidden)]
+pub use self::{
+    file_list::{__tool_declaration_file_list, __tool_function_decl_file_list},
+    file_read::{__tool_declaration_file_read, __tool_function_decl_file_read},
+    file_write::{__tool_declaration_file_write, __tool_function_decl_file_write},
+};

@@ -1,0 +1,64 @@
+//! The policy file and the decisions made from it.
+//!
+//! Values in, decisions out: callers hand over the text of an operator's file and perhaps of a workspace's
+//! overlay, and get a [`WorkspaceSecurityPolicy`] or a [`PolicyError`] that lists every fault with its
+//! place. What it decides is a [`Decision`]: a [`Grant`], or a [`Denial`] that says what was refused, by
+//! which rule, and what would be right.
+//!
+//! This crate deliberately opens no file, follows no link, reads no clock and asks nobody. It decides on
+//! parsed guest paths; the directory handles of the mounts enforce.
+//!
+//! ```
+//! use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
+//! use portcullis_types::SandboxTier;
+//!
+//! let operator = PolicySource { name: "default.toml", text: DEFAULT_POLICY };
+//! let options = LoadOptions { operator, overlay: None, sandbox_tier: SandboxTier::Process };
+//! let policy = WorkspaceSecurityPolicy::load(&options).expect("the shipped policy loads");
+//! assert_eq!(policy.mounts().len(), 3);
+//! ```
+#![forbid(unsafe_code)]
+#![warn(clippy::wildcard_enum_match_arm)]
+
+mod source;
+
+mod approval;
+mod layer;
+mod limits;
+mod mount;
+mod name;
+mod protect;
+mod shown;
+
+mod file;
+
+mod effective;
+mod invariants;
+mod overlay;
+
+mod policy;
+mod tool;
+
+mod admit;
+mod evaluate;
+
+mod decision;
+mod digest;
+mod error;
+mod grant;
+mod render;
+
+pub use approval::Approval;
+pub use decision::{Decision, Denial, DenialCode};
+pub use digest::PolicyDigest;
+pub use error::{PolicyError, PolicyFault};
+pub use evaluate::{CallRequest, RequestedSubject};
+pub use grant::{Grant, GrantLimits, GrantedMount};
+pub use layer::{AuditSync, Layer};
+pub use limits::{Limits, MemoryBytes, OutputBytes};
+pub use mount::MountSpec;
+pub use name::{InvalidName, MountName, ProfileName};
+pub use policy::WorkspaceSecurityPolicy;
+pub use protect::{InvalidPattern, ProtectedPaths};
+pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};
+pub use tool::{ToolAssignment, ToolFacts, ToolOrigin};

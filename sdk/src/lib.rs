@@ -1,0 +1,77 @@
+//! All that a tool author depends on: `#[tool]`, the types it speaks in, and the entry point of a module.
+//!
+//! A tool is an async function. Its parameters become the schema that a model sees, its documentation the
+//! descriptions, and its arguments arrive decoded and checked:
+//!
+//! ```
+//! use portcullis_sdk::{Tool, tool};
+//!
+//! /// Greets somebody.
+//! #[tool(tier = ReadOnly, timeout = "5s")]
+//! async fn greet(
+//!     /// Whom to greet.
+//!     name: String,
+//!     /// How often.
+//!     #[arg(default = 1, min = 1, max = 10)]
+//!     times: u32,
+//! ) -> String {
+//!     vec![format!("hello {name}"); times as usize].join(", ")
+//! }
+//!
+//! assert_eq!(greet_tool().schema().name, "greet");
+//! ```
+//!
+//! The same function serves a native registry (`greet_tool()`) and a sandboxed module ([`export_tools!`]).
+//! The module [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it
+//! was lent, and [`testing`] how it is tested without a sandbox.
+//!
+//! What this crate is not: it grants nothing. A tool says what it wants; the operator's policy decides.
+#![forbid(unsafe_code)]
+
+// The macros name this crate from outside, and so do its own tests and examples.
+extern crate self as portcullis_sdk;
+
+mod arguments;
+mod declared;
+mod decode;
+pub mod fs;
+pub mod guest;
+mod output;
+mod spec;
+#[cfg(not(target_family = "wasm"))]
+pub mod testing;
+
+#[doc = include_str!("../docs/tool.md")]
+pub use portcullis_tools_macros::tool;
+
+#[doc = include_str!("../docs/export_tools.md")]
+pub use portcullis_tools_macros::export_tools;
+
+pub use declared::{DeclaredTool, ToolFuture};
+pub use output::{IntoToolOutput, Json};
+pub use portcullis_types::{
+    Access, ArgumentRole, CancellationToken, Content, FunctionDecl, GuestPath, JsonSchema, JsonSchemaType,
+    RoleKind, SafetyTier, Tool, ToolArgs, ToolContext, ToolDeclaration, ToolError, ToolErrorKind, ToolOutput,
+    ToolPolicy, async_trait,
+};
+pub use spec::{DefaultValue, ParamKind, ParamSpec, Presence, ToolSpec, UnknownKeys};
+
+pub use serde;
+pub use serde_json;
+
+/// What the macros write. Not for people: it changes with them.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::{
+        arguments::Fields,
+        declared::{DeclaredTool, ToolFuture, execute},
+        decode::Primitive,
+        guest::main,
+        output::IntoToolOutput,
+        spec::{DefaultValue, ParamKind, ParamSpec, Presence, ToolSpec, UnknownKeys},
+    };
+    pub use portcullis_types::{
+        Access, ArgumentRole, FunctionDecl, RoleKind, SafetyTier, Tool, ToolArgs, ToolContext,
+        ToolDeclaration, ToolError, ToolOutput, ToolPolicy,
+    };
+}

@@ -1,0 +1,39 @@
+//! The macros of Portcullis: `#[tool]` and `export_tools!`.
+//!
+//! Tool authors never name this crate: they use both macros through `portcullis-sdk`, whose documentation
+//! shows them at work. The way of a `#[tool]` function is the list of modules: it is parsed ([`parse`]),
+//! checked against the rules ([`validate`]), and expanded ([`expand`]); a function with mistakes is
+//! emitted with stubs instead ([`fallback`]), so that each mistake is one error and nothing else.
+//!
+//! The crate decides nothing at run time. What it emits is data and a few calls into the facade's hidden
+//! `__private` module, where schema and decoding live as ordinary, tested code.
+#![forbid(unsafe_code)]
+
+mod attr;
+mod errors;
+mod expand;
+mod export;
+mod facade;
+mod fallback;
+mod kind;
+mod literal;
+mod model;
+mod parse;
+mod spec;
+mod suggest;
+mod tool;
+mod validate;
+
+use proc_macro::TokenStream;
+
+/// Makes a tool of an async function. Documented in `portcullis-sdk`.
+#[proc_macro_attribute]
+pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    tool::tool(attribute.into(), &item.into()).into()
+}
+
+/// Makes `fn main` of a module that exports tools. Documented in `portcullis-sdk`.
+#[proc_macro]
+pub fn export_tools(input: TokenStream) -> TokenStream {
+    export::export_tools(input.into()).into()
+}

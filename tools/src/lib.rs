@@ -1,0 +1,32 @@
+//! The registry of tools and everything behind it: the seven-step pipeline, the WASM runner, the audit log.
+//!
+//! A front end calls [`bootstrap_runtime_tools`] once and then [`ToolRegistry::execute_with_policy`] for
+//! each call; there is no other way to a tool. What a call may do is decided by `portcullis-policy`, what a
+//! thread can do is taken away by `portcullis-confine`; this crate joins the two and keeps the record.
+
+pub mod approval;
+mod arguments;
+pub mod audit;
+mod bootstrap;
+mod builder;
+mod call;
+pub mod mounts;
+pub mod native;
+pub mod output_store;
+mod pipeline;
+mod places;
+mod rates;
+mod registry;
+mod spawn;
+pub mod state;
+pub mod wasm;
+
+pub use arguments::SchemaError;
+pub use bootstrap::{OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools};
+pub use builder::{BootstrapError, RegistryBuilder};
+pub use call::{Caller, EventFn, ToolCall, ToolResult};
+pub use registry::{RegisteredTool, RegistryError, ToolRegistry};
+pub use wasm::HostWasmToolRunner;
+
+/// Re-exported for front ends, which show decisions and layers but make none.
+pub use {portcullis_confine as confine, portcullis_policy as policy};

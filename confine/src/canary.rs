@@ -1,0 +1,234 @@
+//! What a confined thread must not reach, and the attempts to reach it.
+//!
+//! Makes the attempts and reports their outcome; what outcome is right is said here too, what follows
+//! from it in `thread.rs`.
+
+use std::{
+    ffi::CStr,
+    fs::File,
+    io::{self, Write as _},
+    os::fd::OwnedFd,
+    path::Path,
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{FileType, Mode, OFlags},
+    net::{AddressFamily, SocketFlags, SocketType},
+};
+
+use crate::{
+    ConfineError, Layer, Outcome,
+    sys::{self, HarmlessCall},
+};
+
+/// A file in the state folder, which lies outside every mount: a free thread can open it, a thread under
+/// Landlock must not. Cheap to clone.
+///
+/// It is opened through a handle of the state folder, so that moving the folder does not blind it, and it
+/// must be read: `O_PATH` opens pass Landlock.
+#[derive(Clone, Debug)]
+pub struct Canary {
+    state_dir: Arc<OwnedFd>,
+}
+
+impl Canary {
+    /// Makes the canary file in `state_dir`, or takes the one that is there, and opens it once.
+    ///
+    /// It is never removed: several processes may share the folder. If it is removed while they run,
+    /// their calls are refused until they start again.
+    ///
+    /// # Errors
+    /// If the folder cannot be opened, the file can be neither made nor read, or something else lies in
+    /// its place (a link, a FIFO, another user's file).
+    pub fn create(state_dir: &Path) -> Result<Self, ConfineError> {
+        let path = state_dir.join(FILE_NAME.to_string_lossy().as_ref());
+        let failed = |source: io::Error| ConfineError::CanaryCreate {
+            path: path.clone(),
+            source,
+        };
+        let dir = rustix::fs::open(
+            state_dir,
+            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(|errno| failed(errno.into()))?;
+        let file = rustix::fs::openat(
+            &dir,
+            FILE_NAME,
+            // Non-blocking, so that a FIFO in its place is an error and not a hang.
+            OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            Mode::RUSR | Mode::WUSR,
+        )
+        .map_err(|errno| failed(errno.into()))?;
+        let stat = rustix::fs::fstat(&file).map_err(|errno| failed(errno.into()))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile
+            || stat.st_uid != rustix::process::geteuid().as_raw()
+        {
+            return Err(ConfineError::CanaryForeign { path });
+        }
+        if stat.st_size == 0 {
+            File::from(file).write_all(TEXT).map_err(&failed)?;
+        }
+        Ok(Self {
+            state_dir: Arc::new(dir),
+        })
+    }
+
+    pub(crate) fn attempt(&self, probe: Probe) -> Outcome {
+        loop {
+            let result = match probe {
+                Probe::ReadState => self.open(FILE_NAME, OFlags::RDONLY),
+                Probe::WriteState => self.open(FILE_NAME, OFlags::WRONLY),
+                Probe::ListState => self.open(c".", OFlags::RDONLY | OFlags::DIRECTORY),
+                Probe::Socket => rustix::net::socket_with(
+                    AddressFamily::UNIX,
+                    SocketType::DGRAM,
+                    SocketFlags::CLOEXEC,
+                    None,
+                )
+                .map(drop),
+                Probe::Execute => return sys::attempt(HarmlessCall::Execve),
+                Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
+            };
+            return match result {
+                Ok(()) => Outcome::Succeeded,
+                // The interrupting signal may meet the proof itself, on a file system that can wait.
+                Err(rustix::io::Errno::INTR) => continue,
+                Err(errno) => Outcome::Failed(errno.raw_os_error()),
+            };
+        }
+    }
+
+    fn open(&self, name: &CStr, how: OFlags) -> rustix::io::Result<()> {
+        rustix::fs::openat(
+            &*self.state_dir,
+            name,
+            how | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map(drop)
+    }
+}
+
+/// One thing to try. None leaves a trace, whether it is refused or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Probe {
+    ReadState,
+    WriteState,
+    ListState,
+    Socket,
+    Execute,
+    Clone,
+}
+
+impl Probe {
+    /// What is tried on a thread's first day. The first of each layer is also what is tried before every
+    /// call. Deliberately short: a container's own filter may answer a stranger call by killing us.
+    pub(crate) const ALL: [Self; 6] = [
+        Self::ReadState,
+        Self::WriteState,
+        Self::ListState,
+        Self::Socket,
+        Self::Execute,
+        Self::Clone,
+    ];
+
+    /// What is tried before every call.
+    pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
+
+    pub(crate) fn layer(self) -> Layer {
+        match self {
+            Self::ReadState | Self::WriteState | Self::ListState => Layer::Landlock,
+            Self::Socket | Self::Execute | Self::Clone => Layer::Seccomp,
+        }
+    }
+
+    /// Completes "to …".
+    pub(crate) fn describe(self) -> &'static str {
+        match self {
+            Self::ReadState => "open a file of the state folder for reading",
+            Self::WriteState => "open a file of the state folder for writing",
+            Self::ListState => "open the state folder",
+            Self::Socket => "make a unix socket",
+            Self::Execute => "execute a program",
+            Self::Clone => "start a thread",
+        }
+    }
+
+    /// What a confined thread must meet, exactly: another error could come from somewhere else.
+    pub(crate) fn refusal(self) -> Outcome {
+        Outcome::Failed(match self {
+            Self::ReadState | Self::WriteState | Self::ListState => libc::EACCES,
+            Self::Socket | Self::Execute => libc::EPERM,
+            Self::Clone => libc::ENOSYS,
+        })
+    }
+
+    /// Whether a free thread meeting `outcome` makes a later refusal meaningful.
+    pub(crate) fn is_free(self, outcome: Outcome) -> bool {
+        match self {
+            Self::ReadState | Self::WriteState | Self::ListState | Self::Socket => {
+                outcome == Outcome::Succeeded
+            }
+            // The kernel got as far as looking at the (invalid) arguments.
+            Self::Execute => outcome != self.refusal(),
+            // Docker's filter answers `ENOSYS` here as ours does: then this one proves nothing, and the
+            // others have to.
+            Self::Clone => true,
+        }
+    }
+}
+
+const FILE_NAME: &CStr = c"canary";
+const TEXT: &[u8] = b"A worker thread of Portcullis that can open this file is not confined.\n";
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_canary_is_made_once_and_shared() {
+        let dir = tempfile::tempdir().unwrap();
+        Canary::create(dir.path()).unwrap();
+        let canary = Canary::create(dir.path()).unwrap();
+        assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), TEXT);
+        for probe in Probe::ALL {
+            assert!(
+                probe.is_free(canary.attempt(probe)),
+                "{probe:?}: {:?}",
+                canary.attempt(probe)
+            );
+        }
+        assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), TEXT);
+    }
+
+    #[test]
+    fn what_lies_in_its_place_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(matches!(
+            Canary::create(&dir.path().join("absent")),
+            Err(ConfineError::CanaryCreate { .. })
+        ));
+        symlink("/etc/hostname", dir.path().join("canary")).unwrap();
+        assert!(matches!(
+            Canary::create(dir.path()),
+            Err(ConfineError::CanaryCreate { .. })
+        ));
+        std::fs::remove_file(dir.path().join("canary")).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            dir.path().join("canary"),
+            FileType::Fifo,
+            Mode::RUSR | Mode::WUSR,
+            0,
+        )
+        .unwrap();
+        assert!(matches!(
+            Canary::create(dir.path()),
+            Err(ConfineError::CanaryForeign { .. })
+        ));
+    }
+}

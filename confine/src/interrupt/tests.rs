@@ -1,0 +1,92 @@
+//! A stuck thread is freed; nobody else is harmed.
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{FileType, Mode, OFlags},
+    io::Errno,
+};
+
+use super::*;
+use crate::{
+    confine_current_thread,
+    testing::{World, kernel_has_layers, open},
+};
+
+#[test]
+fn a_thread_that_waits_for_a_fifo_is_freed() {
+    if !kernel_has_layers() {
+        return;
+    }
+    install_handler().unwrap();
+    install_handler().unwrap();
+    let world = World::new();
+    let fifo = world.path("read/fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    let (announce, target) = std::sync::mpsc::channel();
+    let outcome = thread::scope(|scope| {
+        let stuck = scope.spawn(|| {
+            let proven = confine_current_thread(&world.rules()).unwrap();
+            announce.send(ThreadTarget::current()).unwrap();
+            let outcome = open(&fifo, OFlags::RDONLY);
+            proven.reprove().unwrap();
+            outcome
+        });
+        let target = target.recv().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !stuck.is_finished() {
+            if Instant::now() > deadline {
+                // Lets it out, so that the test fails and does not hang.
+                open(&fifo, OFlags::RDWR | OFlags::NONBLOCK).unwrap();
+            }
+            target.interrupt();
+            thread::yield_now();
+        }
+        stuck.join().unwrap()
+    });
+    assert_eq!(outcome, Err(Errno::INTR));
+}
+
+#[test]
+fn interrupting_an_ended_thread_is_harmless() {
+    install_handler().unwrap();
+    let target = thread::spawn(ThreadTarget::current).join().unwrap();
+    target.interrupt();
+}
+
+#[test]
+fn interrupting_a_working_thread_loses_nothing() {
+    install_handler().unwrap();
+    let target = ThreadTarget::current();
+    let world = World::new();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                target.interrupt();
+                thread::yield_now();
+            }
+        });
+        for _ in 0..200 {
+            std::fs::write(world.path("write/file"), "text").unwrap();
+            assert_eq!(std::fs::read(world.path("write/file")).unwrap(), b"text");
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn a_handler_of_the_application_is_kept() {
+    // Another signal, because handlers are the process's and the other tests need theirs.
+    const OTHER: i32 = libc::SIGUSR2;
+    assert_eq!(sys::signal_handler(OTHER).unwrap(), Handler::Nobody);
+    sys::install_foreign_handler(OTHER);
+    assert!(matches!(
+        install_handler_of(OTHER),
+        Err(ConfineError::InterruptTaken { signal: OTHER })
+    ));
+    assert_eq!(sys::signal_handler(OTHER).unwrap(), Handler::Foreign);
+}

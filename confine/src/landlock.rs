@@ -1,0 +1,116 @@
+//! Landlock for the calling thread: the mounts, and no other file.
+//!
+//! Rules are made from directory handles. There is no rule for `/`, `/proc` or `/etc`: a worker's engine,
+//! modules and time zones are loaded before it is confined.
+//!
+//! What Landlock does not see, and who does: `stat`, `readlink` and `utimensat` of a path outside (nobody:
+//! the WASI layer resolves below a handle); `chmod`, sockets, io_uring (seccomp). Opening through
+//! `/proc/self/fd/N` is judged by the file behind it, so it works for mounts and nothing else — but pipes,
+//! sockets and memory files have no path and are never judged: a path that reaches `/proc/self/fd/1` can
+//! reopen a stdout that is a pipe.
+
+use std::os::fd::AsFd as _;
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
+    RulesetAttr as _, RulesetCreatedAttr as _, RulesetStatus, Scope, make_bitflags,
+};
+use rustix::fs::FileType;
+
+use crate::{ConfineError, LayerStatus, MountAccess, MountRule};
+
+/// The first version that can forbid truncation, without which "read-only" is not.
+pub(crate) const REQUIRED_ABI: u32 = 3;
+
+/// Confines the calling thread to `mounts`, for good. `abi` is what the kernel reported.
+pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, ConfineError> {
+    for (index, mount) in mounts.iter().enumerate() {
+        require_directory(index, mount)?;
+    }
+    let missing = missing_rights(abi);
+    let status = apply(mounts, abi).map_err(|source| ConfineError::LandlockApply { source })?;
+    let promised = if missing.is_empty() {
+        RulesetStatus::FullyEnforced
+    } else {
+        RulesetStatus::PartiallyEnforced
+    };
+    if status.ruleset != promised || !status.no_new_privs {
+        return Err(ConfineError::LandlockDegraded { abi });
+    }
+    Ok(if missing.is_empty() {
+        LayerStatus::Enforced
+    } else {
+        LayerStatus::Partial { missing }
+    })
+}
+
+fn apply(mounts: &[MountRule], abi: u32) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
+    let mut rules = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessFs::from_all(ABI::V3))?
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessNet::BindTcp | AccessNet::ConnectTcp)?
+        .handle_access(AccessFs::IoctlDev)?
+        .scope(Scope::AbstractUnixSocket | Scope::Signal)?
+        .handle_access(AccessFs::ResolveUnix)?
+        .create()?
+        .set_compatibility(CompatLevel::HardRequirement);
+    for mount in mounts {
+        rules = rules.add_rule(PathBeneath::new(mount.dir.as_fd(), rights(mount.access)))?;
+    }
+    // The canary is refused before every call; without this, each refusal is a line in the system's log
+    // wherever auditd runs.
+    if abi >= QUIET_ABI {
+        rules = rules.log_same_exec(false)?;
+    }
+    rules.restrict_self()
+}
+
+/// What a mount grants. Never: execution, devices, FIFOs, sockets, device ioctls.
+fn rights(access: MountAccess) -> BitFlags<AccessFs> {
+    let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
+    match access {
+        MountAccess::Read => read,
+        MountAccess::Write => {
+            read | make_bitflags!(AccessFs::{
+                WriteFile | Truncate | RemoveFile | RemoveDir | MakeReg | MakeDir | MakeSym | Refer
+            })
+        }
+    }
+}
+
+/// The rights of later versions that a kernel of version `abi` cannot restrict.
+fn missing_rights(abi: u32) -> Vec<String> {
+    LATER_RIGHTS
+        .iter()
+        .filter(|(since, _)| abi < *since)
+        .map(|(_, name)| (*name).to_owned())
+        .collect()
+}
+
+fn require_directory(index: usize, mount: &MountRule) -> Result<(), ConfineError> {
+    match rustix::fs::fstat(&mount.dir) {
+        Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => Ok(()),
+        Ok(_) => Err(ConfineError::MountNotDirectory { index, source: None }),
+        Err(errno) => Err(ConfineError::MountNotDirectory {
+            index,
+            source: Some(errno.into()),
+        }),
+    }
+}
+
+/// Must list exactly what [`apply`] asks for with best effort: [`restrict`] compares the two.
+const LATER_RIGHTS: [(u32, &str); 6] = [
+    (4, "net_bind_tcp"),
+    (4, "net_connect_tcp"),
+    (5, "fs_ioctl_dev"),
+    (6, "scope_abstract_unix_socket"),
+    (6, "scope_signal"),
+    (9, "fs_resolve_unix"),
+];
+
+/// The first version whose refusals need not be logged.
+const QUIET_ABI: u32 = 7;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,271 @@
+//! What is enforced, as a value: layers, their status, and the evidence for it.
+//!
+//! Values only; who fills them in is [`crate::confine_current_thread`] (proof) and
+//! [`crate::probe_kernel`] (mere support).
+
+use std::{fmt, sync::Arc};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// A layer of confinement. The shell daemon's layers will join these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Layer {
+    /// File access by directory handle, per thread.
+    Landlock,
+    /// The system-call filter, per thread.
+    Seccomp,
+}
+
+impl Layer {
+    /// Every layer that a worker thread can have.
+    pub const THREAD: [Self; 2] = [Self::Landlock, Self::Seccomp];
+
+    /// The name that policy files and audit rows use.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Landlock => "landlock",
+            Self::Seccomp => "seccomp",
+        }
+    }
+}
+
+impl fmt::Display for Layer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How far a layer holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum LayerStatus {
+    /// All of it, proven.
+    Enforced,
+    /// All that is required, proven; the running kernel is too old for the rights named here. Seccomp
+    /// closes each of them by another door, which is why this still satisfies a requirement.
+    Partial {
+        /// The rights that this kernel cannot restrict, e.g. `scope_signal`.
+        missing: Vec<String>,
+    },
+    /// Not applied, because the operator's policy does not require it.
+    Waived,
+    /// Cannot be applied here.
+    Missing {
+        /// What the kernel or the platform lacks.
+        reason: String,
+    },
+}
+
+/// What a call met: the result, without the value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The call went through.
+    Succeeded,
+    /// The call failed with this `errno`.
+    Failed(i32),
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Failed(errno) = *self else {
+            return f.write_str("ok");
+        };
+        // Linux numbers; no other system makes an `Outcome`.
+        match errno {
+            1 => f.write_str("EPERM"),
+            2 => f.write_str("ENOENT"),
+            13 => f.write_str("EACCES"),
+            14 => f.write_str("EFAULT"),
+            22 => f.write_str("EINVAL"),
+            38 => f.write_str("ENOSYS"),
+            97 => f.write_str("EAFNOSUPPORT"),
+            other => write!(f, "errno {other}"),
+        }
+    }
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// One thing that was tried on the thread itself, before and after its layer was applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// The layer that this speaks for.
+    pub layer: Layer,
+    /// What was tried, e.g. `open a file of the state folder for reading`.
+    pub canary: &'static str,
+    /// What the free thread met.
+    pub before: Outcome,
+    /// What the confined thread met.
+    pub after: Outcome,
+}
+
+/// What one thread is proven to be confined by. Cheap to clone: every audit row holds one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Posture(Arc<Inner>);
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Inner {
+    summary: String,
+    landlock: LayerStatus,
+    landlock_abi: Option<u32>,
+    seccomp: LayerStatus,
+    evidence: Vec<Evidence>,
+}
+
+impl Posture {
+    pub(crate) fn new(
+        landlock: LayerStatus,
+        landlock_abi: Option<u32>,
+        seccomp: LayerStatus,
+        evidence: Vec<Evidence>,
+    ) -> Self {
+        let abi = match (&landlock, landlock_abi) {
+            (LayerStatus::Enforced | LayerStatus::Partial { .. }, Some(abi)) => Some(format!("abi {abi}")),
+            _ => None,
+        };
+        let summary = format!(
+            "{},{}",
+            summarize(Layer::Landlock, &landlock, abi),
+            summarize(Layer::Seccomp, &seccomp, None)
+        );
+        Self(Arc::new(Inner {
+            summary,
+            landlock,
+            landlock_abi,
+            seccomp,
+            evidence,
+        }))
+    }
+
+    /// The status of one layer.
+    #[must_use]
+    pub fn layer(&self, layer: Layer) -> &LayerStatus {
+        match layer {
+            Layer::Landlock => self.landlock(),
+            Layer::Seccomp => self.seccomp(),
+        }
+    }
+
+    /// The status of Landlock.
+    #[must_use]
+    pub fn landlock(&self) -> &LayerStatus {
+        &self.0.landlock
+    }
+
+    /// The status of the system-call filter.
+    #[must_use]
+    pub fn seccomp(&self) -> &LayerStatus {
+        &self.0.seccomp
+    }
+
+    /// The Landlock version of the kernel, if it has one.
+    #[must_use]
+    pub fn landlock_abi(&self) -> Option<u32> {
+        self.0.landlock_abi
+    }
+
+    /// What was tried on the thread, and what came of it.
+    #[must_use]
+    pub fn evidence(&self) -> &[Evidence] {
+        &self.0.evidence
+    }
+
+    /// One line for audit rows, stable between threads of one posture:
+    /// `landlock=partial(abi 7 missing fs_resolve_unix),seccomp=enforced`.
+    #[must_use]
+    pub fn summary(&self) -> &str {
+        &self.0.summary
+    }
+}
+
+impl fmt::Display for Posture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.summary())
+    }
+}
+
+/// What the running kernel offers. Support is no proof: only a [`Posture`] says that a layer holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KernelSupport {
+    /// The Landlock version, or `None` with the reason in [`Self::missing`].
+    pub landlock_abi: Option<u32>,
+    /// Whether system-call filters that answer with an error can be installed.
+    pub seccomp: bool,
+    pub(crate) landlock_reason: Option<String>,
+    pub(crate) seccomp_reason: Option<String>,
+}
+
+impl KernelSupport {
+    /// Why a layer cannot be enforced here, in words for an operator; `None` if nothing speaks against it.
+    #[must_use]
+    pub fn missing(&self, layer: Layer) -> Option<&str> {
+        match layer {
+            Layer::Landlock => self.landlock_reason.as_deref(),
+            Layer::Seccomp => self.seccomp_reason.as_deref(),
+        }
+    }
+}
+
+/// `layer=status`, without a comma of its own: the comma separates layers.
+fn summarize(layer: Layer, status: &LayerStatus, detail: Option<String>) -> String {
+    let word = match status {
+        LayerStatus::Enforced => "enforced",
+        LayerStatus::Partial { .. } => "partial",
+        LayerStatus::Waived => "waived",
+        LayerStatus::Missing { .. } => "missing",
+    };
+    let missing = match status {
+        LayerStatus::Partial { missing } => Some(format!("missing {}", missing.join("+"))),
+        LayerStatus::Enforced | LayerStatus::Waived | LayerStatus::Missing { .. } => None,
+    };
+    let details: Vec<String> = detail.into_iter().chain(missing).collect();
+    if details.is_empty() {
+        format!("{layer}={word}")
+    } else {
+        format!("{layer}={word}({})", details.join(" "))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(landlock: LayerStatus, seccomp: LayerStatus, expected: &str) {
+        assert_eq!(
+            Posture::new(landlock, Some(7), seccomp, Vec::new()).summary(),
+            expected
+        );
+    }
+
+    #[test]
+    fn a_summary_names_each_layer_once() {
+        check(
+            LayerStatus::Enforced,
+            LayerStatus::Enforced,
+            "landlock=enforced(abi 7),seccomp=enforced",
+        );
+        check(
+            LayerStatus::Waived,
+            LayerStatus::Enforced,
+            "landlock=waived,seccomp=enforced",
+        );
+        check(
+            LayerStatus::Partial {
+                missing: vec!["a".into(), "b".into()],
+            },
+            LayerStatus::Missing {
+                reason: "old, very old".into(),
+            },
+            "landlock=partial(abi 7 missing a+b),seccomp=missing",
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! The system-call filter of a worker thread: what a WASM guest's work on open handles needs, and no more.
+//!
+//! Default is refusal with `EPERM`, never death: a refused call is an error of that call, and the row says
+//! so. (One exception is not ours to change: a call in another architecture's convention, `int 0x80` on
+//! x86-64, ends the process. No compiler emits one.)
+//!
+//! **What was refused here?** `strace -f -e status=failed -p PID` shows each refusal on its thread. In a test
+//! of your own, `SeccompAction::Log` in place of the `Errno` in [`compile`] lets everything through and has
+//! the kernel log each number (`journalctl -k -g type=1326`, `ausyscall NR`).
+//!
+//! **Adding a call**: it must act on this thread's own memory, on time, or on a handle. Not on a path alone,
+//! on another thread or process, on limits, identities, namespaces or on code.
+//!
+//! Only numbers and register values can be judged, so `openat2`'s flags behind a pointer cannot be, nor
+//! which descriptor is whose: the descriptor table is the process's. Calls that are allowed whatever their
+//! arguments are answered from a bitmap without running the filter (since Linux 5.11).
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch, apply_filter,
+};
+
+use crate::{ConfineError, LayerStatus};
+
+/// Filters the calling thread's system calls, for good.
+pub(crate) fn restrict() -> Result<LayerStatus, ConfineError> {
+    let programs = programs()?;
+    // The order matters: the second filter forbids to install a third.
+    for program in [&programs.unknown_calls, &programs.allow_list] {
+        apply_filter(program).map_err(|source| ConfineError::SeccompApply { source })?;
+    }
+    Ok(LayerStatus::Enforced)
+}
+
+/// Both filters apply to each call, and a refusal by one of them stands.
+struct Programs {
+    /// Answers `ENOSYS` to `clone3`, so that libc takes the same way as on a kernel without it.
+    unknown_calls: BpfProgram,
+    allow_list: BpfProgram,
+}
+
+/// Compiled once per process; every thread gets a copy in the kernel.
+fn programs() -> Result<&'static Programs, ConfineError> {
+    static PROGRAMS: OnceLock<Programs> = OnceLock::new();
+    if let Some(programs) = PROGRAMS.get() {
+        return Ok(programs);
+    }
+    let programs = compile().map_err(|source| ConfineError::SeccompCompile { source })?;
+    Ok(PROGRAMS.get_or_init(|| programs))
+}
+
+fn compile() -> Result<Programs, BackendError> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    let unknown_calls = SeccompFilter::new(
+        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(word(libc::ENOSYS)),
+        arch,
+    )?;
+    let allow_list = SeccompFilter::new(
+        allowed()?,
+        SeccompAction::Errno(word(libc::EPERM)),
+        SeccompAction::Allow,
+        arch,
+    )?;
+    Ok(Programs {
+        unknown_calls: unknown_calls.try_into()?,
+        allow_list: allow_list.try_into()?,
+    })
+}
+
+/// The whole list. A call with an empty vector is allowed whatever its arguments; with rules, if one of
+/// them matches.
+fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let plain = [MEMORY, WAITING, TIME, THREAD, FILES, LEGACY].concat();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        plain.into_iter().map(|number| (number, Vec::new())).collect();
+
+    // Executable pages: the engine maps a module's code before the worker exists, so a worker that asks for
+    // one is being turned into something else.
+    let executable = u64::from(word(libc::PROT_EXEC));
+    for number in [libc::SYS_mmap, libc::SYS_mprotect] {
+        let prot = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(executable), 0)?;
+        rules.insert(number, vec![SeccompRule::new(vec![prot])?]);
+    }
+    // The pooling allocator asks which pages of an instance were written, by this one request. Every other
+    // ioctl, TIOCSTI first (typing into the operator's terminal), is refused.
+    rules.insert(libc::SYS_ioctl, one_of(1, &[PAGEMAP_SCAN])?);
+    // The pooling allocator gives back many regions in one call. Of this process and in this one way, which
+    // is no more than `madvise`; of another process it would be a weapon.
+    let this_process = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, PIDFD_SELF)?;
+    let give_back = SeccompCondition::new(
+        3,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::Eq,
+        u64::from(word(libc::MADV_DONTNEED)),
+    )?;
+    rules.insert(
+        libc::SYS_process_madvise,
+        vec![SeccompRule::new(vec![this_process, give_back])?],
+    );
+    // Not F_SETOWN and F_SETSIG, which make the kernel send signals on our behalf, nor locks and pipe sizes.
+    rules.insert(
+        libc::SYS_fcntl,
+        one_of(
+            1,
+            &[
+                libc::F_DUPFD,
+                libc::F_DUPFD_CLOEXEC,
+                libc::F_GETFD,
+                libc::F_SETFD,
+                libc::F_GETFL,
+                libc::F_SETFL,
+            ]
+            .map(word),
+        )?,
+    );
+    // A crash must stay a crash: Rust's and wasmtime's fault handlers put the default action back and return
+    // to the faulting instruction; were that refused, they would come back for ever. Other signals, the
+    // interrupting one above all, are none of a worker's business.
+    rules.insert(
+        libc::SYS_rt_sigaction,
+        one_of(
+            0,
+            &[
+                libc::SIGSEGV,
+                libc::SIGBUS,
+                libc::SIGILL,
+                libc::SIGFPE,
+                libc::SIGABRT,
+                libc::SIGTRAP,
+            ]
+            .map(word),
+        )?,
+    );
+    Ok(rules)
+}
+
+/// Allows a call if its argument number `index`, a 32-bit one, is one of `values`.
+fn one_of(index: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
+    values
+        .iter()
+        .map(|value| {
+            let equal = SeccompCondition::new(
+                index,
+                SeccompCmpArgLen::Dword,
+                SeccompCmpOp::Eq,
+                u64::from(*value),
+            )?;
+            SeccompRule::new(vec![equal])
+        })
+        .collect()
+}
+
+/// libc's constants are signed, the filter's words are not.
+fn word(constant: libc::c_int) -> u32 {
+    constant.unsigned_abs()
+}
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: u32 = 0xc060_6610;
+
+/// The descriptor number -10000, as the filter sees it in 32 bits: the calling thread's own process.
+const PIDFD_SELF: u64 = (-10_000_i32).cast_unsigned() as u64;
+
+const MEMORY: &[libc::c_long] = &[
+    libc::SYS_brk,
+    libc::SYS_madvise,
+    libc::SYS_mremap,
+    libc::SYS_munmap,
+    libc::SYS_membarrier,
+];
+
+/// Locks, and a `current_thread` runtime that was made before: its epoll and eventfd exist already.
+const WAITING: &[libc::c_long] = &[
+    libc::SYS_futex,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_ppoll,
+    libc::SYS_restart_syscall,
+];
+
+const TIME: &[libc::c_long] = &[
+    libc::SYS_clock_getres,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+];
+
+/// What a thread does about itself, its end included.
+const THREAD: &[libc::c_long] = &[
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_getpid,
+    libc::SYS_getrandom,
+    libc::SYS_gettid,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    // Allowed here and answered by `unknown_calls` with `ENOSYS`.
+    libc::SYS_clone3,
+];
+
+/// Work on handles, and on paths below handles; where those may lead is Landlock's part. Absent on
+/// purpose: everything that changes modes, owners or extended attributes, makes devices, or knows files by
+/// inode number.
+const FILES: &[libc::c_long] = &[
+    libc::SYS_close,
+    libc::SYS_dup,
+    // The WASI layer's way of checking `..` where `openat2` gave up; tells less than `statx`.
+    libc::SYS_faccessat2,
+    libc::SYS_fadvise64,
+    libc::SYS_fallocate,
+    libc::SYS_fdatasync,
+    libc::SYS_fstat,
+    libc::SYS_fstatfs,
+    libc::SYS_fsync,
+    libc::SYS_ftruncate,
+    libc::SYS_getdents64,
+    libc::SYS_linkat,
+    libc::SYS_lseek,
+    libc::SYS_mkdirat,
+    libc::SYS_newfstatat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_pwrite64,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_read,
+    libc::SYS_readlinkat,
+    libc::SYS_readv,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_statx,
+    libc::SYS_symlinkat,
+    libc::SYS_unlinkat,
+    libc::SYS_utimensat,
+    libc::SYS_write,
+    libc::SYS_writev,
+];
+
+/// Older names of calls above, which reach no further: libc still uses them on x86-64, and rustix `open`.
+#[cfg(target_arch = "x86_64")]
+const LEGACY: &[libc::c_long] = &[
+    libc::SYS_epoll_wait,
+    libc::SYS_open,
+    libc::SYS_poll,
+    libc::SYS_readlink,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const LEGACY: &[libc::c_long] = &[];
+
+#[cfg(test)]
+mod tests;

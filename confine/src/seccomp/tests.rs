@@ -1,0 +1,243 @@
+//! What a thread can and cannot ask of the kernel, on the real kernel.
+
+use std::{
+    cell::Cell,
+    process::{Command, Stdio},
+    sync::{Arc, Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, SocketType},
+};
+
+use super::*;
+use crate::{
+    Layer, Outcome, confine_current_thread,
+    sys::{HarmlessCall, TestCall, attempt, attempt_page},
+    testing::{World, confined, kernel_has_layers},
+};
+
+const REFUSED: Outcome = Outcome::Failed(libc::EPERM);
+
+#[test]
+fn other_programs_processes_and_kernel_interfaces_are_out_of_reach() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    confined(&world.only(Layer::Seccomp), |_| {
+        for call in TestCall::REFUSED {
+            assert_eq!(attempt(HarmlessCall::Test(call)), REFUSED, "{call:?}");
+        }
+        assert_eq!(attempt(HarmlessCall::Execve), REFUSED);
+        assert_eq!(attempt(HarmlessCall::Clone3), Outcome::Failed(libc::ENOSYS));
+    });
+}
+
+/// Otherwise the test above would pass on a machine where nothing works at all.
+#[test]
+fn the_refused_calls_are_free_elsewhere() {
+    for call in [
+        TestCall::Clone,
+        TestCall::Unshare,
+        TestCall::Ptrace,
+        TestCall::Prctl,
+        TestCall::Kill,
+    ] {
+        assert_ne!(attempt(HarmlessCall::Test(call)), REFUSED, "{call:?}");
+    }
+}
+
+#[test]
+fn no_socket_of_any_family() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    confined(&world.only(Layer::Seccomp), |_| {
+        for family in [
+            AddressFamily::INET,
+            AddressFamily::INET6,
+            AddressFamily::UNIX,
+            AddressFamily::NETLINK,
+            AddressFamily::PACKET,
+            AddressFamily::VSOCK,
+        ] {
+            for kind in [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW] {
+                let made = rustix::net::socket(family, kind, None);
+                assert_eq!(made.map(drop), Err(Errno::PERM), "{family:?}");
+            }
+        }
+        let pair = std::os::unix::net::UnixStream::pair().unwrap_err();
+        assert_eq!(pair.raw_os_error(), Some(libc::EPERM));
+    });
+}
+
+#[test]
+fn no_thread_and_no_program_can_be_started() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    for rules in [world.rules(), world.only(Layer::Seccomp)] {
+        confined(&rules, |_| {
+            let thread = thread::Builder::new().spawn(|| ()).map(drop).unwrap_err();
+            assert_eq!(thread.raw_os_error(), Some(libc::EPERM));
+            #[expect(clippy::disallowed_methods, reason = "this is the attack")]
+            let program = Command::new("/bin/true")
+                .stdout(Stdio::inherit())
+                .spawn()
+                .map(drop)
+                .unwrap_err();
+            assert_eq!(program.raw_os_error(), Some(libc::EPERM));
+        });
+    }
+}
+
+#[test]
+fn no_page_becomes_executable() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let (read, write, execute) = (libc::PROT_READ, libc::PROT_WRITE, libc::PROT_EXEC);
+    assert_eq!(attempt_page(read, Some(read | execute)), Outcome::Succeeded);
+    confined(&world.only(Layer::Seccomp), |_| {
+        assert_eq!(attempt_page(read | execute, None), REFUSED);
+        assert_eq!(attempt_page(read | write | execute, None), REFUSED);
+        assert_eq!(attempt_page(read | write, Some(read | execute)), REFUSED);
+        assert_eq!(
+            attempt_page(libc::PROT_NONE, Some(read | write)),
+            Outcome::Succeeded
+        );
+    });
+}
+
+/// The kernel got as far as looking at the arguments: a descriptor that is none, no regions.
+#[test]
+fn the_allocator_may_scan_and_give_back_its_pages() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    confined(&world.rules(), |_| {
+        let outcome = attempt(HarmlessCall::Test(TestCall::PagemapScan));
+        assert_eq!(outcome, Outcome::Failed(libc::EBADF));
+        assert_ne!(attempt(HarmlessCall::Test(TestCall::MadviseSelf)), REFUSED);
+    });
+}
+
+#[test]
+fn ordinary_work_goes_on() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let (to_worker, jobs) = mpsc::sync_channel::<u32>(1);
+    let (to_caller, results) = mpsc::sync_channel::<u32>(1);
+    let total = Arc::new(Mutex::new(0_u32));
+    let rules = world.rules();
+    thread::scope(|scope| {
+        scope.spawn({
+            let total = Arc::clone(&total);
+            move || {
+                let proven = confine_current_thread(&rules).unwrap();
+                for job in jobs {
+                    proven.reprove().unwrap();
+                    // Large enough to be mapped and given back one by one.
+                    let mut block = vec![0_u8; 4 << 20];
+                    block[job as usize] = 1;
+                    block.resize(16 << 20, 1);
+                    thread::sleep(Duration::from_micros(1));
+                    *total.lock().unwrap() += job;
+                    to_caller.send(job).unwrap();
+                }
+                thread::park_timeout(Duration::from_micros(1));
+            }
+        });
+        for job in 0..10 {
+            to_worker.send(job).unwrap();
+            assert_eq!(results.recv().unwrap(), job);
+        }
+        drop(to_worker);
+    });
+    assert_eq!(*total.lock().unwrap(), (0..10).sum::<u32>());
+}
+
+thread_local! {
+    static AT_THE_END: Cell<Option<mpsc::SyncSender<()>>> = const { Cell::new(None) };
+}
+
+#[test]
+fn a_panic_is_caught_and_a_thread_ends_as_usual() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let rules = world.rules();
+    let (ended, has_ended) = mpsc::sync_channel(1);
+    let result = thread::spawn(move || {
+        let proven = confine_current_thread(&rules).unwrap();
+        AT_THE_END.set(Some(ended));
+        let caught = std::panic::catch_unwind(|| panic!("a bug in a tool"));
+        assert!(caught.is_err());
+        proven.reprove().unwrap();
+        panic!("a bug in the runner");
+    })
+    .join();
+    assert_eq!(
+        result.unwrap_err().downcast_ref::<&str>(),
+        Some(&"a bug in the runner")
+    );
+    // The thread's own storage was destroyed, and the sender with it.
+    assert_eq!(has_ended.recv(), Err(mpsc::RecvError));
+}
+
+/// A confined thread that aborts must take the process with it. Were the fault handlers kept from putting
+/// the default action back, it would fault for ever instead.
+#[test]
+fn an_abort_ends_the_process() {
+    if !kernel_has_layers() {
+        return;
+    }
+    if std::env::var_os(ABORT_HERE).is_some() {
+        let world = World::new();
+        confined(&world.rules(), |_| std::process::abort());
+    }
+    #[expect(clippy::disallowed_methods, reason = "a process is needed that may die")]
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "seccomp::tests::an_abort_ends_the_process"])
+        .env(ABORT_HERE, "1")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("the process lives on");
+        }
+        thread::yield_now();
+    };
+    assert_eq!(
+        status.code(),
+        None,
+        "ended by a signal, not in good order: {status}"
+    );
+}
+
+#[test]
+fn the_program_is_small_and_compiled_once() {
+    let programs = programs().unwrap();
+    assert!(programs.allow_list.len() < 1024, "{}", programs.allow_list.len());
+    assert!(std::ptr::eq(programs, super::programs().unwrap()));
+}
+
+const ABORT_HERE: &str = "PORTCULLIS_TEST_ABORT_HERE";

@@ -1,0 +1,299 @@
+//! The calls that no safe library offers, each behind a safe function.
+//!
+//! The only `unsafe` of the project besides one in `tools`. Nothing here decides anything.
+#![expect(
+    unsafe_code,
+    reason = "raw system calls; every other module of the project is free of it"
+)]
+
+use std::{io, mem, ptr};
+
+use crate::Outcome;
+
+/// A system call with arguments that can do no harm even where nothing refuses it: null pointers, sizes
+/// of zero, numbers that name nothing. Only its `errno` is of interest.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum HarmlessCall {
+    /// No program: `EFAULT`, or an empty name on newer kernels.
+    Execve,
+    /// A description of size 0: `EINVAL`.
+    Clone3,
+    #[cfg(test)]
+    Test(TestCall),
+}
+
+/// What the tests try besides: calls that an outer sandbox may answer by killing the process, which is
+/// why the shipped proof does not touch them.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TestCall {
+    /// Flags that no kernel accepts together (`CLONE_SIGHAND` without `CLONE_VM`): `EINVAL`.
+    Clone,
+    Execveat,
+    Ptrace,
+    ProcessVmReadv,
+    PidfdOpen,
+    IoUringSetup,
+    Unshare,
+    Setns,
+    Mount,
+    Bpf,
+    Keyctl,
+    MemfdCreate,
+    PerfEventOpen,
+    Userfaultfd,
+    OpenByHandleAt,
+    Kill,
+    Tgkill,
+    Prctl,
+    Prlimit,
+    Fchmod,
+    Fsetxattr,
+    TiocstiIoctl,
+    SetOwnFcntl,
+    IgnoreInterrupt,
+    Personality,
+    /// Advice to a process that is not ours.
+    MadviseOther,
+    /// Not refused: the one ioctl, and the one advice.
+    PagemapScan,
+    MadviseSelf,
+}
+
+#[cfg(test)]
+impl TestCall {
+    /// All that a filtered thread must be refused.
+    pub(crate) const REFUSED: [Self; 26] = [
+        Self::Clone,
+        Self::Execveat,
+        Self::Ptrace,
+        Self::ProcessVmReadv,
+        Self::PidfdOpen,
+        Self::IoUringSetup,
+        Self::Unshare,
+        Self::Setns,
+        Self::Mount,
+        Self::Bpf,
+        Self::Keyctl,
+        Self::MemfdCreate,
+        Self::PerfEventOpen,
+        Self::Userfaultfd,
+        Self::OpenByHandleAt,
+        Self::Kill,
+        Self::Tgkill,
+        Self::Prctl,
+        Self::Prlimit,
+        Self::Fchmod,
+        Self::Fsetxattr,
+        Self::TiocstiIoctl,
+        Self::SetOwnFcntl,
+        Self::IgnoreInterrupt,
+        Self::Personality,
+        Self::MadviseOther,
+    ];
+}
+
+/// Makes the call and says what came of it.
+pub(crate) fn attempt(call: HarmlessCall) -> Outcome {
+    let (number, args) = match call {
+        HarmlessCall::Execve => (libc::SYS_execve, [0; 4]),
+        HarmlessCall::Clone3 => (libc::SYS_clone3, [0; 4]),
+        #[cfg(test)]
+        HarmlessCall::Test(call) => test_call(call),
+    };
+    // SAFETY: every row of the table passes null pointers, zero lengths or invalid numbers only, so the
+    // kernel neither reads nor writes our memory, nor changes this process.
+    outcome(unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], 0, 0) })
+}
+
+#[cfg(test)]
+fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
+    const NOTHING: libc::c_long = -1;
+    match call {
+        TestCall::Clone => (libc::SYS_clone, [libc::CLONE_SIGHAND.into(), 0, 0, 0]),
+        TestCall::Execveat => (libc::SYS_execveat, [NOTHING, 0, 0, 0]),
+        TestCall::Ptrace => (libc::SYS_ptrace, [NOTHING, 0, 0, 0]),
+        TestCall::ProcessVmReadv => (libc::SYS_process_vm_readv, [0; 4]),
+        TestCall::PidfdOpen => (libc::SYS_pidfd_open, [0, NOTHING, 0, 0]),
+        TestCall::IoUringSetup => (libc::SYS_io_uring_setup, [0; 4]),
+        TestCall::Unshare => (libc::SYS_unshare, [0; 4]),
+        TestCall::Setns => (libc::SYS_setns, [NOTHING, 0, 0, 0]),
+        TestCall::Mount => (libc::SYS_mount, [0; 4]),
+        TestCall::Bpf => (libc::SYS_bpf, [NOTHING, 0, 0, 0]),
+        TestCall::Keyctl => (libc::SYS_keyctl, [NOTHING, 0, 0, 0]),
+        TestCall::MemfdCreate => (libc::SYS_memfd_create, [0; 4]),
+        TestCall::PerfEventOpen => (libc::SYS_perf_event_open, [0; 4]),
+        TestCall::Userfaultfd => (libc::SYS_userfaultfd, [NOTHING, 0, 0, 0]),
+        TestCall::OpenByHandleAt => (libc::SYS_open_by_handle_at, [NOTHING, 0, 0, 0]),
+        TestCall::Kill => (libc::SYS_kill, [0; 4]),
+        TestCall::Tgkill => (libc::SYS_tgkill, [NOTHING, NOTHING, 0, 0]),
+        TestCall::Prctl => (libc::SYS_prctl, [libc::PR_GET_DUMPABLE.into(), 0, 0, 0]),
+        TestCall::Prlimit => (libc::SYS_prlimit64, [0; 4]),
+        TestCall::Fchmod => (libc::SYS_fchmod, [NOTHING, 0, 0, 0]),
+        TestCall::Fsetxattr => (libc::SYS_fsetxattr, [NOTHING, 0, 0, 0]),
+        TestCall::TiocstiIoctl => (libc::SYS_ioctl, [NOTHING, 0x5412, 0, 0]),
+        TestCall::SetOwnFcntl => (libc::SYS_fcntl, [NOTHING, libc::F_SETOWN.into(), 0, 0]),
+        TestCall::IgnoreInterrupt => (libc::SYS_rt_sigaction, [libc::SIGURG.into(), 0, 0, 8]),
+        TestCall::Personality => (libc::SYS_personality, [0xffff_ffff, 0, 0, 0]),
+        TestCall::MadviseOther => (
+            libc::SYS_process_madvise,
+            [NOTHING, 0, 0, libc::MADV_DONTNEED.into()],
+        ),
+        TestCall::MadviseSelf => (
+            libc::SYS_process_madvise,
+            [-10_000, 0, 0, libc::MADV_DONTNEED.into()],
+        ),
+        TestCall::PagemapScan => (libc::SYS_ioctl, [NOTHING, 0xc060_6610, 0, 0]),
+    }
+}
+
+/// Maps one anonymous page with the given protection, or changes a page's protection to it, and gives the
+/// page back.
+#[cfg(test)]
+pub(crate) fn attempt_page(map_with: libc::c_int, then_protect: Option<libc::c_int>) -> Outcome {
+    const PAGE_BYTES: usize = 4096;
+    // SAFETY: a fresh anonymous mapping at a place of the kernel's choosing touches no memory of ours.
+    let page = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            PAGE_BYTES,
+            map_with,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    if page == libc::MAP_FAILED {
+        return outcome(-1);
+    }
+    let result = match then_protect {
+        // SAFETY: the page was mapped above and nobody else knows its address.
+        Some(protection) => outcome(unsafe { libc::mprotect(page, PAGE_BYTES, protection) }.into()),
+        None => Outcome::Succeeded,
+    };
+    // SAFETY: as above; nothing refers to the page after this.
+    unsafe { libc::munmap(page, PAGE_BYTES) };
+    result
+}
+
+/// The kernel's Landlock version.
+pub(crate) fn landlock_abi() -> io::Result<u32> {
+    const CREATE_RULESET_VERSION: libc::c_long = 1;
+    // SAFETY: with this flag the call takes a null pointer and size 0, and returns a number.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            ptr::null::<libc::c_void>(),
+            0_usize,
+            CREATE_RULESET_VERSION,
+        )
+    };
+    u32::try_from(version).map_err(|_negative| io::Error::last_os_error())
+}
+
+/// Whether a filter may answer with an `errno`.
+pub(crate) fn seccomp_errno_available() -> io::Result<()> {
+    let action: u32 = libc::SECCOMP_RET_ERRNO;
+    // SAFETY: the call reads one u32, which outlives it.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_seccomp,
+            libc::SECCOMP_GET_ACTION_AVAIL,
+            0,
+            &raw const action,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Who handles a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handler {
+    /// The default action or "ignore".
+    Nobody,
+    /// [`install_empty_handler`] of this process.
+    Ours,
+    /// The application.
+    Foreign,
+}
+
+/// Asks who handles `signal`.
+pub(crate) fn signal_handler(signal: libc::c_int) -> io::Result<Handler> {
+    // SAFETY: all-zero bytes are a valid `sigaction`: integers, and an optional function pointer.
+    let mut current: libc::sigaction = unsafe { mem::zeroed() };
+    // SAFETY: a null new action means "only ask"; `current` is valid for writing.
+    if unsafe { libc::sigaction(signal, ptr::null(), &raw mut current) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(match current.sa_sigaction {
+        libc::SIG_DFL | libc::SIG_IGN => Handler::Nobody,
+        address if address == empty_handler_address() => Handler::Ours,
+        _ => Handler::Foreign,
+    })
+}
+
+/// Makes `signal` do nothing but end the system call that it meets.
+pub(crate) fn install_empty_handler(signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: as above.
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = empty_handler_address();
+    // No SA_RESTART: ending the call is the purpose. SA_ONSTACK: the signal meets threads that run a guest
+    // on a small stack of wasmtime's, where the kernel's frame (up to 11 KiB with AMX) could hit the guard
+    // page; Rust and wasmtime give every thread an alternate stack.
+    action.sa_flags = libc::SA_ONSTACK;
+    // SAFETY: `action` is initialised, its mask is empty, and the handler is async-signal-safe: it is empty.
+    if unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// A handler that is not ours, as an application would have one.
+#[cfg(test)]
+pub(crate) fn install_foreign_handler(signal: libc::c_int) {
+    extern "C" fn foreign_handler(signal: libc::c_int) {
+        // Distinct code: the linker may merge equal functions, and then this would be ours.
+        std::hint::black_box(signal);
+    }
+    let address = foreign_handler as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t;
+    // SAFETY: the handler touches nothing but its own argument.
+    unsafe { libc::signal(signal, address) };
+}
+
+/// Lets `signal` through to the calling thread: a blocked signal would stay pending and free nobody.
+pub(crate) fn unblock_on_this_thread(signal: libc::c_int) {
+    // SAFETY: all-zero bytes are a valid, empty set; the calls write to it and read it, and no more.
+    unsafe {
+        let mut set: libc::sigset_t = mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+    }
+}
+
+/// Sends `signal` to one thread of this process; a thread that is gone is no error. By kernel id and not
+/// by `pthread_t`: using the latter after the thread has ended is undefined behaviour.
+pub(crate) fn signal_thread(thread: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: `tgkill` takes three integers. The process id is asked anew, so that no thread of another
+    // process can be met, not even one that got the number of an ended thread.
+    unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+}
+
+extern "C" fn empty_handler(_signal: libc::c_int) {}
+
+fn empty_handler_address() -> libc::sighandler_t {
+    empty_handler as extern "C" fn(libc::c_int) as *const () as libc::sighandler_t
+}
+
+fn outcome(result: libc::c_long) -> Outcome {
+    if result == -1 {
+        Outcome::Failed(io::Error::last_os_error().raw_os_error().unwrap_or_default())
+    } else {
+        Outcome::Succeeded
+    }
+}

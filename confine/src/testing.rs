@@ -1,0 +1,128 @@
+//! A small world for the tests: a state folder, two mounts, a place outside, and fresh threads.
+//!
+//! Every confined thread is one of its own, so that the test process stays free.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "test code, which clippy.toml lets off by function only"
+)]
+
+use std::{
+    fs::File,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use tempfile::TempDir;
+
+use crate::{
+    Canary, Layer, MountAccess, MountRule, ProvenThread, Requirement, ThreadConfinement,
+    confine_current_thread, probe_kernel,
+};
+
+/// `state/`, `read/` (with `file`), `write/` (with `file`), `outside/` (with `secret`).
+pub(crate) struct World {
+    root: TempDir,
+    canary: Canary,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for dir in ["state", "read", "write", "outside"] {
+            std::fs::create_dir(root.path().join(dir)).unwrap();
+        }
+        for file in ["read/file", "write/file", "outside/secret"] {
+            std::fs::write(root.path().join(file), file).unwrap();
+        }
+        let canary = Canary::create(&root.path().join("state")).unwrap();
+        Self { root, canary }
+    }
+
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root.path().join(relative)
+    }
+
+    pub(crate) fn dir(&self, relative: &str) -> Arc<OwnedFd> {
+        Arc::new(File::open(self.path(relative)).unwrap().into())
+    }
+
+    pub(crate) fn canary(&self) -> Canary {
+        self.canary.clone()
+    }
+
+    /// Both layers, `read/` to read and `write/` to write.
+    pub(crate) fn rules(&self) -> ThreadConfinement {
+        ThreadConfinement {
+            landlock: Requirement::Required,
+            seccomp: Requirement::Required,
+            mounts: vec![
+                MountRule {
+                    dir: self.dir("read"),
+                    access: MountAccess::Read,
+                },
+                MountRule {
+                    dir: self.dir("write"),
+                    access: MountAccess::Write,
+                },
+            ],
+            canary: self.canary(),
+        }
+    }
+
+    /// The same, with one layer only.
+    pub(crate) fn only(&self, layer: Layer) -> ThreadConfinement {
+        let mut rules = self.rules();
+        match layer {
+            Layer::Landlock => rules.seccomp = Requirement::Waived,
+            Layer::Seccomp => rules.landlock = Requirement::Waived,
+        }
+        rules
+    }
+}
+
+/// Runs `body` on a fresh thread, and hands its panic on.
+pub(crate) fn on_fresh_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
+    thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Runs `body` on a fresh, confined thread.
+#[track_caller]
+pub(crate) fn confined<T: Send>(
+    rules: &ThreadConfinement,
+    body: impl FnOnce(&ProvenThread) -> T + Send,
+) -> T {
+    on_fresh_thread(|| {
+        let proven = confine_current_thread(rules).expect("the layers hold");
+        let result = body(&proven);
+        proven.reprove().expect("the layers still hold");
+        result
+    })
+}
+
+/// Whether the kernel has both layers. If not, says so and lets the test end, except where a missing layer
+/// is a failure.
+pub(crate) fn kernel_has_layers() -> bool {
+    let kernel = probe_kernel();
+    let Some(reason) = Layer::THREAD.iter().find_map(|layer| kernel.missing(*layer)) else {
+        return true;
+    };
+    let set = |name: &str, value: &str| std::env::var(name).is_ok_and(|v| v == value);
+    assert!(
+        !set("PORTCULLIS_REQUIRE_KERNEL", "1") && !set("CI", "true"),
+        "this machine must have every layer, but {reason}"
+    );
+    println!("skipped: {reason}");
+    false
+}
+
+/// Opens and closes a path.
+pub(crate) fn open(path: impl AsRef<Path>, how: OFlags) -> Result<(), Errno> {
+    rustix::fs::open(path.as_ref(), how | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map(drop)
+}

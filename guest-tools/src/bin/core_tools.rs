@@ -1,0 +1,7 @@
+//! The module that Portcullis embeds: all core tools.
+
+portcullis_sdk::export_tools![
+    portcullis_guest_tools::file_list,
+    portcullis_guest_tools::file_read,
+    portcullis_guest_tools::file_write,
+];

@@ -1,0 +1,18 @@
+//! Hostile guest: reads directories of any size, over and over if told so.
+
+use portcullis_sdk::{ToolError, tool};
+
+/// Counts the entries of a directory, so many times.
+#[tool]
+async fn huge_directory(path: &str, #[arg(default = 1)] times: u32) -> Result<String, ToolError> {
+    let mut entries = 0;
+    for _ in 0..times {
+        for entry in std::fs::read_dir(path)? {
+            entry?;
+            entries += 1;
+        }
+    }
+    Ok(entries.to_string())
+}
+
+portcullis_sdk::export_tools![huge_directory];

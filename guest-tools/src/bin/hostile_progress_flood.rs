@@ -1,0 +1,13 @@
+//! Hostile guest: sends progress frames without end.
+
+use portcullis_sdk::{ToolContext, tool};
+
+/// Reports progress forever.
+#[tool]
+async fn progress_flood(ctx: &ToolContext) -> String {
+    loop {
+        ctx.progress("on and on");
+    }
+}
+
+portcullis_sdk::export_tools![progress_flood];

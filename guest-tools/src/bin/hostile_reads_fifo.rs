@@ -1,0 +1,17 @@
+//! Hostile guest: opens what may be a pipe or a device, and reads it to its end.
+
+use std::{fs::File, io::Read};
+
+use portcullis_sdk::tool;
+
+/// Opens a path, whatever it is, and says how many bytes it gave, or the system's own words.
+#[tool]
+async fn reads_fifo(path: &str) -> String {
+    let mut bytes = Vec::new();
+    match File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)) {
+        Ok(count) => format!("read {count} bytes"),
+        Err(error) => format!("error: {error}"),
+    }
+}
+
+portcullis_sdk::export_tools![reads_fifo];

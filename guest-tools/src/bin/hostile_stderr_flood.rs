@@ -1,0 +1,21 @@
+//! Hostile guest: fills its standard error without end and without a line break.
+
+use std::io::Write;
+
+use portcullis_sdk::{ToolError, tool};
+
+/// Writes so many bytes to standard error, without a line break.
+#[tool]
+async fn stderr_flood(#[arg(default = 1_073_741_824)] bytes: u64) -> Result<String, ToolError> {
+    let chunk = [b'x'; 64 << 10];
+    let mut left = bytes;
+    let mut stderr = std::io::stderr().lock();
+    while left > 0 {
+        let count = chunk.len().min(usize::try_from(left).unwrap_or(chunk.len()));
+        stderr.write_all(&chunk[..count])?;
+        left -= count as u64;
+    }
+    Ok(format!("wrote {bytes} bytes"))
+}
+
+portcullis_sdk::export_tools![stderr_flood];

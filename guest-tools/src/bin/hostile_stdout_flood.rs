@@ -1,0 +1,21 @@
+//! Hostile guest: fills its standard output without end and without a line break.
+
+use std::io::Write;
+
+use portcullis_sdk::{ToolError, tool};
+
+/// Writes so many bytes to standard output, without a line break.
+#[tool]
+async fn stdout_flood(#[arg(default = 1_073_741_824)] bytes: u64) -> Result<String, ToolError> {
+    let chunk = [b'x'; 64 << 10];
+    let mut left = bytes;
+    let mut stdout = std::io::stdout().lock();
+    while left > 0 {
+        let count = chunk.len().min(usize::try_from(left).unwrap_or(chunk.len()));
+        stdout.write_all(&chunk[..count])?;
+        left -= count as u64;
+    }
+    Ok(format!("wrote {bytes} bytes"))
+}
+
+portcullis_sdk::export_tools![stdout_flood];

@@ -1,0 +1,44 @@
+//! How much one call of a core tool returns at most.
+
+/// The most text of one result, in bytes: 4 MiB. Without it a model could make a call fill the guest's
+/// memory. The host shows far less and pages the rest.
+pub(crate) const MAX_TEXT_BYTES: usize = 4 << 20;
+
+/// The most that a text may take as a JSON string, in bytes: 6 MiB. A final frame has 8 MiB, and a file of
+/// control characters takes six bytes for each.
+const MAX_ESCAPED_BYTES: usize = 6 << 20;
+
+/// How much of the beginning of a text one result can hold, in bytes; always a character boundary.
+pub(crate) fn that_fits(text: &str) -> usize {
+    // No byte takes more than six, and most texts are far from the limit.
+    if text.len() <= MAX_ESCAPED_BYTES / 6 {
+        return text.len();
+    }
+    let mut escaped = 0;
+    let past = text.bytes().position(|byte| {
+        escaped += match byte {
+            b'"' | b'\\' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0c => 2,
+            0..0x20 => 6,
+            _ => 1,
+        };
+        escaped > MAX_ESCAPED_BYTES
+    });
+    text.floor_char_boundary(past.unwrap_or(text.len()).min(MAX_TEXT_BYTES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_where_its_frame_would_be_too_long() {
+        assert_eq!(that_fits("short"), 5);
+        assert_eq!(that_fits(&"a".repeat(5 << 20)), MAX_TEXT_BYTES);
+        assert_eq!(that_fits(&"\u{1}".repeat(2 << 20)), 1 << 20);
+        assert_eq!(that_fits(&"\n".repeat(4 << 20)), 3 << 20);
+        assert_eq!(
+            that_fits(&format!("a{}", "é".repeat(3 << 20))),
+            MAX_TEXT_BYTES - 1
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! What a tool gets before any argument is looked at: profile, approval, limits.
+
+use portcullis_types::{DEFAULT_TIMEOUT, SafetyTier, ToolPolicy};
+
+use crate::{
+    Approval, Denial, DenialCode, ProfileName, ToolAssignment, ToolFacts, ToolOrigin,
+    WorkspaceSecurityPolicy,
+    effective::{Effective, ToolRule},
+};
+
+impl WorkspaceSecurityPolicy {
+    /// Assigns tier, profile, approval and limits to a tool. The answer depends on the policy and these
+    /// facts alone; asked at registration and again for every call.
+    ///
+    /// # Errors
+    /// [`Denial`] for a tool with `enabled = false`, and for a native one that is not enabled by name. A
+    /// tool whose approval is `deny` is assigned all the same: [`Self::authorize`] refuses its calls.
+    pub fn assign(&self, tool: &ToolFacts) -> Result<ToolAssignment, Denial> {
+        let assignment = self.describe(tool);
+        if assignment.enabled {
+            Ok(assignment)
+        } else {
+            Err(not_enabled(self.effective(), tool))
+        }
+    }
+
+    /// As [`Self::assign`], for listings: a tool that may not be called is described as well, with
+    /// `enabled` false.
+    #[must_use]
+    pub fn describe(&self, tool: &ToolFacts) -> ToolAssignment {
+        let policy = self.effective();
+        let rule = policy.tools.get(&tool.name);
+        let tier = tool.declared_tier.unwrap_or(SafetyTier::SideEffecting);
+        let limits = &policy.limits;
+        let stated = rule.and_then(|rule| rule.timeout);
+        let timeout_cap = rule.map_or(limits.max_timeout, |rule| rule.timeout_cap);
+        ToolAssignment {
+            tier,
+            profile: profile(policy, rule, tool.origin, tier),
+            approval: approval(policy, rule, tool, tier),
+            timeout: stated
+                .or(tool.declared_timeout)
+                .unwrap_or(DEFAULT_TIMEOUT)
+                .min(timeout_cap),
+            memory: rule.map_or(limits.wasm_memory, |rule| rule.memory),
+            max_output: rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes),
+            enabled: is_enabled(rule, tool.origin),
+        }
+    }
+}
+
+/// The profile of the tool's entry; without one, the tier's for modules of ours and for natives that the
+/// operator enabled, and none for all others.
+fn profile(policy: &Effective, rule: Option<&ToolRule>, origin: ToolOrigin, tier: SafetyTier) -> ProfileName {
+    if let Some(stated) = rule.and_then(|rule| rule.profile.as_ref()) {
+        return stated.clone();
+    }
+    match origin {
+        ToolOrigin::ShippedModule | ToolOrigin::Native => policy.tiers.rule(tier).profile.clone(),
+        ToolOrigin::ShippedNative | ToolOrigin::ForeignModule => ProfileName::nothing(),
+    }
+}
+
+/// The strictest of what is assigned, what the tool asks for, and what reductions demand.
+fn approval(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: SafetyTier) -> Approval {
+    let by_tier = policy.tiers.rule(tier);
+    let stated = rule.and_then(|rule| rule.approval);
+    let assigned = match (tool.origin, stated) {
+        // We vouch for the tier of our own tools, so the operator's word on one stands alone.
+        (ToolOrigin::ShippedNative | ToolOrigin::ShippedModule, Some(stated)) => stated,
+        (ToolOrigin::ShippedNative | ToolOrigin::ShippedModule | ToolOrigin::Native, None) => {
+            by_tier.approval
+        }
+        // A stranger's tier can raise what the operator said.
+        (ToolOrigin::Native | ToolOrigin::ForeignModule, Some(stated)) => stated.max(by_tier.approval),
+        // It cannot lower what a tool without a tier would get, nor make an unknown module a known one.
+        (ToolOrigin::ForeignModule, None) if rule.is_some_and(|rule| rule.by_operator) => by_tier
+            .approval
+            .max(policy.tiers.rule(SafetyTier::SideEffecting).approval),
+        (ToolOrigin::ForeignModule, None) => by_tier.approval.max(Approval::Ask),
+    };
+    let declared = match tool.declared_policy {
+        ToolPolicy::Auto => Approval::Allow,
+        ToolPolicy::RequiresApproval => Approval::Ask,
+    };
+    let floor = rule.map_or(Approval::Allow, |rule| rule.approval_floor);
+    assigned.max(declared).max(floor).max(by_tier.approval_floor)
+}
+
+fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
+    let stated = rule.and_then(|rule| rule.enabled);
+    match origin {
+        ToolOrigin::Native => stated == Some(true),
+        ToolOrigin::ShippedNative | ToolOrigin::ShippedModule | ToolOrigin::ForeignModule => {
+            stated != Some(false)
+        }
+    }
+}
+
+fn not_enabled(policy: &Effective, tool: &ToolFacts) -> Denial {
+    let name = &tool.name;
+    let disabled = policy
+        .tools
+        .get(name)
+        .is_some_and(|rule| rule.enabled == Some(false));
+    let (code, hint) = if disabled {
+        (DenialCode::ToolDisabled, String::new())
+    } else {
+        let hint =
+            format!("an operator allows it with `enabled = true` under `[tools.{name}]` in the policy");
+        (DenialCode::NativeNotEnabled, hint)
+    };
+    Denial {
+        code,
+        rule: format!("tools.{name}.enabled"),
+        subject: name.to_string(),
+        hint,
+    }
+}

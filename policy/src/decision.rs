@@ -1,0 +1,197 @@
+//! Decisions as values: a grant, or a denial that says what, why and what would be right.
+
+use std::fmt;
+
+use portcullis_types::ToolError;
+use serde::Serialize;
+
+use crate::{Grant, shown::Shown};
+
+/// What the policy decides on one call. Match it without `_`, so that a third answer breaks every place
+/// that acts on one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// The call may run with this and nothing else. `approval` in it may still ask for somebody's consent.
+    Allow(Grant),
+    /// The call does not run.
+    Deny(Denial),
+}
+
+/// Why a call is refused. It holds guest paths and names of the policy only, so all of it may be shown to
+/// a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Denial {
+    /// The stable code.
+    pub code: DenialCode,
+    /// The rule that refuses, as a path in the policy, such as `profiles.FileReadOnly.mounts.vault`.
+    pub rule: String,
+    /// What is refused: a guest path, an address, a command, or a tool's name.
+    pub subject: String,
+    /// What the model may do instead; empty where there is nothing.
+    pub hint: String,
+}
+
+macro_rules! denial_codes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// The stable codes of denials. Those of links, special files and approvals are raised by the
+        /// crates that open files and ask people; they are listed here so that there is one list.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        pub enum DenialCode {
+            $($(#[$doc])* #[serde(rename = $name)] $variant,)*
+        }
+
+        impl DenialCode {
+            /// All codes.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The stable name, as in JSON and audit rows.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+denial_codes! {
+    /// `..` leads out of the mount.
+    PathEscapesMount = "path_escapes_mount",
+    /// The path is below no mount of the policy.
+    UnknownMount = "unknown_mount",
+    /// The tool's profile does not have the path's mount.
+    MountNotGranted = "mount_not_granted",
+    /// The tool's profile has the path's mount for reading only.
+    MountReadOnly = "mount_read_only",
+    /// The path is one that no tool writes.
+    ProtectedPath = "protected_path",
+    /// A link leads out of the mount. Raised where files are opened.
+    LinkEscapesMount = "link_escapes_mount",
+    /// The path is a FIFO, a socket or a device. Raised where files are opened.
+    SpecialFile = "special_file",
+    /// The tool has `enabled = false`.
+    ToolDisabled = "tool_disabled",
+    /// A native tool of an embedder is not enabled by name.
+    NativeNotEnabled = "native_not_enabled",
+    /// The policy has `approval = "deny"` for the tool.
+    ApprovalDenied = "approval_denied",
+    /// Somebody was asked and said no. Raised where people are asked.
+    ApprovalRefused = "approval_refused",
+    /// There is nobody to ask, or asking failed. Raised where people are asked.
+    ApprovalUnavailable = "approval_unavailable",
+    /// Nobody answered in time. Raised where people are asked.
+    ApprovalTimedOut = "approval_timed_out",
+    /// No profile grants network access.
+    EgressNotGranted = "egress_not_granted",
+    /// No profile grants commands.
+    CommandsNotGranted = "commands_not_granted",
+}
+
+impl fmt::Display for DenialCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Denial {
+    /// The message for a model, without the hint. Characters that a terminal would act on are escaped.
+    #[must_use]
+    pub fn message(&self) -> String {
+        let subject = Shown(&self.subject);
+        match self.code {
+            DenialCode::PathEscapesMount => format!("`{subject}` leads out of its mount"),
+            DenialCode::UnknownMount => format!("`{subject}` is not below any mount"),
+            DenialCode::MountNotGranted => format!("`{subject}` is in a mount that this tool does not have"),
+            DenialCode::MountReadOnly => format!("`{subject}` is read-only for this tool"),
+            DenialCode::ProtectedPath => format!("`{subject}` is protected and never written by a tool"),
+            DenialCode::LinkEscapesMount => {
+                format!("`{subject}` is or passes a link that leads out of its mount")
+            }
+            DenialCode::SpecialFile => format!("`{subject}` is neither a file nor a folder"),
+            DenialCode::ToolDisabled => format!("tool `{subject}` is disabled by policy"),
+            DenialCode::NativeNotEnabled => {
+                format!("tool `{subject}` runs outside the sandbox and is not enabled by policy")
+            }
+            DenialCode::ApprovalDenied => format!("calls of `{subject}` are denied by policy"),
+            DenialCode::ApprovalRefused => format!("the call of `{subject}` was not approved"),
+            DenialCode::ApprovalUnavailable => {
+                format!("the call of `{subject}` needs an approval and nobody can give it")
+            }
+            DenialCode::ApprovalTimedOut => {
+                format!("the call of `{subject}` needs an approval and nobody answered in time")
+            }
+            DenialCode::EgressNotGranted => format!("reaching `{subject}` is not granted"),
+            DenialCode::CommandsNotGranted => format!("running `{subject}` is not granted"),
+        }
+    }
+}
+
+impl fmt::Display for Denial {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message())?;
+        if self.hint.is_empty() {
+            Ok(())
+        } else {
+            write!(f, " ({})", self.hint)
+        }
+    }
+}
+
+impl From<Denial> for ToolError {
+    fn from(denial: Denial) -> Self {
+        let error = Self::denied(denial.message())
+            .with_code(denial.code.as_str())
+            .with_operator_detail(format!("refused by {}", denial.rule));
+        if denial.hint.is_empty() {
+            error
+        } else {
+            error.with_hint(denial.hint)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::ToolErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_own_name_and_message() {
+        let denial = |code| Denial {
+            code,
+            rule: "r".into(),
+            subject: "s".into(),
+            hint: String::new(),
+        };
+        for (index, code) in DenialCode::ALL.iter().enumerate() {
+            assert_eq!(serde_json::to_value(code).expect("serialises"), code.as_str());
+            for other in &DenialCode::ALL[..index] {
+                assert_ne!(code.as_str(), other.as_str());
+                assert_ne!(denial(*code).message(), denial(*other).message());
+            }
+        }
+    }
+
+    #[test]
+    fn a_denial_becomes_a_tool_error_with_code_message_and_hint() {
+        let denial = Denial {
+            code: DenialCode::MountReadOnly,
+            rule: "profiles.FileReadOnly.mounts.vault".into(),
+            subject: "/vault/\u{1b}[2Jx".into(),
+            hint: "nothing is writable for this tool".into(),
+        };
+        let error = ToolError::from(denial);
+        assert_eq!(error.kind(), ToolErrorKind::Denied);
+        assert_eq!(error.code(), "mount_read_only");
+        assert_eq!(
+            error.to_string(),
+            "`/vault/\\u{1b}[2Jx` is read-only for this tool (nothing is writable for this tool)"
+        );
+        assert_eq!(
+            error.operator_detail(),
+            Some("refused by profiles.FileReadOnly.mounts.vault")
+        );
+    }
+}

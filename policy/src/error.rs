@@ -1,0 +1,57 @@
+//! Why a policy cannot be used: all faults of one load, each with its place. For the operator.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// One fault of a policy text.
+///
+/// [`Display`](fmt::Display) is `file:line:column: key: message` on one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyFault {
+    /// The name that the text was loaded under.
+    pub file: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// The column in characters, from 1.
+    pub column: usize,
+    /// The key's path, such as `tools.file_read.profile`; empty where the text is no TOML.
+    pub key: String,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for PolicyFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file,
+            line,
+            column,
+            key,
+            message,
+        } = self;
+        if key.is_empty() {
+            write!(f, "{file}:{line}:{column}: {message}")
+        } else {
+            write!(f, "{file}:{line}:{column}: {key}: {message}")
+        }
+    }
+}
+
+/// A policy that is not used: nothing of it holds, and no other takes its place.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{}", lines(faults, *left_out))]
+pub struct PolicyError {
+    /// The faults, in the order of the texts; never empty.
+    pub faults: Vec<PolicyFault>,
+    /// How many further faults were found and left out.
+    pub left_out: usize,
+}
+
+fn lines(faults: &[PolicyFault], left_out: usize) -> String {
+    let mut lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    if left_out > 0 {
+        lines.push(format!("and {left_out} further faults"));
+    }
+    lines.join("\n")
+}

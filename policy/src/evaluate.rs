@@ -1,0 +1,205 @@
+//! Authorizing a call: what its arguments name, against what its tool is assigned.
+
+use portcullis_types::{Access, GuestPath, RoleKind};
+use serde::Serialize;
+
+use crate::{
+    Approval, Decision, Denial, DenialCode, Grant, GrantLimits, GrantedMount, ToolAssignment, ToolFacts,
+    WorkspaceSecurityPolicy,
+};
+
+/// One call, as far as the policy is concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct CallRequest<'a> {
+    /// The tool.
+    pub tool: &'a ToolFacts,
+    /// What its arguments name, by their roles; an argument that is left out has no subject.
+    pub subjects: &'a [RequestedSubject],
+}
+
+/// What one argument names.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum RequestedSubject {
+    /// A file or folder.
+    Path {
+        /// The argument.
+        argument: String,
+        /// What it names.
+        path: GuestPath,
+        /// What the tool does with it.
+        access: Access,
+    },
+    /// An address.
+    Url {
+        /// The argument.
+        argument: String,
+        /// What it names.
+        url: String,
+    },
+    /// A shell command.
+    Command {
+        /// The argument.
+        argument: String,
+        /// What it says.
+        command: String,
+    },
+}
+
+impl WorkspaceSecurityPolicy {
+    /// Decides on one call. Every subject must pass; the first that does not is the denial.
+    ///
+    /// The decision is on names. A link may make another file of a name that passed here: that is for the
+    /// mount's directory handle, which must refuse it with a [`Denial`] of its own.
+    #[must_use]
+    pub fn authorize(&self, request: &CallRequest<'_>) -> Decision {
+        match self.decide(request) {
+            Ok(grant) => Decision::Allow(grant),
+            Err(denial) => Decision::Deny(denial),
+        }
+    }
+
+    fn decide(&self, request: &CallRequest<'_>) -> Result<Grant, Denial> {
+        let assignment = self.assign(request.tool)?;
+        if assignment.approval == Approval::Deny {
+            return Err(self.approval_denied(request.tool, &assignment));
+        }
+        let mounts = self.mounts_of(&assignment.profile);
+        for subject in request.subjects {
+            match subject {
+                RequestedSubject::Path {
+                    argument,
+                    path,
+                    access,
+                } => {
+                    let access = stricter_of_role(request.tool, argument, *access);
+                    self.check_path(path, access, &assignment, mounts)?;
+                }
+                RequestedSubject::Url { url, .. } => {
+                    return Err(not_grantable(DenialCode::EgressNotGranted, url, &assignment));
+                }
+                RequestedSubject::Command { command, .. } => {
+                    return Err(not_grantable(
+                        DenialCode::CommandsNotGranted,
+                        command,
+                        &assignment,
+                    ));
+                }
+            }
+        }
+        Ok(Grant {
+            mounts: self.shared_mounts_of(&assignment.profile),
+            profile: assignment.profile,
+            approval: assignment.approval,
+            limits: GrantLimits {
+                timeout: assignment.timeout,
+                memory: assignment.memory,
+                max_output: assignment.max_output,
+            },
+            subjects: request.subjects.to_vec(),
+        })
+    }
+
+    fn check_path(
+        &self,
+        path: &GuestPath,
+        access: Access,
+        assignment: &ToolAssignment,
+        mounts: &[GrantedMount],
+    ) -> Result<(), Denial> {
+        let deny = |code, rule: String| Denial {
+            code,
+            rule,
+            subject: path.to_string(),
+            hint: within_reach(access, mounts),
+        };
+        let profile = &assignment.profile;
+        if path.climbs_out() {
+            return Err(deny(DenialCode::PathEscapesMount, "mounts".to_owned()));
+        }
+        let Some(mount) = path
+            .mount()
+            .filter(|mount| self.effective().mounts.contains_key(*mount))
+        else {
+            return Err(deny(DenialCode::UnknownMount, "mounts".to_owned()));
+        };
+        let rule = || format!("profiles.{profile}.mounts.{mount}");
+        let Some(granted) = mounts.iter().find(|granted| granted.name.as_str() == mount) else {
+            return Err(deny(DenialCode::MountNotGranted, rule()));
+        };
+        match (access, granted.access) {
+            (Access::Read, Access::Read | Access::Write) => Ok(()),
+            (Access::Write, Access::Read) => Err(deny(DenialCode::MountReadOnly, rule())),
+            (Access::Write, Access::Write) => match self.protected().covers(path.below_mount().split('/')) {
+                None => Ok(()),
+                Some(pattern) => Err(Denial {
+                    hint: format!("`{pattern}` is protected at any depth; choose another path"),
+                    ..deny(DenialCode::ProtectedPath, format!("protect.paths[\"{pattern}\"]"))
+                }),
+            },
+        }
+    }
+
+    fn approval_denied(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> Denial {
+        let name = &tool.name;
+        let by_entry = self.effective().tools.get(name).is_some_and(|rule| {
+            rule.approval == Some(Approval::Deny) || rule.approval_floor == Approval::Deny
+        });
+        Denial {
+            code: DenialCode::ApprovalDenied,
+            rule: if by_entry {
+                format!("tools.{name}.approval")
+            } else {
+                format!("tiers.{}.approval", assignment.tier)
+            },
+            subject: name.to_string(),
+            hint: String::new(),
+        }
+    }
+}
+
+/// The stronger of the access that is asked for and the one that the argument's role declares: a caller
+/// that reads the roles wrongly must not get a write for a read.
+fn stricter_of_role(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
+    let role = tool
+        .roles
+        .iter()
+        .find(|role| role.argument == argument)
+        .map(|role| role.role);
+    match role {
+        Some(RoleKind::Path(declared)) => declared.max(requested),
+        Some(RoleKind::Url | RoleKind::Command) | None => requested,
+    }
+}
+
+/// Says which mounts the tool does have.
+fn within_reach(access: Access, mounts: &[GrantedMount]) -> String {
+    let (word, usable): (_, Vec<String>) = match access {
+        Access::Read => (
+            "readable",
+            mounts.iter().map(|mount| format!("/{}", mount.name)).collect(),
+        ),
+        Access::Write => {
+            let writable = mounts.iter().filter(|mount| mount.access == Access::Write);
+            (
+                "writable",
+                writable.map(|mount| format!("/{}", mount.name)).collect(),
+            )
+        }
+    };
+    if usable.is_empty() {
+        format!("nothing is {word} for this tool")
+    } else {
+        format!("{word} here: {}", usable.join(", "))
+    }
+}
+
+/// Refuses what no profile of this build can grant.
+fn not_grantable(code: DenialCode, subject: &str, assignment: &ToolAssignment) -> Denial {
+    Denial {
+        code,
+        rule: format!("profiles.{}", assignment.profile),
+        subject: subject.to_owned(),
+        hint: String::new(),
+    }
+}

@@ -1,0 +1,132 @@
+//! What a policy text says, value by value, each with its place. Nothing is resolved or defaulted here.
+
+use std::time::Duration;
+
+use portcullis_types::{Access, SafetyTier, SandboxTier, ToolName};
+
+use crate::{Approval, AuditSync, Layer, MemoryBytes, MountName, OutputBytes, ProfileName, protect::Pattern};
+
+/// A value and where it stands.
+#[derive(Debug, Clone)]
+pub(crate) struct Placed<T> {
+    pub(crate) value: T,
+    /// The byte offset.
+    pub(crate) at: usize,
+    /// The key's path.
+    pub(crate) key: String,
+}
+
+/// An operator's policy.
+#[derive(Debug, Default)]
+pub(crate) struct PolicyFile {
+    pub(crate) require: Option<Vec<Layer>>,
+    pub(crate) mounts: Vec<Placed<MountEntry>>,
+    pub(crate) profiles: Vec<Placed<ProfileEntry>>,
+    pub(crate) tiers: Vec<TierEntry>,
+    pub(crate) tools: Vec<ToolEntry>,
+    pub(crate) protect: Option<Vec<Pattern>>,
+    pub(crate) sandbox: Vec<(SandboxTier, Reduction)>,
+    pub(crate) audit_sync: Option<AuditSync>,
+    pub(crate) limits: LimitEntries,
+}
+
+/// One line of `[mounts]`.
+#[derive(Debug)]
+pub(crate) struct MountEntry {
+    pub(crate) name: MountName,
+    pub(crate) folder: String,
+}
+
+/// `[profiles.NAME]`.
+#[derive(Debug)]
+pub(crate) struct ProfileEntry {
+    pub(crate) name: ProfileName,
+    pub(crate) mounts: Vec<(Placed<String>, Access)>,
+}
+
+/// One line of `[tiers]`. Both keys must be there.
+#[derive(Debug)]
+pub(crate) struct TierEntry {
+    pub(crate) tier: SafetyTier,
+    pub(crate) profile: Placed<String>,
+    pub(crate) approval: Approval,
+}
+
+/// `[tools.NAME]`.
+#[derive(Debug)]
+pub(crate) struct ToolEntry {
+    pub(crate) name: ToolName,
+    pub(crate) profile: Option<Placed<String>>,
+    pub(crate) approval: Option<Approval>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) memory: Option<MemoryBytes>,
+    pub(crate) max_output_bytes: Option<OutputBytes>,
+    pub(crate) enabled: Option<bool>,
+}
+
+/// `[limits]`.
+#[derive(Debug, Default)]
+pub(crate) struct LimitEntries {
+    pub(crate) concurrency: Option<Placed<usize>>,
+    pub(crate) calls_per_minute: Option<Placed<u32>>,
+    pub(crate) max_output_bytes: Option<Placed<OutputBytes>>,
+    pub(crate) wasm_memory: Option<Placed<MemoryBytes>>,
+    pub(crate) max_timeout: Option<Placed<Duration>>,
+}
+
+/// What a `[sandbox.TIER]` section or a workspace's overlay takes away.
+#[derive(Debug, Default)]
+pub(crate) struct Reduction {
+    pub(crate) require: Vec<Layer>,
+    pub(crate) profiles: Vec<ReducedProfile>,
+    pub(crate) tiers: Vec<ReducedTier>,
+    pub(crate) tools: Vec<ReducedTool>,
+    pub(crate) protect: Vec<Pattern>,
+    pub(crate) limits: LimitEntries,
+}
+
+/// `[profiles.NAME]` of a reduction.
+#[derive(Debug)]
+pub(crate) struct ReducedProfile {
+    pub(crate) name: Placed<String>,
+    pub(crate) mounts: Vec<(Placed<String>, Placed<ReducedAccess>)>,
+}
+
+/// What a reduction leaves of a mount. The order is by power.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum ReducedAccess {
+    None,
+    Read,
+    Write,
+}
+
+/// `[tiers.NAME]` of a reduction.
+#[derive(Debug)]
+pub(crate) struct ReducedTier {
+    pub(crate) tier: SafetyTier,
+    pub(crate) approval: Placed<Approval>,
+}
+
+/// `[tools.NAME]` of a reduction.
+#[derive(Debug)]
+pub(crate) struct ReducedTool {
+    pub(crate) name: ToolName,
+    pub(crate) approval: Option<Placed<Approval>>,
+    pub(crate) timeout: Option<Placed<Duration>>,
+    pub(crate) memory: Option<Placed<MemoryBytes>>,
+    pub(crate) max_output_bytes: Option<Placed<OutputBytes>>,
+    pub(crate) enabled: Option<Placed<bool>>,
+}
+
+impl ReducedAccess {
+    pub(crate) const ALL: [Self; 3] = [Self::None, Self::Read, Self::Write];
+
+    /// The name used in policy files.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}

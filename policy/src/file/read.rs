@@ -1,0 +1,256 @@
+//! Reads an operator's policy.
+
+use portcullis_types::{Access, SandboxTier};
+use toml::de::DeTable;
+
+use crate::{
+    AuditSync, Layer, MountName, ProfileName, mount::parse_folder, protect::Pattern, shown::Shown,
+    source::MAX_POLICY_BYTES,
+};
+
+use super::{
+    Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry,
+    reduction::{SECTION_KEYS, read_reduction},
+    section::{Entry, Section},
+    value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
+};
+
+/// The version of the file's shape that this build reads.
+pub(super) const VERSION: i128 = 1;
+
+const KEYS: &[&str] = &[
+    "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "limits",
+];
+
+/// Reads the whole text. What is returned is only worth something if there are no faults.
+pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
+    let mut file = PolicyFile::default();
+    with_root(faults, |root, faults| {
+        root.refuse_unknown(KEYS, faults);
+        match root.entry("version") {
+            Some(entry) => check_version(&entry, faults),
+            None => faults.add(0, "version", "missing key; write `version = 1`"),
+        }
+        file = PolicyFile {
+            require: root.entry("require").map(|entry| layers(&entry, faults)),
+            mounts: root
+                .entries_of("mounts", faults)
+                .iter()
+                .filter_map(|entry| Some(entry.placed(mount(entry, faults)?)))
+                .collect(),
+            profiles: root
+                .entries_of("profiles", faults)
+                .iter()
+                .filter_map(|entry| Some(entry.placed_at_key(profile(entry, faults)?)))
+                .collect(),
+            tiers: root
+                .entries_of("tiers", faults)
+                .iter()
+                .filter_map(|entry| tier_entry(entry, faults))
+                .collect(),
+            tools: root
+                .entries_of("tools", faults)
+                .iter()
+                .filter_map(|entry| tool(entry, faults))
+                .collect(),
+            protect: root
+                .section("protect", faults)
+                .map(|section| patterns(&section, faults)),
+            sandbox: sandbox(root, faults),
+            audit_sync: root
+                .section("audit", faults)
+                .and_then(|section| audit(&section, faults)),
+            limits: root
+                .section("limits", faults)
+                .map(|section| limits(&section, faults))
+                .unwrap_or_default(),
+        };
+    });
+    file
+}
+
+/// Parses the text and hands out its root, unless it is no TOML.
+pub(super) fn with_root<'s>(faults: &mut Faults<'s>, read: impl FnOnce(&Section<'_>, &mut Faults<'s>)) {
+    let text = faults.source().text;
+    if text.len() > MAX_POLICY_BYTES {
+        faults.add(
+            0,
+            "",
+            format!(
+                "the file has {} bytes; at most {MAX_POLICY_BYTES} are allowed",
+                text.len()
+            ),
+        );
+        return;
+    }
+    let (table, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        let at = error.span().map_or(0, |span| span.start);
+        faults.add(at, "", Shown(error.message()).to_string());
+    }
+    if errors.is_empty() {
+        read(&Section::root(table.get_ref()), faults);
+    }
+}
+
+pub(super) fn check_version(entry: &Entry<'_>, faults: &mut Faults<'_>) {
+    match entry.as_integer() {
+        Some(VERSION) => {}
+        Some(other) => entry.refuse(
+            faults,
+            format!("version {other}; this build reads version {VERSION}"),
+        ),
+        None => {
+            entry.refuse_type::<()>("a whole number", faults);
+        }
+    }
+}
+
+pub(super) fn layers(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<Layer> {
+    let elements = entry.list(faults).unwrap_or_default();
+    elements
+        .iter()
+        .filter_map(|element| element.parsed(faults, one_of("layer", Layer::ALL, Layer::as_str)))
+        .collect()
+}
+
+/// Reads `[protect]`.
+pub(super) fn patterns(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Pattern> {
+    section.refuse_unknown(&["paths"], faults);
+    let Some(entry) = section.entry("paths") else {
+        faults.add(
+            section.at,
+            &section.path_of("paths"),
+            "missing key; write a list of names",
+        );
+        return Vec::new();
+    };
+    let elements = entry.list(faults).unwrap_or_default();
+    if elements.len() > MAX_PATTERNS {
+        entry.refuse(
+            faults,
+            format!("{} paths; at most {MAX_PATTERNS} are allowed", elements.len()),
+        );
+        return Vec::new();
+    }
+    let parse = |text: &str| Pattern::parse(text).map_err(|error| error.to_string());
+    elements
+        .iter()
+        .filter_map(|element| element.parsed(faults, parse))
+        .collect()
+}
+
+fn mount(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
+    let name = entry.parsed_name(faults, |name| {
+        MountName::parse(name).map_err(|error| error.to_string())
+    });
+    let folder = entry.parsed(faults, |text| parse_folder(text).map_err(str::to_owned));
+    Some(MountEntry {
+        name: name?,
+        folder: folder?,
+    })
+}
+
+fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
+    let name = entry.parsed_name(faults, |name| {
+        ProfileName::parse(name).map_err(|error| error.to_string())
+    });
+    let section = entry.section(faults)?;
+    section.refuse_unknown(&["mounts"], faults);
+    let access = one_of("access", [Access::Read, Access::Write], Access::as_str);
+    let mounts = section
+        .entries_of("mounts", faults)
+        .iter()
+        .filter_map(|mount| {
+            Some((
+                mount.placed_at_key(mount.name.to_owned()),
+                mount.parsed(faults, &access)?,
+            ))
+        })
+        .collect();
+    Some(ProfileEntry { name: name?, mounts })
+}
+
+fn tier_entry(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
+    let tier = entry.parsed_name(faults, tier);
+    let section = entry.section(faults)?;
+    section.refuse_unknown(&["profile", "approval"], faults);
+    let profile = required(&section, "profile", faults);
+    let approval = required(&section, "approval", faults);
+    let profile = profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned())));
+    let approval = approval.and_then(|entry| entry.parsed(faults, approval_of));
+    Some(TierEntry {
+        tier: tier?,
+        profile: profile?,
+        approval: approval?,
+    })
+}
+
+fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> Option<Entry<'t>> {
+    let entry = section.entry(name);
+    if entry.is_none() {
+        faults.add(section.at, &section.path_of(name), "missing key");
+    }
+    entry
+}
+
+fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
+    let name = entry.parsed_name(faults, tool_name);
+    let section = entry.section(faults)?;
+    section.refuse_unknown(
+        &[
+            "profile",
+            "approval",
+            "timeout",
+            "memory",
+            "max_output_bytes",
+            "enabled",
+        ],
+        faults,
+    );
+    let profile = section.entry("profile");
+    let approval = section
+        .entry("approval")
+        .and_then(|entry| entry.parsed(faults, approval_of));
+    let timeout = section.entry("timeout").and_then(|entry| timeout(&entry, faults));
+    let memory = section.entry("memory").and_then(|entry| memory(&entry, faults));
+    let max_output = section
+        .entry("max_output_bytes")
+        .and_then(|entry| output(&entry, faults));
+    Some(ToolEntry {
+        name: name?,
+        profile: profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned()))),
+        approval,
+        timeout: timeout.map(|placed| placed.value),
+        memory: memory.map(|placed| placed.value),
+        max_output_bytes: max_output.map(|placed| placed.value),
+        enabled: section.entry("enabled").and_then(|entry| entry.boolean(faults)),
+    })
+}
+
+fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, super::Reduction)> {
+    let mut sections = Vec::new();
+    for entry in root.entries_of("sandbox", faults) {
+        let parse = one_of("sandbox tier", SandboxTier::ALL, SandboxTier::as_str);
+        let tier = entry.parsed_name(faults, parse);
+        let Some(section) = entry.section(faults) else {
+            continue;
+        };
+        section.refuse_unknown(SECTION_KEYS, faults);
+        let reduction = read_reduction(&section, faults);
+        if let Some(tier) = tier {
+            sections.push((tier, reduction));
+        }
+    }
+    sections
+}
+
+fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<AuditSync> {
+    section.refuse_unknown(&["sync"], faults);
+    section
+        .entry("sync")?
+        .parsed(faults, one_of("sync", AuditSync::ALL, AuditSync::as_str))
+}
+
+/// Every opening of a file is matched against every pattern.
+const MAX_PATTERNS: usize = 256;

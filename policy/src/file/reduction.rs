@@ -1,0 +1,123 @@
+//! Reads what a `[sandbox.TIER]` section or a workspace's overlay takes away.
+
+use super::{
+    Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean,
+    read::{check_version, layers, patterns, with_root},
+    section::{Entry, Section},
+    value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
+};
+
+/// The keys of a `[sandbox.TIER]` section.
+pub(super) const SECTION_KEYS: &[&str] = &["require", "profiles", "tiers", "tools", "protect", "limits"];
+
+/// The keys of an overlay.
+const OVERLAY_KEYS: &[&str] = &[
+    "version", "require", "profiles", "tiers", "tools", "protect", "limits",
+];
+
+/// The keys that an overlay may not have though an operator's policy may.
+const OPERATOR_KEYS: &[&str] = &["mounts", "sandbox", "audit"];
+
+/// Reads a whole overlay. What is returned is only worth something if there are no faults.
+pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
+    let mut reduction = Reduction::default();
+    with_root(faults, |root, faults| {
+        for entry in root.entries() {
+            if OPERATOR_KEYS.contains(&entry.name) {
+                let message = "only the operator's policy may say this; a workspace's may only take away";
+                faults.add(entry.key_at, &entry.path, message);
+            } else if !OVERLAY_KEYS.contains(&entry.name) {
+                let right = did_you_mean(entry.name, OVERLAY_KEYS.iter().copied());
+                faults.add(entry.key_at, &entry.path, format!("unknown key; {right}"));
+            }
+        }
+        if let Some(entry) = root.entry("version") {
+            check_version(&entry, faults);
+        }
+        reduction = read_reduction(root, faults);
+    });
+    reduction
+}
+
+/// Reads the keys that both shapes have; unknown ones are the caller's to refuse.
+pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> Reduction {
+    Reduction {
+        require: section
+            .entry("require")
+            .map(|entry| layers(&entry, faults))
+            .unwrap_or_default(),
+        profiles: section
+            .entries_of("profiles", faults)
+            .iter()
+            .filter_map(|entry| profile(entry, faults))
+            .collect(),
+        tiers: section
+            .entries_of("tiers", faults)
+            .iter()
+            .filter_map(|entry| reduced_tier(entry, faults))
+            .collect(),
+        tools: section
+            .entries_of("tools", faults)
+            .iter()
+            .filter_map(|entry| tool(entry, faults))
+            .collect(),
+        protect: section
+            .section("protect", faults)
+            .map(|section| patterns(&section, faults))
+            .unwrap_or_default(),
+        limits: section
+            .section("limits", faults)
+            .map(|section| limits(&section, faults))
+            .unwrap_or_default(),
+    }
+}
+
+fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile> {
+    let section = entry.section(faults)?;
+    section.refuse_unknown(&["mounts"], faults);
+    let access = one_of("access", ReducedAccess::ALL, ReducedAccess::as_str);
+    let mut mounts = Vec::new();
+    for mount in section.entries_of("mounts", faults) {
+        if let Some(access) = mount.parsed(faults, &access) {
+            mounts.push((mount.placed_at_key(mount.name.to_owned()), mount.placed(access)));
+        }
+    }
+    Some(ReducedProfile {
+        name: entry.placed_at_key(entry.name.to_owned()),
+        mounts,
+    })
+}
+
+fn reduced_tier(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {
+    let tier = entry.parsed_name(faults, tier);
+    let section = entry.section(faults)?;
+    section.refuse_unknown(&["approval"], faults);
+    let approval = section.entry("approval")?;
+    let value = approval.parsed(faults, approval_of);
+    Some(ReducedTier {
+        tier: tier?,
+        approval: approval.placed(value?),
+    })
+}
+
+fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
+    let name = entry.parsed_name(faults, tool_name);
+    let section = entry.section(faults)?;
+    section.refuse_unknown(
+        &["approval", "timeout", "memory", "max_output_bytes", "enabled"],
+        faults,
+    );
+    let approval = section.entry("approval");
+    let approval = approval.and_then(|entry| Some(entry.placed(entry.parsed(faults, approval_of)?)));
+    let enabled = section.entry("enabled");
+    Some(ReducedTool {
+        name: name?,
+        approval,
+        timeout: section.entry("timeout").and_then(|entry| timeout(&entry, faults)),
+        memory: section.entry("memory").and_then(|entry| memory(&entry, faults)),
+        max_output_bytes: section
+            .entry("max_output_bytes")
+            .and_then(|entry| output(&entry, faults)),
+        enabled: enabled.and_then(|entry| Some(entry.placed(entry.boolean(faults)?))),
+    })
+}

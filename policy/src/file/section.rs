@@ -1,0 +1,219 @@
+//! Walks the tables of a parsed text. Whatever is not asked for by name is refused.
+
+use toml::de::{DeTable, DeValue};
+
+use crate::shown::Shown;
+
+use super::{Faults, Placed};
+
+/// A table of the text.
+#[derive(Debug)]
+pub(crate) struct Section<'t> {
+    table: &'t DeTable<'t>,
+    /// Its key's path; empty for the whole text.
+    path: String,
+    /// Where it begins.
+    pub(crate) at: usize,
+}
+
+/// A key and its value.
+#[derive(Debug)]
+pub(crate) struct Entry<'t> {
+    /// The key alone.
+    pub(crate) name: &'t str,
+    /// The key's path.
+    pub(crate) path: String,
+    /// Where the key stands.
+    pub(crate) key_at: usize,
+    /// Where the value stands.
+    pub(crate) at: usize,
+    value: &'t DeValue<'t>,
+}
+
+impl<'t> Section<'t> {
+    /// The whole text.
+    pub(crate) fn root(table: &'t DeTable<'t>) -> Self {
+        Self {
+            table,
+            path: String::new(),
+            at: 0,
+        }
+    }
+
+    /// The path of a key of this table.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+        let quote = if !name.is_empty() && name.bytes().all(bare) {
+            ""
+        } else {
+            "\""
+        };
+        let dot = if self.path.is_empty() { "" } else { "." };
+        format!("{}{dot}{quote}{}{quote}", self.path, Shown(name))
+    }
+
+    /// All entries, sorted by key.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'t>> {
+        self.table.iter().map(|(name, value)| Entry {
+            name: name.get_ref(),
+            path: self.path_of(name.get_ref()),
+            key_at: name.span().start,
+            at: value.span().start,
+            value: value.get_ref(),
+        })
+    }
+
+    /// The entry of a key.
+    pub(crate) fn entry(&self, name: &str) -> Option<Entry<'t>> {
+        self.entries().find(|entry| entry.name == name)
+    }
+
+    /// The table of a key, if there is the key and it holds one.
+    pub(crate) fn section(&self, name: &str, faults: &mut Faults<'_>) -> Option<Section<'t>> {
+        self.entry(name)?.section(faults)
+    }
+
+    /// The entries of the table of a key; none if there is no such key.
+    pub(crate) fn entries_of(&self, name: &str, faults: &mut Faults<'_>) -> Vec<Entry<'t>> {
+        self.section(name, faults)
+            .map(|section| section.entries().collect())
+            .unwrap_or_default()
+    }
+
+    /// Adds a fault for every key that is not one of `known`.
+    pub(crate) fn refuse_unknown(&self, known: &[&str], faults: &mut Faults<'_>) {
+        for entry in self.entries() {
+            if !known.contains(&entry.name) {
+                let right = did_you_mean(entry.name, known.iter().copied());
+                faults.add(entry.key_at, &entry.path, format!("unknown key; {right}"));
+            }
+        }
+    }
+}
+
+impl<'t> Entry<'t> {
+    /// The value as a table.
+    pub(crate) fn section(&self, faults: &mut Faults<'_>) -> Option<Section<'t>> {
+        match self.value.as_table() {
+            Some(table) => Some(Section {
+                table,
+                path: self.path.clone(),
+                at: self.at,
+            }),
+            None => self.refuse_type("a table", faults),
+        }
+    }
+
+    /// The value as a string.
+    pub(crate) fn text(&self, faults: &mut Faults<'_>) -> Option<&'t str> {
+        match self.value.as_str() {
+            Some(text) => Some(text),
+            None => self.refuse_type("a string", faults),
+        }
+    }
+
+    /// The value as a boolean.
+    pub(crate) fn boolean(&self, faults: &mut Faults<'_>) -> Option<bool> {
+        match self.value.as_bool() {
+            Some(value) => Some(value),
+            None => self.refuse_type("`true` or `false`", faults),
+        }
+    }
+
+    /// The value as a whole number, if it is one; one too large for `u64` counts as the largest, which no
+    /// bound allows.
+    pub(crate) fn as_integer(&self) -> Option<i128> {
+        let integer = self.value.as_integer()?;
+        Some(i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX))
+    }
+
+    /// The value as a list, each element with its index in the path.
+    pub(crate) fn list(&self, faults: &mut Faults<'_>) -> Option<Vec<Entry<'t>>> {
+        let Some(elements) = self.value.as_array() else {
+            return self.refuse_type("a list", faults);
+        };
+        let elements = elements.iter().enumerate().map(|(index, element)| Entry {
+            name: self.name,
+            path: format!("{}[{index}]", self.path),
+            key_at: element.span().start,
+            at: element.span().start,
+            value: element.get_ref(),
+        });
+        Some(elements.collect())
+    }
+
+    /// The value's text, parsed; what does not parse is a fault at the value.
+    pub(crate) fn parsed<T>(
+        &self,
+        faults: &mut Faults<'_>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let text = self.text(faults)?;
+        parse(text).map_err(|message| self.refuse(faults, message)).ok()
+    }
+
+    /// The key's own text, parsed; what does not parse is a fault at the key.
+    pub(crate) fn parsed_name<T>(
+        &self,
+        faults: &mut Faults<'_>,
+        parse: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        parse(self.name)
+            .map_err(|message| faults.add(self.key_at, &self.path, message))
+            .ok()
+    }
+
+    /// Adds a fault at the value.
+    pub(crate) fn refuse(&self, faults: &mut Faults<'_>, message: impl AsRef<str>) {
+        faults.add(self.at, &self.path, message);
+    }
+
+    /// Adds a fault for a value of another type.
+    pub(crate) fn refuse_type<T>(&self, expected: &str, faults: &mut Faults<'_>) -> Option<T> {
+        self.refuse(
+            faults,
+            format!("expected {expected}, found {}", self.value.type_str()),
+        );
+        None
+    }
+
+    /// Gives a value this entry's place.
+    pub(crate) fn placed<T>(&self, value: T) -> Placed<T> {
+        Placed {
+            value,
+            at: self.at,
+            key: self.path.clone(),
+        }
+    }
+
+    /// Gives a value the place of this entry's key.
+    pub(crate) fn placed_at_key<T>(&self, value: T) -> Placed<T> {
+        Placed {
+            value,
+            at: self.key_at,
+            key: self.path.clone(),
+        }
+    }
+}
+
+/// Says what would be right in place of an unknown name: the nearest one, or else all.
+pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
+    // Beyond half of the letters it is another word, not a slip of the keyboard.
+    let near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) <= name.len().max(known.len()) - 1;
+    let nearest = known
+        .clone()
+        .filter(|known| name.len() <= MAX_COMPARED_BYTES && !known.is_empty() && near(known))
+        .min_by_key(|known| strsim::damerau_levenshtein(name, known));
+    if let Some(nearest) = nearest {
+        return format!("did you mean `{nearest}`?");
+    }
+    let all: Vec<String> = known.map(|name| format!("`{name}`")).collect();
+    if all.is_empty() {
+        "there are none".to_owned()
+    } else {
+        format!("known are {}", all.join(", "))
+    }
+}
+
+/// No name that is known is longer; comparing takes the product of two lengths.
+const MAX_COMPARED_BYTES: usize = 64;

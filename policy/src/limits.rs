@@ -1,0 +1,134 @@
+//! The limits of a policy: their types, defaults and bounds.
+
+use std::{fmt, time::Duration};
+
+use serde::{Deserialize, Serialize, Serializer};
+
+/// An amount of guest memory, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct MemoryBytes(pub u64);
+
+/// A length of text that a model gets, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct OutputBytes(pub u64);
+
+impl fmt::Display for MemoryBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&in_largest_unit(self.0))
+    }
+}
+
+impl fmt::Display for OutputBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&in_largest_unit(self.0))
+    }
+}
+
+/// `[limits]`, with every default filled in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// How many calls run at a time; 1 to 1 024. Default: 10.
+    pub concurrency: usize,
+    /// How many calls an agent may make of one tool in a minute; 1 to 1 000 000. Default: 600.
+    pub calls_per_minute: u32,
+    /// How much text one call hands to the model, for tools whose entry does not say; up to 64 MiB.
+    /// Default: 16 KiB.
+    pub max_output_bytes: OutputBytes,
+    /// What one call's memories may hold together, for tools whose entry does not say; one page of 64 KiB
+    /// up to the 4 GiB that a 32-bit guest can address. Default: 64 MiB.
+    pub wasm_memory: MemoryBytes,
+    /// How long any call may take, whatever its tool or its entry says; up to 24 h. Default: 10 min.
+    #[serde(rename = "max_timeout_ms", serialize_with = "as_millis")]
+    pub max_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            concurrency: 10,
+            calls_per_minute: 600,
+            max_output_bytes: OutputBytes(16 * KIB),
+            wasm_memory: MemoryBytes(64 * MIB),
+            max_timeout: Duration::from_secs(10 * 60),
+        }
+    }
+}
+
+/// The smallest and the largest value that a policy may set. Nothing may be zero: a limit of nothing is a
+/// tool that is switched off, and `enabled = false` says that. The upper ends keep a slip of the keyboard
+/// from switching a limit off.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds<T> {
+    pub(crate) least: T,
+    pub(crate) most: T,
+}
+
+pub(crate) const CONCURRENCY: Bounds<u64> = Bounds { least: 1, most: 1024 };
+pub(crate) const CALLS_PER_MINUTE: Bounds<u64> = Bounds {
+    least: 1,
+    most: 1_000_000,
+};
+pub(crate) const OUTPUT: Bounds<u64> = Bounds {
+    least: 1,
+    most: 64 * MIB,
+};
+pub(crate) const MEMORY: Bounds<u64> = Bounds {
+    least: 64 * KIB,
+    most: 4 * GIB,
+};
+pub(crate) const TIMEOUT: Bounds<Duration> = Bounds {
+    least: Duration::from_millis(1),
+    most: Duration::from_secs(24 * 60 * 60),
+};
+
+pub(crate) const KIB: u64 = 1024;
+pub(crate) const MIB: u64 = 1024 * KIB;
+pub(crate) const GIB: u64 = 1024 * MIB;
+
+/// The exact size in the largest unit that divides it, as a policy file may write it.
+pub(crate) fn in_largest_unit(bytes: u64) -> String {
+    for (unit, factor) in [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)] {
+        if bytes >= factor && bytes.is_multiple_of(factor) {
+            return format!("{}{unit}", bytes / factor);
+        }
+    }
+    format!("{bytes}B")
+}
+
+/// Serialises a duration as whole milliseconds; policy files cannot set finer ones.
+pub(crate) fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// As [`as_millis`], for one that may be missing.
+pub(crate) fn as_optional_millis<S: Serializer>(
+    duration: &Option<Duration>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => as_millis(duration, serializer),
+        None => serializer.serialize_none(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_shown_exactly() {
+        for (bytes, shown) in [
+            (1, "1B"),
+            (1000, "1000B"),
+            (1024, "1KiB"),
+            (1025, "1025B"),
+            (16 * KIB, "16KiB"),
+            (64 * MIB, "64MiB"),
+            (4 * GIB, "4GiB"),
+        ] {
+            assert_eq!(OutputBytes(bytes).to_string(), shown);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The names that an operator gives: of mounts and of profiles.
+
+use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+/// The longest name of a mount or a profile.
+const MAX_NAME_BYTES: usize = 64;
+
+/// The name of a mount: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. It is the first component of
+/// the guest paths below it, so no two names may look alike and none may be `.` or `..`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MountName(Arc<str>);
+
+/// The name of a profile: 1 to 64 characters of `A`–`Z`, `a`–`z`, `0`–`9`, `_` and `-`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProfileName(Arc<str>);
+
+/// A text that cannot name a mount or a profile.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("`{}` is no name of a {what}: 1 to 64 characters of {allowed} are allowed", name.escape_default())]
+pub struct InvalidName {
+    /// The text.
+    pub name: String,
+    /// What it should have named.
+    pub what: &'static str,
+    /// The characters that may be used.
+    pub allowed: &'static str,
+}
+
+impl MountName {
+    /// The mount that secrets lie in: never writable, never together with a writable mount.
+    pub const VAULT: &'static str = "vault";
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`InvalidName`] with the text.
+    pub fn parse(text: &str) -> Result<Self, InvalidName> {
+        let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed) {
+            Ok(Self(text.into()))
+        } else {
+            Err(InvalidName {
+                name: text.to_owned(),
+                what: "mount",
+                allowed: "a-z, 0-9, `_` and `-`",
+            })
+        }
+    }
+
+    /// Whether this is the vault.
+    #[must_use]
+    pub fn is_vault(&self) -> bool {
+        self.as_str() == Self::VAULT
+    }
+}
+
+impl ProfileName {
+    /// The profile without any mount. It exists in every policy, named there or not.
+    pub const NOTHING: &'static str = "Nothing";
+
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`InvalidName`] with the text.
+    pub fn parse(text: &str) -> Result<Self, InvalidName> {
+        let allowed = |byte: u8| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+        if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed) {
+            Ok(Self(text.into()))
+        } else {
+            let allowed = "A-Z, a-z, 0-9, `_` and `-`";
+            Err(InvalidName {
+                name: text.to_owned(),
+                what: "profile",
+                allowed,
+            })
+        }
+    }
+
+    /// The profile [`ProfileName::NOTHING`].
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self(Self::NOTHING.into())
+    }
+}
+
+macro_rules! is_text {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// The name as text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.pad(&self.0)
+            }
+        }
+
+        impl Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidName;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                Self::parse(text)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
+            }
+        }
+    )*};
+}
+
+is_text!(MountName, ProfileName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_small_and_plain() {
+        let long = "a".repeat(65);
+        for good in ["a", "shared", "x-1_y"] {
+            assert!(MountName::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", ".", "..", "a/b", "Shared", "vа", "a\0", &long] {
+            assert!(MountName::parse(bad).is_err(), "{bad}");
+        }
+        for good in ["Nothing", "FileReadOnly", "x-1_y"] {
+            assert!(ProfileName::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", "File.Read", "a b", "Vаult", &long] {
+            assert!(ProfileName::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Taking away: applies a `[sandbox.TIER]` section or a workspace's overlay to a policy.
+//!
+//! Whatever a reduction says can only make the policy smaller. A value that would make it larger is a
+//! fault that names both values, never silently ignored: its author believes in it.
+
+use std::fmt::Display;
+
+use portcullis_types::Access;
+
+use crate::{
+    Approval, Limits,
+    effective::{Effective, ToolRule, find_mount, find_profile},
+    file::{
+        Faults, LimitEntries, Placed, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction,
+    },
+};
+
+/// Applies a reduction. The result is only worth something if there are no faults.
+pub(crate) fn reduce(policy: &mut Effective, reduction: &Reduction, faults: &mut Faults<'_>) {
+    policy.require.extend(&reduction.require);
+    policy.protect.extend(reduction.protect.iter().cloned());
+    for profile in &reduction.profiles {
+        reduce_profile(policy, profile, faults);
+    }
+    for tier in &reduction.tiers {
+        reduce_tier(policy, tier, faults);
+    }
+    // The tools before the limits: an entry is compared with what the operator gave the tool.
+    for tool in &reduction.tools {
+        reduce_tool(policy, tool, faults);
+    }
+    reduce_limits(policy, &reduction.limits, faults);
+}
+
+fn reduce_profile(policy: &mut Effective, reduced: &ReducedProfile, faults: &mut Faults<'_>) {
+    let Some(name) = find_profile(&policy.profiles, &reduced.name, faults) else {
+        return;
+    };
+    let Some(granted) = policy.profiles.get_mut(&name) else {
+        return;
+    };
+    for (mount, access) in &reduced.mounts {
+        let Some(mount) = find_mount(&policy.mounts, mount, faults) else {
+            continue;
+        };
+        let before = match granted.get(&mount) {
+            None => ReducedAccess::None,
+            Some(Access::Read) => ReducedAccess::Read,
+            Some(Access::Write) => ReducedAccess::Write,
+        };
+        if access.value > before {
+            widens(access, access.value.as_str(), before.as_str(), faults);
+            continue;
+        }
+        match access.value {
+            ReducedAccess::None => drop(granted.remove(&mount)),
+            ReducedAccess::Read => drop(granted.insert(mount, Access::Read)),
+            ReducedAccess::Write => {}
+        }
+    }
+}
+
+/// What a reduction says of a tier holds for every tool of it, those with an approval of their own too.
+fn reduce_tier(policy: &mut Effective, reduced: &ReducedTier, faults: &mut Faults<'_>) {
+    let rule = policy.tiers.rule_mut(reduced.tier);
+    if reduced.approval.value < rule.approval {
+        widens(&reduced.approval, reduced.approval.value, rule.approval, faults);
+        return;
+    }
+    rule.approval = reduced.approval.value;
+    rule.approval_floor = rule.approval_floor.max(reduced.approval.value);
+}
+
+fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Faults<'_>) {
+    let limits = &policy.limits;
+    let rule = policy
+        .tools
+        .entry(reduced.name.clone())
+        .or_insert_with(|| ToolRule::unnamed(limits));
+    if let Some(approval) = &reduced.approval {
+        reduce_tool_approval(rule, approval, faults);
+    }
+    if let Some(enabled) = &reduced.enabled {
+        match (enabled.value, rule.enabled) {
+            (false, _) => rule.enabled = Some(false),
+            (true, Some(true)) => {}
+            (true, Some(false)) => widens(enabled, true, false, faults),
+            (true, None) => faults.add_at(enabled, "only the operator's policy may enable a tool"),
+        }
+    }
+    if let Some(timeout) = &reduced.timeout {
+        let before = rule.timeout.unwrap_or(rule.timeout_cap);
+        if timeout.value > before {
+            let shown = humantime::format_duration;
+            widens(timeout, shown(timeout.value), shown(before), faults);
+        } else if rule.timeout.is_some() {
+            rule.timeout = Some(timeout.value);
+        } else {
+            // The tool may declare a shorter time than this one, which must stay.
+            rule.timeout_cap = timeout.value;
+        }
+    }
+    if let Some(memory) = &reduced.memory {
+        lower(&mut rule.memory, memory, faults);
+    }
+    if let Some(max_output_bytes) = &reduced.max_output_bytes {
+        lower(&mut rule.max_output_bytes, max_output_bytes, faults);
+    }
+}
+
+fn reduce_tool_approval(rule: &mut ToolRule, approval: &Placed<Approval>, faults: &mut Faults<'_>) {
+    let before = rule.approval.unwrap_or(rule.approval_floor);
+    if approval.value < before {
+        widens(approval, approval.value, before, faults);
+    } else if rule.approval.is_some() {
+        rule.approval = Some(approval.value);
+    } else if approval.value == Approval::Allow {
+        // It would look like a permission and be none.
+        faults.add_at(
+            approval,
+            "`allow` takes nothing away: the operator's policy sets no approval here",
+        );
+    } else {
+        rule.approval_floor = approval.value;
+    }
+}
+
+/// Lowers limits, and with them every tool's entry that lies above.
+fn reduce_limits(policy: &mut Effective, reduced: &LimitEntries, faults: &mut Faults<'_>) {
+    let limits = &mut policy.limits;
+    if let Some(concurrency) = &reduced.concurrency {
+        lower(&mut limits.concurrency, concurrency, faults);
+    }
+    if let Some(calls_per_minute) = &reduced.calls_per_minute {
+        lower(&mut limits.calls_per_minute, calls_per_minute, faults);
+    }
+    if let Some(max_output_bytes) = &reduced.max_output_bytes {
+        lower(&mut limits.max_output_bytes, max_output_bytes, faults);
+        for rule in policy.tools.values_mut() {
+            rule.max_output_bytes = rule.max_output_bytes.min(limits.max_output_bytes);
+        }
+    }
+    if let Some(wasm_memory) = &reduced.wasm_memory {
+        lower(&mut limits.wasm_memory, wasm_memory, faults);
+        for rule in policy.tools.values_mut() {
+            rule.memory = rule.memory.min(limits.wasm_memory);
+        }
+    }
+    if let Some(max_timeout) = &reduced.max_timeout {
+        let Limits {
+            max_timeout: before, ..
+        } = limits;
+        if max_timeout.value > *before {
+            let shown = humantime::format_duration;
+            widens(max_timeout, shown(max_timeout.value), shown(*before), faults);
+        } else {
+            *before = max_timeout.value;
+        }
+        for rule in policy.tools.values_mut() {
+            rule.timeout = rule.timeout.map(|timeout| timeout.min(*before));
+            rule.timeout_cap = rule.timeout_cap.min(*before);
+        }
+    }
+}
+
+fn lower<T: Copy + Ord + Display>(before: &mut T, reduced: &Placed<T>, faults: &mut Faults<'_>) {
+    if reduced.value > *before {
+        widens(reduced, reduced.value, *before, faults);
+    } else {
+        *before = reduced.value;
+    }
+}
+
+fn widens<T>(placed: &Placed<T>, after: impl Display, before: impl Display, faults: &mut Faults<'_>) {
+    faults.add_at(
+        placed,
+        format!("`{after}` would widen the operator's `{before}`; this section may only take away"),
+    );
+}

@@ -1,0 +1,192 @@
+//! [`WorkspaceSecurityPolicy`]: a loaded policy, ready to decide.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use crate::{
+    AuditSync, GrantedMount, Layer, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, ProfileName,
+    ProtectedPaths,
+    effective::{Effective, resolve},
+    file::{Faults, read_overlay, read_policy},
+    invariants,
+    overlay::reduce,
+};
+
+/// A policy that was read completely, breaks no invariant and is ready to decide. It does not change:
+/// another policy is another value with another [`PolicyDigest`].
+#[derive(Debug, Clone)]
+pub struct WorkspaceSecurityPolicy {
+    effective: Effective,
+    /// The mounts of the policy, in the form that callers open them by.
+    mounts: Vec<MountSpec>,
+    /// The mounts of every profile, in the form that grants hold.
+    profiles: BTreeMap<ProfileName, Arc<[GrantedMount]>>,
+    digest: PolicyDigest,
+}
+
+impl WorkspaceSecurityPolicy {
+    /// Reads the operator's policy, takes away what the section of the sandbox tier says, then what the
+    /// workspace's overlay says.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with every fault of both texts. Sections of other sandbox tiers are checked as well.
+    pub fn load(options: &LoadOptions<'_>) -> Result<Self, PolicyError> {
+        let mut faults = Faults::new(options.operator);
+        let file = read_policy(&mut faults);
+        let mut effective = resolve(&file, &mut faults);
+        invariants::check(&file, &mut faults);
+        for (tier, reduction) in &file.sandbox {
+            if *tier == options.sandbox_tier {
+                reduce(&mut effective, reduction, &mut faults);
+            } else {
+                reduce(&mut effective.clone(), reduction, &mut faults);
+            }
+        }
+        let usable = faults.is_empty();
+        let (mut found, mut left_out) = faults.into_parts();
+
+        if let Some(overlay) = options.overlay {
+            let mut faults = Faults::new(overlay);
+            let reduction = read_overlay(&mut faults);
+            // Against a policy that is wrong itself, every comparison would be a fault of its own.
+            if usable {
+                reduce(&mut effective, &reduction, &mut faults);
+            }
+            let (found_here, left_out_here) = faults.into_parts();
+            found.extend(found_here);
+            left_out += left_out_here;
+        }
+        if found.is_empty() {
+            Ok(Self::from_effective(effective))
+        } else {
+            Err(PolicyError {
+                faults: found,
+                left_out,
+            })
+        }
+    }
+
+    /// The same policy bound to modules: their hashes (SHA-256) enter the digest. A module that was bound
+    /// before under the same name is replaced.
+    #[must_use]
+    pub fn with_modules(self, modules: impl IntoIterator<Item = (String, [u8; 32])>) -> Self {
+        let mut effective = self.effective;
+        effective
+            .modules
+            .extend(modules.into_iter().map(|(name, hash)| (name, hex::encode(hash))));
+        Self::from_effective(effective)
+    }
+
+    /// The mounts, sorted by name. Their folders are disjoint as far as names tell; that no link joins them
+    /// is for whoever opens them.
+    #[must_use]
+    pub fn mounts(&self) -> &[MountSpec] {
+        &self.mounts
+    }
+
+    /// Whether every WASM call must have a layer.
+    #[must_use]
+    pub fn requires(&self, layer: Layer) -> bool {
+        self.effective.require.contains(&layer)
+    }
+
+    /// The layers that every WASM call must have.
+    pub fn required_layers(&self) -> impl Iterator<Item = Layer> {
+        self.effective.require.iter().copied()
+    }
+
+    /// The paths that no tool writes.
+    #[must_use]
+    pub fn protected(&self) -> &ProtectedPaths {
+        &self.effective.protect
+    }
+
+    /// When audit rows are forced to disk.
+    #[must_use]
+    pub fn audit_sync(&self) -> AuditSync {
+        self.effective.audit_sync
+    }
+
+    /// All limits.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.effective.limits
+    }
+
+    /// How many calls run at a time.
+    #[must_use]
+    pub fn concurrency(&self) -> usize {
+        self.effective.limits.concurrency
+    }
+
+    /// How many calls an agent may make of one tool in a minute.
+    #[must_use]
+    pub fn calls_per_minute(&self) -> u32 {
+        self.effective.limits.calls_per_minute
+    }
+
+    /// How long any call may take.
+    #[must_use]
+    pub fn max_timeout(&self) -> Duration {
+        self.effective.limits.max_timeout
+    }
+
+    /// The profiles and their mounts, sorted by name: one worker pool each.
+    pub fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &[GrantedMount])> {
+        self.profiles.iter().map(|(name, mounts)| (name, &**mounts))
+    }
+
+    /// The mounts of a profile, sorted by name; none for a profile that does not exist.
+    #[must_use]
+    pub fn mounts_of(&self, profile: &ProfileName) -> &[GrantedMount] {
+        self.profiles.get(profile).map_or(&[], |mounts| mounts)
+    }
+
+    /// The digest of the effective policy.
+    #[must_use]
+    pub fn digest(&self) -> &PolicyDigest {
+        &self.digest
+    }
+
+    pub(crate) fn effective(&self) -> &Effective {
+        &self.effective
+    }
+
+    pub(crate) fn shared_mounts_of(&self, profile: &ProfileName) -> Arc<[GrantedMount]> {
+        self.profiles
+            .get(profile)
+            .cloned()
+            .unwrap_or_else(|| Arc::new([]))
+    }
+
+    fn from_effective(effective: Effective) -> Self {
+        let mounts = effective
+            .mounts
+            .iter()
+            .map(|(name, folder)| MountSpec {
+                name: name.clone(),
+                folder: folder.clone(),
+            })
+            .collect();
+        let profiles = effective
+            .profiles
+            .iter()
+            .map(|(name, mounts)| {
+                let mounts = mounts
+                    .iter()
+                    .map(|(name, access)| GrantedMount {
+                        name: name.clone(),
+                        access: *access,
+                    })
+                    .collect();
+                (name.clone(), mounts)
+            })
+            .collect();
+        let digest = PolicyDigest::of(&effective);
+        Self {
+            effective,
+            mounts,
+            profiles,
+            digest,
+        }
+    }
+}

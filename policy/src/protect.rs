@@ -1,0 +1,360 @@
+//! Protected paths: names that no tool writes at any depth, because other programs run what they hold.
+
+use serde::{Serialize, Serializer};
+use thiserror::Error;
+
+use crate::shown::is_invisible;
+
+/// The patterns of `[protect] paths`, ready for matching.
+///
+/// A pattern is a list of components. It covers a path when its components follow one another anywhere in
+/// the path: `.git/hooks` covers `/shared/.git/hooks` and `/shared/a/b/.git/hooks/pre-commit`, but neither
+/// `/shared/.git/index` nor `/shared/x.git/hooks`.
+///
+/// Names are compared without regard to case, by Unicode's mapping and not only ASCII's, and invisible
+/// characters do not count: on some file systems `.GIT`, `.gıt` and `.g<U+200C>it` open the same folder.
+/// That errs on the side of refusing. Both are cheap enough to be asked at every opening of a file:
+/// nothing is allocated unless a path has `..` in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProtectedPaths {
+    /// Sorted by text, each once, so that equal sets are equal values.
+    patterns: Vec<Pattern>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pattern {
+    /// The folded components, joined by `/`.
+    text: String,
+    /// The folded components; never empty.
+    parts: Vec<String>,
+}
+
+/// A text that is no pattern of a protected path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum InvalidPattern {
+    /// It has no components.
+    #[error("a protected path needs a name")]
+    Empty,
+    /// It starts with `/`.
+    #[error("a protected path holds at any depth of any mount: write it without the leading `/`")]
+    Absolute,
+    /// It has `.`, `..` or an empty component.
+    #[error("a protected path is a list of plain names: `.`, `..` and `//` are not allowed")]
+    Dots,
+    /// It has a NUL or another control character.
+    #[error("a protected path cannot have control characters")]
+    Control,
+    /// It looks like a glob.
+    #[error("wildcards are not supported: a protected path is matched name by name, at any depth")]
+    Wildcard,
+    /// It is longer than any path.
+    #[error("a protected path has at most 4096 bytes")]
+    TooLong,
+}
+
+impl ProtectedPaths {
+    /// Parses patterns; for callers without a policy file, such as tests of the enforcing layer.
+    ///
+    /// # Errors
+    /// [`InvalidPattern`] for the first text that is none.
+    pub fn parse<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidPattern> {
+        let patterns: Result<Vec<_>, _> = patterns.into_iter().map(Pattern::parse).collect();
+        Ok(Self::new(patterns?))
+    }
+
+    pub(crate) fn new(mut patterns: Vec<Pattern>) -> Self {
+        patterns.sort();
+        patterns.dedup();
+        Self { patterns }
+    }
+
+    /// Adds patterns.
+    pub(crate) fn extend(&mut self, patterns: impl IntoIterator<Item = Pattern>) {
+        self.patterns.extend(patterns);
+        self.patterns.sort();
+        self.patterns.dedup();
+    }
+
+    /// The patterns in folded form, sorted.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.patterns.iter().map(|pattern| pattern.text.as_str())
+    }
+
+    /// The pattern that protects a path: the path is what the pattern names, or lies below it. Such a path
+    /// must not be opened for writing, created, removed, renamed, linked or made a target of these.
+    ///
+    /// `components` are those below the mount (`path.split('/')` will do: empty ones and `.` do not
+    /// count). A path with `..` is matched both as it is written and with `..` taken lexically; what links
+    /// make of it is for the opener to find out.
+    pub fn covers<I>(&self, components: I) -> Option<&str>
+    where
+        I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
+    {
+        let components = components.into_iter();
+        if let Some(pattern) = self.find(components.clone(), Pattern::begins) {
+            return Some(pattern);
+        }
+        let resolved = resolve_dots(components)?;
+        self.find(resolved.iter(), Pattern::begins)
+    }
+
+    /// Whether a path ends in a proper beginning of a pattern, as `/shared/a/.git` does for `.git/hooks`.
+    ///
+    /// Creating such a folder or files in it is harmless. Renaming or linking something onto it is not:
+    /// what the thing holds would turn into protected paths.
+    pub fn is_prefix_of_protected<I>(&self, components: I) -> bool
+    where
+        I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
+    {
+        let components = components.into_iter();
+        self.find(components.clone(), Pattern::goes_on_after).is_some()
+            || resolve_dots(components)
+                .is_some_and(|resolved| self.find(resolved.iter(), Pattern::goes_on_after).is_some())
+    }
+
+    /// Tries every pattern at every component of a path.
+    fn find<I, C>(
+        &self,
+        components: I,
+        matches: fn(&Pattern, &mut dyn Iterator<Item = C>) -> bool,
+    ) -> Option<&str>
+    where
+        I: Iterator<Item = C> + Clone,
+        C: AsRef<str>,
+    {
+        let mut rest = components.filter(|part| !matches!(part.as_ref(), "" | "."));
+        loop {
+            let found = self
+                .patterns
+                .iter()
+                .find(|pattern| matches(pattern, &mut rest.clone()));
+            if let Some(pattern) = found {
+                return Some(&pattern.text);
+            }
+            rest.next()?;
+        }
+    }
+}
+
+impl Serialize for ProtectedPaths {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.patterns())
+    }
+}
+
+impl Pattern {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidPattern> {
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(InvalidPattern::TooLong);
+        }
+        if text.starts_with('/') {
+            return Err(InvalidPattern::Absolute);
+        }
+        if text.chars().any(char::is_control) {
+            return Err(InvalidPattern::Control);
+        }
+        if text.contains(['*', '?', '[', ']']) {
+            return Err(InvalidPattern::Wildcard);
+        }
+        let text = text.strip_suffix('/').unwrap_or(text);
+        if text.is_empty() {
+            return Err(InvalidPattern::Empty);
+        }
+        let parts: Vec<String> = text.split('/').map(|part| fold(part).collect()).collect();
+        if parts.iter().any(|part| matches!(part.as_str(), "" | "." | "..")) {
+            return Err(InvalidPattern::Dots);
+        }
+        Ok(Self {
+            text: parts.join("/"),
+            parts,
+        })
+    }
+
+    /// Whether the pattern's components are the first of these.
+    fn begins<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
+        self.parts.iter().all(|part| {
+            components
+                .next()
+                .is_some_and(|name| same_name(name.as_ref(), part))
+        })
+    }
+
+    /// Whether these are the first of the pattern's components, and there are more of it.
+    fn goes_on_after<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
+        let mut parts = self.parts.iter();
+        let mut any = false;
+        for name in components {
+            if !parts.next().is_some_and(|part| same_name(name.as_ref(), part)) {
+                return false;
+            }
+            any = true;
+        }
+        any && parts.next().is_some()
+    }
+}
+
+/// Takes `..` lexically: none where there is no `..`. One that leads above the beginning is dropped, as the
+/// kernel does at a root.
+fn resolve_dots<I>(components: I) -> Option<Vec<I::Item>>
+where
+    I: Iterator<Item: AsRef<str>> + Clone,
+{
+    if !components.clone().any(|part| part.as_ref() == "..") {
+        return None;
+    }
+    let mut resolved = Vec::new();
+    for part in components {
+        match part.as_ref() {
+            "" | "." => {}
+            ".." => drop(resolved.pop()),
+            _ => resolved.push(part),
+        }
+    }
+    Some(resolved)
+}
+
+/// Whether a name is the same as a folded one.
+fn same_name(name: &str, folded: &str) -> bool {
+    if name.is_ascii() {
+        name.eq_ignore_ascii_case(folded)
+    } else {
+        fold(name).eq(folded.chars())
+    }
+}
+
+/// A name without case. Upper case first, since some characters have the same upper case but not the same
+/// lower case (`ſ` and `s`, `ı` and `i`).
+fn fold(name: &str) -> impl Iterator<Item = char> {
+    name.chars()
+        .filter(|character| !is_invisible(*character))
+        .flat_map(char::to_uppercase)
+        .flat_map(char::to_lowercase)
+}
+
+/// Linux's own `PATH_MAX`.
+const MAX_PATTERN_BYTES: usize = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shipped() -> ProtectedPaths {
+        ProtectedPaths::parse([
+            ".git/hooks",
+            ".git/config",
+            ".bashrc",
+            ".vscode/tasks.json",
+            "a/b/c",
+        ])
+        .expect("patterns")
+    }
+
+    #[track_caller]
+    fn check_covers(path: &str, pattern: Option<&str>) {
+        let protected = shipped();
+        assert_eq!(protected.covers(path.split('/')), pattern, "{path}");
+        let parts: Vec<&str> = path.split('/').collect();
+        assert_eq!(protected.covers(&parts), pattern, "{path}");
+    }
+
+    #[test]
+    fn a_pattern_covers_itself_and_what_is_below_at_any_depth() {
+        check_covers(".git/hooks", Some(".git/hooks"));
+        check_covers(".git/hooks/pre-commit", Some(".git/hooks"));
+        check_covers("x/y/.git/config", Some(".git/config"));
+        check_covers(".bashrc", Some(".bashrc"));
+        check_covers("x/.bashrc/y", Some(".bashrc"));
+        check_covers("a/a/b/c", Some("a/b/c"));
+        check_covers("a/b/a/b/c", Some("a/b/c"));
+    }
+
+    #[test]
+    fn what_only_resembles_a_pattern_is_free() {
+        for path in [
+            "",
+            ".",
+            ".git",
+            ".git/index",
+            "hooks",
+            ".git/x/hooks",
+            "x.git/hooks",
+            ".bashrc.bak",
+            "a/b",
+            "a/b/x/c",
+        ] {
+            check_covers(path, None);
+        }
+    }
+
+    #[test]
+    fn disguises_do_not_help() {
+        check_covers(".GIT/Hooks/x", Some(".git/hooks"));
+        check_covers(".git//.//hooks", Some(".git/hooks"));
+        check_covers("./.git/hooks", Some(".git/hooks"));
+        check_covers(".git/x/../hooks/pre-commit", Some(".git/hooks"));
+        check_covers("a/../.bashrc", Some(".bashrc"));
+        check_covers("../../.git/y/z/../../hooks", Some(".git/hooks"));
+        check_covers(".git/hooks/../x", Some(".git/hooks"));
+        check_covers(".g\u{200c}it/hooks", Some(".git/hooks"));
+        check_covers(".ba\u{17f}hrc", Some(".bashrc"));
+        check_covers(".vscode/tas\u{212a}s.json", Some(".vscode/tasks.json"));
+        check_covers(".g\u{131}t/config", Some(".git/config"));
+    }
+
+    #[test]
+    fn a_proper_beginning_at_the_end_of_a_path_is_found() {
+        let protected = shipped();
+        for path in [
+            ".git",
+            "x/.GIT",
+            "a",
+            "a/b",
+            "x/a/b",
+            "a/a",
+            ".vscode",
+            "q/../.git",
+            "a/b/.",
+        ] {
+            assert!(protected.is_prefix_of_protected(path.split('/')), "{path}");
+        }
+        for path in [
+            "",
+            ".",
+            "x",
+            ".git/hooks",
+            ".git/x",
+            "a/b/c",
+            "b",
+            "b/a/x",
+            ".bashrc",
+            ".git/..",
+        ] {
+            assert!(!protected.is_prefix_of_protected(path.split('/')), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_pattern_is_a_list_of_plain_names() {
+        for (text, error) in [
+            ("", InvalidPattern::Empty),
+            ("/", InvalidPattern::Absolute),
+            ("/etc", InvalidPattern::Absolute),
+            ("a//b", InvalidPattern::Dots),
+            ("../a", InvalidPattern::Dots),
+            ("a/.", InvalidPattern::Dots),
+            ("\u{200c}", InvalidPattern::Dots),
+            ("a\0", InvalidPattern::Control),
+            ("**/x", InvalidPattern::Wildcard),
+        ] {
+            assert_eq!(ProtectedPaths::parse([text]), Err(error), "{text}");
+        }
+        assert_eq!(
+            ProtectedPaths::parse(["A/B/", "a/b"]),
+            ProtectedPaths::parse(["a/b"])
+        );
+        assert_eq!(
+            ProtectedPaths::parse([&*"a".repeat(5000)]),
+            Err(InvalidPattern::TooLong)
+        );
+    }
+}

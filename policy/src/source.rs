@@ -1,0 +1,30 @@
+//! What a policy is loaded from: texts that the caller has read.
+
+use portcullis_types::SandboxTier;
+
+/// The policy that holds when no other is given, exactly as `portcullis policy default` prints it.
+pub const DEFAULT_POLICY: &str = include_str!("../default.toml");
+
+/// The longest policy text: 256 KiB. An overlay comes from the workspace, where an agent may have written
+/// it; without a bound it could make every start slow.
+pub(crate) const MAX_POLICY_BYTES: usize = 256 * 1024;
+
+/// One policy text and the name that errors call it by.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicySource<'a> {
+    /// The name shown in errors, usually the file's path.
+    pub name: &'a str,
+    /// The TOML text.
+    pub text: &'a str,
+}
+
+/// What [`crate::WorkspaceSecurityPolicy::load`] puts a policy together from.
+#[derive(Debug, Clone, Copy)]
+pub struct LoadOptions<'a> {
+    /// The operator's policy, or [`DEFAULT_POLICY`]. The only text that grants anything.
+    pub operator: PolicySource<'a>,
+    /// The `portcullis.toml` of the workspace, if there is one. It may only take away.
+    pub overlay: Option<PolicySource<'a>>,
+    /// What isolates the runner; chooses the operator's `[sandbox.…]` section.
+    pub sandbox_tier: SandboxTier,
+}

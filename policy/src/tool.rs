@@ -1,0 +1,58 @@
+//! A tool as the policy sees it, and what the policy assigns to it.
+
+use std::time::Duration;
+
+use portcullis_types::{ArgumentRole, SafetyTier, ToolName, ToolPolicy};
+
+use crate::{Approval, MemoryBytes, OutputBytes, ProfileName};
+
+/// What a tool says of itself, and where it comes from. Policy trusts the second, and the first only where
+/// it asks for less.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolFacts {
+    /// The name that it is registered under.
+    pub name: ToolName,
+    /// The tier that it declares; none counts as [`SafetyTier::SideEffecting`].
+    pub declared_tier: Option<SafetyTier>,
+    /// Whether it wants every call approved.
+    pub declared_policy: ToolPolicy,
+    /// How long a call may take by its own account; none means 30 seconds.
+    pub declared_timeout: Option<Duration>,
+    /// Which of its arguments are paths, addresses or commands.
+    pub roles: Vec<ArgumentRole>,
+    /// Where it comes from.
+    pub origin: ToolOrigin,
+}
+
+/// Where a tool comes from; decides what it gets without an entry of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ToolOrigin {
+    /// A tool of ours in this process: it runs, with profile `Nothing` unless the policy names another.
+    ShippedNative,
+    /// An embedder's tool in this process, outside the sandbox: only with `enabled = true`.
+    Native,
+    /// A module of ours.
+    ShippedModule,
+    /// A module from outside: profile `Nothing` and approval `ask` unless the policy has an entry.
+    ForeignModule,
+}
+
+/// What the policy assigns to a tool: the same for each of its calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolAssignment {
+    /// The tier that counts.
+    pub tier: SafetyTier,
+    /// The profile whose mounts a call gets.
+    pub profile: ProfileName,
+    /// Whether calls run, are asked about or are refused.
+    pub approval: Approval,
+    /// How long a call may take; never above `limits.max_timeout`.
+    pub timeout: Duration,
+    /// What a call's memories may hold together.
+    pub memory: MemoryBytes,
+    /// How much text a call hands to the model.
+    pub max_output: OutputBytes,
+    /// Whether the tool may be called at all. Always true in what
+    /// [`crate::WorkspaceSecurityPolicy::assign`] returns.
+    pub enabled: bool,
+}

@@ -1,0 +1,260 @@
+//! Calls: what is allowed, what is denied, and what tries to get round.
+
+use portcullis_policy::{DEFAULT_POLICY, Decision, Denial, Grant, RequestedSubject, ToolFacts};
+use portcullis_types::{Access, SafetyTier};
+use serde_json::json;
+
+use crate::support::{BASE, decide, load, path, tool};
+
+fn reader() -> ToolFacts {
+    tool("file_read", SafetyTier::ReadOnly)
+}
+
+fn writer() -> ToolFacts {
+    tool("file_write", SafetyTier::SideEffecting)
+}
+
+#[track_caller]
+fn allowed(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Grant {
+    match decide(&load(DEFAULT_POLICY), tool, subjects) {
+        Decision::Allow(grant) => grant,
+        Decision::Deny(denial) => panic!("allowed, but: {denial}"),
+    }
+}
+
+#[track_caller]
+fn denied(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Denial {
+    match decide(&load(DEFAULT_POLICY), tool, subjects) {
+        Decision::Allow(grant) => panic!("denied, but: {grant:?}"),
+        Decision::Deny(denial) => denial,
+    }
+}
+
+#[track_caller]
+fn check_denied(tool: &ToolFacts, subject: RequestedSubject, code: &str, rule: &str, shown: &str) {
+    let denial = denied(tool, &[subject]);
+    assert_eq!((denial.code.as_str(), denial.rule.as_str()), (code, rule));
+    assert_eq!(denial.to_string(), shown);
+}
+
+#[test]
+fn a_tool_reads_and_writes_where_its_profile_says() {
+    for text in [
+        "/shared/a",
+        "/tmp/a/b",
+        "/vault/key",
+        "/shared",
+        "a",
+        "/shared/a/../b",
+        "/shared/.git/hooks/x",
+    ] {
+        allowed(&reader(), &[path(text, Access::Read)]);
+    }
+    for text in [
+        "/shared/a",
+        "/tmp/a/b",
+        "/shared/.git/index",
+        "/shared/.gitignore",
+        "/shared/profile",
+    ] {
+        allowed(&writer(), &[path(text, Access::Write)]);
+        allowed(&writer(), &[path(text, Access::Read)]);
+    }
+}
+
+#[test]
+fn a_grant_holds_the_profile_its_mounts_and_limits_and_is_stable_json() {
+    let grant = allowed(&reader(), &[path("/vault/a", Access::Read)]);
+    assert_eq!(grant.access_to("vault"), Some(Access::Read));
+    assert_eq!(grant.access_to("home"), None);
+    let wire = json!({
+        "profile": "FileReadOnly",
+        "mounts": [
+            {"name": "shared", "access": "read"},
+            {"name": "tmp", "access": "read"},
+            {"name": "vault", "access": "read"},
+        ],
+        "approval": "allow",
+        "limits": {"timeout_ms": 10_000, "memory_bytes": 67_108_864, "max_output_bytes": 16_384},
+        "subjects": [{"kind": "path", "argument": "path", "path": "/vault/a", "access": "read"}],
+    });
+    assert_eq!(serde_json::to_value(&grant).expect("serialises"), wire);
+    let without = allowed(&writer(), &[]);
+    assert_eq!(without.mounts.len(), 2);
+    assert!(without.subjects.is_empty());
+}
+
+#[test]
+fn denials_say_what_why_and_what_would_be_right() {
+    check_denied(
+        &writer(),
+        path("/vault/key", Access::Read),
+        "mount_not_granted",
+        "profiles.FileReadWrite.mounts.vault",
+        "`/vault/key` is in a mount that this tool does not have (readable here: /shared, /tmp)",
+    );
+    check_denied(
+        &writer(),
+        path("/vault/key", Access::Write),
+        "mount_not_granted",
+        "profiles.FileReadWrite.mounts.vault",
+        "`/vault/key` is in a mount that this tool does not have (writable here: /shared, /tmp)",
+    );
+    check_denied(
+        &reader(),
+        path("/vault/key", Access::Write),
+        "mount_read_only",
+        "profiles.FileReadOnly.mounts.vault",
+        "`/vault/key` is read-only for this tool (nothing is writable for this tool)",
+    );
+    check_denied(
+        &reader(),
+        path("/etc/passwd", Access::Read),
+        "unknown_mount",
+        "mounts",
+        "`/etc/passwd` is not below any mount (readable here: /shared, /tmp, /vault)",
+    );
+    check_denied(
+        &reader(),
+        path("/", Access::Read),
+        "unknown_mount",
+        "mounts",
+        "`/` is not below any mount (readable here: /shared, /tmp, /vault)",
+    );
+    check_denied(
+        &writer(),
+        path("/shared/a/.Git/Hooks/pre-commit", Access::Write),
+        "protected_path",
+        "protect.paths[\".git/hooks\"]",
+        "`/shared/a/.Git/Hooks/pre-commit` is protected and never written by a tool \
+         (`.git/hooks` is protected at any depth; choose another path)",
+    );
+    check_denied(
+        &tool("shell_exec", SafetyTier::Privileged),
+        path("/shared/a", Access::Read),
+        "mount_not_granted",
+        "profiles.Nothing.mounts.shared",
+        "`/shared/a` is in a mount that this tool does not have (nothing is readable for this tool)",
+    );
+}
+
+#[test]
+fn nothing_climbs_out_of_a_mount() {
+    for text in [
+        "/shared/../vault/key",
+        "../x",
+        "/shared/a/../../etc",
+        "/..",
+        "/../shared/a",
+        "/tmp/..",
+    ] {
+        let denial = denied(&reader(), &[path(text, Access::Read)]);
+        assert_eq!(denial.code.as_str(), "path_escapes_mount", "{text}");
+        assert_eq!(denial.hint, "readable here: /shared, /tmp, /vault");
+    }
+}
+
+#[test]
+fn disguised_mounts_are_other_mounts() {
+    for text in [
+        "/Shared/a",
+        "/shared-2/a",
+        "/share",
+        "/VAULT/key",
+        "/shared\u{200b}/a",
+        "/shared\\..\\vault",
+    ] {
+        assert_eq!(
+            denied(&reader(), &[path(text, Access::Read)]).code.as_str(),
+            "unknown_mount",
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn disguised_protected_paths_stay_protected() {
+    for text in [
+        "/shared/.git//hooks",
+        "/shared/./.git/./hooks/x",
+        "/shared/.git/x/../hooks/pre-commit",
+        "/shared/a/b/.BASHRC",
+        "/tmp/.vscode/Tasks.json",
+        "/shared/x/../.envrc",
+        "/shared/.mcp.json/",
+        ".zshrc",
+    ] {
+        let denial = denied(&writer(), &[path(text, Access::Write)]);
+        assert_eq!(denial.code.as_str(), "protected_path", "{text}");
+    }
+}
+
+#[test]
+fn one_denied_subject_denies_the_call() {
+    let subjects = [
+        path("/shared/a", Access::Read),
+        path("/shared/.bashrc", Access::Write),
+    ];
+    assert_eq!(denied(&writer(), &subjects).code.as_str(), "protected_path");
+    let subjects = [path("/vault/a", Access::Read), path("/shared/a", Access::Write)];
+    assert_eq!(denied(&writer(), &subjects).code.as_str(), "mount_not_granted");
+}
+
+#[test]
+fn a_write_role_is_a_write_even_if_the_caller_asks_for_a_read() {
+    let RequestedSubject::Path { path, .. } = path("/shared/a", Access::Read) else {
+        unreachable!()
+    };
+    let disguised = RequestedSubject::Path {
+        argument: "target".into(),
+        path,
+        access: Access::Read,
+    };
+    assert_eq!(denied(&reader(), &[disguised]).code.as_str(), "mount_read_only");
+}
+
+#[test]
+fn addresses_and_commands_are_granted_by_no_profile() {
+    let url = RequestedSubject::Url {
+        argument: "url".into(),
+        url: "https://example.com".into(),
+    };
+    let denial = denied(&writer(), &[url]);
+    assert_eq!(
+        (denial.code.as_str(), denial.rule.as_str()),
+        ("egress_not_granted", "profiles.FileReadWrite")
+    );
+    let command = RequestedSubject::Command {
+        argument: "command".into(),
+        command: "true".into(),
+    };
+    let denial = denied(&writer(), &[command]);
+    assert_eq!(denial.to_string(), "running `true` is not granted");
+}
+
+#[test]
+fn a_tool_whose_approval_is_deny_or_that_is_disabled_is_denied_whatever_it_asks_for() {
+    let policy = load(&format!(
+        "{BASE}\n[tools.file_read]\napproval = 'deny'\n[tools.file_write]\nenabled = false"
+    ));
+    for (tool, code, rule) in [
+        (reader(), "approval_denied", "tools.file_read.approval"),
+        (writer(), "tool_disabled", "tools.file_write.enabled"),
+    ] {
+        let Decision::Deny(denial) = decide(&policy, &tool, &[]) else {
+            panic!("denied")
+        };
+        assert_eq!((denial.code.as_str(), denial.rule.as_str()), (code, rule));
+    }
+    let by_tier = BASE.replace("\"ask\"", "\"deny\"");
+    let Decision::Deny(denial) = decide(&load(&by_tier), &tool("t", SafetyTier::Privileged), &[]) else {
+        panic!("denied")
+    };
+    assert_eq!(denial.rule, "tiers.privileged.approval");
+}
+
+#[test]
+fn a_call_that_must_be_approved_is_allowed_and_says_so() {
+    let grant = allowed(&tool("t", SafetyTier::Privileged), &[]);
+    assert_eq!(grant.approval.as_str(), "ask");
+}

@@ -1,0 +1,196 @@
+//! The digest: the same for the same meaning, another for any other.
+
+use std::collections::BTreeMap;
+
+use portcullis_policy::DEFAULT_POLICY;
+
+use crate::support::{BASE, load, load_with};
+
+const FULL: &str = r#"
+version = 1
+require = ["landlock"]
+[mounts]
+shared = "shared"
+vault = "vault"
+[profiles.P]
+mounts = { shared = "read", vault = "read" }
+[profiles.Q]
+mounts = { shared = "read" }
+[tiers]
+read_only = { profile = "Q", approval = "allow" }
+[tools.t]
+profile = "P"
+approval = "ask"
+timeout = "5s"
+memory = "1MiB"
+max_output_bytes = "1KiB"
+enabled = true
+[protect]
+paths = [".git/hooks", ".bashrc"]
+[audit]
+sync = "interval"
+[limits]
+concurrency = 9
+calls_per_minute = 599
+max_output_bytes = "15KiB"
+wasm_memory = "63MiB"
+max_timeout = "9m"
+"#;
+
+/// The same as [`FULL`] in another order, other notations and with remarks.
+const FULL_OTHERWISE: &str = r#"
+limits = { max_timeout = "540s", wasm_memory = 66060288, max_output_bytes = "15 KiB", calls_per_minute = 599, concurrency = 0x9 }
+audit = {}  # the default
+protect.paths = [ ".BASHRC", ".git/hooks/", ".bashrc" ]
+tools.t = { enabled = true, max_output_bytes = 1024, memory = "1024KiB", timeout = "5000ms", approval = "ask", profile = "P" }
+tiers.privileged = { approval = "ask", profile = "Nothing" }
+tiers.read_only = { approval = "allow", profile = "Q" }
+require = ['landlock', 'landlock']
+version = 1
+[sandbox.container]
+[profiles]
+Q.mounts.shared = "read"
+P = { mounts = { vault = "read", shared = "read" } }
+Nothing = {}
+[mounts]
+vault = "./vault/"
+shared = "shared"
+"#;
+
+#[test]
+fn order_notation_and_remarks_do_not_count() {
+    assert_eq!(load(FULL).digest(), load(FULL_OTHERWISE).digest());
+}
+
+#[test]
+fn every_single_change_counts() {
+    let mut seen = BTreeMap::from([(load(FULL).digest().to_string(), "nothing")]);
+    for (from, to) in [
+        (r#"["landlock"]"#, r#"["seccomp"]"#),
+        (r#"["landlock"]"#, r#"[]"#),
+        (r#"shared = "shared""#, r#"shared = "other""#),
+        (r#"[profiles.P]"#, "[profiles.New]\n[profiles.P]"),
+        (r#"shared = "read", vault"#, r#"vault"#),
+        (r#"{ shared = "read" }"#, r#"{ shared = "write" }"#),
+        (r#"{ shared = "read" }"#, r#"{ }"#),
+        (r#""Q", approval = "allow""#, r#""Nothing", approval = "allow""#),
+        (r#""Q", approval = "allow""#, r#""Q", approval = "ask""#),
+        (r#"[tools.t]"#, r#"[tools.u]"#),
+        (r#"[tools.t]"#, "[tools.u]\n[tools.t]"),
+        (r#"profile = "P""#, r#"profile = "Q""#),
+        (r#"profile = "P""#, ""),
+        (r#"approval = "ask""#, r#"approval = "deny""#),
+        (r#"approval = "ask""#, ""),
+        (r#"timeout = "5s""#, r#"timeout = "5001ms""#),
+        (r#"timeout = "5s""#, ""),
+        (r#"memory = "1MiB""#, r#"memory = "2MiB""#),
+        (r#"max_output_bytes = "1KiB""#, r#"max_output_bytes = "1025B""#),
+        (r#"enabled = true"#, r#"enabled = false"#),
+        (r#"enabled = true"#, ""),
+        (r#", ".bashrc""#, ""),
+        (r#"".bashrc""#, r#"".profile""#),
+        (r#""interval""#, r#""always""#),
+        ("concurrency = 9", "concurrency = 8"),
+        ("599", "598"),
+        ("15KiB", "14KiB"),
+        ("63MiB", "62MiB"),
+        ("9m", "8m"),
+    ] {
+        let changed = FULL.replacen(from, to, 1);
+        assert_ne!(changed, FULL, "{from} is not in the text");
+        if let Some(other) = seen.insert(load(&changed).digest().to_string(), from) {
+            panic!("{from} -> {to} has the digest of {other}");
+        }
+    }
+}
+
+#[test]
+fn what_a_reduction_demands_counts() {
+    let mut seen = BTreeMap::from([(load(BASE).digest().to_string(), "nothing")]);
+    for overlay in [
+        "tools.t.approval = 'ask'",
+        "tools.t.approval = 'deny'",
+        "tools.t.enabled = false",
+        "tools.t.timeout = '5s'",
+        "tiers.read_only.approval = 'ask'",
+        "tiers.privileged.approval = 'ask'",
+        "profiles.R.mounts.tmp = 'none'",
+        "protect.paths = ['x']",
+        "limits.concurrency = 1",
+    ] {
+        if let Some(other) = seen.insert(load_with(BASE, overlay).digest().to_string(), overlay) {
+            panic!("{overlay} has the digest of {other}");
+        }
+    }
+}
+
+#[test]
+fn module_hashes_count_by_name_and_not_by_order() {
+    let bind = |modules: &[(&str, u8)]| {
+        let modules = modules
+            .iter()
+            .map(|(name, byte)| ((*name).to_owned(), [*byte; 32]));
+        load(BASE).with_modules(modules).digest().clone()
+    };
+    assert_eq!(bind(&[]), *load(BASE).digest());
+    assert_eq!(bind(&[("a", 1), ("b", 2)]), bind(&[("b", 2), ("a", 1)]));
+    assert_eq!(bind(&[("a", 3), ("a", 1)]), bind(&[("a", 1)]));
+    assert_ne!(bind(&[("a", 1)]), bind(&[("a", 2)]));
+    assert_ne!(bind(&[("a", 1)]), bind(&[("b", 1)]));
+    assert_ne!(bind(&[("a", 1)]), bind(&[]));
+}
+
+#[test]
+fn the_effective_policy_as_text_means_the_same() {
+    for text in [
+        DEFAULT_POLICY,
+        BASE,
+        FULL,
+        "version = 1",
+        "version = 1\nmounts.a = \"x\\u202e\\\"y\"",
+    ] {
+        let policy = load(text);
+        assert_eq!(
+            load(&policy.effective_toml()).digest(),
+            policy.digest(),
+            "{}",
+            policy.effective_toml()
+        );
+    }
+}
+
+#[test]
+fn a_digest_is_the_hexadecimal_of_sha_256() {
+    let digest = load(DEFAULT_POLICY).digest().to_string();
+    assert_eq!(digest.len(), 64);
+    assert!(
+        digest
+            .bytes()
+            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    );
+}
+
+#[test]
+fn the_listing_names_profiles_tiers_and_tools() {
+    let policy = load_with(FULL, "tools.t.enabled = false\ntools.u.approval = 'deny'");
+    assert_eq!(
+        policy.summary(),
+        "required layers: landlock
+
+profiles
+  Nothing                  no mounts
+  P                        /shared read, /vault read
+  Q                        /shared read
+
+tools without an entry, by tier
+  read_only                Q, approval allow
+  side_effecting           Nothing, approval ask
+  privileged               Nothing, approval ask
+  modules from outside     Nothing, approval ask
+
+tools with an entry
+  t                        P, approval ask, timeout 5s, disabled
+  u                        profile by tier, approval deny
+"
+    );
+}

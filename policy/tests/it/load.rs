@@ -1,0 +1,297 @@
+//! Loading: what is accepted, and how a fault is told.
+
+use std::time::Duration;
+
+use portcullis_policy::{AuditSync, DEFAULT_POLICY, Layer, ProfileName};
+use portcullis_types::{Access, SafetyTier};
+
+use crate::support::{BASE, load, tool, try_load};
+
+#[track_caller]
+fn check_faults(operator: &str, faults: &[&str]) {
+    let error = try_load(operator, None).expect_err("is refused");
+    assert_eq!(error.to_string().lines().collect::<Vec<_>>(), faults);
+    assert_eq!(error.faults.len(), faults.len());
+}
+
+/// Faults of `[tools.x]` in line 3.
+#[track_caller]
+fn check_tool(line: &str, fault: &str) {
+    check_faults(
+        &format!("version = 1\n[tools.x]\n{line}\n"),
+        &[&format!("portcullis.toml:3:{fault}")],
+    );
+}
+
+#[test]
+fn the_shipped_policy_says_what_the_design_says() {
+    let policy = load(DEFAULT_POLICY);
+    let mounts: Vec<_> = policy
+        .mounts()
+        .iter()
+        .map(|mount| (mount.name.as_str(), mount.folder.as_str()))
+        .collect();
+    assert_eq!(mounts, [("shared", "shared"), ("tmp", "tmp"), ("vault", "vault")]);
+    assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
+    assert_eq!(policy.concurrency(), 10);
+    assert_eq!(policy.calls_per_minute(), 600);
+    assert_eq!(policy.limits().max_output_bytes.0, 16_384);
+    assert_eq!(policy.limits().wasm_memory.0, 64 << 20);
+    assert_eq!(policy.max_timeout(), Duration::from_secs(600));
+    assert_eq!(policy.audit_sync(), AuditSync::Interval);
+    assert_eq!(policy.protected().patterns().count(), 9);
+    for (name, tier, profile) in [
+        ("file_read", SafetyTier::ReadOnly, "FileReadOnly"),
+        ("file_list", SafetyTier::ReadOnly, "FileReadOnly"),
+        ("file_write", SafetyTier::SideEffecting, "FileReadWrite"),
+        ("other", SafetyTier::ReadOnly, "WorkspaceRead"),
+        ("other", SafetyTier::Privileged, "Nothing"),
+    ] {
+        let assignment = policy.assign(&tool(name, tier)).expect("enabled");
+        assert_eq!(assignment.profile.as_str(), profile, "{name}");
+    }
+}
+
+#[test]
+fn no_shipped_profile_has_the_vault_with_a_writable_mount_and_no_tier_reaches_it() {
+    let policy = load(DEFAULT_POLICY);
+    for (name, mounts) in policy.profiles() {
+        let vault = mounts.iter().find(|mount| mount.name.is_vault());
+        let writable = mounts.iter().any(|mount| mount.access == Access::Write);
+        assert!(vault.is_none() || !writable, "{name}");
+    }
+    for tier in SafetyTier::ALL {
+        let assignment = policy.assign(&tool("unnamed", tier)).expect("enabled");
+        assert!(
+            !policy
+                .mounts_of(&assignment.profile)
+                .iter()
+                .any(|mount| mount.name.is_vault()),
+            "{tier}"
+        );
+    }
+}
+
+#[test]
+fn what_a_policy_leaves_out_grants_nothing() {
+    let policy = load("version = 1");
+    assert!(policy.mounts().is_empty());
+    assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
+    assert_eq!(policy.protected(), load(DEFAULT_POLICY).protected());
+    assert_eq!(
+        policy
+            .profiles()
+            .map(|(name, _)| name.as_str())
+            .collect::<Vec<_>>(),
+        [ProfileName::NOTHING]
+    );
+    for tier in SafetyTier::ALL {
+        let assignment = policy.assign(&tool("t", tier)).expect("enabled");
+        assert_eq!(
+            (assignment.profile.as_str(), assignment.approval.as_str()),
+            ("Nothing", "ask")
+        );
+    }
+    let waived = load("version = 1\nrequire = []\nprotect.paths = []");
+    assert_eq!(waived.required_layers().count(), 0);
+    assert_eq!(waived.protected().patterns().count(), 0);
+}
+
+#[test]
+fn a_text_that_is_no_toml_is_told_with_its_place() {
+    check_faults(
+        "version = 1\n[mounts\n",
+        &["portcullis.toml:2:8: unclosed table, expected `]`"],
+    );
+    check_faults(
+        "version = 1\nversion = 1\n",
+        &["portcullis.toml:2:1: duplicate key"],
+    );
+    check_faults(
+        "version = 1\n[tools.x]\n[tools.x]\n",
+        &["portcullis.toml:3:8: duplicate key"],
+    );
+}
+
+#[test]
+fn a_version_that_this_build_does_not_read_is_refused() {
+    check_faults(
+        "",
+        &["portcullis.toml:1:1: version: missing key; write `version = 1`"],
+    );
+    check_faults(
+        "version = 2",
+        &["portcullis.toml:1:11: version: version 2; this build reads version 1"],
+    );
+    check_faults(
+        "version = '1'",
+        &["portcullis.toml:1:11: version: expected a whole number, found string"],
+    );
+}
+
+#[test]
+fn unknown_keys_are_refused_at_every_level() {
+    check_faults(
+        "version = 1\nflow = {}\n[moutns]\n",
+        &[
+            "portcullis.toml:2:1: flow: unknown key; known are `version`, `require`, `mounts`, `profiles`, \
+             `tiers`, `tools`, `protect`, `sandbox`, `audit`, `limits`",
+            "portcullis.toml:3:2: moutns: unknown key; did you mean `mounts`?",
+        ],
+    );
+    check_tool(
+        "profle = 'P'",
+        "1: tools.x.profle: unknown key; did you mean `profile`?",
+    );
+    for (text, key) in [
+        ("[profiles.P]\nx = 1", "profiles.P.x"),
+        (
+            "[tiers.read_only]\nprofile = 'Nothing'\napproval = 'ask'\nx = 1",
+            "tiers.read_only.x",
+        ),
+        ("[protect]\npaths = []\nx = 1", "protect.x"),
+        ("[sandbox.process]\nx = 1", "sandbox.process.x"),
+        ("[sandbox.process.tools.t]\nx = 1", "sandbox.process.tools.t.x"),
+        ("[audit]\nx = 1", "audit.x"),
+        ("[limits]\nx = 1", "limits.x"),
+    ] {
+        let error = try_load(&format!("version = 1\n{text}"), None).expect_err("is refused");
+        assert_eq!(error.faults.len(), 1, "{error}");
+        assert_eq!(error.faults[0].key, key);
+        assert!(error.faults[0].message.starts_with("unknown key; "), "{error}");
+    }
+}
+
+#[test]
+fn names_that_refer_to_nothing_are_refused() {
+    check_faults(
+        "version = 1\nrequire = ['landlok', 3]\n[mounts]\nshared = 's'\n[profiles.P]\n\
+         mounts = { share = 'read', shared = 'red' }\n[tiers]\nlow = { profile = 'P', approval = 'ask' }\n\
+         read_only = { profile = 'Q', approval = 'ask' }\n[sandbox.vm]\n",
+        &[
+            "portcullis.toml:2:12: require[0]: unknown layer `landlok`; did you mean `landlock`?",
+            "portcullis.toml:2:23: require[1]: expected a string, found integer",
+            "portcullis.toml:6:12: profiles.P.mounts.share: unknown mount; did you mean `shared`?",
+            "portcullis.toml:6:37: profiles.P.mounts.shared: unknown access `red`; did you mean `read`?",
+            "portcullis.toml:8:1: tiers.low: unknown tier `low`; known are `read_only`, `side_effecting`, \
+             `privileged`",
+            "portcullis.toml:9:25: tiers.read_only.profile: unknown profile; known are `Nothing`, `P`",
+            "portcullis.toml:10:10: sandbox.vm: unknown sandbox tier `vm`; known are `process`, `container`, \
+             `micro_vm`",
+        ],
+    );
+    check_tool(
+        "profile = 'P'",
+        "11: tools.x.profile: unknown profile; known are `Nothing`",
+    );
+    check_tool(
+        "approval = 'alow'",
+        "12: tools.x.approval: unknown approval `alow`; did you mean `allow`?",
+    );
+}
+
+#[test]
+fn values_have_units_types_and_bounds() {
+    check_tool(
+        "timeout = 20",
+        "11: tools.x.timeout: a duration has a unit: write \"20s\", \"20ms\" or \"20m\"",
+    );
+    check_tool(
+        "timeout = '0s'",
+        "11: tools.x.timeout: 0s is out of bounds: 1ms to 1day are allowed",
+    );
+    check_tool(
+        "memory = '16'",
+        "10: tools.x.memory: \"16\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"",
+    );
+    check_tool(
+        "memory = '1TiB'",
+        "10: tools.x.memory: 1024GiB is out of bounds: 64KiB to 4GiB are allowed",
+    );
+    check_tool(
+        "enabled = 'yes'",
+        "11: tools.x.enabled: expected `true` or `false`, found string",
+    );
+    check_tool(
+        "max_output_bytes = 0",
+        "20: tools.x.max_output_bytes: 0B is out of bounds: 1B to 64MiB are allowed",
+    );
+    check_faults(
+        "version = 1\n[limits]\nconcurrency = 0\ncalls_per_minute = -1\nwasm_memory = 1\n\
+         max_output_bytes = 99999999999999999999\nmax_timeout = '2 days'\n",
+        &[
+            "portcullis.toml:3:15: limits.concurrency: 0 is out of bounds: 1 to 1024 are allowed",
+            "portcullis.toml:4:20: limits.calls_per_minute: -1 is out of bounds: 1 to 1000000 are allowed",
+            "portcullis.toml:5:15: limits.wasm_memory: 1B is out of bounds: 64KiB to 4GiB are allowed",
+            "portcullis.toml:6:20: limits.max_output_bytes: 99999999999999999999 is out of bounds: 1B to 64MiB \
+             are allowed",
+            "portcullis.toml:7:15: limits.max_timeout: 2days is out of bounds: 1ms to 1day are allowed",
+        ],
+    );
+}
+
+#[test]
+fn mounts_are_disjoint_folders_of_the_workspace() {
+    check_faults(
+        "version = 1\n[mounts]\na = 'x'\nb = 'x/y'\nc = './X/'\nD = 'd'\ne = '../e'\nf = '/f'\ng = '.'\n",
+        &[
+            "portcullis.toml:4:5: mounts.b: `x/y` overlaps `x` of mount `a`; mounts must be disjoint",
+            "portcullis.toml:5:5: mounts.c: `X` overlaps `x` of mount `a`; mounts must be disjoint",
+            "portcullis.toml:5:5: mounts.c: `X` overlaps `x/y` of mount `b`; mounts must be disjoint",
+            "portcullis.toml:6:1: mounts.D: `D` is no name of a mount: 1 to 64 characters of a-z, 0-9, `_` and \
+             `-` are allowed",
+            "portcullis.toml:7:5: mounts.e: a mount lies in the workspace: `..` is not allowed",
+            "portcullis.toml:8:5: mounts.f: a mount lies in the workspace: write the folder relative to it",
+            "portcullis.toml:9:5: mounts.g: a mount is a folder in the workspace, not the workspace itself",
+        ],
+    );
+}
+
+#[test]
+fn the_vault_is_alone_read_only_and_out_of_reach_of_tiers() {
+    check_faults(
+        "version = 1\n[mounts]\nvault = 'v'\ns = 's'\n[profiles.P]\nmounts = { vault = 'write' }\n[profiles.Q]\n\
+         mounts = { vault = 'read', s = 'write' }\n[profiles.Nothing]\nmounts = { s = 'read' }\n[tiers]\n\
+         read_only = { profile = 'P', approval = 'allow' }\n",
+        &[
+            "portcullis.toml:6:12: profiles.P.mounts.vault: the vault is never writable; write `vault = \"read\"`",
+            "portcullis.toml:7:11: profiles.Q: the vault is never together with a writable mount, and `s` is one",
+            "portcullis.toml:10:12: profiles.Nothing.mounts.s: the profile `Nothing` has no mounts; use one of \
+             another name",
+            "portcullis.toml:12:25: tiers.read_only.profile: no tier's profile reaches the vault, and `P` does; \
+             name it in `[tools]` instead",
+        ],
+    );
+}
+
+#[test]
+fn a_strangers_text_is_bounded_and_shown_harmlessly() {
+    check_tool(
+        "\"\\u001b[2J\" = 1",
+        "1: tools.x.\"\\u{1b}[2J\": unknown key; known are `profile`, `approval`, \
+         `timeout`, `memory`, `max_output_bytes`, `enabled`",
+    );
+    let many: String = (0..2000).map(|number| format!("k{number} = 1\n")).collect();
+    let error = try_load(BASE, Some(&many)).expect_err("is refused");
+    assert_eq!((error.faults.len(), error.left_out), (50, 1950));
+    assert!(error.to_string().ends_with("and 1950 further faults"));
+    let deep = format!("a = {}", "[".repeat(100_000));
+    assert!(try_load(BASE, Some(&deep)).is_err());
+    let long = " ".repeat(256 * 1024 + 1);
+    let error = try_load(BASE, Some(&long)).expect_err("is refused");
+    assert_eq!(
+        error.to_string(),
+        "workspace.toml:1:1: the file has 262145 bytes; at most 262144 are allowed"
+    );
+}
+
+#[test]
+fn faults_of_both_texts_are_told_together() {
+    let error = try_load("version = 1\nx = 1", Some("y = 1")).expect_err("is refused");
+    let files: Vec<_> = error
+        .faults
+        .iter()
+        .map(|fault| (fault.file.as_str(), fault.key.as_str()))
+        .collect();
+    assert_eq!(files, [("portcullis.toml", "x"), ("workspace.toml", "y")]);
+}

@@ -1,0 +1,427 @@
+//! Random policies, overlays and calls: the evaluator against a model that was written for comparison, and
+//! the promise that reductions only take away.
+//!
+//! The model works on texts where the evaluator works on parsed values: a path is a string that is
+//! searched, a policy is a list of lines. Where both agree, a mistake would have to be made twice.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use portcullis_policy::{Approval, Decision, Grant, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_types::{Access, SafetyTier, ToolPolicy};
+use proptest::prelude::*;
+
+use crate::support::{decide, path, tool, try_load};
+
+/// Keys and values of a policy. A random policy takes some of the keys with one of the values.
+type Lines = BTreeMap<&'static str, &'static str>;
+
+const MOUNTS: [&str; 3] = ["shared", "tmp", "vault"];
+const PROFILES: [&str; 3] = ["A", "B", "C"];
+
+const OPERATOR: &[(&str, &[&str])] = &[
+    ("profiles.A.mounts.shared", &["'read'", "'write'"]),
+    ("profiles.A.mounts.tmp", &["'read'", "'write'"]),
+    ("profiles.A.mounts.vault", &["'read'"]),
+    ("profiles.B.mounts.shared", &["'read'", "'write'"]),
+    ("profiles.B.mounts.tmp", &["'read'", "'write'"]),
+    ("profiles.C.mounts.vault", &["'read'", "'write'"]),
+    ("profiles.C.mounts.tmp", &["'read'"]),
+    (
+        "tiers.read_only",
+        &["{profile='A',approval='allow'}", "{profile='B',approval='ask'}"],
+    ),
+    (
+        "tiers.side_effecting",
+        &[
+            "{profile='B',approval='allow'}",
+            "{profile='Nothing',approval='deny'}",
+        ],
+    ),
+    (
+        "tiers.privileged",
+        &["{profile='B',approval='ask'}", "{profile='C',approval='allow'}"],
+    ),
+    ("tools.t.profile", &["'A'", "'B'", "'C'", "'Nothing'"]),
+    ("tools.t.approval", &["'allow'", "'ask'", "'deny'"]),
+    ("tools.t.enabled", &["true", "false"]),
+    ("tools.t.timeout", &["'5s'", "'1m'", "'1h'"]),
+    ("tools.t.memory", &["'1MiB'", "'128MiB'"]),
+    ("tools.t.max_output_bytes", &["'1KiB'", "'1MiB'"]),
+    (
+        "protect.paths",
+        &["['.git/hooks']", "['.git/hooks', '.bashrc']", "[]"],
+    ),
+    ("limits.max_timeout", &["'20s'", "'2m'"]),
+    ("limits.wasm_memory", &["'2MiB'"]),
+    ("limits.concurrency", &["5"]),
+];
+
+const OVERLAY: &[(&str, &[&str])] = &[
+    ("require", &["['landlock']"]),
+    ("profiles.A.mounts.shared", &["'none'", "'read'"]),
+    ("profiles.A.mounts.vault", &["'none'", "'read'"]),
+    ("profiles.B.mounts.tmp", &["'none'", "'read'", "'write'"]),
+    ("profiles.C.mounts.vault", &["'none'"]),
+    ("tiers.read_only.approval", &["'allow'", "'ask'", "'deny'"]),
+    ("tiers.privileged.approval", &["'ask'", "'deny'"]),
+    ("tools.t.approval", &["'ask'", "'deny'"]),
+    ("tools.t.enabled", &["true", "false"]),
+    ("tools.t.timeout", &["'4s'", "'15s'", "'50s'"]),
+    ("tools.t.memory", &["'512KiB'", "'32MiB'"]),
+    ("tools.t.max_output_bytes", &["'512B'", "'15KiB'"]),
+    ("tools.u.approval", &["'ask'", "'deny'"]),
+    ("tools.u.timeout", &["'3s'", "'15s'"]),
+    ("tools.u.enabled", &["false"]),
+    ("protect.paths", &["['.bashrc']", "['a/b']"]),
+    ("limits.max_timeout", &["'3s'", "'18s'"]),
+    ("limits.wasm_memory", &["'1MiB'"]),
+    ("limits.max_output_bytes", &["'1KiB'"]),
+    ("limits.concurrency", &["4"]),
+];
+
+fn lines(
+    table: &'static [(&'static str, &'static [&'static str])],
+    share: f64,
+) -> impl Strategy<Value = Lines> {
+    let choice = prop::option::weighted(share, any::<prop::sample::Index>());
+    prop::collection::vec(choice, table.len()).prop_map(move |choices| {
+        let taken = table.iter().zip(choices).filter_map(|((key, values), choice)| {
+            choice.map(|index| (*key, values[index.index(values.len())]))
+        });
+        taken.collect()
+    })
+}
+
+fn operator_text(lines: &Lines) -> String {
+    let mut text = String::from("version = 1\n");
+    for mount in MOUNTS {
+        text += &format!("mounts.{mount} = '{mount}'\n");
+    }
+    for profile in PROFILES {
+        // The profile exists even if no line names a mount of it.
+        text += &format!("profiles.{profile}.mounts.tmp2 = 'read'\n");
+    }
+    text += "mounts.tmp2 = 'tmp2'\n";
+    text + &plain_text(lines, "")
+}
+
+fn plain_text(lines: &Lines, prefix: &str) -> String {
+    lines
+        .iter()
+        .map(|(key, value)| format!("{prefix}{key} = {value}\n"))
+        .collect()
+}
+
+fn some_tool() -> impl Strategy<Value = ToolFacts> {
+    let origins = [
+        ToolOrigin::ShippedNative,
+        ToolOrigin::Native,
+        ToolOrigin::ShippedModule,
+        ToolOrigin::ForeignModule,
+    ];
+    let tiers = [
+        None,
+        Some(SafetyTier::ReadOnly),
+        Some(SafetyTier::SideEffecting),
+        Some(SafetyTier::Privileged),
+    ];
+    let policies = [ToolPolicy::Auto, ToolPolicy::RequiresApproval];
+    let timeouts = [None, Some(Duration::from_secs(2)), Some(Duration::from_secs(40))];
+    (
+        prop::sample::select(vec!["t", "u"]),
+        prop::sample::select(origins.to_vec()),
+        prop::sample::select(tiers.to_vec()),
+        prop::sample::select(policies.to_vec()),
+        prop::sample::select(timeouts.to_vec()),
+    )
+        .prop_map(
+            |(name, origin, declared_tier, declared_policy, declared_timeout)| ToolFacts {
+                origin,
+                declared_tier,
+                declared_policy,
+                declared_timeout,
+                ..tool(name, SafetyTier::ReadOnly)
+            },
+        )
+}
+
+fn some_path() -> impl Strategy<Value = (String, Access)> {
+    let tokens = vec![
+        "shared", "tmp", "vault", "tmp2", "nope", "..", ".", "", "a", "b", ".git", "hooks", ".GIT", "Hooks",
+        ".bashrc", ".BashRC", "x.git",
+    ];
+    let starts = vec!["/shared/", "/tmp/", "/vault/", "/", ""];
+    (
+        prop::sample::select(starts),
+        prop::collection::vec(prop::sample::select(tokens), 1..7),
+        prop::sample::select(vec![Access::Read, Access::Write]),
+    )
+        .prop_map(|(start, tokens, access)| {
+            let text = format!("{start}{}", tokens.join("/"));
+            (if text.is_empty() { ".".to_owned() } else { text }, access)
+        })
+}
+
+/// What the model says of one call: the mounts of the grant, or the code of the denial.
+type Verdict = Result<BTreeMap<String, String>, &'static str>;
+
+/// The mounts of a profile, read off the lines.
+fn model_mounts(lines: &Lines, profile: &str) -> BTreeMap<String, String> {
+    let prefix = format!("profiles.{profile}.mounts.");
+    let named = lines.iter().filter_map(|(key, value)| {
+        key.strip_prefix(&prefix)
+            .map(|mount| (mount.to_owned(), value.trim_matches('\'').to_owned()))
+    });
+    let always = PROFILES
+        .contains(&profile)
+        .then(|| ("tmp2".to_owned(), "read".to_owned()));
+    named.chain(always).collect()
+}
+
+/// Whether the policy may be used at all: the vault's rules.
+fn model_loads(lines: &Lines) -> bool {
+    let profiles_hold = PROFILES.iter().all(|profile| {
+        let mounts = model_mounts(lines, profile);
+        !mounts.contains_key("vault") || mounts.values().all(|access| access == "read")
+    });
+    let tiers_hold = lines
+        .iter()
+        .filter(|(key, _)| key.starts_with("tiers."))
+        .all(|(_, value)| {
+            PROFILES
+                .iter()
+                .filter(|profile| value.contains(&format!("'{profile}'")))
+                .all(|profile| !model_mounts(lines, profile).contains_key("vault"))
+        });
+    profiles_hold && tiers_hold
+}
+
+fn model_tier<'l>(lines: &'l Lines, tier: Option<SafetyTier>) -> (&'l str, u8) {
+    let name = tier.map_or("side_effecting", SafetyTier::as_str);
+    let value = *lines
+        .get(format!("tiers.{name}").as_str())
+        .unwrap_or(&"{profile='Nothing',approval='ask'}");
+    let words: Vec<&str> = value.split('\'').collect();
+    (words[1], strictness(words[3]))
+}
+
+fn strictness(approval: &str) -> u8 {
+    match approval {
+        "allow" => 0,
+        "ask" => 1,
+        _ => 2,
+    }
+}
+
+/// Who may call it, with which profile.
+fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str> {
+    let entry = |key: &str| {
+        let line = lines.get(format!("tools.{}.{key}", tool.name).as_str());
+        line.map(|value| value.trim_matches('\''))
+    };
+    let has_entry = lines
+        .keys()
+        .any(|key| key.starts_with(&format!("tools.{}.", tool.name)));
+    let ours = matches!(tool.origin, ToolOrigin::ShippedNative | ToolOrigin::ShippedModule);
+    let foreign = tool.origin == ToolOrigin::ForeignModule;
+    match entry("enabled") {
+        Some("false") => return Err("tool_disabled"),
+        None if tool.origin == ToolOrigin::Native => return Err("native_not_enabled"),
+        _ => {}
+    }
+    let (tier_profile, tier_approval) = model_tier(lines, tool.declared_tier);
+    let (_, default_approval) = model_tier(lines, None);
+    let mut demands = vec![u8::from(tool.declared_policy == ToolPolicy::RequiresApproval)];
+    match entry("approval") {
+        Some(approval) => demands.push(strictness(approval)),
+        None => demands.push(tier_approval),
+    }
+    if !ours {
+        demands.push(tier_approval);
+    }
+    if foreign && entry("approval").is_none() {
+        demands.push(if has_entry { default_approval } else { 1 });
+    }
+    if demands.contains(&2) {
+        return Err("approval_denied");
+    }
+    let fallback = match tool.origin {
+        ToolOrigin::ShippedModule | ToolOrigin::Native => tier_profile,
+        ToolOrigin::ShippedNative | ToolOrigin::ForeignModule => "Nothing",
+    };
+    Ok(entry("profile").unwrap_or(fallback).to_owned())
+}
+
+fn model_decides(lines: &Lines, tool: &ToolFacts, text: &str, access: Access) -> Verdict {
+    let mounts = model_mounts(lines, &model_profile(lines, tool)?);
+    // One text with a slash at both ends; a relative path starts in `/shared`.
+    let mut path = if text.starts_with('/') {
+        format!("{text}/")
+    } else {
+        format!("/shared/{text}/")
+    };
+    while path.contains("//") || path.contains("/./") {
+        path = path.replace("//", "/").replace("/./", "/");
+    }
+    let (mount, below) = path[1..].split_once('/').unwrap_or_default();
+    let mut resolved = String::from("/");
+    if mount == ".." {
+        return Err("path_escapes_mount");
+    }
+    for name in below.split_terminator('/') {
+        if name != ".." {
+            resolved = format!("{resolved}{name}/");
+        } else if resolved == "/" {
+            return Err("path_escapes_mount");
+        } else {
+            let cut = resolved[..resolved.len() - 1]
+                .rfind('/')
+                .expect("starts with one");
+            resolved.truncate(cut + 1);
+        }
+    }
+    if !MOUNTS.contains(&mount) && mount != "tmp2" {
+        return Err("unknown_mount");
+    }
+    match (mounts.get(mount).map(String::as_str), access) {
+        (None, _) => return Err("mount_not_granted"),
+        (Some("read"), Access::Write) => return Err("mount_read_only"),
+        (Some(_), _) => {}
+    }
+    let shipped = "'.git/hooks', '.git/config', '.bashrc'";
+    let protect = lines.get("protect.paths").copied().unwrap_or(shipped);
+    let below = format!("/{below}").to_lowercase();
+    let resolved = resolved.to_lowercase();
+    for pattern in protect.split('\'').filter(|word| word.contains('.')) {
+        let pattern = format!("/{pattern}/");
+        if access == Access::Write && (below.contains(&pattern) || resolved.contains(&pattern)) {
+            return Err("protected_path");
+        }
+    }
+    Ok(mounts)
+}
+
+fn verdict(decision: &Decision) -> Verdict {
+    match decision {
+        Decision::Allow(grant) => Ok(grant
+            .mounts
+            .iter()
+            .map(|mount| (mount.name.to_string(), mount.access.to_string()))
+            .collect()),
+        Decision::Deny(denial) => Err(denial.code.as_str()),
+    }
+}
+
+/// Whether one grant holds nothing that the other does not.
+fn is_within(grant: &Grant, wider: &Grant) -> bool {
+    let mounts = grant
+        .mounts
+        .iter()
+        .all(|mount| wider.access_to(mount.name.as_str()) >= Some(mount.access));
+    mounts
+        && grant.approval >= wider.approval
+        && grant.limits.timeout <= wider.limits.timeout
+        && grant.limits.memory <= wider.limits.memory
+        && grant.limits.max_output <= wider.limits.max_output
+}
+
+fn no_policy_wide_setting_grew(reduced: &WorkspaceSecurityPolicy, before: &WorkspaceSecurityPolicy) -> bool {
+    let (small, large) = (reduced.limits(), before.limits());
+    small.concurrency <= large.concurrency
+        && small.calls_per_minute <= large.calls_per_minute
+        && small.max_timeout <= large.max_timeout
+        && before.required_layers().all(|layer| reduced.requires(layer))
+        && before
+            .protected()
+            .patterns()
+            .all(|pattern| reduced.protected().covers(pattern.split('/')).is_some())
+        && reduced.mounts() == before.mounts()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_evaluator_decides_as_the_model(
+        lines in lines(OPERATOR, 0.5),
+        calls in prop::collection::vec((some_tool(), some_path()), 20),
+    ) {
+        let loaded = try_load(&operator_text(&lines), None);
+        prop_assert_eq!(loaded.is_ok(), model_loads(&lines), "{:?}", loaded.err());
+        if let Ok(policy) = loaded {
+            for (tool, (text, access)) in calls {
+                let decision = decide(&policy, &tool, &[path(&text, access)]);
+                let expected = model_decides(&lines, &tool, &text, access);
+                prop_assert_eq!(verdict(&decision), expected, "{:?} {} {}", tool, text, access);
+            }
+        }
+    }
+
+    #[test]
+    fn a_reduction_takes_away_and_never_adds(
+        operator in lines(OPERATOR, 0.4),
+        overlay in lines(OVERLAY, 0.2),
+        calls in prop::collection::vec((some_tool(), some_path()), 20),
+    ) {
+        let text = operator_text(&operator);
+        let (before, reduced) = (try_load(&text, None), try_load(&text, Some(&plain_text(&overlay, ""))));
+        if let (Ok(before), Ok(reduced)) = (before, reduced) {
+            prop_assert!(no_policy_wide_setting_grew(&reduced, &before));
+            for (tool, (text, access)) in calls {
+                let subjects = [path(&text, access)];
+                match (decide(&reduced, &tool, &subjects), decide(&before, &tool, &subjects)) {
+                    (Decision::Allow(grant), Decision::Allow(wider)) => {
+                        prop_assert!(is_within(&grant, &wider), "{:?}\n{:?}", grant, wider);
+                    }
+                    (Decision::Allow(grant), Decision::Deny(denial)) => {
+                        prop_assert!(false, "added {:?}, before: {}", grant, denial);
+                    }
+                    (Decision::Deny(_), _) => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_overlay_and_a_sandbox_section_mean_the_same(
+        operator in lines(OPERATOR, 0.3),
+        reduction in lines(OVERLAY, 0.15),
+    ) {
+        let text = operator_text(&operator);
+        let as_section = format!("{}{text}", plain_text(&reduction, "sandbox.process."));
+        let by_overlay = try_load(&text, Some(&plain_text(&reduction, "")));
+        let by_section = try_load(&as_section, None);
+        prop_assert_eq!(
+            by_overlay.map(|policy| policy.digest().clone()).ok(),
+            by_section.map(|policy| policy.digest().clone()).ok()
+        );
+    }
+
+    #[test]
+    fn digests_differ_exactly_where_the_meaning_does(
+        one in lines(OPERATOR, 0.15),
+        other in lines(OPERATOR, 0.15),
+        overlay in lines(OVERLAY, 0.05),
+    ) {
+        let load = |lines, overlay: &str| try_load(&operator_text(lines), Some(overlay)).ok();
+        let overlay = plain_text(&overlay, "");
+        if let (Some(one), Some(other)) = (load(&one, &overlay), load(&other, "")) {
+            prop_assert_eq!(one.digest() == other.digest(), one.effective_toml() == other.effective_toml());
+        }
+    }
+
+    #[test]
+    fn no_text_makes_loading_panic(text in "(version = 1\n)?[\\[\\]{}a-z0-9=.,'\" \n\u{e4}-]{0,80}") {
+        let _ = try_load(&text, Some(&text));
+    }
+}
+
+#[test]
+fn the_strictness_of_the_model_is_the_order_of_approvals() {
+    for approval in Approval::ALL {
+        assert_eq!(
+            Approval::ALL[usize::from(strictness(approval.as_str()))],
+            approval
+        );
+    }
+}

@@ -1,0 +1,346 @@
+//! Taking away: what an overlay or a sandbox section may say, and what it does.
+
+use std::time::Duration;
+
+use portcullis_policy::{
+    Approval, DEFAULT_POLICY, Layer, LoadOptions, PolicySource, ToolFacts, ToolOrigin,
+    WorkspaceSecurityPolicy,
+};
+use portcullis_types::{Access, SafetyTier, SandboxTier};
+
+use crate::support::{BASE, decide, load, load_with, path, tool, try_load};
+
+use portcullis_policy::Decision;
+
+/// The operator's policy of these tests: one tool with an entry for everything.
+fn operator() -> String {
+    format!(
+        "{BASE}\n[tools.full]\nprofile = 'W'\napproval = 'ask'\ntimeout = '20s'\nmemory = '32MiB'\n\
+         max_output_bytes = '8KiB'\nenabled = true\n[tools.off]\nenabled = false\n[tools.free]\napproval = 'allow'"
+    )
+}
+
+#[track_caller]
+fn check_refused(overlay: &str, fault: &str) {
+    let error = try_load(&operator(), Some(overlay)).expect_err("is refused");
+    assert_eq!(error.to_string(), format!("workspace.toml:{fault}"));
+}
+
+#[test]
+fn an_overlay_lowers_access_and_removes_mounts() {
+    let policy = load_with(
+        BASE,
+        "version = 1\n[profiles.W]\nmounts = { shared = 'read', tmp = 'none' }",
+    );
+    let writer = tool("t", SafetyTier::SideEffecting);
+    let Decision::Allow(grant) = decide(&policy, &writer, &[path("/shared/a", Access::Read)]) else {
+        panic!("reading is still allowed")
+    };
+    assert_eq!(
+        (grant.mounts.len(), grant.access_to("shared")),
+        (1, Some(Access::Read))
+    );
+    for (subject, code) in [
+        (path("/shared/a", Access::Write), "mount_read_only"),
+        (path("/tmp/a", Access::Read), "mount_not_granted"),
+    ] {
+        let Decision::Deny(denial) = decide(&policy, &writer, &[subject]) else {
+            panic!("denied")
+        };
+        assert_eq!(denial.code.as_str(), code);
+    }
+}
+
+#[test]
+fn an_overlay_makes_approvals_stricter_and_switches_tools_off() {
+    let policy = load_with(
+        &operator(),
+        "[tiers.read_only]\napproval = 'ask'\n[tools.full]\napproval = 'deny'\n[tools.new]\napproval = 'deny'\n\
+         [tools.gone]\nenabled = false",
+    );
+    let approval = |name: &str, tier| {
+        policy
+            .assign(&tool(name, tier))
+            .map(|assignment| assignment.approval)
+            .ok()
+    };
+    assert_eq!(approval("full", SafetyTier::SideEffecting), Some(Approval::Deny));
+    assert_eq!(approval("new", SafetyTier::SideEffecting), Some(Approval::Deny));
+    assert_eq!(approval("gone", SafetyTier::ReadOnly), None);
+    assert_eq!(approval("other", SafetyTier::ReadOnly), Some(Approval::Ask));
+    assert_eq!(
+        approval("other", SafetyTier::SideEffecting),
+        Some(Approval::Allow)
+    );
+    // A tier's demand holds for tools too whose own entry is laxer.
+    assert_eq!(approval("free", SafetyTier::ReadOnly), Some(Approval::Ask));
+    assert_eq!(approval("free", SafetyTier::SideEffecting), Some(Approval::Allow));
+}
+
+#[test]
+fn an_overlays_limits_hold_for_every_tool() {
+    let policy = load_with(
+        &operator(),
+        "[limits]\nconcurrency = 2\ncalls_per_minute = 5\nmax_output_bytes = '1KiB'\nwasm_memory = '1MiB'\n\
+         max_timeout = '9s'\n[tools.full]\nmemory = '16MiB'\n[tools.new]\ntimeout = '5s'",
+    );
+    assert_eq!((policy.concurrency(), policy.calls_per_minute()), (2, 5));
+    for (name, seconds) in [("full", 9), ("other", 9), ("new", 5)] {
+        let assignment = policy.assign(&tool(name, SafetyTier::ReadOnly)).expect("enabled");
+        assert_eq!(assignment.timeout, Duration::from_secs(seconds), "{name}");
+        assert_eq!(
+            (assignment.memory.0, assignment.max_output.0),
+            (1 << 20, 1 << 10),
+            "{name}"
+        );
+    }
+    // A tool that is quicker by itself stays so.
+    let quick = ToolFacts {
+        declared_timeout: Some(Duration::from_secs(1)),
+        ..tool("new", SafetyTier::ReadOnly)
+    };
+    assert_eq!(
+        policy.assign(&quick).expect("enabled").timeout,
+        Duration::from_secs(1)
+    );
+}
+
+#[test]
+fn an_overlay_only_adds_layers_and_protected_paths() {
+    let base = format!("require = ['seccomp']\n{BASE}\n[protect]\npaths = ['.bashrc']");
+    let policy = load_with(&base, "require = ['landlock']\n[protect]\npaths = ['Makefile']");
+    assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
+    assert_eq!(
+        policy.protected().patterns().collect::<Vec<_>>(),
+        [".bashrc", "makefile"]
+    );
+    let policy = load_with(&base, "require = []\n[protect]\npaths = []");
+    assert!(policy.requires(Layer::Seccomp));
+    assert_eq!(policy.protected().patterns().count(), 1);
+}
+
+#[test]
+fn what_would_widen_is_refused_with_both_values() {
+    let widens = |after: &str, before: &str| {
+        format!("`{after}` would widen the operator's `{before}`; this section may only take away")
+    };
+    for (overlay, place, after, before) in [
+        (
+            "[profiles.R]\nmounts.shared = 'write'",
+            "2:17: profiles.R.mounts.shared",
+            "write",
+            "read",
+        ),
+        (
+            "[profiles.R]\nmounts.vault = 'read'",
+            "2:16: profiles.R.mounts.vault",
+            "read",
+            "none",
+        ),
+        (
+            "[tiers.privileged]\napproval = 'allow'",
+            "2:12: tiers.privileged.approval",
+            "allow",
+            "ask",
+        ),
+        (
+            "[tools.full]\napproval = 'allow'",
+            "2:12: tools.full.approval",
+            "allow",
+            "ask",
+        ),
+        (
+            "[tools.full]\ntimeout = '21s'",
+            "2:11: tools.full.timeout",
+            "21s",
+            "20s",
+        ),
+        (
+            "[tools.other]\ntimeout = '11m'",
+            "2:11: tools.other.timeout",
+            "11m",
+            "10m",
+        ),
+        (
+            "[tools.full]\nmemory = '33MiB'",
+            "2:10: tools.full.memory",
+            "33MiB",
+            "32MiB",
+        ),
+        (
+            "[tools.other]\nmemory = '65MiB'",
+            "2:10: tools.other.memory",
+            "65MiB",
+            "64MiB",
+        ),
+        (
+            "[tools.full]\nmax_output_bytes = '9KiB'",
+            "2:20: tools.full.max_output_bytes",
+            "9KiB",
+            "8KiB",
+        ),
+        (
+            "[tools.off]\nenabled = true",
+            "2:11: tools.off.enabled",
+            "true",
+            "false",
+        ),
+        (
+            "[limits]\nconcurrency = 11",
+            "2:15: limits.concurrency",
+            "11",
+            "10",
+        ),
+        (
+            "[limits]\ncalls_per_minute = 601",
+            "2:20: limits.calls_per_minute",
+            "601",
+            "600",
+        ),
+        (
+            "[limits]\nmax_output_bytes = '17KiB'",
+            "2:20: limits.max_output_bytes",
+            "17KiB",
+            "16KiB",
+        ),
+        (
+            "[limits]\nwasm_memory = '65MiB'",
+            "2:15: limits.wasm_memory",
+            "65MiB",
+            "64MiB",
+        ),
+        (
+            "[limits]\nmax_timeout = '11m'",
+            "2:15: limits.max_timeout",
+            "11m",
+            "10m",
+        ),
+    ] {
+        check_refused(overlay, &format!("{place}: {}", widens(after, before)));
+    }
+}
+
+#[test]
+fn what_an_overlay_may_not_say_is_refused() {
+    for (overlay, fault) in [
+        (
+            "version = 2",
+            "1:11: version: version 2; this build reads version 1",
+        ),
+        (
+            "mounts = {}",
+            "1:1: mounts: only the operator's policy may say this; a workspace's may only take away",
+        ),
+        (
+            "[sandbox.process]",
+            "1:2: sandbox: only the operator's policy may say this; a workspace's may only take away",
+        ),
+        (
+            "audit.sync = 'always'",
+            "1:1: audit: only the operator's policy may say this; a workspace's may only take away",
+        ),
+        (
+            "[tiers]\nread_only = { profile = 'W' }",
+            "2:15: tiers.read_only.profile: unknown key; known are `approval`",
+        ),
+        (
+            "[tools.t]\nprofile = 'V'",
+            "2:1: tools.t.profile: unknown key; known are `approval`, `timeout`, `memory`, `max_output_bytes`, \
+             `enabled`",
+        ),
+        (
+            "[tools.t]\nenabled = true",
+            "2:11: tools.t.enabled: only the operator's policy may enable a tool",
+        ),
+        (
+            "[tools.t]\napproval = 'allow'",
+            "2:12: tools.t.approval: `allow` takes nothing away: the operator's policy sets no approval here",
+        ),
+        (
+            "[profiles.New]",
+            "1:11: profiles.New: unknown profile; known are `Nothing`, `R`, `V`, `W`",
+        ),
+        (
+            "[profiles.R]\nmounts.shred = 'none'",
+            "2:8: profiles.R.mounts.shred: unknown mount; did you mean `shared`?",
+        ),
+    ] {
+        check_refused(overlay, fault);
+    }
+}
+
+#[test]
+fn an_overlay_that_repeats_the_operator_changes_nothing() {
+    let overlay = "[profiles.W]\nmounts = { shared = 'write', vault = 'none' }\n[tools.full]\napproval = 'ask'\n\
+                   timeout = '20s'\nmemory = '32MiB'\nenabled = true\n[limits]\nconcurrency = 10";
+    assert_eq!(
+        load_with(&operator(), overlay).digest(),
+        load(&operator()).digest()
+    );
+    assert_eq!(
+        load_with(DEFAULT_POLICY, "").digest(),
+        load(DEFAULT_POLICY).digest()
+    );
+}
+
+#[test]
+fn a_sandbox_section_holds_in_its_tier_alone() {
+    let text = format!(
+        "{BASE}\n[sandbox.container.limits]\nconcurrency = 3\n[sandbox.micro_vm.tools.t]\nenabled = false"
+    );
+    let load_in = |sandbox_tier| {
+        let operator = PolicySource {
+            name: "portcullis.toml",
+            text: &text,
+        };
+        let options = LoadOptions {
+            operator,
+            overlay: None,
+            sandbox_tier,
+        };
+        WorkspaceSecurityPolicy::load(&options).expect("loads")
+    };
+    let t = tool("t", SafetyTier::ReadOnly);
+    for (tier, concurrency, enabled) in [
+        (SandboxTier::Process, 10, true),
+        (SandboxTier::Container, 3, true),
+        (SandboxTier::MicroVm, 10, false),
+    ] {
+        let policy = load_in(tier);
+        assert_eq!(
+            (policy.concurrency(), policy.assign(&t).is_ok()),
+            (concurrency, enabled),
+            "{tier}"
+        );
+    }
+    assert_eq!(load_in(SandboxTier::Process).digest(), load(BASE).digest());
+}
+
+#[test]
+fn an_overlay_is_compared_with_what_the_sandbox_section_left() {
+    let text = format!("{BASE}\n[sandbox.process.limits]\nconcurrency = 3");
+    let error = try_load(&text, Some("[limits]\nconcurrency = 5")).expect_err("is refused");
+    assert!(
+        error.to_string().contains("`5` would widen the operator's `3`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_section_of_another_sandbox_tier_is_checked_as_well() {
+    let text = format!("{BASE}\n[sandbox.micro_vm.limits]\nconcurrency = 11");
+    assert!(try_load(&text, None).is_err());
+}
+
+#[test]
+fn a_tiers_demand_holds_for_strangers_too() {
+    let policy = load_with(
+        &format!("{BASE}\n[tools.t]\nprofile = 'R'\napproval = 'allow'"),
+        "tiers.read_only.approval = 'deny'",
+    );
+    let module = ToolFacts {
+        origin: ToolOrigin::ForeignModule,
+        ..tool("t", SafetyTier::ReadOnly)
+    };
+    assert_eq!(policy.assign(&module).expect("enabled").approval, Approval::Deny);
+}

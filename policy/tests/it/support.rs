@@ -1,0 +1,92 @@
+//! Policies and tools for the tests.
+
+use std::time::Duration;
+
+use portcullis_policy::{
+    CallRequest, Decision, LoadOptions, PolicyError, PolicySource, RequestedSubject, ToolFacts, ToolOrigin,
+    WorkspaceSecurityPolicy,
+};
+use portcullis_types::{Access, ArgumentRole, GuestPath, SafetyTier, SandboxTier, ToolName, ToolPolicy};
+
+/// A small policy that tests add sections to.
+pub(crate) const BASE: &str = r#"
+version = 1
+[mounts]
+shared = "shared"
+tmp = "tmp"
+vault = "vault"
+[profiles.R]
+mounts = { shared = "read", tmp = "read" }
+[profiles.W]
+mounts = { shared = "write", tmp = "read" }
+[profiles.V]
+mounts = { vault = "read" }
+[tiers]
+read_only = { profile = "R", approval = "allow" }
+side_effecting = { profile = "W", approval = "allow" }
+privileged = { profile = "Nothing", approval = "ask" }
+"#;
+
+pub(crate) fn try_load(
+    operator: &str,
+    overlay: Option<&str>,
+) -> Result<WorkspaceSecurityPolicy, PolicyError> {
+    WorkspaceSecurityPolicy::load(&LoadOptions {
+        operator: PolicySource {
+            name: "portcullis.toml",
+            text: operator,
+        },
+        overlay: overlay.map(|text| PolicySource {
+            name: "workspace.toml",
+            text,
+        }),
+        sandbox_tier: SandboxTier::Process,
+    })
+}
+
+#[track_caller]
+pub(crate) fn load(operator: &str) -> WorkspaceSecurityPolicy {
+    try_load(operator, None).unwrap_or_else(|error| panic!("loads, but:\n{error}"))
+}
+
+#[track_caller]
+pub(crate) fn load_with(operator: &str, overlay: &str) -> WorkspaceSecurityPolicy {
+    try_load(operator, Some(overlay)).unwrap_or_else(|error| panic!("loads, but:\n{error}"))
+}
+
+/// A shipped module of a tier, without any wish of its own.
+pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolFacts {
+    ToolFacts {
+        name: ToolName::parse(name).expect("a name"),
+        declared_tier: Some(tier),
+        declared_policy: ToolPolicy::Auto,
+        declared_timeout: Some(Duration::from_secs(10)),
+        roles: vec![
+            ArgumentRole::path("path", Access::Read),
+            ArgumentRole::path("target", Access::Write),
+        ],
+        origin: ToolOrigin::ShippedModule,
+    }
+}
+
+/// A path to read is in argument `path`, one to write in `target`.
+pub(crate) fn path(text: &str, access: Access) -> RequestedSubject {
+    let argument = match access {
+        Access::Read => "path",
+        Access::Write => "target",
+    };
+    let path = GuestPath::parse(text).expect("a path");
+    RequestedSubject::Path {
+        argument: argument.into(),
+        path,
+        access,
+    }
+}
+
+pub(crate) fn decide(
+    policy: &WorkspaceSecurityPolicy,
+    tool: &ToolFacts,
+    subjects: &[RequestedSubject],
+) -> Decision {
+    policy.authorize(&CallRequest { tool, subjects })
+}

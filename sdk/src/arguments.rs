@@ -1,0 +1,186 @@
+//! Takes the text of a call's arguments apart, field by field, and collects all mistakes of one call.
+//!
+//! The registry has checked the same text against the schema before; this is what makes a tool right on
+//! its own, for instance where somebody calls `Tool::execute` directly. Numbers are decoded from their
+//! text, since a JSON value in memory cannot hold a `u128`.
+
+use std::fmt;
+
+use portcullis_types::ToolError;
+use serde::{
+    Deserializer,
+    de::{self, DeserializeSeed, IgnoredAny, MapAccess, Visitor},
+};
+use serde_json::value::RawValue;
+
+use crate::{ToolSpec, UnknownKeys, decode::Primitive};
+
+/// The fields of one call.
+#[derive(Debug)]
+pub struct Fields<'a> {
+    spec: &'static ToolSpec,
+    /// The arguments' texts, by the parameter's place; none where absent or null.
+    slots: Vec<Option<&'a RawValue>>,
+    problems: Vec<String>,
+    /// Whether the text is no object: then no field is missing on its own account.
+    broken: bool,
+}
+
+impl<'a> Fields<'a> {
+    /// Takes the text apart. Mistakes are kept until [`Fields::into_error`] is asked for them.
+    #[must_use]
+    pub fn parse(text: &'a str, spec: &'static ToolSpec) -> Self {
+        let mut fields = Self {
+            spec,
+            slots: vec![None; spec.params.len()],
+            problems: Vec::new(),
+            broken: false,
+        };
+        // No text at all is how some models write "no arguments".
+        if text.trim_ascii().is_empty() {
+            return fields;
+        }
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let parsed = deserializer
+            .deserialize_any(Object(&mut fields))
+            .and_then(|()| deserializer.end());
+        if let Err(error) = parsed {
+            fields.broken = true;
+            let problem = if error.is_data() {
+                "arguments must be one JSON object".to_owned()
+            } else {
+                format!("arguments are not valid JSON: {error}")
+            };
+            fields.problems = vec![problem];
+        }
+        fields
+    }
+
+    /// An argument that must be there; none after a mistake.
+    pub fn required<T: Primitive>(&mut self, index: usize) -> Option<T> {
+        match self.optional(index)? {
+            Some(value) => Some(value),
+            None => {
+                if !self.broken {
+                    let name = self.spec.params[index].name;
+                    self.problems
+                        .push(format!("missing required field '{name}' in arguments"));
+                }
+                None
+            }
+        }
+    }
+
+    /// An argument that may be left out or be null; none after a mistake.
+    // "Left out" and "mistaken" are different answers, and the caller takes them apart by layers.
+    pub fn optional<T: Primitive>(&mut self, index: usize) -> Option<Option<T>> {
+        let param = &self.spec.params[index];
+        let Some(raw) = self.slots[index] else {
+            return Some(None);
+        };
+        match T::decode(raw, param) {
+            Ok(value) => Some(Some(value)),
+            Err(problem) => {
+                self.problems.push(format!("field '{}': {problem}", param.name));
+                None
+            }
+        }
+    }
+
+    /// An argument with a default; none after a mistake.
+    pub fn defaulted<T: Primitive>(&mut self, index: usize, default: T) -> Option<T> {
+        Some(self.optional(index)?.unwrap_or(default))
+    }
+
+    /// Whether no mistake was found.
+    #[must_use]
+    pub fn complete(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// All mistakes as one error.
+    #[must_use]
+    pub fn into_error(self) -> ToolError {
+        ToolError::invalid_arguments(self.problems.join("; "))
+    }
+
+    fn unknown(&mut self, key: &str) {
+        if self.spec.unknown_keys == UnknownKeys::Ignore {
+            return;
+        }
+        let known: Vec<String> = self
+            .spec
+            .params
+            .iter()
+            .map(|param| format!("'{}'", param.name))
+            .collect();
+        let known = if known.is_empty() {
+            "there are none".to_owned()
+        } else {
+            known.join(", ")
+        };
+        self.problems
+            .push(format!("unknown field '{key}' in arguments (fields: {known})"));
+    }
+}
+
+struct Object<'f, 'a>(&'f mut Fields<'a>);
+
+impl<'de> Visitor<'de> for Object<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        let fields = self.0;
+        let mut seen = vec![false; fields.slots.len()];
+        while let Some(key) = map.next_key_seed(Key(fields.spec))? {
+            let index = match key {
+                Found::Param(index) => index,
+                Found::Unknown(key) => {
+                    map.next_value::<IgnoredAny>()?;
+                    fields.unknown(&key);
+                    continue;
+                }
+            };
+            let raw: &RawValue = map.next_value()?;
+            // A reader that keeps the first and one that keeps the last would see different calls.
+            if std::mem::replace(&mut seen[index], true) {
+                let name = fields.spec.params[index].name;
+                fields.problems.push(format!("field '{name}' is given twice"));
+            }
+            fields.slots[index] = (raw.get() != "null").then_some(raw);
+        }
+        Ok(())
+    }
+}
+
+struct Key(&'static ToolSpec);
+
+enum Found {
+    Param(usize),
+    Unknown(String),
+}
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = Found;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Found, D::Error> {
+        deserializer.deserialize_identifier(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = Found;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field name")
+    }
+
+    fn visit_str<E: de::Error>(self, key: &str) -> Result<Found, E> {
+        let found = self.0.params.iter().position(|param| param.name == key);
+        Ok(found.map_or_else(|| Found::Unknown(key.to_owned()), Found::Param))
+    }
+}

@@ -1,0 +1,39 @@
+//! A tool that can say of itself all that a registry or a module's `describe` asks.
+
+use std::pin::Pin;
+
+use portcullis_types::{Tool, ToolContext, ToolDeclaration, ToolError, ToolOutput};
+
+use crate::ToolSpec;
+
+/// What a running tool is: a future that may move between threads.
+pub type ToolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
+
+/// A tool made by [`macro@crate::tool`].
+///
+/// A native registry takes it as a [`Tool`]. A module's entry point uses what this trait adds: it finds the
+/// tool by the name in [`DeclaredTool::spec`] and runs it on the text of its arguments, which it does not
+/// decode a second time.
+pub trait DeclaredTool: Tool {
+    /// What the attribute and the signature say.
+    fn spec(&self) -> &'static ToolSpec;
+
+    /// Decodes the arguments, runs the function and converts its result.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the function's own.
+    fn run<'a>(&'a self, ctx: &'a ToolContext, arguments: &'a str) -> ToolFuture<'a, ToolOutput>;
+
+    /// What `describe` answers for this tool.
+    fn declaration(&self) -> ToolDeclaration {
+        self.spec().declaration()
+    }
+}
+
+/// [`Tool::execute`] of a declared tool: runs it without a caller's context and joins its text.
+pub fn execute<'a, T: DeclaredTool>(tool: &'a T, arguments: &'a str) -> ToolFuture<'a, String> {
+    Box::pin(async move {
+        let ctx = ToolContext::detached(tool.spec().name);
+        tool.run(&ctx, arguments).await.map(|output| output.joined_text())
+    })
+}

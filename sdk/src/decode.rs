@@ -1,0 +1,102 @@
+//! How one argument becomes a Rust value, and what is said where it does not.
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use crate::ParamSpec;
+
+/// A type that a parameter can have below its `Option` or `&`.
+pub trait Primitive: DeserializeOwned {
+    /// Decodes the JSON text of one argument; else says what it is not, as in `"x" is not an integer`.
+    ///
+    /// # Errors
+    /// The clause that follows `field 'name': `.
+    fn decode(raw: &RawValue, spec: &ParamSpec) -> Result<Self, String>;
+}
+
+impl Primitive for String {
+    fn decode(raw: &RawValue, spec: &ParamSpec) -> Result<Self, String> {
+        let text: Self = typed(raw, "a string")?;
+        if !spec.one_of.is_empty() && !spec.one_of.contains(&text.as_str()) {
+            return Err(format!("{} is not one of {:?}", shown(raw), spec.one_of));
+        }
+        Ok(text)
+    }
+}
+
+impl Primitive for bool {
+    fn decode(raw: &RawValue, _: &ParamSpec) -> Result<Self, String> {
+        typed(raw, "a boolean")
+    }
+}
+
+impl Primitive for f64 {
+    fn decode(raw: &RawValue, _: &ParamSpec) -> Result<Self, String> {
+        typed(raw, "a number")
+    }
+}
+
+impl Primitive for f32 {
+    fn decode(raw: &RawValue, _: &ParamSpec) -> Result<Self, String> {
+        let value: Self = typed(raw, "a number")?;
+        // JSON has no infinity: this one was a number too large for 32 bits.
+        if value.is_finite() {
+            Ok(value)
+        } else {
+            Err(format!("{} is too large", shown(raw)))
+        }
+    }
+}
+
+macro_rules! integers {
+    ($($ty:ty),*) => {$(
+        impl Primitive for $ty {
+            fn decode(raw: &RawValue, spec: &ParamSpec) -> Result<Self, String> {
+                let Ok(value) = serde_json::from_str::<Self>(raw.get()) else {
+                    return Err(not_an_integer(raw, Self::MIN, Self::MAX));
+                };
+                // Bounds fit `i128`; a value that does not is above every one of them.
+                let wide = i128::try_from(value).unwrap_or(i128::MAX);
+                match (spec.minimum, spec.maximum) {
+                    (Some(minimum), _) if wide < minimum => {
+                        Err(format!("{value} is less than the minimum of {minimum}"))
+                    }
+                    (_, Some(maximum)) if wide > maximum => {
+                        Err(format!("{value} is greater than the maximum of {maximum}"))
+                    }
+                    _ => Ok(value),
+                }
+            }
+        }
+    )*};
+}
+
+integers!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize);
+
+fn typed<T: DeserializeOwned>(raw: &RawValue, expected: &str) -> Result<T, String> {
+    match serde_json::from_str(raw.get()) {
+        Ok(value) => Ok(value),
+        // The decoder's own words speak of lines and columns.
+        Err(_) => Err(format!("{} is not {expected}", shown(raw))),
+    }
+}
+
+fn not_an_integer(raw: &RawValue, min: impl std::fmt::Display, max: impl std::fmt::Display) -> String {
+    let digits = raw.get().strip_prefix('-').unwrap_or(raw.get());
+    if digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        format!("{} is not between {min} and {max}", shown(raw))
+    } else {
+        format!("{} is not an integer", shown(raw))
+    }
+}
+
+/// How much of a wrong argument a message repeats, in characters.
+const SHOWN_CHARS: usize = 60;
+
+fn shown(raw: &RawValue) -> String {
+    let text = raw.get();
+    match text.char_indices().nth(SHOWN_CHARS) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}

@@ -1,0 +1,74 @@
+//! How a tool reaches the files that it was lent.
+//!
+//! In a module the operating system's own calls go through the sandbox, so a tool uses `std::fs` like any
+//! program. Two things are this module's: the place that a guest path stands for ([`locate`]), which a
+//! test can set, and the words for what went wrong ([`error`]), which name the guest path and nothing else.
+
+use std::{io, path::PathBuf};
+
+use portcullis_types::{GuestPath, ToolError};
+
+/// The path to give to `std::fs`.
+///
+/// # Errors
+/// Natively alone: `unavailable` outside [`crate::testing::with_root`], since a native tool has no sandbox
+/// to open paths in; `denied` where `..` leads out of the mount.
+#[cfg(not(target_family = "wasm"))]
+pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
+    let Some(root) = crate::testing::root() else {
+        return Err(ToolError::unavailable("no sandbox to open paths in"));
+    };
+    if path.climbs_out() {
+        return Err(ToolError::denied(format!("`{path}` leads out of its mount")));
+    }
+    Ok(root.join(&path.as_str()[1..]))
+}
+
+/// The path to give to `std::fs`: the guest path itself.
+///
+/// # Errors
+/// None in a module; natively, see there.
+#[cfg(target_family = "wasm")]
+pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
+    Ok(PathBuf::from(path.as_str()))
+}
+
+/// Parses a path argument; relative ones start at `/shared`.
+///
+/// # Errors
+/// `invalid_arguments`, with what is wrong.
+pub fn parse(path: &str) -> Result<GuestPath, ToolError> {
+    GuestPath::parse(path).map_err(|error| ToolError::invalid_arguments(format!("field 'path': {error}")))
+}
+
+/// Says what kept a tool from doing something with a path, in words for the model:
+/// `error(e, "read", path)` may give ``no such file `/shared/x` ``.
+#[must_use]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "made for `map_err`, and the error ends here"
+)]
+pub fn error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
+    use io::ErrorKind as Kind;
+    if refused(&error) {
+        return ToolError::denied(format!("not allowed to {verb} `{path}`"));
+    }
+    match error.kind() {
+        Kind::NotFound => ToolError::not_found(format!("no such file `{path}`")),
+        Kind::NotADirectory => ToolError::failed(format!("cannot {verb} `{path}`: a part of it is a file")),
+        Kind::IsADirectory => ToolError::failed(format!("cannot {verb} `{path}`: it is a directory")),
+        Kind::AlreadyExists => ToolError::failed(format!("`{path}` already exists")),
+        // The kind's words are stable and short; the system's own may hold numbers and host details.
+        kind => ToolError::failed(format!("cannot {verb} `{path}`: {kind}"))
+            .with_operator_detail(error.to_string()),
+    }
+}
+
+/// Whether the sandbox or the file's permissions refused.
+fn refused(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    /// WASI's `ENOTCAPABLE`, for which the standard library has no kind.
+    const NOT_CAPABLE: i32 = 76;
+    matches!(error.kind(), Kind::PermissionDenied | Kind::ReadOnlyFilesystem)
+        || (cfg!(target_family = "wasm") && error.raw_os_error() == Some(NOT_CAPABLE))
+}

@@ -1,0 +1,77 @@
+//! Writes frames, one line and one flush each.
+
+use std::{
+    io::{self, Write},
+    sync::{Mutex, PoisonError},
+};
+
+use portcullis_types::{
+    GuestFrame, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, OutputFrame, ToolError, ToolOutput,
+};
+
+/// A guest's standard output. Shared with the listeners in the call's context, hence the lock.
+pub(super) struct Frames<W>(Mutex<W>);
+
+impl<W: Write> Frames<W> {
+    pub(super) fn new(stdout: W) -> Self {
+        Self(Mutex::new(stdout))
+    }
+
+    /// Sends a progress or update frame. One that is too long, or that nobody reads, is dropped: it is for
+    /// people who watch, and the host would end the whole call for it.
+    pub(super) fn report(&self, frame: &GuestFrame) {
+        if let Ok(line) = line(frame, 128)
+            && line.len() <= MAX_STREAM_FRAME_BYTES
+        {
+            let _ = self.write(&line);
+        }
+    }
+
+    /// Sends the final frame. A result that is too long for one becomes an error that says so.
+    pub(super) fn finish(&self, result: Result<ToolOutput, ToolError>) -> io::Result<()> {
+        let line = match result {
+            Ok(output) => {
+                let line = line_of_output(output)?;
+                if line.len() <= MAX_FINAL_FRAME_BYTES {
+                    line
+                } else {
+                    let bytes = line.len();
+                    let message = format!(
+                        "the result takes {bytes} bytes as JSON and at most {MAX_FINAL_FRAME_BYTES} can be passed on"
+                    );
+                    line_of_error(&ToolError::failed(message))?
+                }
+            }
+            Err(error) => line_of_error(&error)?,
+        };
+        self.write(&line)
+    }
+
+    fn write(&self, line: &[u8]) -> io::Result<()> {
+        let mut stdout = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        stdout.write_all(line)?;
+        stdout.flush()
+    }
+}
+
+fn line_of_output(output: ToolOutput) -> io::Result<Vec<u8>> {
+    let text: usize = output
+        .content
+        .iter()
+        .filter_map(|block| block.as_text())
+        .map(str::len)
+        .sum();
+    // Newlines and quotes take two bytes each; an eighth more spares most texts a second allocation.
+    line(&GuestFrame::Ok(OutputFrame(output)), text + text / 8 + 128)
+}
+
+fn line_of_error(error: &ToolError) -> io::Result<Vec<u8>> {
+    line(&GuestFrame::Error(error.into()), 256)
+}
+
+fn line(frame: &GuestFrame, capacity: usize) -> io::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(capacity);
+    serde_json::to_writer(&mut line, frame)?;
+    line.push(b'\n');
+    Ok(line)
+}

@@ -1,0 +1,115 @@
+//! One conversation with a host.
+
+use std::{
+    io::{Read, Write},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use portcullis_types::{
+    CallFrame, Declarations, FRAME_VERSION, GuestFrame, OutputFrame, ToolContext, ToolError, ToolOutput,
+};
+
+use crate::{DeclaredTool, guest::frames::Frames};
+
+/// The host asked something that a module answers; also the exit code of a failed call.
+pub const EXIT_OK: u8 = 0;
+
+/// The host asked nothing that a module can answer.
+pub const EXIT_MISUSE: u8 = 2;
+
+/// Room for the arguments of an ordinary call without growing, in bytes.
+const USUAL_CALL_BYTES: usize = 8 << 10;
+
+/// Answers one `describe` or `call` and returns the exit code.
+#[must_use]
+pub fn serve(
+    tools: &[&dyn DeclaredTool],
+    verb: Option<&str>,
+    stdin: impl Read,
+    stdout: impl Write + Send + 'static,
+    mut stderr: impl Write,
+) -> u8 {
+    let answered = match verb {
+        Some("describe") => describe(tools, stdout),
+        Some("call") => call(tools, stdin, stdout, &mut stderr),
+        Some(other) => Err(format!("unknown verb {other:?}: write `describe` or `call`")),
+        None => Err("no verb: write `describe` or `call`".to_owned()),
+    };
+    match answered {
+        Ok(()) => EXIT_OK,
+        Err(misuse) => {
+            // Nobody is left to tell if even this cannot be written.
+            let _ = writeln!(stderr, "portcullis module: {misuse}");
+            EXIT_MISUSE
+        }
+    }
+}
+
+fn describe(tools: &[&dyn DeclaredTool], mut stdout: impl Write) -> Result<(), String> {
+    let declarations = Declarations {
+        v: FRAME_VERSION,
+        tools: tools.iter().map(|tool| tool.declaration()).collect(),
+    };
+    let mut answer = serde_json::to_vec(&declarations).map_err(|error| error.to_string())?;
+    answer.push(b'\n');
+    stdout
+        .write_all(&answer)
+        .and_then(|()| stdout.flush())
+        .map_err(|error| format!("stdout: {error}"))
+}
+
+fn call(
+    tools: &[&dyn DeclaredTool],
+    mut stdin: impl Read,
+    stdout: impl Write + Send + 'static,
+    stderr: &mut impl Write,
+) -> Result<(), String> {
+    let mut text = Vec::with_capacity(USUAL_CALL_BYTES);
+    stdin
+        .read_to_end(&mut text)
+        .map_err(|error| format!("stdin: {error}"))?;
+    let frame: CallFrame = serde_json::from_slice(&text).map_err(|error| format!("call frame: {error}"))?;
+    if frame.v != FRAME_VERSION {
+        return Err(format!(
+            "call frame: version {} where {FRAME_VERSION} is spoken",
+            frame.v
+        ));
+    }
+    let frames = Arc::new(Frames::new(stdout));
+    let result = match tools.iter().find(|tool| tool.spec().name == frame.tool) {
+        Some(tool) => {
+            let arguments = frame.arguments.get();
+            let ctx = context(frame.tool, frame.call_id, frame.deadline_ms, &frames);
+            pollster::block_on(tool.run(&ctx, arguments))
+        }
+        None => Err(ToolError::not_found(format!(
+            "no tool `{}` in this module",
+            frame.tool
+        ))),
+    };
+    if let Err(error) = &result
+        && let Some(detail) = error.operator_detail()
+    {
+        let _ = writeln!(stderr, "{detail}");
+    }
+    frames.finish(result).map_err(|error| format!("stdout: {error}"))
+}
+
+fn context<W: Write + Send + 'static>(
+    tool: String,
+    call_id: String,
+    deadline_ms: u64,
+    frames: &Arc<Frames<W>>,
+) -> ToolContext {
+    let mut ctx = ToolContext::detached(tool);
+    ctx.call_id = call_id;
+    ctx.deadline = Instant::now().checked_add(Duration::from_millis(deadline_ms));
+    let progress = Arc::clone(frames);
+    ctx.on_progress = Some(Arc::new(move |text| progress.report(&GuestFrame::Progress(text))));
+    let update = Arc::clone(frames);
+    ctx.on_update = Some(Arc::new(move |partial: ToolOutput| {
+        update.report(&GuestFrame::Update(OutputFrame(partial)));
+    }));
+    ctx
+}

@@ -1,0 +1,64 @@
+//! Running a tool natively, without sandbox, on a folder of the test's own.
+//!
+//! ```
+//! use portcullis_sdk::{testing, tool, ToolError, GuestPath};
+//!
+//! /// Counts the bytes of a file.
+//! #[tool(tier = ReadOnly)]
+//! async fn count(#[arg(path = "read")] path: String) -> Result<String, ToolError> {
+//!     let path = GuestPath::parse(&path).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
+//!     let bytes = std::fs::read(portcullis_sdk::fs::locate(&path)?)?;
+//!     Ok(bytes.len().to_string())
+//! }
+//!
+//! # fn main() -> std::io::Result<()> {
+//! let folder = std::env::temp_dir().join(format!("portcullis-doc-{}", std::process::id()));
+//! std::fs::create_dir_all(folder.join("shared"))?;
+//! std::fs::write(folder.join("shared/a.txt"), "four")?;
+//! let output = testing::with_root(&folder, || testing::call(&count_tool(), r#"{"path":"a.txt"}"#));
+//! assert_eq!(output.expect("counts").joined_text(), "4");
+//! # std::fs::remove_dir_all(folder)
+//! # }
+//! ```
+
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+};
+
+use portcullis_types::{ToolContext, ToolError, ToolOutput};
+
+use crate::DeclaredTool;
+
+thread_local! {
+    static ROOT: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+}
+
+/// Runs something for which the guest path `/shared` means the folder `shared` below `root`, and so on.
+///
+/// Holds for this thread until `body` returns or panics, so tests on other threads are not disturbed.
+pub fn with_root<T>(root: impl AsRef<Path>, body: impl FnOnce() -> T) -> T {
+    struct Restore(Option<PathBuf>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            ROOT.with_borrow_mut(|root| *root = self.0.take());
+        }
+    }
+    let before = ROOT.with_borrow_mut(|current| current.replace(root.as_ref().to_owned()));
+    let _restore = Restore(before);
+    body()
+}
+
+/// Runs a tool on the JSON text of its arguments and waits for its result.
+///
+/// # Errors
+/// What the tool reports.
+pub fn call(tool: &dyn DeclaredTool, arguments: &str) -> Result<ToolOutput, ToolError> {
+    let ctx = ToolContext::detached(tool.spec().name);
+    pollster::block_on(tool.run(&ctx, arguments))
+}
+
+/// The folder that stands for `/`, if a test set one.
+pub(crate) fn root() -> Option<PathBuf> {
+    ROOT.with_borrow(Clone::clone)
+}

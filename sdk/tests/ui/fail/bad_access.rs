@@ -1,0 +1,10 @@
+//! An access that there is not.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async fn bad_access(#[arg(path = "wirte")] path: String) -> String {
+    path
+}
+
+fn main() {}

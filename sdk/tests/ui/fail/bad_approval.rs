@@ -1,0 +1,10 @@
+//! An approval that there is not.
+
+use portcullis_sdk::tool;
+
+#[tool(approval = always)]
+async fn bad_approval(path: String) -> String {
+    path
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! A function whose name is no tool name.
+
+use portcullis_sdk::tool;
+
+#[tool]
+#[allow(non_snake_case)]
+async fn readFile(path: String) -> String {
+    path
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! A tier in another spelling.
+
+use portcullis_sdk::tool;
+
+#[tool(tier = Readonly)]
+async fn bad_tier(path: String) -> String {
+    path
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! A parameter that is there only sometimes.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async fn cfg_on_parameter(#[cfg(unix)] path: String) -> String {
+    path
+}
+
+fn main() {}

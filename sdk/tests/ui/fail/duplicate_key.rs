@@ -1,0 +1,10 @@
+//! A key twice.
+
+use portcullis_sdk::tool;
+
+#[tool(label = "a", label = "b")]
+async fn duplicate_key(path: String) -> String {
+    path
+}
+
+fn main() {}

@@ -1,0 +1,13 @@
+//! An error that is no `ToolError`.
+
+use portcullis_sdk::tool;
+
+struct MyError;
+
+#[tool]
+async fn error_type(path: String) -> Result<String, MyError> {
+    let _ = path;
+    Err(MyError)
+}
+
+fn main() {}

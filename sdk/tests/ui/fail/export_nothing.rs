@@ -1,0 +1,3 @@
+//! No tools to export.
+
+portcullis_sdk::export_tools![];

@@ -1,0 +1,8 @@
+//! A tool that is exported twice.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async fn once() {}
+
+portcullis_sdk::export_tools![once, once];

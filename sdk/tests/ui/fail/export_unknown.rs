@@ -1,0 +1,5 @@
+//! A function that is no tool.
+
+async fn plain() {}
+
+portcullis_sdk::export_tools![plain];

@@ -1,0 +1,10 @@
+//! Another calling convention.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async extern "C" fn extern_fn(path: String) -> String {
+    path
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! A generic type.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async fn generic_type<T>(path: String) -> String {
+    path
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! A parameter that is taken apart.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async fn tuple_pattern((a, b): (String, String)) -> String {
+    a + &b
+}
+
+fn main() {}

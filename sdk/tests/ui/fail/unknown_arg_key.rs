@@ -1,0 +1,10 @@
+//! A key of `#[arg]` that there is not.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async fn unknown_arg_key(#[arg(pth = "read")] path: String) -> String {
+    path
+}
+
+fn main() {}

@@ -1,0 +1,10 @@
+//! A key that is almost right.
+
+use portcullis_sdk::tool;
+
+#[tool(timeot = "20s")]
+async fn unknown_key(path: String) -> String {
+    path
+}
+
+fn main() {}

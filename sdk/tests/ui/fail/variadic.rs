@@ -1,0 +1,10 @@
+//! An open list of parameters.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async fn variadic(path: String, rest: ...) -> String {
+    path
+}
+
+fn main() {}

@@ -1,0 +1,188 @@
+//! The keys of `#[tool(…)]` and `#[arg(…)]`. Syntax alone: what the values mean is for [`crate::validate`].
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+use syn::{
+    Expr, ExprLit, Ident, Lit, LitStr, Meta, MetaNameValue, Path, Token, parse::Parser,
+    punctuated::Punctuated,
+};
+
+use crate::{
+    errors::Errors,
+    suggest::{did_you_mean, list},
+};
+
+/// What `#[tool(…)]` says.
+#[derive(Default)]
+pub(crate) struct ToolKeys {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) label: Option<LitStr>,
+    pub(crate) tier: Option<Ident>,
+    pub(crate) timeout: Option<LitStr>,
+    pub(crate) approval: Option<Ident>,
+    pub(crate) profile: Option<Ident>,
+    pub(crate) deny_unknown: Option<Path>,
+}
+
+/// What the `#[arg(…)]`s of one parameter say.
+#[derive(Default)]
+pub(crate) struct ArgKeys {
+    pub(crate) path: Option<LitStr>,
+    pub(crate) url: Option<Path>,
+    pub(crate) command: Option<Path>,
+    pub(crate) default: Option<Expr>,
+    pub(crate) min: Option<Expr>,
+    pub(crate) max: Option<Expr>,
+    pub(crate) one_of: Option<Vec<LitStr>>,
+}
+
+impl ToolKeys {
+    const KNOWN: [&str; 7] = [
+        "name",
+        "label",
+        "tier",
+        "timeout",
+        "approval",
+        "profile",
+        "deny_unknown",
+    ];
+
+    pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
+        let mut keys = Self::default();
+        for meta in metas(tokens, errors) {
+            match key(&meta).as_str() {
+                "name" => set(&mut keys.name, &meta, string, errors),
+                "label" => set(&mut keys.label, &meta, string, errors),
+                "tier" => set(&mut keys.tier, &meta, word, errors),
+                "timeout" => set(&mut keys.timeout, &meta, string, errors),
+                "approval" => set(&mut keys.approval, &meta, word, errors),
+                "profile" => set(&mut keys.profile, &meta, word, errors),
+                "deny_unknown" => set(&mut keys.deny_unknown, &meta, flag, errors),
+                other => unknown("#[tool]", other, &meta, &Self::KNOWN, errors),
+            }
+        }
+        keys
+    }
+}
+
+impl ArgKeys {
+    const KNOWN: [&str; 7] = ["path", "url", "command", "default", "min", "max", "one_of"];
+
+    /// Adds the keys of one more `#[arg(…)]`.
+    pub(crate) fn add(&mut self, tokens: TokenStream, errors: &mut Errors) {
+        for meta in metas(tokens, errors) {
+            match key(&meta).as_str() {
+                "path" => set(&mut self.path, &meta, string, errors),
+                "url" => set(&mut self.url, &meta, flag, errors),
+                "command" => set(&mut self.command, &meta, flag, errors),
+                "default" => set(&mut self.default, &meta, expression, errors),
+                "min" => set(&mut self.min, &meta, expression, errors),
+                "max" => set(&mut self.max, &meta, expression, errors),
+                "one_of" => set(&mut self.one_of, &meta, strings, errors),
+                other => unknown("#[arg]", other, &meta, &Self::KNOWN, errors),
+            }
+        }
+    }
+}
+
+fn metas(tokens: TokenStream, errors: &mut Errors) -> Vec<Meta> {
+    let parsed = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(tokens);
+    errors
+        .ok(parsed)
+        .map(|metas| metas.into_iter().collect())
+        .unwrap_or_default()
+}
+
+fn key(meta: &Meta) -> String {
+    meta.path()
+        .get_ident()
+        .map_or_else(|| meta.path().to_token_stream().to_string(), Ident::to_string)
+}
+
+fn set<T>(slot: &mut Option<T>, meta: &Meta, read: fn(&Meta) -> syn::Result<T>, errors: &mut Errors) {
+    if slot.is_some() {
+        errors.at(meta, format!("`{}` is given twice: write it once", key(meta)));
+    } else if let Some(value) = errors.ok(read(meta)) {
+        *slot = Some(value);
+    }
+}
+
+fn unknown(attribute: &str, key: &str, meta: &Meta, known: &[&str], errors: &mut Errors) {
+    let near = did_you_mean(key, known);
+    let known = list(known);
+    errors.at(
+        meta.path(),
+        format!("unknown key `{key}` of `{attribute}`{near} (the keys are {known})"),
+    );
+}
+
+/// `key = value`.
+fn value<'m>(meta: &'m Meta, example: &str) -> syn::Result<&'m MetaNameValue> {
+    match meta {
+        Meta::NameValue(pair) => Ok(pair),
+        Meta::Path(_) | Meta::List(_) => Err(syn::Error::new_spanned(
+            meta,
+            format!("`{0}` takes a value: write `{0} = {example}`", key(meta)),
+        )),
+    }
+}
+
+fn string(meta: &Meta) -> syn::Result<LitStr> {
+    match &value(meta, "\"…\"")?.value {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text), ..
+        }) => Ok(text.clone()),
+        other => Err(syn::Error::new_spanned(
+            other,
+            format!("`{0}` takes a string: write `{0} = \"…\"`", key(meta)),
+        )),
+    }
+}
+
+fn word(meta: &Meta) -> syn::Result<Ident> {
+    let pair = value(meta, "Word")?;
+    if let Expr::Path(path) = &pair.value
+        && let Some(word) = path.path.get_ident()
+    {
+        return Ok(word.clone());
+    }
+    let written = match &pair.value {
+        Expr::Lit(ExprLit {
+            lit: Lit::Str(text), ..
+        }) => text.value(),
+        _ => "Word".to_owned(),
+    };
+    Err(syn::Error::new_spanned(
+        &pair.value,
+        format!(
+            "`{0}` takes a bare word: write `{0} = {written}`, without quotes or path",
+            key(meta)
+        ),
+    ))
+}
+
+fn expression(meta: &Meta) -> syn::Result<Expr> {
+    value(meta, "1").map(|pair| pair.value.clone())
+}
+
+fn flag(meta: &Meta) -> syn::Result<Path> {
+    match meta {
+        Meta::Path(path) => Ok(path.clone()),
+        Meta::List(_) | Meta::NameValue(_) => Err(syn::Error::new_spanned(
+            meta,
+            format!("`{0}` takes no value: write `{0}` alone", key(meta)),
+        )),
+    }
+}
+
+fn strings(meta: &Meta) -> syn::Result<Vec<LitStr>> {
+    let hint = || syn::Error::new_spanned(meta, "write `one_of(\"a\", \"b\")`, with at least one string");
+    let Meta::List(list) = meta else {
+        return Err(hint());
+    };
+    let parsed = list.parse_args_with(Punctuated::<LitStr, Token![,]>::parse_terminated);
+    match parsed {
+        Ok(values) if !values.is_empty() => Ok(values.into_iter().collect()),
+        _ => Err(hint()),
+    }
+}

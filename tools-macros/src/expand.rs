@@ -1,0 +1,271 @@
+//! Writes out a tool without mistakes.
+//!
+//! Everything is named by absolute paths, so that nothing the author defines can change its meaning. What
+//! can be data is data: the schema, the declaration and the decoding are done by the facade from one
+//! `static` description.
+
+use proc_macro2::{Ident, Span, TokenStream, TokenTree};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{Attribute, ReturnType, Type, parse_quote, spanned::Spanned};
+
+use crate::{
+    kind::Shape,
+    literal::Literal,
+    model::{Argument, Model, Names, Param},
+    parse::Parsed,
+    spec,
+};
+
+/// The function and what belongs to it.
+pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> TokenStream {
+    let Parsed { mut item, .. } = parsed;
+    let names = Names::of(&item.sig.ident);
+    let spec = spec::spec(facade, model);
+    let body = body(facade, &names.function, &item.sig.output, model);
+    let companions = companions(facade, &names, &item.vis, &item.attrs, &spec, &body);
+    if needs_errors_section(&item.sig.output, model) {
+        item.attrs
+            .push(parse_quote!(#[doc = "\n# Errors\nWhat the tool reports to its caller."]));
+    }
+    quote! {
+        #item
+        #companions
+    }
+}
+
+/// Whether rustdoc readers, and clippy, expect a section on errors that is not there. The section is not part
+/// of the description: a model has no use for it.
+fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
+    let fails = match output {
+        ReturnType::Type(_, ty) => match &**ty {
+            Type::Path(path) => path
+                .path
+                .segments
+                .last()
+                .is_some_and(|last| last.ident == "Result"),
+            _ => false,
+        },
+        ReturnType::Default => false,
+    };
+    fails
+        && model
+            .description
+            .as_ref()
+            .is_some_and(|text| !text.contains("# Errors"))
+}
+
+/// Everything beside the function: structure, constructor, hidden functions, trait implementations.
+pub(crate) fn companions(
+    facade: &TokenStream,
+    names: &Names,
+    vis: &syn::Visibility,
+    attrs: &[Attribute],
+    spec: &TokenStream,
+    body: &TokenStream,
+) -> TokenStream {
+    let Names {
+        function,
+        structure,
+        constructor,
+        function_decl,
+        declaration,
+    } = names;
+    let cfgs: Vec<&Attribute> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
+    let docs = format!("The tool made of the function `{function}`.");
+    quote! {
+        #(#cfgs)*
+        #[doc = #docs]
+        #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
+        #vis struct #structure;
+
+        #(#cfgs)*
+        #[doc = #docs]
+        #[must_use]
+        #vis fn #constructor() -> #structure {
+            #structure
+        }
+
+        #(#cfgs)*
+        #[doc(hidden)]
+        #[must_use]
+        #vis fn #function_decl() -> #facade::FunctionDecl {
+            #facade::DeclaredTool::spec(&#structure).function_decl()
+        }
+
+        #(#cfgs)*
+        #[doc(hidden)]
+        #[must_use]
+        #vis fn #declaration() -> #facade::ToolDeclaration {
+            #facade::DeclaredTool::spec(&#structure).declaration()
+        }
+
+        // A tool that nothing exports yet is no dead code.
+        #(#cfgs)*
+        const _: (fn() -> #structure, fn() -> #facade::FunctionDecl, fn() -> #facade::ToolDeclaration) =
+            (#constructor, #function_decl, #declaration);
+
+        #(#cfgs)*
+        impl #facade::DeclaredTool for #structure {
+            fn spec(&self) -> &'static #facade::ToolSpec {
+                static __PORTCULLIS_SPEC: #facade::ToolSpec = #spec;
+                &__PORTCULLIS_SPEC
+            }
+
+            fn run<'__portcullis>(
+                &'__portcullis self,
+                __portcullis_ctx: &'__portcullis #facade::ToolContext,
+                __portcullis_text: &'__portcullis ::core::primitive::str,
+            ) -> #facade::ToolFuture<'__portcullis, #facade::ToolOutput> {
+                #body
+            }
+        }
+
+        #(#cfgs)*
+        impl #facade::Tool for #structure {
+            fn schema(&self) -> #facade::FunctionDecl {
+                #facade::DeclaredTool::spec(self).function_decl()
+            }
+
+            fn timeout(&self) -> ::core::time::Duration {
+                #facade::DeclaredTool::spec(self).timeout()
+            }
+
+            fn safety_tier(&self) -> #facade::SafetyTier {
+                #facade::DeclaredTool::spec(self).safety_tier()
+            }
+
+            fn policy(&self) -> #facade::ToolPolicy {
+                #facade::DeclaredTool::spec(self).policy
+            }
+
+            fn label(&self) -> ::core::option::Option<::std::string::String> {
+                #facade::DeclaredTool::spec(self).label()
+            }
+
+            fn roles(&self) -> ::std::vec::Vec<#facade::ArgumentRole> {
+                #facade::DeclaredTool::spec(self).roles()
+            }
+
+            fn execute<'__self, '__args, '__future>(
+                &'__self self,
+                __portcullis_text: &'__args ::core::primitive::str,
+            ) -> #facade::ToolFuture<'__future, ::std::string::String>
+            where
+                '__self: '__future,
+                '__args: '__future,
+                Self: '__future,
+            {
+                #facade::execute(self, __portcullis_text)
+            }
+
+            fn call<'__self, '__ctx, '__args, '__future>(
+                &'__self self,
+                __portcullis_ctx: &'__ctx #facade::ToolContext,
+                __portcullis_args: &'__args #facade::ToolArgs,
+            ) -> #facade::ToolFuture<'__future, #facade::ToolOutput>
+            where
+                '__self: '__future,
+                '__ctx: '__future,
+                '__args: '__future,
+                Self: '__future,
+            {
+                #facade::DeclaredTool::run(self, __portcullis_ctx, __portcullis_args.text())
+            }
+        }
+    }
+}
+
+/// Decodes the arguments, calls the function, converts what it returns.
+fn body(facade: &TokenStream, function: &Ident, output: &ReturnType, model: &Model) -> TokenStream {
+    let mut arguments = Vec::new();
+    let mut passed = Vec::new();
+    for param in &model.params {
+        match param {
+            Param::Context => passed.push(quote!(__portcullis_ctx)),
+            Param::Argument(argument) => {
+                let mut name = format_ident!("__portcullis_{}", arguments.len());
+                arguments.push((name.clone(), decode(arguments.len(), argument)));
+                // A type that only looks like one of ours is a mismatch here; it is reported at the type.
+                name.set_span(shown_at(argument.span));
+                passed.push(pass(&name, &argument.shape));
+            }
+        }
+    }
+    let (names, decoded): (Vec<Ident>, Vec<TokenStream>) = arguments.into_iter().unzip();
+    let fields = quote! {
+        let mut __portcullis_fields =
+            #facade::Fields::parse(__portcullis_text, #facade::DeclaredTool::spec(self));
+        #(let #names = #decoded;)*
+        let (true, #(::core::option::Option::Some(#names),)*) = (__portcullis_fields.complete(), #(#names,)*)
+        else {
+            return ::core::result::Result::Err(__portcullis_fields.into_error());
+        };
+    };
+    // In a block, so that nothing of the decoding is kept while the function runs.
+    let fields = match names.len() {
+        0 => quote!({ #fields }),
+        _ => quote!(let (#(#names,)*) = { #fields (#(#names,)*) };),
+    };
+    // The return type's own place is where a type that is no result is reported.
+    let output_span = match output {
+        ReturnType::Type(_, ty) => ty.span(),
+        ReturnType::Default => function.span(),
+    };
+    let output_span = shown_at(output_span);
+    let mut called = function.clone();
+    called.set_span(output_span);
+    let into_output = respan(quote!(#facade::IntoToolOutput::into_tool_output), output_span);
+    let converted = quote_spanned!(output_span=> #into_output(#called(#(#passed),*).await));
+    // Boxing as `dyn Future + Send` is what asserts `Send`; the function's name is where it is reported.
+    quote_spanned! {shown_at(function.span())=>
+        ::std::boxed::Box::pin(async move {
+            #fields
+            #converted
+        })
+    }
+}
+
+fn decode(index: usize, argument: &Argument) -> TokenStream {
+    let ty = argument.shape.primitive.path();
+    match &argument.default {
+        Some(default) => {
+            let value = match default {
+                Literal::String(text) => quote!(::std::string::String::from(#text)),
+                Literal::Bool(value) => quote!(#value),
+                Literal::Integer(value) => {
+                    let digits = proc_macro2::Literal::i128_unsuffixed(*value);
+                    quote!(#digits)
+                }
+                Literal::Float(value) => {
+                    let digits = proc_macro2::Literal::f64_unsuffixed(*value);
+                    quote!(#digits)
+                }
+            };
+            quote!(__portcullis_fields.defaulted::<#ty>(#index, #value))
+        }
+        None if argument.shape.optional => quote!(__portcullis_fields.optional::<#ty>(#index)),
+        None => quote!(__portcullis_fields.required::<#ty>(#index)),
+    }
+}
+
+fn pass(name: &Ident, shape: &Shape) -> TokenStream {
+    match (shape.borrowed, shape.optional) {
+        (true, true) => quote!(#name.as_deref()),
+        (true, false) => quote!(#name.as_str()),
+        (false, _) => quote!(#name),
+    }
+}
+
+/// The same tokens at another place.
+fn respan(tokens: TokenStream, span: Span) -> TokenStream {
+    let at = |mut token: TokenTree| {
+        token.set_span(span);
+        token
+    };
+    tokens.into_iter().map(at).collect()
+}
+
+/// A place that errors point to, in code that is nonetheless the macro's own to every lint.
+fn shown_at(span: Span) -> Span {
+    span.resolved_at(Span::call_site())
+}

@@ -1,0 +1,152 @@
+//! Takes the function apart: keys, documentation, parameters. Judges nothing but syntax.
+
+use proc_macro2::TokenStream;
+use syn::{Attribute, Expr, ExprLit, FnArg, ItemFn, Lit, Meta, Pat, Receiver, Type};
+
+use crate::{
+    attr::{ArgKeys, ToolKeys},
+    errors::Errors,
+    suggest::did_you_mean,
+};
+
+/// A function under `#[tool]`, taken apart.
+pub(crate) struct Parsed {
+    pub(crate) keys: ToolKeys,
+    pub(crate) description: Option<String>,
+    pub(crate) receiver: Option<Receiver>,
+    pub(crate) params: Vec<ParsedParam>,
+    /// The function without what only the macro understands: what is emitted again.
+    pub(crate) item: ItemFn,
+}
+
+/// A parameter, taken apart.
+pub(crate) struct ParsedParam {
+    pub(crate) pattern: Pat,
+    pub(crate) ty: Type,
+    pub(crate) description: Option<String>,
+    pub(crate) keys: ArgKeys,
+    /// Whether it has an `#[arg(…)]`, and where.
+    pub(crate) arg: Option<Attribute>,
+}
+
+/// Attributes of a parameter that the compiler understands and that do not change the schema.
+const LINT_LEVELS: [&str; 5] = ["allow", "expect", "warn", "deny", "forbid"];
+
+/// Takes a function apart; none where the item is no function at all.
+pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Parsed> {
+    let mut item: ItemFn = match syn::parse2(item) {
+        Ok(item) => item,
+        Err(error) => {
+            let hint = format!("`#[tool]` stands on an `async fn` with a body: {error}");
+            errors.push(syn::Error::new(error.span(), hint));
+            return None;
+        }
+    };
+    let keys = ToolKeys::parse(attribute, errors);
+    let description = description(&item.attrs, errors);
+    let mut receiver = None;
+    let mut params = Vec::new();
+    for input in &mut item.sig.inputs {
+        match input {
+            FnArg::Receiver(found) => receiver = Some(found.clone()),
+            FnArg::Typed(param) => {
+                let attrs = std::mem::take(&mut param.attrs);
+                let mut parsed = ParsedParam {
+                    pattern: (*param.pat).clone(),
+                    ty: (*param.ty).clone(),
+                    description: self::description(&attrs, errors),
+                    keys: ArgKeys::default(),
+                    arg: None,
+                };
+                param.attrs = attrs
+                    .into_iter()
+                    .filter(|attr| keep(attr, &mut parsed, errors))
+                    .collect();
+                params.push(parsed);
+            }
+        }
+    }
+    Some(Parsed {
+        keys,
+        description,
+        receiver,
+        params,
+        item,
+    })
+}
+
+/// Reads one attribute of a parameter; whether it is emitted again.
+fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool {
+    let name = attr
+        .path()
+        .get_ident()
+        .map(ToString::to_string)
+        .unwrap_or_default();
+    match name.as_str() {
+        "doc" => false,
+        "arg" => {
+            match &attr.meta {
+                Meta::List(list) => param.keys.add(list.tokens.clone(), errors),
+                Meta::Path(_) | Meta::NameValue(_) => {
+                    errors.at(
+                        attr,
+                        "`#[arg]` takes keys: write `#[arg(path = \"read\")]`, for example",
+                    );
+                }
+            }
+            param.arg = Some(attr.clone());
+            false
+        }
+        "cfg" | "cfg_attr" => {
+            errors.at(
+                attr,
+                "a tool's schema cannot depend on `#[cfg]`: put it on the whole function, or make the parameter an `Option`",
+            );
+            false
+        }
+        level if LINT_LEVELS.contains(&level) => true,
+        _ => {
+            let near = did_you_mean(&name, &["arg"]);
+            errors.at(
+                attr,
+                format!("unknown attribute `{name}` on a tool's parameter{near}"),
+            );
+            false
+        }
+    }
+}
+
+/// The documentation: each line trimmed, joined by newlines; none where there is nothing to read.
+fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("doc")) {
+        // `#[doc(hidden)]` and its like are no text.
+        let Meta::NameValue(pair) = &attr.meta else {
+            continue;
+        };
+        match &pair.value {
+            Expr::Lit(ExprLit {
+                lit: Lit::Str(text), ..
+            }) => {
+                let text = text.value();
+                let block = text.contains('\n');
+                lines.extend(text.lines().map(|line| trim(line, block).to_owned()));
+            }
+            other => errors.at(
+                other,
+                "a macro cannot read this text, and the model would not see it: write the description out",
+            ),
+        }
+    }
+    let text = lines.join("\n").trim().to_owned();
+    (!text.is_empty()).then_some(text)
+}
+
+/// A line without the star that decorates block comments.
+fn trim(line: &str, block: bool) -> &str {
+    let line = line.trim();
+    match line.strip_prefix('*') {
+        Some(rest) if block => rest.trim(),
+        _ => line,
+    }
+}

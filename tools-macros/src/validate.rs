@@ -1,0 +1,349 @@
+//! The rules. Every mistake is reported where it stands, with what to write instead.
+
+use syn::{Ident, LitStr, Pat, ReturnType, Safety, ext::IdentExt, spanned::Spanned};
+
+use crate::{
+    attr::{ArgKeys, ToolKeys},
+    errors::Errors,
+    kind::{self, Kind, Primitive, Shape},
+    literal::{self, Literal},
+    model::{Argument, Model, Param, Role},
+    parse::{Parsed, ParsedParam},
+    suggest::did_you_mean,
+};
+
+/// Checks a function; the model is complete only if no mistake was reported.
+pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
+    signature(parsed, errors);
+    let mut contexts = 0;
+    let mut params = Vec::new();
+    for param in &parsed.params {
+        match self::param(param, errors) {
+            Some(Param::Context) if contexts == 1 => {
+                errors.at(&param.ty, "a tool has one context: remove this parameter");
+            }
+            Some(Param::Context) => {
+                contexts += 1;
+                params.push(Param::Context);
+            }
+            Some(argument) => params.push(argument),
+            None => {}
+        }
+    }
+    let keys = &parsed.keys;
+    let name = name(keys, &parsed.item.sig.ident, errors);
+    let label = keys.label.as_ref().and_then(|label| self::label(label, errors));
+    let tier = keys
+        .tier
+        .as_ref()
+        .and_then(|tier| choice("tier", tier, &TIERS, errors));
+    let timeout_ms = keys
+        .timeout
+        .as_ref()
+        .and_then(|timeout| self::timeout(timeout, errors));
+    let approval = keys
+        .approval
+        .as_ref()
+        .and_then(|word| choice("approval", word, &APPROVALS, errors));
+    Some(Model {
+        name: name?,
+        label,
+        description: parsed.description.clone(),
+        tier,
+        timeout_ms,
+        requires_approval: approval.is_some_and(|word| word == "required"),
+        profile: keys.profile.as_ref().map(ToString::to_string),
+        deny_unknown: keys.deny_unknown.is_some(),
+        params,
+    })
+}
+
+const TIERS: [&str; 3] = ["ReadOnly", "SideEffecting", "Privileged"];
+const APPROVALS: [&str; 2] = ["auto", "required"];
+
+fn signature(parsed: &Parsed, errors: &mut Errors) {
+    let sig = &parsed.item.sig;
+    if sig.asyncness.is_none() {
+        errors.at(&sig.fn_token, "a tool is asynchronous: write `async fn`");
+    }
+    if let Some(constness) = &sig.constness {
+        errors.at(constness, "a tool runs when it is called: remove `const`");
+    }
+    match &sig.safety {
+        Safety::Unsafe(token) => errors.at(token, "a model calls this: remove `unsafe` and keep it inside"),
+        Safety::Safe(token) => errors.at(token, "`safe` has no meaning here: remove it"),
+        Safety::Default => {}
+    }
+    if let Some(abi) = &sig.abi {
+        errors.at(abi, "a tool is called by its name in JSON: remove `extern`");
+    }
+    if !sig.generics.params.is_empty() {
+        errors.at(
+            &sig.generics,
+            "a tool has one schema, so it has no generics: write the types out",
+        );
+    }
+    if let Some(clause) = &sig.generics.where_clause {
+        errors.at(clause, "a tool has no generics: remove the `where` clause");
+    }
+    if let Some(variadic) = &sig.variadic {
+        errors.at(variadic, "a tool's parameters are fixed: write each one out");
+    }
+    if let Some(receiver) = &parsed.receiver {
+        errors.at(
+            receiver,
+            "a tool is a free function: move it out of the `impl` and take `&ToolContext` for what a call needs",
+        );
+    }
+    if let ReturnType::Type(_, ty) = &sig.output
+        && kind::mentions_impl(ty)
+    {
+        errors.at(ty, "`impl Trait` is a generic: name the type that is returned");
+    }
+}
+
+fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
+    // A pattern that takes a value apart has a type that no parameter has: one mistake, not two.
+    let name = pattern(&param.pattern, errors)?;
+    let shape = match errors.ok(kind::classify(&param.ty))? {
+        Kind::Context => {
+            if let Some(arg) = &param.arg {
+                errors.at(arg, "the context is no argument of the call: remove `#[arg]`");
+            }
+            return Some(Param::Context);
+        }
+        Kind::Value(shape) => shape,
+    };
+    let keys = &param.keys;
+    let (min, max) = bounds(keys, &shape, errors);
+    let one_of = one_of(keys, &shape, errors);
+    let default = default(keys, &shape, min, max, &one_of, errors);
+    let role = role(keys, &shape, errors);
+    Some(Param::Argument(Box::new(Argument {
+        name: name.unraw().to_string(),
+        description: param.description.clone(),
+        shape,
+        span: param.ty.span(),
+        default,
+        min,
+        max,
+        one_of,
+        role,
+    })))
+}
+
+fn pattern<'p>(pattern: &'p Pat, errors: &mut Errors) -> Option<&'p Ident> {
+    match pattern {
+        Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => Some(&name.ident),
+        _ => {
+            errors.at(
+                pattern,
+                "a parameter's name is the argument's name in the schema: write a plain name and take the value apart in the body",
+            );
+            None
+        }
+    }
+}
+
+fn bounds(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> (Option<i128>, Option<i128>) {
+    let Primitive::Integer(kind) = shape.primitive else {
+        for bound in keys.min.iter().chain(&keys.max) {
+            errors.at(
+                bound,
+                "`min` and `max` are for integers: check other types in the body",
+            );
+        }
+        return (None, None);
+    };
+    let mut read = |expr: &Option<syn::Expr>| {
+        expr.as_ref()
+            .and_then(|expr| errors.ok(literal::integer(expr, kind)))
+    };
+    let (min, max) = (read(&keys.min), read(&keys.max));
+    if let (Some(low), Some(high), Some(expr)) = (min, max, &keys.max)
+        && low > high
+    {
+        errors.at(
+            expr,
+            format!("no number is at least {low} and at most {high}: swap `min` and `max`"),
+        );
+    }
+    (min, max)
+}
+
+fn one_of(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Vec<String> {
+    let Some(values) = &keys.one_of else {
+        return Vec::new();
+    };
+    let mut texts: Vec<String> = Vec::new();
+    for value in values {
+        if shape.primitive != Primitive::String {
+            errors.at(
+                value,
+                "`one_of` is for strings: make the parameter a `String` or `&str`",
+            );
+            break;
+        }
+        if texts.contains(&value.value()) {
+            errors.at(value, "this value is listed twice: remove one");
+        }
+        texts.push(value.value());
+    }
+    texts
+}
+
+fn default(
+    keys: &ArgKeys,
+    shape: &Shape,
+    min: Option<i128>,
+    max: Option<i128>,
+    one_of: &[String],
+    errors: &mut Errors,
+) -> Option<Literal> {
+    let expr = keys.default.as_ref()?;
+    if shape.optional {
+        errors.at(
+            expr,
+            "an `Option` with a default is never `None`: remove the `Option` or the default",
+        );
+        return None;
+    }
+    let value = errors.ok(literal::default(expr, shape.primitive))?;
+    match &value {
+        Literal::Integer(number)
+            if min.is_some_and(|min| *number < min) || max.is_some_and(|max| *number > max) =>
+        {
+            errors.at(
+                expr,
+                "the default lies outside `min` and `max`: change one of them",
+            );
+        }
+        Literal::String(text) if !one_of.is_empty() && !one_of.contains(text) => {
+            errors.at(
+                expr,
+                "the default is not in `one_of`: add it there or take one of those",
+            );
+        }
+        _ => {}
+    }
+    Some(value)
+}
+
+fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
+    let path = keys
+        .path
+        .as_ref()
+        .and_then(|access| match access.value().as_str() {
+            "read" => Some(Role::PathRead),
+            "write" => Some(Role::PathWrite),
+            other => {
+                let near = did_you_mean(other, &["read", "write"]);
+                errors.at(
+                    access,
+                    format!("`{other}` is no access{near}; write `path = \"read\"` or `path = \"write\"`"),
+                );
+                None
+            }
+        });
+    let mut roles = Vec::new();
+    if let Some(access) = &keys.path {
+        roles.push((access as &dyn quote::ToTokens, path));
+    }
+    if let Some(flag) = &keys.url {
+        roles.push((flag as &dyn quote::ToTokens, Some(Role::Url)));
+    }
+    if let Some(flag) = &keys.command {
+        roles.push((flag as &dyn quote::ToTokens, Some(Role::Command)));
+    }
+    if let Some((token, _)) = roles.get(1) {
+        errors.at(
+            token,
+            "an argument is a path, a url or a command: keep one of them",
+        );
+    } else if let Some((token, _)) = roles.first()
+        && shape.primitive != Primitive::String
+    {
+        errors.at(
+            token,
+            "paths, urls and commands are texts: make the parameter a `String` or `&str`",
+        );
+    }
+    roles.first().and_then(|(_, role)| *role)
+}
+
+fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String> {
+    const RULE: &str = "a tool's name has 1 to 64 characters of a-z, 0-9, `_` and `-`";
+    let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
+    let good = |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(allowed);
+    match &keys.name {
+        Some(name) if good(&name.value()) => Some(name.value()),
+        Some(name) => {
+            errors.at(
+                name,
+                format!("`{}` is no tool name: {RULE}", name.value().escape_default()),
+            );
+            None
+        }
+        None => {
+            let name = function.unraw().to_string();
+            if good(&name) {
+                return Some(name);
+            }
+            errors.at(
+                function,
+                format!("`{name}` is no tool name: {RULE}; write `#[tool(name = \"…\")]`"),
+            );
+            None
+        }
+    }
+}
+
+fn label(label: &LitStr, errors: &mut Errors) -> Option<String> {
+    let text = label.value();
+    if text.trim().is_empty() {
+        errors.at(label, "a label is shown to people: write one or remove the key");
+        return None;
+    }
+    Some(text)
+}
+
+fn choice(key: &str, word: &Ident, known: &[&str], errors: &mut Errors) -> Option<Ident> {
+    let text = word.to_string();
+    if known.contains(&text.as_str()) {
+        return Some(word.clone());
+    }
+    let near = did_you_mean(&text, known);
+    let known = known.join("`, `");
+    errors.at(
+        word,
+        format!("unknown {key} `{text}`{near} (write one of `{known}`)"),
+    );
+    None
+}
+
+fn timeout(timeout: &LitStr, errors: &mut Errors) -> Option<u64> {
+    let text = timeout.value();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit_ms = match unit {
+        "ms" => Some(1),
+        "s" => Some(1000),
+        "m" | "min" => Some(60_000),
+        _ => None,
+    };
+    let milliseconds = number
+        .parse::<u64>()
+        .ok()
+        .zip(unit_ms)
+        .and_then(|(n, unit)| n.checked_mul(unit));
+    match milliseconds {
+        Some(milliseconds) if milliseconds > 0 => Some(milliseconds),
+        _ => {
+            errors.at(
+                timeout,
+                format!("`{text}` is no duration above zero: write `\"500ms\"`, `\"20s\"` or `\"2m\"`"),
+            );
+            None
+        }
+    }
+}

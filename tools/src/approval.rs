@@ -1,0 +1,177 @@
+//! Approvals: what a caller wants asked, who is asked, and what exactly an answer is bound to.
+
+use std::{fmt, panic::AssertUnwindSafe, time::Duration};
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use portcullis_policy::{DenialCode, Grant, ToolFacts};
+use portcullis_types::SafetyTier;
+use serde::Serialize;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// How long an approver may take before the answer counts as no: 5 minutes.
+pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// What a caller wants done with a call, beside what the policy file says; the stricter of both holds.
+pub trait ApprovalPolicy: Send + Sync {
+    /// Decides on one call whose arguments are valid. Called once per call, on an executor thread.
+    fn decide(&self, tool: &ToolFacts, arguments: &Value) -> ApprovalRule;
+}
+
+/// The answer of an [`ApprovalPolicy`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApprovalRule {
+    /// Nothing beyond the policy file.
+    Allow,
+    /// Somebody is asked.
+    Ask,
+    /// The call is refused.
+    Deny {
+        /// Why, for the model.
+        reason: String,
+    },
+}
+
+/// Somebody who can be asked: a person at a terminal, a client, a program.
+#[async_trait]
+pub trait Approver: Send + Sync {
+    /// Answers one request. Called once per request, after policy and paths are checked and before
+    /// anything has happened. A panic, or no answer within [`APPROVAL_TIMEOUT`], is a no.
+    ///
+    /// # Cancellation
+    /// Dropped when the call is cancelled.
+    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer;
+}
+
+/// What an approver is asked.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct ApprovalRequest {
+    /// The call.
+    pub call_id: String,
+    /// The agent that makes it.
+    pub agent_id: String,
+    /// Its run.
+    pub run_id: String,
+    /// The tool's name.
+    pub tool: String,
+    /// The tool's tier.
+    pub tier: SafetyTier,
+    /// Whether the tool runs outside the sandbox.
+    pub unconfined: bool,
+    /// The arguments' JSON text, in full. Show it with [`escape_for_display`]: it may hold anything.
+    pub arguments: String,
+    /// What the call may touch.
+    pub grant: Grant,
+    /// What an approval is bound to: SHA-256 over tool, arguments, grant and policy digest.
+    pub binding: String,
+}
+
+/// What an approver answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ApprovalAnswer {
+    /// Yes, to exactly this.
+    Approve,
+    /// Yes, with other arguments; these are checked like new ones, and asked about again if need be.
+    ApproveWith {
+        /// The JSON text of the arguments.
+        arguments: String,
+    },
+    /// No.
+    Deny {
+        /// Why, for the model.
+        reason: Option<String>,
+    },
+}
+
+/// Says yes to everything: for an operator who has read the call, as with `portcullis call --approve`.
+#[derive(Debug, Clone, Copy)]
+pub struct ApproveAll;
+
+#[async_trait]
+impl Approver for ApproveAll {
+    async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
+        ApprovalAnswer::Approve
+    }
+}
+
+/// Why an approval was not given, though somebody was there to be asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NotApproved {
+    pub(crate) code: DenialCode,
+    pub(crate) reason: Option<String>,
+}
+
+/// Asks, and makes a no of everything that is not a clear yes.
+pub(crate) async fn ask(
+    approver: Option<&dyn Approver>,
+    request: &ApprovalRequest,
+) -> Result<Option<String>, NotApproved> {
+    let no = |code, reason| Err(NotApproved { code, reason });
+    let Some(approver) = approver else { return no(DenialCode::ApprovalUnavailable, None) };
+    let asked = AssertUnwindSafe(approver.decide(request)).catch_unwind();
+    match tokio::time::timeout(APPROVAL_TIMEOUT, asked).await {
+        Err(_elapsed) => no(DenialCode::ApprovalTimedOut, None),
+        Ok(Err(_panic)) => no(DenialCode::ApprovalUnavailable, None),
+        Ok(Ok(ApprovalAnswer::Approve)) => Ok(None),
+        Ok(Ok(ApprovalAnswer::ApproveWith { arguments })) => Ok(Some(arguments)),
+        Ok(Ok(ApprovalAnswer::Deny { reason })) => no(DenialCode::ApprovalRefused, reason),
+    }
+}
+
+/// The hash that an approval is bound to.
+pub(crate) fn binding(tool: &str, arguments: &str, grant: &Grant, policy_digest: &str) -> String {
+    let grant = serde_json::to_string(grant).unwrap_or_default();
+    let mut hasher = Sha256::new();
+    for part in [tool, arguments, &grant, policy_digest] {
+        // With its length, so that no two lists of parts read alike.
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hex::encode(hasher.finalize())
+}
+
+/// Shows a text as it is, but for characters that a terminal or a reader's eye would act on: control
+/// characters and those that change the direction or the look of what follows.
+#[must_use]
+pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
+    struct Escaped<'a>(&'a str);
+
+    impl fmt::Display for Escaped<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for character in self.0.chars() {
+                if character.is_control() || is_deceptive(character) {
+                    write!(f, "{}", character.escape_unicode())?;
+                } else {
+                    write!(f, "{character}")?;
+                }
+            }
+            Ok(())
+        }
+    }
+
+    Escaped(text)
+}
+
+/// Bidirectional controls, zero-width characters, line separators and tags (Unicode Technical Report 36,
+/// section 2).
+fn is_deceptive(character: char) -> bool {
+    matches!(character,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_deceive_a_reader_is_shown_escaped() {
+        let text = "rm \u{1b}[2K\u{202e}txt.exe\u{200b}\r\nä";
+        assert_eq!(
+            escape_for_display(text).to_string(),
+            "rm \\u{1b}[2K\\u{202e}txt.exe\\u{200b}\\u{d}\\u{a}ä"
+        );
+    }
+}

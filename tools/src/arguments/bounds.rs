@@ -1,0 +1,160 @@
+//! What a schema may cost: a module from outside brings its own, and the host evaluates it.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use super::schema::SchemaError;
+
+/// Refuses a schema that is too large or too deep, that refers outside itself, or whose alternatives
+/// multiply: thirty definitions that name the next one twice take a validator 2^30 steps for one value.
+pub(super) fn ensure_bounded(schema: &Value) -> Result<(), SchemaError> {
+    // The depth first: everything after it recurses.
+    if deeper_than(schema, MAX_SCHEMA_DEPTH) {
+        return Err(SchemaError::TooDeep);
+    }
+    let bytes = schema.to_string().len();
+    if bytes > MAX_SCHEMA_BYTES {
+        return Err(SchemaError::TooLarge { bytes });
+    }
+    Survey {
+        root: schema,
+        weights: HashMap::new(),
+    }
+    .schema(schema)
+}
+
+struct Survey<'s> {
+    root: &'s Value,
+    /// By address: how many subschemas one value is held against; 0 while that is being counted, which
+    /// also ends circles (the validator has its own guard against those).
+    weights: HashMap<*const Value, u64>,
+}
+
+impl<'s> Survey<'s> {
+    fn schema(&mut self, schema: &'s Value) -> Result<(), SchemaError> {
+        let Some(map) = schema.as_object() else {
+            return Ok(());
+        };
+        self.ensure_references_stay_inside(schema, map)?;
+        if self.weight(schema) > MAX_EVALUATIONS {
+            return Err(SchemaError::TooComplex);
+        }
+        for (keyword, below) in map {
+            match below {
+                _ if DATA.contains(&keyword.as_str()) => {}
+                Value::Object(named) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
+                    named.values().try_for_each(|schema| self.schema(schema))?;
+                }
+                Value::Object(_) => self.schema(below)?,
+                Value::Array(list) => list.iter().try_for_each(|schema| self.schema(schema))?,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn ensure_references_stay_inside(
+        &self,
+        schema: &Value,
+        map: &Map<String, Value>,
+    ) -> Result<(), SchemaError> {
+        for keyword in ["$ref", "$dynamicRef"] {
+            let Some(reference) = map.get(keyword).and_then(Value::as_str) else {
+                continue;
+            };
+            if keyword != "$ref" || referenced(self.root, map).is_none() {
+                return Err(SchemaError::Reference {
+                    reference: reference.to_owned(),
+                });
+            }
+        }
+        // A base of its own would give every reference below it another meaning.
+        match map.get("$id").and_then(Value::as_str) {
+            Some(id) if !std::ptr::eq(schema, self.root) => Err(SchemaError::Reference {
+                reference: id.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    fn weight(&mut self, schema: &'s Value) -> u64 {
+        let Some(map) = schema.as_object() else { return 1 };
+        if let Some(known) = self.weights.get(&std::ptr::from_ref(schema)) {
+            return *known;
+        }
+        self.weights.insert(schema, 0);
+        let mut weight = 1_u64;
+        if let Some(target) = referenced(self.root, map) {
+            weight = weight.saturating_add(self.weight(target));
+        }
+        for keyword in IN_PLACE {
+            match map.get(keyword) {
+                Some(Value::Array(list)) => {
+                    for branch in list {
+                        weight = weight.saturating_add(self.weight(branch));
+                    }
+                }
+                Some(Value::Object(named)) if SCHEMAS_BY_NAME.contains(&keyword) => {
+                    for branch in named.values() {
+                        weight = weight.saturating_add(self.weight(branch));
+                    }
+                }
+                Some(branch) => weight = weight.saturating_add(self.weight(branch)),
+                None => {}
+            }
+        }
+        self.weights.insert(schema, weight);
+        weight
+    }
+}
+
+/// The schema that a `$ref` names, if it is one within the document.
+pub(super) fn referenced<'s>(root: &'s Value, map: &Map<String, Value>) -> Option<&'s Value> {
+    root.pointer(map.get("$ref")?.as_str()?.strip_prefix('#')?)
+}
+
+fn deeper_than(value: &Value, levels: usize) -> bool {
+    let Some(left) = levels.checked_sub(1) else {
+        return true;
+    };
+    match value {
+        Value::Array(items) => items.iter().any(|item| deeper_than(item, left)),
+        Value::Object(members) => members.values().any(|member| deeper_than(member, left)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+/// How long a schema may be, written as JSON: 256 KiB. It is kept, compiled, for as long as its tool is
+/// registered.
+pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
+
+/// How deep a schema may be: 100 levels of JSON. The compiler recurses, on the stack of whoever registers.
+const MAX_SCHEMA_DEPTH: usize = 100;
+
+/// How many subschemas one value may be held against: 4 096.
+const MAX_EVALUATIONS: u64 = 4_096;
+
+/// Keywords whose schemas apply to the very value that theirs applies to.
+const IN_PLACE: [&str; 8] = [
+    "allOf",
+    "anyOf",
+    "oneOf",
+    "not",
+    "if",
+    "then",
+    "else",
+    "dependentSchemas",
+];
+
+/// Keywords below which every name leads to a schema, whatever the name is.
+const SCHEMAS_BY_NAME: [&str; 5] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "definitions",
+    "dependentSchemas",
+];
+
+/// Keywords below which there are values, not schemas.
+const DATA: [&str; 4] = ["enum", "const", "default", "examples"];

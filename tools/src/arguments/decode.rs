@@ -1,0 +1,165 @@
+//! Strict JSON: what two readers could understand differently, or what could exhaust one, is refused.
+//!
+//! The grammar is `serde_json`'s, which refuses trailing data, NaN, infinities and lone surrogates by
+//! itself. Added here: the size, the depth, and keys that come twice (a policy that reads the first and a
+//! tool that reads the last would judge and do different things).
+
+use std::fmt;
+
+use portcullis_types::ToolError;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value, map::Entry};
+
+use super::explain::{show_name, show_text};
+
+/// How long the text of a call's arguments may be: 1 MiB. Without it one call could make the host parse,
+/// validate and keep anything that a model or a client sends.
+pub const MAX_ARGUMENT_BYTES: usize = 1 << 20;
+
+/// How deep objects and arrays may lie in each other, the outermost included: 64. Everything after the
+/// decoding may recurse over a value because of it.
+pub const MAX_ARGUMENT_DEPTH: usize = 64;
+
+/// Decodes a text. Numbers beyond `u64` and `i64` become floats in the value; the text keeps them.
+pub(super) fn decode_strict(text: &str) -> Result<Value, ToolError> {
+    if text.len() > MAX_ARGUMENT_BYTES {
+        return Err(ToolError::invalid_arguments(format!(
+            "the arguments are too large: {} bytes, at most {MAX_ARGUMENT_BYTES} are allowed",
+            text.len()
+        )));
+    }
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    let decoded = Strict { depth: 0 }.deserialize(&mut deserializer);
+    decoded
+        .and_then(|value| deserializer.end().map(|()| value))
+        .map_err(|error| refusal(text, &error))
+}
+
+/// Builds one value and remembers how deep it lies.
+#[derive(Clone, Copy)]
+struct Strict {
+    depth: usize,
+}
+
+impl Strict {
+    fn deeper<E: Error>(self) -> Result<Self, E> {
+        if self.depth == MAX_ARGUMENT_DEPTH {
+            return Err(E::custom(format_args!(
+                "nested deeper than {MAX_ARGUMENT_DEPTH} levels"
+            )));
+        }
+        Ok(Self {
+            depth: self.depth + 1,
+        })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Strict {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Strict {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+        // `Value::from` would turn what is not finite into null.
+        if value.is_finite() {
+            Ok(value.into())
+        } else {
+            Err(E::custom("number out of range"))
+        }
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(inner)? {
+            array.push(item);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let inner = self.deeper()?;
+        let mut object = Map::new();
+        while let Some(key) = entries.next_key::<String>()? {
+            match object.entry(key) {
+                Entry::Occupied(entry) => {
+                    return Err(A::Error::custom(format_args!(
+                        "duplicate key '{}'",
+                        show_name(entry.key())
+                    )));
+                }
+                Entry::Vacant(entry) => {
+                    entry.insert(entries.next_value_seed(inner)?);
+                }
+            }
+        }
+        Ok(Value::Object(object))
+    }
+}
+
+fn refusal(text: &str, error: &serde_json::Error) -> ToolError {
+    let (line, column) = (error.line(), error.column());
+    let full = error.to_string();
+    let problem = full
+        .strip_suffix(&format!(" at line {line} column {column}"))
+        .unwrap_or(&full);
+    let place = format!("at line {line} column {column}");
+    ToolError::invalid_arguments(if error.is_eof() {
+        format!("the arguments are not complete JSON: {problem} {place}")
+    } else if error.is_data() {
+        // What `Strict` itself refused: well-formed, but not accepted.
+        format!("the arguments cannot be accepted: {problem} {place}")
+    } else {
+        match found(text, line, column) {
+            Some(found) => format!("the arguments are not valid JSON {place}: {problem}, found {found}"),
+            None => format!("the arguments are not valid JSON {place}: {problem}"),
+        }
+    })
+}
+
+/// What stands at a place, a few characters of it. Lines and columns count from 1, columns in bytes.
+fn found(text: &str, line: usize, column: usize) -> Option<String> {
+    let line = text.split('\n').nth(line.checked_sub(1)?)?;
+    let mut start = column.checked_sub(1)?.min(line.len());
+    while !line.is_char_boundary(start) {
+        start -= 1;
+    }
+    let rest = line.get(start..)?;
+    (!rest.is_empty()).then(|| format!("`{}`", show_text(rest, FOUND_CHARS)))
+}
+
+const FOUND_CHARS: usize = 16;

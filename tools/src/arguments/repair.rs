@@ -1,0 +1,232 @@
+//! Lossless repairs: what a model wrote in the wrong JSON type, where only one thing can be meant.
+//!
+//! `"5"`→`5`, `5.0`→`5`, `"true"`→`true`, null for an absent optional, JSON in a string where an object or
+//! array belongs. Nothing else is guessed, a value of a type that the schema takes is never touched, and
+//! the result is validated like any other.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Number, Value};
+
+use super::{
+    decode::{MAX_ARGUMENT_DEPTH, decode_strict},
+    rewrite::Edit,
+    view::{SchemaView, Types, item, property, requires},
+};
+
+/// Which repairs are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// All of them: the value does not fit the schema.
+    Everything,
+    /// Only `5.0`→`5`, where the schema wants whole numbers. JSON Schema takes both for the same number
+    /// and so finds no fault; a typed decoder does not.
+    WholeNumbers,
+}
+
+/// Where a repaired value lies.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Step {
+    /// An item of an array.
+    Index(usize),
+    /// A member of an object.
+    Key(String),
+}
+
+/// What was repaired: the places, and the edit that repeats it on the text.
+#[derive(Debug, Default)]
+pub(super) struct Repaired {
+    pub(super) places: Vec<Vec<Step>>,
+    pub(super) edit: Option<Edit>,
+}
+
+/// Repairs a value in place.
+pub(super) fn repair(value: &mut Value, schema: &Value, scope: Scope) -> Repaired {
+    let mut pass = Pass {
+        view: SchemaView::new(schema),
+        scope,
+        at: Vec::new(),
+        places: Vec::new(),
+    };
+    let edit = pass.value(value, schema);
+    Repaired {
+        places: pass.places,
+        edit,
+    }
+}
+
+/// Whether a value has a number that [`Scope::WholeNumbers`] could be about.
+pub(super) fn has_whole_float(value: &Value) -> bool {
+    match value {
+        Value::Number(number) => whole(number).is_some(),
+        Value::Array(items) => items.iter().any(has_whole_float),
+        Value::Object(members) => members.values().any(has_whole_float),
+        Value::Null | Value::Bool(_) | Value::String(_) => false,
+    }
+}
+
+struct Pass<'s> {
+    view: SchemaView<'s>,
+    scope: Scope,
+    at: Vec<Step>,
+    places: Vec<Vec<Step>>,
+}
+
+impl<'s> Pass<'s> {
+    fn value(&mut self, value: &mut Value, schema: &'s Value) -> Option<Edit> {
+        match value {
+            Value::Number(number) => {
+                let repaired = whole(number)?;
+                self.view.types(schema).only_whole_numbers().then(|| {
+                    *value = repaired.into();
+                    self.note();
+                    Edit::Replace(value.to_string())
+                })
+            }
+            Value::String(text) if self.scope == Scope::Everything => {
+                let (new, edit) = reread(text, self.view.types(schema), MAX_ARGUMENT_DEPTH - self.at.len())?;
+                *value = new;
+                self.note();
+                match edit {
+                    Edit::Unquote(text, _) => {
+                        Some(Edit::Unquote(text, self.value(value, schema).map(Box::new)))
+                    }
+                    edit => Some(edit),
+                }
+            }
+            Value::Array(_) | Value::Object(_) => {
+                let map = self.view.describing(schema, value)?;
+                match value {
+                    Value::Array(items) => self.items(items, map),
+                    Value::Object(members) => self.members(members, map),
+                    _ => None,
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::String(_) => None,
+        }
+    }
+
+    fn items(&mut self, items: &mut [Value], map: &'s Map<String, Value>) -> Option<Edit> {
+        let mut edits = BTreeMap::new();
+        for (index, value) in items.iter_mut().enumerate() {
+            let Some(schema) = item(map, index) else { continue };
+            self.at.push(Step::Index(index));
+            if let Some(edit) = self.value(value, schema) {
+                edits.insert(index, edit);
+            }
+            self.at.pop();
+        }
+        (!edits.is_empty()).then_some(Edit::Items(edits))
+    }
+
+    fn members(&mut self, members: &mut Map<String, Value>, map: &'s Map<String, Value>) -> Option<Edit> {
+        let mut edits = BTreeMap::new();
+        for (name, value) in members.iter_mut() {
+            let Some(schema) = property(map, name) else {
+                continue;
+            };
+            self.at.push(Step::Key(name.clone()));
+            if self.stands_for_absence(value, schema, map, name) {
+                self.note();
+                edits.insert(name.clone(), Edit::Remove);
+            } else if let Some(edit) = self.value(value, schema) {
+                edits.insert(name.clone(), edit);
+            }
+            self.at.pop();
+        }
+        members.retain(|name, _| edits.get(name) != Some(&Edit::Remove));
+        (!edits.is_empty()).then_some(Edit::Members(edits))
+    }
+
+    fn stands_for_absence(
+        &self,
+        value: &Value,
+        schema: &'s Value,
+        map: &Map<String, Value>,
+        name: &str,
+    ) -> bool {
+        self.scope == Scope::Everything
+            && value.is_null()
+            && schema.is_object()
+            && !requires(map, name)
+            && !self.view.types(schema).allow(Types::NULL)
+    }
+
+    fn note(&mut self) {
+        self.places.push(self.at.clone());
+    }
+}
+
+/// Reads a string as what the types ask for, if they do not ask for a string. The shapes exclude each
+/// other, so there is never a choice to make.
+pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Value, Edit)> {
+    if types.allow(Types::STRING) {
+        return None;
+    }
+    match text {
+        "true" | "false" => types
+            .allow(Types::BOOLEAN)
+            .then(|| ((text == "true").into(), Edit::Replace(text.to_owned()))),
+        _ if types.allow(Types::INTEGER.or(Types::FRACTION)) && is_number_like(text) => {
+            let number: Number = serde_json::from_str(text).ok()?;
+            let exact = if is_integer(text) {
+                // An integer that no `Value` holds is exact in the text all the same.
+                types.allow(Types::INTEGER)
+            } else {
+                types.allow(Types::FRACTION) && number.to_string() == text
+            };
+            exact.then(|| (Value::Number(number), Edit::Replace(text.to_owned())))
+        }
+        _ => {
+            let wanted = match text.trim_start().chars().next() {
+                Some('{') => Types::OBJECT,
+                Some('[') => Types::ARRAY,
+                _ => Types::NONE,
+            };
+            if !types.allow(wanted) {
+                return None;
+            }
+            let value = decode_strict(text).ok()?;
+            (depth(&value) <= depth_left).then(|| (value, Edit::Unquote(text.to_owned(), None)))
+        }
+    }
+}
+
+/// A float that is a whole number, as that number; none where the float may already have lost digits.
+fn whole(number: &Number) -> Option<i64> {
+    if !number.is_f64() {
+        return None;
+    }
+    let float = number
+        .as_f64()
+        .filter(|float| float.fract() == 0.0 && float.abs() < EXACT_BELOW)?;
+    // Through the shortest text, which has no exponent below 2^53: no cast that could cut anything.
+    format!("{float:.0}").parse().ok()
+}
+
+fn is_number_like(text: &str) -> bool {
+    text.len() <= MAX_NUMBER_BYTES
+        && text
+            .strip_prefix('-')
+            .unwrap_or(text)
+            .starts_with(|first: char| first.is_ascii_digit())
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    text != "-0" && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+fn depth(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
+        Value::Object(members) => 1 + members.values().map(depth).max().unwrap_or(0),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// Above 2^53 not every whole number has a float of its own.
+const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
+
+/// Longer than any number that a tool could decode: `u128` has 39 digits.
+const MAX_NUMBER_BYTES: usize = 48;

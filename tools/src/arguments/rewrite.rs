@@ -1,0 +1,96 @@
+//! Changes to a JSON text that leave every byte outside the changed places as it was.
+//!
+//! Writing a changed value out again would be simpler, but a value cannot hold every number that the text
+//! can: a repaired `limit` must not cost a `u128` beside it its digits.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+/// What happens to one value of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Edit {
+    /// It goes; only a member of an object can.
+    Remove,
+    /// Another text takes its place.
+    Replace(String),
+    /// Some members of an object change.
+    Members(BTreeMap<String, Edit>),
+    /// Some items of an array change.
+    Items(BTreeMap<usize, Edit>),
+    /// It was a string; the JSON in that string takes its place and may change in turn.
+    Unquote(String, Option<Box<Edit>>),
+}
+
+/// Applies an edit to the text of the value that the edit was made for.
+///
+/// # Errors
+/// When the edit was made for another text.
+pub(super) fn rewrite(text: &str, edit: &Edit) -> Result<String, serde_json::Error> {
+    match edit {
+        Edit::Remove => Ok("null".to_owned()),
+        Edit::Replace(new) => Ok(new.clone()),
+        Edit::Unquote(inner, None) => Ok(inner.clone()),
+        Edit::Unquote(inner, Some(edit)) => rewrite(inner, edit),
+        Edit::Members(edits) => {
+            let members: BTreeMap<String, Box<RawValue>> = serde_json::from_str(text)?;
+            let mut new = String::with_capacity(text.len());
+            for (name, member) in members {
+                let edit = edits.get(&name);
+                if edit == Some(&Edit::Remove) {
+                    continue;
+                }
+                new.push(if new.is_empty() { '{' } else { ',' });
+                new.push_str(&serde_json::to_string(&name)?);
+                new.push(':');
+                append(&mut new, member.get(), edit)?;
+            }
+            new.push_str(if new.is_empty() { "{}" } else { "}" });
+            Ok(new)
+        }
+        Edit::Items(edits) => {
+            let items: Vec<Box<RawValue>> = serde_json::from_str(text)?;
+            let mut new = String::with_capacity(text.len());
+            for (index, item) in items.iter().enumerate() {
+                new.push(if index == 0 { '[' } else { ',' });
+                append(&mut new, item.get(), edits.get(&index))?;
+            }
+            new.push_str(if items.is_empty() { "[]" } else { "]" });
+            Ok(new)
+        }
+    }
+}
+
+fn append(new: &mut String, text: &str, edit: Option<&Edit>) -> Result<(), serde_json::Error> {
+    match edit {
+        None => new.push_str(text),
+        Some(edit) => new.push_str(&rewrite(text, edit)?),
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_changed_keeps_its_text() {
+        let text =
+            r#"{"big": 340282366920938463463374607431768211455, "n": "5", "list": [1.50, "2"], "x": 1}"#;
+        let edit = Edit::Members(
+            [
+                ("n".to_owned(), Edit::Replace("5".into())),
+                (
+                    "list".to_owned(),
+                    Edit::Items([(1, Edit::Replace("2".into()))].into()),
+                ),
+                ("x".to_owned(), Edit::Remove),
+            ]
+            .into(),
+        );
+        assert_eq!(
+            rewrite(text, &edit).expect("fits"),
+            r#"{"big":340282366920938463463374607431768211455,"list":[1.50,2],"n":5}"#
+        );
+    }
+}

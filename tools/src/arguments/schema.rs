@@ -1,0 +1,306 @@
+//! A tool's compiled schema, and the check of one call's arguments against it.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use jsonschema::{Draft, PatternOptions, Validator};
+use portcullis_types::{JsonSchema, ToolArgs, ToolError};
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+use super::{
+    bounds::{MAX_SCHEMA_BYTES, ensure_bounded},
+    decode::{MAX_ARGUMENT_DEPTH, decode_strict},
+    explain::{Complaints, kind_of, place_name, show_name},
+    ranges::spell_out_formats,
+    repair::{Repaired, Scope, has_whole_float, repair, reread},
+    rewrite::{Edit, rewrite},
+    view::{SchemaView, Types},
+};
+
+/// The schema of a tool's arguments, compiled once when the tool is registered.
+///
+/// Draft 2020-12, formats included. References leave the document nowhere (there is no retriever), and
+/// patterns run on an engine whose time is linear in the text: a pattern that needs backtracking is
+/// refused here rather than used against us later.
+pub struct ArgumentSchema {
+    schema: Value,
+    validator: Validator,
+    known_keys: KnownKeys,
+}
+
+impl ArgumentSchema {
+    /// Compiles a schema.
+    ///
+    /// # Errors
+    /// [`SchemaError`] for what is not the schema of an object, refers outside itself, costs too much, or
+    /// has a pattern that the linear engine does not know.
+    pub fn compile(schema: &JsonSchema) -> Result<Self, SchemaError> {
+        let schema = schema.as_value();
+        ensure_bounded(schema)?;
+        if !schema.is_object() || SchemaView::new(schema).types(schema) != Types::OBJECT {
+            return Err(SchemaError::NotAnObject);
+        }
+        let mut spelled_out = schema.clone();
+        spell_out_formats(&mut spelled_out);
+        let validator = jsonschema::options()
+            .with_draft(Draft::Draft202012)
+            .offline()
+            .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
+            .should_validate_formats(true)
+            .build(&spelled_out)
+            .map_err(|error| SchemaError::Malformed {
+                pointer: error.instance_path().to_string(),
+                problem: error.to_string(),
+            })?;
+        Ok(Self {
+            schema: schema.clone(),
+            validator,
+            known_keys: KnownKeys::of(schema),
+        })
+    }
+
+    /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
+    /// stands for `{}`.
+    ///
+    /// The text handed on is the caller's own, byte for byte, unless something was repaired or ignored;
+    /// then it differs in those places, and in the order of keys and the white space around them, alone.
+    ///
+    /// # Errors
+    /// `invalid_arguments`, with everything that is wrong in one message.
+    pub fn check(&self, text: &str, repairs: Repairs) -> Result<CheckedArguments, ToolError> {
+        let mut changes = Changes::default();
+        let (text, mut value) = open(text, repairs, &mut changes)?;
+        let Value::Object(members) = &mut value else {
+            return Err(ToolError::invalid_arguments(format!(
+                "the arguments must be a JSON object, not {}",
+                kind_of(&value)
+            )));
+        };
+        changes.ignore_unknown(members, &self.known_keys);
+
+        let mut complaints = Complaints::default();
+        let mut valid = self.validator.is_valid(&value);
+        if !valid || has_whole_float(&value) {
+            match repairs {
+                Repairs::Allowed => {
+                    let scope = if valid {
+                        Scope::WholeNumbers
+                    } else {
+                        Scope::Everything
+                    };
+                    changes.take(repair(&mut value, &self.schema, scope));
+                    valid = self.validator.is_valid(&value);
+                }
+                // JSON Schema takes 5.0 for an integer; no typed decoder does.
+                Repairs::Off => {
+                    let mut repaired = value.clone();
+                    for place in repair(&mut repaired, &self.schema, Scope::WholeNumbers).places {
+                        complaints.not_an_integer(&value, place);
+                    }
+                }
+            }
+        }
+        if !valid {
+            complaints.collect(&self.schema, self.validator.iter_errors(&value));
+        }
+        complaints.into_result()?;
+        changes.finish(&text, value)
+    }
+}
+
+impl fmt::Debug for ArgumentSchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ArgumentSchema")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether lossless repairs are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repairs {
+    /// They are made, and listed.
+    Allowed,
+    /// What does not fit as it stands is refused: for privileged tools, whose arguments a person approves.
+    Off,
+}
+
+/// Arguments that fit a tool's schema.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedArguments {
+    /// What the tool is given.
+    pub args: ToolArgs,
+    /// What was repaired, as paths such as `limit` or `filters/0/size`; `arguments` for the whole.
+    pub repaired: Vec<String>,
+    /// The unknown keys that were left out.
+    pub ignored: Vec<String>,
+}
+
+/// Why a schema cannot be compiled.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// It does not describe an object, or nothing but objects.
+    #[error("the schema does not describe an object: its type must be `object`")]
+    NotAnObject,
+    /// It is too long.
+    #[error("the schema has {bytes} bytes, at most {MAX_SCHEMA_BYTES} are allowed")]
+    TooLarge {
+        /// Its length as JSON.
+        bytes: usize,
+    },
+    /// It is nested too deep.
+    #[error("the schema is nested too deep")]
+    TooDeep,
+    /// One value would be held against too many subschemas.
+    #[error("the schema has too many alternatives for one value")]
+    TooComplex,
+    /// It refers to what is not a place in it.
+    #[error("the schema refers to `{reference}`: only places within it (`#/…`) can be referred to")]
+    Reference {
+        /// The reference.
+        reference: String,
+    },
+    /// It is no JSON Schema of draft 2020-12, or has a pattern that cannot be matched in linear time.
+    #[error("the schema is malformed at `{pointer}/`: {problem}")]
+    Malformed {
+        /// Where, as a JSON pointer.
+        pointer: String,
+        /// What is wrong there.
+        problem: String,
+    },
+}
+
+/// Decodes the text and gets at the object: the text may be empty, and some models write `null` for no
+/// arguments or quote the whole object once more.
+fn open<'t>(
+    text: &'t str,
+    repairs: Repairs,
+    changes: &mut Changes,
+) -> Result<(Cow<'t, str>, Value), ToolError> {
+    if text.bytes().all(|byte| byte.is_ascii_whitespace()) {
+        return Ok((Cow::Borrowed("{}"), Value::Object(Map::new())));
+    }
+    let value = decode_strict(text)?;
+    let opened = match (&value, repairs) {
+        (Value::Null, Repairs::Allowed) => Some((Value::Object(Map::new()), "{}".to_owned())),
+        (Value::String(inner), Repairs::Allowed) if inner.trim().is_empty() => {
+            Some((Value::Object(Map::new()), "{}".to_owned()))
+        }
+        (Value::String(inner), Repairs::Allowed) => {
+            reread(inner, Types::OBJECT, MAX_ARGUMENT_DEPTH).map(|(value, _)| (value, inner.clone()))
+        }
+        _ => None,
+    };
+    Ok(match opened {
+        Some((value, text)) => {
+            changes.repaired.push(place_name(&[]));
+            (Cow::Owned(text), value)
+        }
+        None => (Cow::Borrowed(text), value),
+    })
+}
+
+/// What a call's arguments went through, to be repeated on their text.
+#[derive(Debug, Default)]
+struct Changes {
+    edits: BTreeMap<String, Edit>,
+    repaired: Vec<String>,
+    ignored: Vec<String>,
+}
+
+impl Changes {
+    fn ignore_unknown(&mut self, members: &mut Map<String, Value>, known: &KnownKeys) {
+        let KnownKeys::Only(known) = known else { return };
+        if members.keys().all(|key| known.contains(key)) {
+            return;
+        }
+        members.retain(|key, _| {
+            let keep = known.contains(key);
+            if !keep {
+                self.ignored.push(show_name(key));
+                self.edits.insert(key.clone(), Edit::Remove);
+            }
+            keep
+        });
+    }
+
+    fn take(&mut self, repaired: Repaired) {
+        self.repaired
+            .extend(repaired.places.iter().map(|place| place_name(place)));
+        if let Some(Edit::Members(edits)) = repaired.edit {
+            self.edits.extend(edits);
+        }
+    }
+
+    fn finish(self, text: &str, value: Value) -> Result<CheckedArguments, ToolError> {
+        let args = if self.edits.is_empty() {
+            ToolArgs::from_decoded(text, value)
+        } else {
+            let text = rewrite(text, &Edit::Members(self.edits))
+                .map_err(|error| ToolError::internal(format!("checked arguments do not decode: {error}")))?;
+            ToolArgs::from_decoded(text, value)
+        };
+        Ok(CheckedArguments {
+            args,
+            repaired: self.repaired,
+            ignored: self.ignored,
+        })
+    }
+}
+
+/// Which keys the arguments may have beside those that the schema itself refuses.
+#[derive(Debug)]
+enum KnownKeys {
+    /// The schema speaks of all keys: it takes any, or refuses unknown ones.
+    Any,
+    /// The schema is silent about all but these; the others are left out.
+    Only(BTreeSet<String>),
+}
+
+impl KnownKeys {
+    fn of(schema: &Value) -> Self {
+        if SPEAKS_OF_OTHER_KEYS
+            .iter()
+            .any(|keyword| schema.get(keyword).is_some())
+        {
+            return Self::Any;
+        }
+        let properties = schema.get("properties").and_then(Value::as_object);
+        let required = schema.get("required").and_then(Value::as_array);
+        let named = properties.into_iter().flat_map(Map::keys).cloned();
+        let required = required
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .map(str::to_owned);
+        Self::Only(named.chain(required).collect())
+    }
+}
+
+/// With one of these in a schema, a key can matter that is not among its `properties`.
+const SPEAKS_OF_OTHER_KEYS: [&str; 16] = [
+    "$ref",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "dependentRequired",
+    "dependentSchemas",
+    "else",
+    "if",
+    "maxProperties",
+    "minProperties",
+    "not",
+    "oneOf",
+    "patternProperties",
+    "propertyNames",
+    "then",
+    "unevaluatedProperties",
+];
+
+/// How large one compiled pattern may be: 1 MiB. `(((a{99}){99}){99})` is short to write.
+const MAX_PATTERN_BYTES: usize = 1 << 20;

@@ -1,0 +1,216 @@
+//! What a schema says of one value: which types it may have, and which schema its inside has.
+//!
+//! This is a reading aid for repairs, not a validator. Where it is in doubt it answers "anything", which
+//! leaves the value as it is, and what was repaired is validated by the real schema afterwards.
+
+use serde_json::{Map, Value};
+
+use super::bounds::referenced;
+
+/// A set of JSON types. A number that is no integer is a type of its own, `FRACTION`; JSON Schema's
+/// `number` is both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Types(u8);
+
+impl Types {
+    pub(super) const NONE: Self = Self(0);
+    pub(super) const NULL: Self = Self(1);
+    pub(super) const BOOLEAN: Self = Self(2);
+    pub(super) const INTEGER: Self = Self(4);
+    pub(super) const FRACTION: Self = Self(8);
+    pub(super) const STRING: Self = Self(16);
+    pub(super) const ARRAY: Self = Self(32);
+    pub(super) const OBJECT: Self = Self(64);
+    pub(super) const ALL: Self = Self(127);
+
+    pub(super) const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether the sets share a type.
+    pub(super) fn allow(self, other: Self) -> bool {
+        self.and(other) != Self::NONE
+    }
+
+    /// Whether the values of these types are whole numbers, never others.
+    pub(super) fn only_whole_numbers(self) -> bool {
+        self.allow(Self::INTEGER) && !self.allow(Self::FRACTION)
+    }
+
+    pub(super) fn of(value: &Value) -> Self {
+        match value {
+            Value::Null => Self::NULL,
+            Value::Bool(_) => Self::BOOLEAN,
+            Value::Number(number) if number.as_f64().is_some_and(|n| n.fract() != 0.0) => Self::FRACTION,
+            Value::Number(_) => Self::INTEGER,
+            Value::String(_) => Self::STRING,
+            Value::Array(_) => Self::ARRAY,
+            Value::Object(_) => Self::OBJECT,
+        }
+    }
+
+    fn named(name: &Value) -> Self {
+        match name.as_str() {
+            Some("null") => Self::NULL,
+            Some("boolean") => Self::BOOLEAN,
+            Some("integer") => Self::INTEGER,
+            Some("number") => Self::INTEGER.or(Self::FRACTION),
+            Some("string") => Self::STRING,
+            Some("array") => Self::ARRAY,
+            Some("object") => Self::OBJECT,
+            _ => Self::ALL,
+        }
+    }
+}
+
+/// A schema document, whose parts may refer to each other.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SchemaView<'s> {
+    root: &'s Value,
+}
+
+impl<'s> SchemaView<'s> {
+    pub(super) fn new(root: &'s Value) -> Self {
+        Self { root }
+    }
+
+    /// The types that a value of this schema may have.
+    pub(super) fn types(self, schema: &'s Value) -> Types {
+        self.types_within(schema, &mut { MAX_STEPS })
+    }
+
+    fn types_within(self, schema: &'s Value, steps: &mut u16) -> Types {
+        let Some(map) = schema.as_object() else {
+            return Types::ALL;
+        };
+        let Some(left) = steps.checked_sub(1) else {
+            return Types::ALL;
+        };
+        *steps = left;
+        let mut types = match map.get("type") {
+            Some(Value::Array(names)) => union(names.iter().map(Types::named)),
+            Some(name) => Types::named(name),
+            None => Types::ALL,
+        };
+        if let Some(values) = map.get("enum").and_then(Value::as_array) {
+            types = types.and(union(values.iter().map(Types::of)));
+        }
+        if let Some(value) = map.get("const") {
+            types = types.and(Types::of(value));
+        }
+        if let Some(target) = referenced(self.root, map) {
+            types = types.and(self.types_within(target, steps));
+        }
+        for part in subschemas(map, "allOf") {
+            types = types.and(self.types_within(part, steps));
+        }
+        for keyword in ["anyOf", "oneOf"] {
+            if map.contains_key(keyword) {
+                let branches = subschemas(map, keyword).iter();
+                types = types.and(union(branches.map(|branch| self.types_within(branch, steps))));
+            }
+        }
+        types
+    }
+
+    /// The one object schema that describes the inside of a value; none where several could.
+    pub(super) fn describing(self, schema: &'s Value, value: &Value) -> Option<&'s Map<String, Value>> {
+        self.describing_within(schema, value, &mut { MAX_STEPS })
+    }
+
+    fn describing_within(
+        self,
+        schema: &'s Value,
+        value: &Value,
+        steps: &mut u16,
+    ) -> Option<&'s Map<String, Value>> {
+        let map = schema.as_object()?;
+        *steps = steps.checked_sub(1)?;
+        if DESCRIBING.iter().any(|keyword| map.contains_key(*keyword)) {
+            return Some(map);
+        }
+        if let Some(target) = referenced(self.root, map) {
+            return self.describing_within(target, value, steps);
+        }
+        for keyword in ["anyOf", "oneOf", "allOf"] {
+            let mut fitting = subschemas(map, keyword)
+                .iter()
+                .filter(|branch| self.may_describe(branch, value));
+            if let Some(branch) = fitting.next() {
+                return if fitting.next().is_none() {
+                    self.describing_within(branch, value, steps)
+                } else {
+                    None
+                };
+            }
+        }
+        None
+    }
+
+    /// Whether a branch could be the one that is meant: it takes the value's type, and its constants
+    /// (the tags of an enum) are the value's.
+    fn may_describe(self, branch: &'s Value, value: &Value) -> bool {
+        if !self.types(branch).allow(Types::of(value)) {
+            return false;
+        }
+        let (Some(properties), Some(object)) = (
+            branch.get("properties").and_then(Value::as_object),
+            value.as_object(),
+        ) else {
+            return true;
+        };
+        properties
+            .iter()
+            .all(|(name, property)| match property.get("const") {
+                Some(tag) => object.get(name) == Some(tag),
+                None => true,
+            })
+    }
+}
+
+/// The schema of a property, by name or as one of the others.
+pub(super) fn property<'s>(map: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
+    map.get("properties")
+        .and_then(|properties| properties.get(name))
+        .or_else(|| {
+            if map.contains_key("patternProperties") {
+                None
+            } else {
+                map.get("additionalProperties")
+            }
+        })
+}
+
+/// The schema of an item.
+pub(super) fn item(map: &Map<String, Value>, index: usize) -> Option<&Value> {
+    let first = subschemas(map, "prefixItems");
+    first.get(index).or_else(|| map.get("items"))
+}
+
+/// Whether an object must have a property.
+pub(super) fn requires(map: &Map<String, Value>, name: &str) -> bool {
+    subschemas(map, "required")
+        .iter()
+        .any(|required| required == name)
+}
+
+fn subschemas<'s>(map: &'s Map<String, Value>, keyword: &str) -> &'s [Value] {
+    map.get(keyword)
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+fn union(types: impl Iterator<Item = Types>) -> Types {
+    types.fold(Types::NONE, Types::or)
+}
+
+/// A schema with these speaks of the inside of its values itself.
+const DESCRIBING: [&str; 4] = ["properties", "additionalProperties", "items", "prefixItems"];
+
+/// How many subschemas one question may look at. References can go in circles and alternatives can
+/// multiply, and a schema may come from a stranger's module.
+const MAX_STEPS: u16 = 256;

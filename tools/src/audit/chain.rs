@@ -1,0 +1,156 @@
+//! The form that makes a line a link of the chain: `{"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`.
+//!
+//! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed
+//! width, so whoever verifies slices bytes and never serialises anything again: `head -c -77 | sha256sum`
+//! does for a single line.
+
+use sha2::{Digest as _, Sha256};
+
+/// The longest row, with its newline. No input makes a longer one, since every field is bounded.
+/// Without it, a model could make the log's readers take a line of any size into memory.
+pub const MAX_ROW_BYTES: usize = 64 * 1024;
+
+/// A hash as it stands in the log: 64 lower-case hexadecimal digits.
+pub(super) type Hash = [u8; HASH_BYTES];
+
+/// What stands for the hash before the first row.
+pub(super) const GENESIS: Hash = [b'0'; HASH_BYTES];
+
+/// What the chain needs of a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Link {
+    /// The row's number, from 1.
+    pub(super) seq: u64,
+    /// The hash of the row before.
+    pub(super) prev: Hash,
+    /// The hash of this row, which was compared with its bytes.
+    pub(super) hash: Hash,
+}
+
+/// Why a line is no link.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BadLine {
+    /// It does not have the form.
+    Form,
+    /// Its bytes do not have the hash that it claims.
+    Hash,
+}
+
+/// Ends a row that was written up to and without its `prev`, and tells its hash.
+pub(super) fn seal(line: &mut Vec<u8>, prev: &Hash) -> Hash {
+    line.extend_from_slice(PREV_KEY);
+    line.extend_from_slice(prev);
+    line.push(b'"');
+    let hash = hash_of(line);
+    line.extend_from_slice(HASH_KEY);
+    line.extend_from_slice(&hash);
+    line.extend_from_slice(END);
+    hash
+}
+
+/// Takes a line, newline included, apart and compares its hash.
+pub(super) fn check(line: &[u8]) -> Result<Link, BadLine> {
+    let body = line.strip_suffix(END).ok_or(BadLine::Form)?;
+    let (body, hash) = body.split_last_chunk::<HASH_BYTES>().ok_or(BadLine::Form)?;
+    let body = body.strip_suffix(HASH_KEY).ok_or(BadLine::Form)?;
+    let head = body.strip_suffix(b"\"").ok_or(BadLine::Form)?;
+    let (head, prev) = head.split_last_chunk::<HASH_BYTES>().ok_or(BadLine::Form)?;
+    let head = head.strip_suffix(PREV_KEY).ok_or(BadLine::Form)?;
+    let seq = seq_of(head).ok_or(BadLine::Form)?;
+    if line.len() > MAX_ROW_BYTES {
+        return Err(BadLine::Form);
+    }
+    if hash_of(body) != *hash {
+        return Err(BadLine::Hash);
+    }
+    Ok(Link {
+        seq,
+        prev: *prev,
+        hash: *hash,
+    })
+}
+
+/// The number of bytes that end every line after its own hash begins.
+pub(super) const SEALED_TAIL_BYTES: usize = HASH_BYTES + END.len();
+
+/// Whether these last [`SEALED_TAIL_BYTES`] of a line say this hash.
+pub(super) fn tail_says(tail: &[u8], hash: &Hash) -> bool {
+    tail.strip_suffix(END) == Some(hash.as_slice())
+}
+
+fn hash_of(body: &[u8]) -> Hash {
+    let mut hash = GENESIS;
+    hex::encode_to_slice(Sha256::digest(body), &mut hash).expect("a SHA-256 has 64 hexadecimal digits");
+    hash
+}
+
+fn seq_of(head: &[u8]) -> Option<u64> {
+    let rest = head.strip_prefix(SEQ_KEY)?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
+}
+
+/// How every line starts.
+pub(super) const SEQ_KEY: &[u8] = b"{\"seq\":";
+const PREV_KEY: &[u8] = b",\"prev\":\"";
+const HASH_KEY: &[u8] = b",\"hash\":\"";
+const END: &[u8] = b"\"}\n";
+const HASH_BYTES: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sealed(head: &str, prev: &Hash) -> (Vec<u8>, Hash) {
+        let mut line = head.as_bytes().to_vec();
+        let hash = seal(&mut line, prev);
+        (line, hash)
+    }
+
+    #[test]
+    fn a_sealed_line_checks_and_any_flipped_bit_does_not() {
+        let (line, hash) = sealed(r#"{"seq":12,"time":"t""#, &GENESIS);
+        assert_eq!(
+            check(&line),
+            Ok(Link {
+                seq: 12,
+                prev: GENESIS,
+                hash
+            })
+        );
+        assert!(tail_says(&line[line.len() - SEALED_TAIL_BYTES..], &hash));
+        assert!(line.ends_with(b"\"}\n"));
+        for at in 0..line.len() {
+            for bit in 0..8 {
+                let mut flipped = line.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(check(&flipped).is_err(), "byte {at}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_hash_is_what_sha256sum_says() {
+        let (line, _) = sealed(r#"{"seq":1"#, &GENESIS);
+        let body = format!(r#"{{"seq":1,"prev":"{}""#, "0".repeat(64));
+        let expected = hex::encode(Sha256::digest(body.as_bytes()));
+        assert_eq!(
+            String::from_utf8_lossy(&line),
+            format!("{body},\"hash\":\"{expected}\"}}\n")
+        );
+    }
+
+    #[test]
+    fn what_is_no_line_is_told_apart() {
+        for bad in ["", "\n", "{}\n", "{\"seq\":1}\n", "\0\0\0\0"] {
+            assert_eq!(check(bad.as_bytes()), Err(BadLine::Form));
+        }
+        let (line, _) = sealed(r#"{"seq":x"#, &GENESIS);
+        assert_eq!(check(&line), Err(BadLine::Form));
+        let (line, _) = sealed(
+            &format!(r#"{{"seq":1,"x":"{}""#, "y".repeat(MAX_ROW_BYTES)),
+            &GENESIS,
+        );
+        assert_eq!(check(&line), Err(BadLine::Form));
+    }
+}

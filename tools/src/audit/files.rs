@@ -1,0 +1,124 @@
+//! The files behind a log: opened once by name, then used by handle. Knows of bytes, not of rows.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, openat, statat},
+    io::Errno,
+};
+
+use super::{error::AuditError, writer::Medium};
+
+/// The log's name in the state folder.
+pub const LOG_NAME: &str = "audit.jsonl";
+
+/// Where the log of a state folder is.
+#[must_use]
+pub fn log_path(state_dir: &Path) -> PathBuf {
+    state_dir.join(LOG_NAME)
+}
+
+/// The files behind a log, opened once.
+#[derive(Debug)]
+pub(super) struct Files {
+    /// The state folder.
+    pub(super) dir: OwnedFd,
+    /// Its path, for messages only.
+    pub(super) state_dir: PathBuf,
+    /// The log.
+    pub(super) log: File,
+    /// Its path, for messages only.
+    pub(super) path: PathBuf,
+    /// How the log is written.
+    pub(super) medium: Box<dyn Medium>,
+    identity: (u64, u64),
+    /// Whether the log's name must still reach the disk.
+    is_new: AtomicBool,
+}
+
+impl Files {
+    /// Opens them, and makes the log if there is none.
+    pub(super) fn open(state_dir: &Path, medium: Box<dyn Medium>) -> Result<Self, AuditError> {
+        let path = log_path(state_dir);
+        let failed = |errno: Errno| AuditError::Open {
+            path: path.clone(),
+            source: errno.into(),
+        };
+        let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let dir = openat(CWD, state_dir, folder, Mode::empty()).map_err(failed)?;
+        // Non-blocking, lest a FIFO in the log's place hangs us; it means nothing for a regular file.
+        let flags = OFlags::RDWR
+            | OFlags::APPEND
+            | OFlags::CREATE
+            | OFlags::NOFOLLOW
+            | OFlags::NONBLOCK
+            | OFlags::CLOEXEC;
+        let log = match openat(&dir, LOG_NAME, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(log) => log,
+            Err(Errno::LOOP | Errno::ISDIR) => return Err(AuditError::NotAFile { path }),
+            Err(errno) => return Err(failed(errno)),
+        };
+        let stat = fstat(&log).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(AuditError::NotAFile { path });
+        }
+        Ok(Self {
+            dir,
+            state_dir: state_dir.to_owned(),
+            log: File::from(log),
+            path,
+            medium,
+            identity: (stat.st_dev, stat.st_ino),
+            is_new: AtomicBool::new(stat.st_size == 0),
+        })
+    }
+
+    /// Makes sure that the log's name still means the file that is open: a log that was moved away or
+    /// deleted takes rows that nobody will ever read.
+    pub(super) fn check_identity(&self) -> Result<(), AuditError> {
+        match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => Ok(()),
+            Ok(_) | Err(Errno::NOENT) => Err(AuditError::Replaced {
+                path: self.path.clone(),
+            }),
+            Err(errno) => Err(self.read_error(errno.into())),
+        }
+    }
+
+    /// The log's size now.
+    pub(super) fn size(&self) -> Result<u64, AuditError> {
+        self.log
+            .metadata()
+            .map(|metadata| metadata.len())
+            .map_err(|source| self.read_error(source))
+    }
+
+    /// Brings the log to the disk.
+    pub(super) fn sync(&self) -> Result<(), Errno> {
+        self.medium.sync(&self.log)?;
+        if self.is_new.swap(false, Ordering::Relaxed) {
+            rustix::fs::fsync(&self.dir)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_error(&self, source: io::Error) -> AuditError {
+        AuditError::Read {
+            path: self.path.clone(),
+            source,
+        }
+    }
+
+    pub(super) fn write_error(&self, source: io::Error) -> AuditError {
+        AuditError::Write {
+            path: self.path.clone(),
+            source,
+        }
+    }
+}

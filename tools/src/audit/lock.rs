@@ -1,0 +1,101 @@
+//! The lock that orders the processes sharing a log: `flock` on the log itself.
+//!
+//! `flock` belongs to an open file description: the kernel gives it back when the process dies, and two
+//! handles within one process exclude each other as two processes do. A lock file beside the log would
+//! need the same care and could be deleted by itself.
+
+use std::{
+    fs::File,
+    path::Path,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
+
+use super::error::AuditError;
+
+/// How long anybody waits for the lock. It is held for some microseconds, and for a scan of the last
+/// calls at a start after a crash; a process that was stopped while it held it would block all others for
+/// ever.
+pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
+
+/// A held lock; given back on drop.
+#[derive(Debug)]
+pub(super) struct Locked<'file>(&'file File);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Can't fail for a descriptor that is open and holds the lock.
+        let _ = flock(self.0, FlockOperation::Unlock);
+    }
+}
+
+/// Waits for the lock that lets one process write.
+pub(super) fn exclusive<'file>(
+    file: &'file File,
+    path: &Path,
+    wait: Duration,
+) -> Result<Locked<'file>, AuditError> {
+    acquire(file, path, wait, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// Waits until nobody is writing.
+pub(super) fn shared<'file>(
+    file: &'file File,
+    path: &Path,
+    wait: Duration,
+) -> Result<Locked<'file>, AuditError> {
+    acquire(file, path, wait, FlockOperation::NonBlockingLockShared)
+}
+
+/// Takes the lock if nobody has it. Not given back before the file is closed.
+pub(super) fn try_keep(file: &File) -> Result<bool, Errno> {
+    match flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// A blocking `flock` can't be given a time limit without signals, so this asks again and again: first
+/// at once, since the lock is mostly held for less than a context switch takes, then at growing distance.
+fn acquire<'file>(
+    file: &'file File,
+    path: &Path,
+    wait: Duration,
+    operation: FlockOperation,
+) -> Result<Locked<'file>, AuditError> {
+    let mut started = None;
+    let mut tries = 0_u32;
+    loop {
+        match flock(file, operation) {
+            Ok(()) => return Ok(Locked(file)),
+            Err(Errno::WOULDBLOCK | Errno::INTR) => {}
+            Err(errno) => {
+                return Err(AuditError::Open {
+                    path: path.to_owned(),
+                    source: errno.into(),
+                });
+            }
+        }
+        let waited = started.get_or_insert_with(Instant::now).elapsed();
+        if waited >= wait {
+            return Err(AuditError::Busy {
+                path: path.to_owned(),
+                waited,
+            });
+        }
+        tries = tries.saturating_add(1);
+        match tries.checked_sub(SPINS) {
+            None => thread::yield_now(),
+            Some(slept) => thread::sleep(FIRST_SLEEP * 2_u32.pow(slept.min(5))),
+        }
+    }
+}
+
+const SPINS: u32 = 32;
+const FIRST_SLEEP: Duration = Duration::from_micros(30);

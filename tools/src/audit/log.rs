@@ -1,0 +1,307 @@
+//! The log as the pipeline uses it: open, append, flush.
+//!
+//! An append takes this process's mutex, then the lock that orders the processes, catches up with what
+//! others wrote, and hands the kernel one whole line by one `write`. From then on the row survives the
+//! death of the process.
+
+use std::{
+    path::Path,
+    process,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+};
+
+use jiff::Timestamp;
+use rustix::io::Errno;
+
+use super::{
+    error::AuditError,
+    files::Files,
+    live::Live,
+    lock,
+    recovery::{self, Recovery},
+    row::{Phase, Record, Text},
+    sync::{self, SyncMode, Syncer},
+    writer::{Kernel, Medium, Writer},
+};
+
+/// A log that is open for writing. Threads share one by `Arc`; processes each open their own.
+///
+/// Dropping it brings the last rows to the disk.
+#[derive(Debug)]
+pub struct AuditLog {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A row that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RowRef {
+    /// Its number in the log, from 1.
+    pub seq: u64,
+}
+
+impl AuditLog {
+    /// Opens the log of a state folder, which must exist, and makes it if there is none. Then puts in
+    /// order what a crash left: the [`Recovery`] is for the operator.
+    ///
+    /// Takes one `flock` and one short read, and after a crash a scan of the last calls.
+    ///
+    /// # Errors
+    /// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`] if another process does not
+    /// let go of the log, [`AuditError::Corrupt`] if there is more broken than a crash explains, and what
+    /// reading, writing and synchronising can meet.
+    pub fn open(state_dir: &Path, sync: SyncMode) -> Result<(Self, Recovery), AuditError> {
+        Self::open_on(state_dir, sync, Box::new(Kernel))
+    }
+
+    /// As [`AuditLog::open`], with the writing system calls given, so that tests can let them fail.
+    pub(super) fn open_on(
+        state_dir: &Path,
+        mode: SyncMode,
+        medium: Box<dyn Medium>,
+    ) -> Result<(Self, Recovery), AuditError> {
+        let files = Arc::new(Files::open(state_dir, medium)?);
+        let locked = lock::exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
+        files.check_identity()?;
+        let (mut writer, torn) = Writer::start(Arc::clone(&files))?;
+        let closed_begins = recovery::close_dead_calls(&files, &mut writer)?;
+        drop(locked);
+
+        let wrote = torn.is_some() || !closed_begins.is_empty();
+        let state = State {
+            writer,
+            process: process_name(),
+            live: None,
+            open: Vec::new(),
+        };
+        let shared = Arc::new(Shared {
+            files,
+            mode,
+            state: Mutex::new(state),
+            syncer: Syncer::default(),
+        });
+        if wrote {
+            shared.syncer.request();
+        }
+        let thread = sync::spawn(
+            Arc::clone(&shared),
+            |shared| &shared.syncer,
+            |shared| {
+                // The failure is kept, and the next append reports it.
+                let _ = shared.sync();
+            },
+        )
+        .map_err(|source| AuditError::Thread { source })?;
+        Ok((
+            Self {
+                shared,
+                thread: Some(thread),
+            },
+            Recovery { torn, closed_begins },
+        ))
+    }
+
+    /// Writes one row. When this returns, the row is in the log, whatever happens to this process; with
+    /// [`SyncMode::Always`] it is also on the disk.
+    ///
+    /// Blocks: some microseconds, or up to five seconds while another process holds the log.
+    ///
+    /// # Errors
+    /// After each of these the call must not run, or its result not be released. Except for
+    /// [`AuditError::Sync`], nothing of the row is left in the log and a later append may succeed.
+    /// [`AuditError::Write`]: the disk is full or the like. [`AuditError::Truncated`],
+    /// [`AuditError::Replaced`], [`AuditError::Altered`]: somebody tampers with the log.
+    /// [`AuditError::Busy`]: another process does not let go of it. [`AuditError::Live`],
+    /// [`AuditError::Read`], [`AuditError::KeepTorn`]: the state folder is in disorder.
+    pub fn append(&self, record: &Record) -> Result<RowRef, AuditError> {
+        self.shared.check_synced()?;
+        let row = {
+            let mut state = self.shared.state();
+            let files = &self.shared.files;
+            let _locked = lock::exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
+            state.append(&self.shared, record)?
+        };
+        if self.shared.mode == SyncMode::Always {
+            self.shared.sync()?;
+        }
+        self.shared.syncer.request();
+        Ok(row)
+    }
+
+    /// Brings all rows to the disk now.
+    ///
+    /// # Errors
+    /// [`AuditError::Sync`], also if an earlier synchronisation failed.
+    pub fn flush(&self) -> Result<(), AuditError> {
+        self.check_synced()?;
+        self.shared.sync()
+    }
+
+    /// Whether all that was synchronised so far reached the disk. Says what the next append would say of
+    /// it, without appending.
+    ///
+    /// # Errors
+    /// [`AuditError::Sync`].
+    pub fn check_synced(&self) -> Result<(), AuditError> {
+        self.shared.check_synced()
+    }
+
+    /// Where the log is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.shared.files.path
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.shared.syncer.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed; there is nothing left to do here.
+            let _ = thread.join();
+        }
+        let mut state = self.shared.state();
+        // With a call still open the file stays, unlocked: the next start then writes that call's end.
+        if state.open.is_empty()
+            && let Some(live) = state.live.take()
+            && let Err(error) = live.remove()
+        {
+            tracing::warn!(%error, "the audit log's process file stays behind");
+        }
+    }
+}
+
+/// What threads share.
+#[derive(Debug)]
+struct Shared {
+    files: Arc<Files>,
+    mode: SyncMode,
+    state: Mutex<State>,
+    syncer: Syncer,
+}
+
+/// What one thread at a time changes.
+#[derive(Debug)]
+struct State {
+    writer: Writer,
+    process: String,
+    /// None before the first `begin`: a process that only reads leaves no file.
+    live: Option<Live>,
+    /// The calls of this process that have begun and not ended, oldest first.
+    open: Vec<OpenCall>,
+}
+
+#[derive(Debug)]
+struct OpenCall {
+    offset: u64,
+    call_id: Text,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // The writer looks at the file's real end before each row, so it recovers from anything.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn check_synced(&self) -> Result<(), AuditError> {
+        self.syncer
+            .failure()
+            .map_or(Ok(()), |errno| Err(self.sync_error(errno)))
+    }
+
+    /// Brings to the disk what is written, without keeping others from appending meanwhile.
+    fn sync(&self) -> Result<(), AuditError> {
+        let (unsynced, end, first_open) = {
+            let mut state = self.state();
+            let unsynced = state.live.as_mut().and_then(Live::take_unsynced);
+            (unsynced, state.writer.end(), state.first_open())
+        };
+        let synced = unsynced
+            .map_or(Ok(()), |handles| handles.sync())
+            .and_then(|()| self.files.sync());
+        if let Err(errno) = synced {
+            self.syncer.fail(errno);
+            return Err(self.sync_error(errno));
+        }
+        let mut state = self.state();
+        let still_idle = first_open.is_none() && state.writer.end() == end;
+        if let Some(live) = &mut state.live {
+            // All rows before `end` are on the disk, but later ones perhaps not.
+            live.settle(if still_idle {
+                None
+            } else {
+                Some(first_open.unwrap_or(end))
+            });
+        }
+        Ok(())
+    }
+
+    fn sync_error(&self, errno: Errno) -> AuditError {
+        AuditError::Sync {
+            path: self.files.path.clone(),
+            source: errno.into(),
+        }
+    }
+}
+
+impl State {
+    /// Appends with the log's lock held.
+    fn append(&mut self, shared: &Shared, record: &Record) -> Result<RowRef, AuditError> {
+        self.writer.catch_up()?;
+        match &record.phase {
+            Phase::Begin => {
+                self.cover(shared)?;
+                let offset = self.writer.end();
+                self.writer.write(&self.process, &record.call, &record.phase, 0)?;
+                self.open.push(OpenCall {
+                    offset,
+                    call_id: Arc::clone(&record.call.call_id),
+                });
+            }
+            Phase::End(_) => {
+                self.writer.write(&self.process, &record.call, &record.phase, 0)?;
+                let begun = |open: &OpenCall| open.call_id == record.call.call_id;
+                if let Some(at) = self.open.iter().position(begun) {
+                    self.open.remove(at);
+                }
+            }
+        }
+        Ok(RowRef {
+            seq: self.writer.seq(),
+        })
+    }
+
+    /// Lets a successor find the `begin` that comes next.
+    fn cover(&mut self, shared: &Shared) -> Result<(), AuditError> {
+        let live = match &mut self.live {
+            Some(live) => live,
+            none => none.insert(Live::create(&shared.files, &self.process)?),
+        };
+        live.cover(self.writer.end())?;
+        if shared.mode == SyncMode::Always
+            && let Some(handles) = live.take_unsynced()
+            && let Err(errno) = handles.sync()
+        {
+            shared.syncer.fail(errno);
+            return Err(shared.sync_error(errno));
+        }
+        Ok(())
+    }
+
+    fn first_open(&self) -> Option<u64> {
+        self.open.first().map(|open| open.offset)
+    }
+}
+
+/// A name that no other open log has: process ids come again, and differ between containers that share a
+/// state folder, so the time is part of it.
+fn process_name() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let nanoseconds = Timestamp::now().as_nanosecond();
+    format!("{}-{nanoseconds:x}-{count}", process::id())
+}

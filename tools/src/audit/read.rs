@@ -1,0 +1,209 @@
+//! Reads rows for `audit log`. Shows what is there and does not judge it: [`super::verify()`] does.
+
+use std::{borrow::Cow, fs::File, path::Path};
+
+use jiff::Timestamp;
+use portcullis_types::SafetyTier;
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use serde::{Deserialize, Serialize, Serializer};
+
+use super::{
+    error::AuditError,
+    lines::{LineEnd, Lines},
+    lock,
+    row::{CallRecord, Confinement, Event, MountAccess, Outcome, Subject, Text, Verdict},
+};
+
+/// A row as it stands in the log. Fields that this version does not know are passed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// The row's number, from 1.
+    pub seq: u64,
+    /// When it was written.
+    #[serde(serialize_with = "microseconds")]
+    pub time: Timestamp,
+    /// Which of the call's rows it is.
+    pub event: Event,
+    /// As [`CallRecord::call_id`].
+    pub call_id: Text,
+    /// As [`CallRecord::run_id`].
+    pub run_id: Option<Text>,
+    /// As [`CallRecord::agent`].
+    pub agent: Option<Text>,
+    /// As [`CallRecord::operation_id`].
+    pub operation_id: Option<Text>,
+    /// As [`CallRecord::tool`].
+    pub tool: Text,
+    /// As [`CallRecord::tier`].
+    pub tier: Option<SafetyTier>,
+    /// As [`CallRecord::confinement`].
+    pub confinement: Option<Confinement>,
+    /// As [`CallRecord::profile`].
+    pub profile: Option<Text>,
+    /// As [`CallRecord::mounts`].
+    pub mounts: Vec<MountAccess>,
+    /// As [`CallRecord::subjects`].
+    pub subjects: Vec<Subject>,
+    /// As [`CallRecord::args_sha256`].
+    pub args_sha256: Option<Text>,
+    /// As [`CallRecord::policy_digest`].
+    pub policy_digest: Option<Text>,
+    /// As [`CallRecord::module_sha256`].
+    pub module_sha256: Option<Text>,
+    /// As [`CallRecord::decision`].
+    pub decision: Option<Verdict>,
+    /// As [`super::Ending::code`] or, without one, [`CallRecord::code`].
+    pub code: Option<Text>,
+    /// As [`CallRecord::rule`].
+    pub rule: Option<Text>,
+    /// As [`CallRecord::approval`].
+    pub approval: Option<Text>,
+    /// As [`super::Ending::outcome`]; none in a `begin`.
+    pub outcome: Option<Outcome>,
+    /// [`super::Ending::duration`] in microseconds.
+    pub duration_us: Option<u64>,
+    /// [`super::Ending::cpu`] in microseconds.
+    pub cpu_us: Option<u64>,
+    /// As [`super::Ending::peak_memory_bytes`].
+    pub peak_memory: Option<u64>,
+    /// As [`super::Ending::output_bytes`].
+    pub bytes_out: Option<u64>,
+    /// As [`super::Ending::truncated`].
+    pub truncated: Option<bool>,
+    /// As [`super::Ending::mounts_used`].
+    pub mounts_used: Vec<Text>,
+    /// As [`CallRecord::posture`].
+    pub posture: Option<Text>,
+    /// The process that made the call, as `pid-start-count`.
+    pub process: Text,
+    /// How many entries of the lists did not fit into the row.
+    pub omitted: u64,
+    /// The hash of the row before.
+    pub prev: Text,
+    /// The hash of this row.
+    pub hash: Text,
+}
+
+impl Row {
+    /// What the row says of the call itself, to write a further row about it.
+    pub(super) fn into_call(self) -> CallRecord {
+        CallRecord {
+            call_id: self.call_id,
+            run_id: self.run_id,
+            agent: self.agent,
+            operation_id: self.operation_id,
+            tool: self.tool,
+            tier: self.tier,
+            confinement: self.confinement,
+            profile: self.profile,
+            mounts: self.mounts,
+            subjects: self.subjects,
+            args_sha256: self.args_sha256,
+            policy_digest: self.policy_digest,
+            module_sha256: self.module_sha256,
+            decision: self.decision,
+            code: self.code,
+            rule: self.rule,
+            approval: self.approval,
+            posture: self.posture,
+        }
+    }
+}
+
+/// The part of a row that tells which calls are open; cheaper to read than a [`Row`].
+#[derive(Debug, Deserialize)]
+pub(super) struct Glance<'line> {
+    pub(super) seq: u64,
+    pub(super) event: Event,
+    #[serde(borrow)]
+    pub(super) call_id: Cow<'line, str>,
+    #[serde(borrow)]
+    pub(super) tool: Cow<'line, str>,
+    #[serde(borrow)]
+    pub(super) process: Cow<'line, str>,
+}
+
+/// The rows of a log, oldest first, up to where the log ended when this was called.
+///
+/// A line that is no row is an error in its place, and the reading goes on behind it. A torn last line is
+/// passed over: the next start of a writer reports it. An error in opening or reading is the last item.
+pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<> {
+    let path = path.to_owned();
+    let mut state = match open(&path) {
+        Ok((file, end)) => Reading::Open(Lines::new(file, 0, end)),
+        Err(error) => Reading::Failed(error),
+    };
+    std::iter::from_fn(move || match std::mem::replace(&mut state, Reading::Done) {
+        Reading::Done => None,
+        Reading::Failed(error) => Some(Err(error)),
+        Reading::Open(mut lines) => {
+            let item = next_row(&mut lines, &path)?;
+            if !matches!(item, Err(AuditError::Read { .. })) {
+                state = Reading::Open(lines);
+            }
+            Some(item)
+        }
+    })
+}
+
+enum Reading {
+    Open(Lines<File>),
+    Failed(AuditError),
+    Done,
+}
+
+fn next_row(lines: &mut Lines<File>, path: &Path) -> Option<Result<Row, AuditError>> {
+    let path = || path.to_owned();
+    let line = match lines.next() {
+        Ok(line) => line?,
+        Err(source) => return Some(Err(AuditError::Read { path: path(), source })),
+    };
+    match line.end {
+        LineEnd::File => None,
+        LineEnd::TooLong => Some(Err(AuditError::Overlong {
+            path: path(),
+            line: line.number,
+        })),
+        LineEnd::Newline => {
+            Some(
+                serde_json::from_slice(line.bytes).map_err(|source| AuditError::Malformed {
+                    path: path(),
+                    line: line.number,
+                    source,
+                }),
+            )
+        }
+    }
+}
+
+/// Opens a log to read it, and tells how long it is at a moment when nobody writes.
+pub(super) fn open(path: &Path) -> Result<(File, u64), AuditError> {
+    let failed = |source| AuditError::Open {
+        path: path.to_owned(),
+        source,
+    };
+    // Non-blocking, lest a FIFO in the log's place hangs us.
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = match openat(CWD, path, flags, Mode::empty()) {
+        Ok(file) => File::from(file),
+        Err(rustix::io::Errno::LOOP) => {
+            return Err(AuditError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        Err(errno) => return Err(failed(errno.into())),
+    };
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(AuditError::NotAFile {
+            path: path.to_owned(),
+        });
+    }
+    let locked = lock::shared(&file, path, lock::LOCK_WAIT)?;
+    let end = file.metadata().map_err(failed)?.len();
+    drop(locked);
+    Ok((file, end))
+}
+
+fn microseconds<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{time:.6}"))
+}

@@ -1,0 +1,126 @@
+//! What a start puts in order after a crash: calls that began and whose process did not live to end them.
+//!
+//! Runs under the log's lock, so of two processes that start at once the second finds nothing to do. If
+//! this process is killed here, the next one goes on: an `end` that is written already is found by the
+//! scan, and the file of the dead process goes last.
+
+use std::{
+    collections::{HashMap, HashSet},
+    os::unix::fs::FileExt as _,
+    path::PathBuf,
+};
+
+use super::{
+    error::AuditError,
+    files::Files,
+    lines::{LineEnd, Lines},
+    live::{self, Dead},
+    read::{Glance, Row},
+    row::{Ending, Event, Outcome, Phase},
+    writer::Writer,
+};
+
+/// What was put in order when a log was opened: for the operator.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Recovery {
+    /// What was cut off the log's end.
+    pub torn: Option<TornTail>,
+    /// The calls that got an `end` with the outcome `unknown`, by id, oldest first.
+    pub closed_begins: Vec<String>,
+}
+
+impl Recovery {
+    /// Whether there was nothing to do.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        self.torn.is_none() && self.closed_begins.is_empty()
+    }
+}
+
+/// The end of a log that was no row: a line that a killed process, or a machine without power, did not
+/// finish.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TornTail {
+    /// How many bytes it had.
+    pub bytes: u64,
+    /// The file that has them now.
+    pub kept_in: PathBuf,
+}
+
+/// Writes `end: unknown` for every open call of a process that is gone, and tells the calls.
+pub(super) fn close_dead_calls(files: &Files, writer: &mut Writer) -> Result<Vec<String>, AuditError> {
+    let dead = live::dead(files)?;
+    let mut closed = Vec::new();
+    if let Some(from) = dead.iter().filter_map(|dead| dead.mark).min() {
+        for row in open_begins(files, writer, &dead, from)? {
+            let (process, omitted) = (row.process.clone(), row.omitted);
+            let call = row.into_call();
+            let ending = Phase::End(Ending::new(Outcome::Unknown));
+            writer.write(&process, &call, &ending, omitted)?;
+            closed.push(call.call_id.as_ref().to_owned());
+        }
+    }
+    if !closed.is_empty() {
+        // Before the files go that would let the next start find these calls.
+        let synced = files.sync();
+        synced.map_err(|errno| AuditError::Sync {
+            path: files.path.clone(),
+            source: errno.into(),
+        })?;
+    }
+    for process in &dead {
+        process.remove()?;
+    }
+    Ok(closed)
+}
+
+/// The `begin`s of these processes without an `end`, oldest first.
+fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Result<Vec<Row>, AuditError> {
+    let processes: HashSet<&str> = dead.iter().map(Dead::process).collect();
+    let mut lines = Lines::new(&files.log, row_boundary(files, from, writer.end()), writer.end());
+    // A call id may come twice, since models choose them: so it is counted, not noted.
+    let mut open: HashMap<(String, String), Vec<Vec<u8>>> = HashMap::new();
+    while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
+        if line.end != LineEnd::Newline {
+            continue;
+        }
+        // What is no row was no call. To find fault with it is the verifier's part.
+        let Ok(glance) = serde_json::from_slice::<Glance<'_>>(line.bytes) else {
+            continue;
+        };
+        if !processes.contains(glance.process.as_ref()) {
+            continue;
+        }
+        let call = (glance.process.into_owned(), glance.call_id.into_owned());
+        match glance.event {
+            Event::Begin => open.entry(call).or_default().push(line.bytes.to_vec()),
+            Event::End => {
+                if let Some(begins) = open.get_mut(&call) {
+                    begins.pop();
+                    if begins.is_empty() {
+                        open.remove(&call);
+                    }
+                }
+            }
+        }
+    }
+    let begins = open.into_values().flatten();
+    let mut rows: Vec<Row> = begins
+        .filter_map(|line| serde_json::from_slice(&line).ok())
+        .collect();
+    rows.sort_by_key(|row| row.seq);
+    Ok(rows)
+}
+
+/// The mark, if a row begins there. Otherwise the log is not the one that it was made for, or was cut
+/// short, and only the whole log is sure to hold every call.
+fn row_boundary(files: &Files, mark: u64, end: u64) -> u64 {
+    let mut byte = [0];
+    let before = mark.checked_sub(1).filter(|_| mark <= end);
+    let read = before.map(|before| files.log.read_exact_at(&mut byte, before));
+    if matches!(read, Some(Ok(()))) && byte == *b"\n" {
+        mark
+    } else {
+        0
+    }
+}

@@ -1,0 +1,483 @@
+//! What a row says of a call, and how it becomes a line.
+//!
+//! Every field is in every row, in the order of the design; what is not known is `null`, and a list that
+//! is not known is `[]`. Strings come from models and tools, so each has a limit, and the limits add up
+//! to less than [`MAX_ROW_BYTES`].
+
+use std::{fmt, io::Write as _, sync::Arc, time::Duration};
+
+use jiff::Timestamp;
+use portcullis_types::{Access, SafetyTier, ToolErrorKind};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+use super::{
+    chain::{self, Hash, MAX_ROW_BYTES},
+    text::{push_number, push_string},
+};
+
+/// A text that is shared by rows: cheap to clone, made by `.into()`.
+pub type Text = Arc<str>;
+
+/// The longest id, name, code or digest in a row, in escaped bytes. A provider, and so a model, may choose
+/// call ids.
+pub(super) const MAX_NAME_BYTES: usize = 512;
+
+/// The longest subject (path, address, command) in a row, in escaped bytes: a guest path of full length.
+pub(super) const MAX_VALUE_BYTES: usize = 4096;
+
+/// What all subjects of a row may take together. Those beyond it are counted in `omitted`; the digest of
+/// the arguments still binds them.
+const MAX_SUBJECTS_BYTES: usize = 40 * 1024;
+
+/// What the mounts of a row may take together, and what the used ones may.
+const MAX_MOUNTS_BYTES: usize = 4 * 1024;
+
+/// What a call is, the same in its `begin` and its `end`. Everything but the call's id and the tool's
+/// name can be unknown: a call that names no tool has no tier.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CallRecord {
+    /// The call's id.
+    pub call_id: Text,
+    /// The run that it belongs to.
+    pub run_id: Option<Text>,
+    /// The agent that makes it.
+    pub agent: Option<Text>,
+    /// What joins the calls of one operation, such as the two steps of `vault_copyto`.
+    pub operation_id: Option<Text>,
+    /// The tool's name, as the caller wrote it.
+    pub tool: Text,
+    /// The tool's tier.
+    pub tier: Option<SafetyTier>,
+    /// What keeps it in.
+    pub confinement: Option<Confinement>,
+    /// The profile that it runs with.
+    pub profile: Option<Text>,
+    /// The mounts that it was granted.
+    pub mounts: Vec<MountAccess>,
+    /// What its arguments name. Never contents.
+    pub subjects: Vec<Subject>,
+    /// SHA-256 of the raw arguments, in hexadecimal.
+    pub args_sha256: Option<Text>,
+    /// Digest of the effective policy.
+    pub policy_digest: Option<Text>,
+    /// SHA-256 of the module.
+    pub module_sha256: Option<Text>,
+    /// What the policy said.
+    pub decision: Option<Verdict>,
+    /// The stable code of a denial or an error. [`Ending::code`] goes before it.
+    pub code: Option<Text>,
+    /// The rule that decided.
+    pub rule: Option<Text>,
+    /// What became of the approval: `not_required`, `approved`, `refused`, ….
+    pub approval: Option<Text>,
+    /// Which layers held the call, as `doctor` names them.
+    pub posture: Option<Text>,
+}
+
+/// One row to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Record {
+    /// The call.
+    pub call: Arc<CallRecord>,
+    /// What happens to it.
+    pub phase: Phase,
+}
+
+impl Record {
+    /// The row before a call that has effects.
+    #[must_use]
+    pub fn begin(call: &Arc<CallRecord>) -> Self {
+        Self {
+            call: Arc::clone(call),
+            phase: Phase::Begin,
+        }
+    }
+
+    /// The row after a call, or of one that was refused.
+    #[must_use]
+    pub fn end(call: &Arc<CallRecord>, ending: Ending) -> Self {
+        Self {
+            call: Arc::clone(call),
+            phase: Phase::End(ending),
+        }
+    }
+}
+
+/// Which of its rows a call writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// It is about to run.
+    Begin,
+    /// It is over.
+    End(Ending),
+}
+
+/// How a call ended. [`Ending::new`] leaves out what is not measured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ending {
+    /// The result.
+    pub outcome: Outcome,
+    /// The error's code, where it is finer than what [`CallRecord::code`] says.
+    pub code: Option<Text>,
+    /// From the call's arrival to its result.
+    pub duration: Option<Duration>,
+    /// Processor time.
+    pub cpu: Option<Duration>,
+    /// The guest's memory at its peak.
+    pub peak_memory_bytes: Option<u64>,
+    /// The size of the result before it was cut.
+    pub output_bytes: Option<u64>,
+    /// Whether the result was cut.
+    pub truncated: Option<bool>,
+    /// The names of the mounts that the call really touched.
+    pub mounts_used: Vec<Text>,
+}
+
+impl Ending {
+    /// An ending of which only the outcome is known.
+    #[must_use]
+    pub fn new(outcome: Outcome) -> Self {
+        Self {
+            outcome,
+            code: None,
+            duration: None,
+            cpu: None,
+            peak_memory_bytes: None,
+            output_bytes: None,
+            truncated: None,
+            mounts_used: Vec::new(),
+        }
+    }
+}
+
+/// How a call ended, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// With a result.
+    Ok,
+    /// Nobody knows: its process died. Only recovery writes this.
+    Unknown,
+    /// With an error of this kind.
+    Error(ToolErrorKind),
+}
+
+impl Outcome {
+    /// The word in the row: `ok`, `unknown`, or the error kind's name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Error(kind) => kind.as_str(),
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}
+
+impl<'de> Deserialize<'de> for Outcome {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let word = String::deserialize(deserializer)?;
+        let kinds = ToolErrorKind::ALL.into_iter().map(Self::Error);
+        [Self::Ok, Self::Unknown]
+            .into_iter()
+            .chain(kinds)
+            .find(|outcome| outcome.as_str() == word)
+            .ok_or_else(|| de::Error::custom(format_args!("unknown outcome `{word}`")))
+    }
+}
+
+/// Which of a call's rows a row is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Event {
+    /// Written before the call runs.
+    Begin,
+    /// Written after it, or instead of it.
+    End,
+}
+
+impl Event {
+    /// The word in the row.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Begin => "begin",
+            Self::End => "end",
+        }
+    }
+}
+
+/// What keeps a tool in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Confinement {
+    /// The WASM sandbox, with the kernel behind it.
+    #[serde(rename = "wasm")]
+    Wasm,
+    /// Nothing: it is host code.
+    #[serde(rename = "native, unconfined")]
+    Native,
+}
+
+impl Confinement {
+    /// The words in the row.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Wasm => "wasm",
+            Self::Native => "native, unconfined",
+        }
+    }
+}
+
+/// What the policy said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The call may run.
+    Allow,
+    /// It may not.
+    Deny,
+}
+
+impl Verdict {
+    /// The word in the row.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// A mount that a call was granted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountAccess {
+    /// The mount's name.
+    pub name: Text,
+    /// What for.
+    pub access: Access,
+}
+
+/// What one argument names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// The argument's name.
+    pub argument: Text,
+    /// What it names.
+    pub kind: SubjectKind,
+    /// The path, address or command itself.
+    pub value: Text,
+}
+
+/// What an argument names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SubjectKind {
+    /// A guest path.
+    Path,
+    /// An address.
+    Url,
+    /// A shell command.
+    Command,
+}
+
+impl SubjectKind {
+    /// The word in the row.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Path => "path",
+            Self::Url => "url",
+            Self::Command => "command",
+        }
+    }
+}
+
+/// What the log adds to a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head<'a> {
+    /// The row's number.
+    pub(super) seq: u64,
+    /// When it is written.
+    pub(super) time: Timestamp,
+    /// The process that the call belongs to.
+    pub(super) process: &'a str,
+    /// How many list entries an earlier row of the call left out already.
+    pub(super) omitted: u64,
+    /// The hash of the row before.
+    pub(super) prev: &'a Hash,
+}
+
+/// Puts a whole line in place of what `out` held, and tells its hash.
+///
+/// Written by hand, since a derived serialisation would need a borrowed twin of the record, gives no hold
+/// on the length of a string, and leaves line separators and direction marks as they are.
+pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, phase: &Phase) -> Hash {
+    let (event, ending) = match phase {
+        Phase::Begin => (Event::Begin, None),
+        Phase::End(ending) => (Event::End, Some(ending)),
+    };
+    let code = ending
+        .and_then(|ending| ending.code.as_ref())
+        .or(call.code.as_ref());
+    let mut omitted = head.omitted;
+
+    out.clear();
+    out.extend_from_slice(chain::SEQ_KEY);
+    push_number(out, head.seq);
+    // A `Vec` takes every write.
+    let _ = write!(out, ",\"time\":\"{:.6}\"", head.time);
+    field_word(out, "event", Some(event.as_str()));
+    field_text(out, "call_id", Some(&call.call_id));
+    field_text(out, "run_id", call.run_id.as_deref());
+    field_text(out, "agent", call.agent.as_deref());
+    field_text(out, "operation_id", call.operation_id.as_deref());
+    field_text(out, "tool", Some(&call.tool));
+    field_word(out, "tier", call.tier.map(SafetyTier::as_str));
+    field_word(out, "confinement", call.confinement.map(Confinement::as_str));
+    field_text(out, "profile", call.profile.as_deref());
+    omitted += field_list(out, "mounts", &call.mounts, MAX_MOUNTS_BYTES, push_mount);
+    omitted += field_list(out, "subjects", &call.subjects, MAX_SUBJECTS_BYTES, push_subject);
+    field_text(out, "args_sha256", call.args_sha256.as_deref());
+    field_text(out, "policy_digest", call.policy_digest.as_deref());
+    field_text(out, "module_sha256", call.module_sha256.as_deref());
+    field_word(out, "decision", call.decision.map(Verdict::as_str));
+    field_text(out, "code", code.map(AsRef::as_ref));
+    field_text(out, "rule", call.rule.as_deref());
+    field_text(out, "approval", call.approval.as_deref());
+    field_word(out, "outcome", ending.map(|ending| ending.outcome.as_str()));
+    field_number(
+        out,
+        "duration_us",
+        ending.and_then(|ending| ending.duration).map(micros),
+    );
+    field_number(out, "cpu_us", ending.and_then(|ending| ending.cpu).map(micros));
+    field_number(
+        out,
+        "peak_memory",
+        ending.and_then(|ending| ending.peak_memory_bytes),
+    );
+    field_number(out, "bytes_out", ending.and_then(|ending| ending.output_bytes));
+    field_raw(
+        out,
+        "truncated",
+        match ending.and_then(|ending| ending.truncated) {
+            None => "null",
+            Some(true) => "true",
+            Some(false) => "false",
+        },
+    );
+    let used = ending.map_or(&[][..], |ending| ending.mounts_used.as_slice());
+    omitted += field_list(out, "mounts_used", used, MAX_MOUNTS_BYTES, |out, name| {
+        push_string(out, name, MAX_NAME_BYTES);
+    });
+    field_text(out, "posture", call.posture.as_deref());
+    field_text(out, "process", Some(head.process));
+    field_number(out, "omitted", Some(omitted));
+    let hash = chain::seal(out, head.prev);
+    debug_assert!(
+        out.len() <= MAX_ROW_BYTES,
+        "the limits of the fields add up to less than a row's"
+    );
+    hash
+}
+
+fn push_mount(out: &mut Vec<u8>, mount: &MountAccess) {
+    out.extend_from_slice(b"{\"name\":");
+    push_string(out, &mount.name, MAX_NAME_BYTES);
+    field_word(out, "access", Some(mount.access.as_str()));
+    out.push(b'}');
+}
+
+fn push_subject(out: &mut Vec<u8>, subject: &Subject) {
+    out.extend_from_slice(b"{\"argument\":");
+    push_string(out, &subject.argument, MAX_NAME_BYTES);
+    field_word(out, "kind", Some(subject.kind.as_str()));
+    out.extend_from_slice(b",\"value\":");
+    push_string(out, &subject.value, MAX_VALUE_BYTES);
+    out.push(b'}');
+}
+
+/// Writes as many entries as fit, and tells how many do not.
+fn field_list<T>(
+    out: &mut Vec<u8>,
+    key: &str,
+    entries: &[T],
+    limit: usize,
+    push: impl Fn(&mut Vec<u8>, &T),
+) -> u64 {
+    push_key(out, key);
+    out.push(b'[');
+    let start = out.len();
+    let mut left_out = 0;
+    for (index, entry) in entries.iter().enumerate() {
+        let before = out.len();
+        if before > start {
+            out.push(b',');
+        }
+        push(out, entry);
+        if out.len() - start > limit {
+            out.truncate(before);
+            left_out = (entries.len() - index) as u64;
+            break;
+        }
+    }
+    out.push(b']');
+    left_out
+}
+
+fn field_text(out: &mut Vec<u8>, key: &str, text: Option<&str>) {
+    push_key(out, key);
+    match text {
+        Some(text) => push_string(out, text, MAX_NAME_BYTES),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+/// For our own words, which need neither bound nor escape.
+fn field_word(out: &mut Vec<u8>, key: &str, word: Option<&'static str>) {
+    push_key(out, key);
+    match word {
+        Some(word) => {
+            out.push(b'"');
+            out.extend_from_slice(word.as_bytes());
+            out.push(b'"');
+        }
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn field_number(out: &mut Vec<u8>, key: &str, number: Option<u64>) {
+    push_key(out, key);
+    match number {
+        Some(number) => push_number(out, number),
+        None => out.extend_from_slice(b"null"),
+    }
+}
+
+fn field_raw(out: &mut Vec<u8>, key: &str, json: &str) {
+    push_key(out, key);
+    out.extend_from_slice(json.as_bytes());
+}
+
+fn push_key(out: &mut Vec<u8>, key: &str) {
+    out.extend_from_slice(b",\"");
+    out.extend_from_slice(key.as_bytes());
+    out.extend_from_slice(b"\":");
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,127 @@
+//! Finds out where a log really ends: the last whole row, and what was torn behind it.
+//!
+//! Reads backwards and never more than a fixed number of bytes, however long the log is.
+
+use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
+
+use super::{
+    chain::{self, GENESIS, Hash, MAX_ROW_BYTES},
+    error::AuditError,
+};
+
+/// How much broken end a crash can leave: what is written between two synchronisations of a busy log.
+/// More than that is not a crash, and nobody but the operator should cut it off.
+const MAX_TORN_BYTES: usize = 4 * 1024 * 1024;
+
+/// How a log ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tail {
+    /// The number of the last row; 0 without one.
+    pub(super) seq: u64,
+    /// Its hash.
+    pub(super) hash: Hash,
+    /// Where the next row goes.
+    pub(super) end: u64,
+    /// What follows there and is no row.
+    pub(super) torn_bytes: u64,
+}
+
+/// What may stand after the last valid row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tolerance {
+    /// A piece of a line: a process was killed while it wrote.
+    Piece,
+    /// Also whole lines that are no rows: the machine lost power, and blocks came to the disk in any order.
+    Lines,
+}
+
+/// Reads the end of a log of this size, whose lock the caller holds.
+pub(super) fn read(file: &File, path: &Path, size: u64, tolerance: Tolerance) -> Result<Tail, AuditError> {
+    let mut window = Vec::new();
+    for wanted in [8 * 1024, 2 * MAX_ROW_BYTES, MAX_TORN_BYTES + MAX_ROW_BYTES] {
+        let length = usize::try_from(size).unwrap_or(usize::MAX).min(wanted);
+        let from = size - length as u64;
+        window.resize(length, 0);
+        file.read_exact_at(&mut window, from)
+            .map_err(|source| AuditError::Read {
+                path: path.to_owned(),
+                source,
+            })?;
+        match last_row(&window, from == 0, tolerance) {
+            Found::Row { seq, hash, end } => {
+                let torn_bytes = (length - end) as u64;
+                return Ok(Tail {
+                    seq,
+                    hash,
+                    end: from + end as u64,
+                    torn_bytes,
+                });
+            }
+            Found::NoRow => {
+                return Ok(Tail {
+                    seq: 0,
+                    hash: GENESIS,
+                    end: 0,
+                    torn_bytes: size,
+                });
+            }
+            Found::Altered { at } => {
+                return Err(AuditError::Altered {
+                    path: path.to_owned(),
+                    offset: from + at as u64,
+                });
+            }
+            Found::WindowTooSmall => {}
+        }
+    }
+    Err(AuditError::Corrupt {
+        path: path.to_owned(),
+        bytes: window.len() as u64,
+    })
+}
+
+/// Whether the row with this hash still ends here.
+pub(super) fn still_ends_with(file: &File, end: u64, hash: &Hash) -> io::Result<bool> {
+    let Some(from) = end.checked_sub(chain::SEALED_TAIL_BYTES as u64) else {
+        return Ok(end == 0);
+    };
+    let mut bytes = [0; chain::SEALED_TAIL_BYTES];
+    file.read_exact_at(&mut bytes, from)?;
+    Ok(chain::tail_says(&bytes, hash))
+}
+
+enum Found {
+    Row { seq: u64, hash: Hash, end: usize },
+    NoRow,
+    Altered { at: usize },
+    WindowTooSmall,
+}
+
+fn last_row(window: &[u8], whole: bool, tolerance: Tolerance) -> Found {
+    let mut rest = window;
+    loop {
+        let Some(newline) = rest.iter().rposition(|byte| *byte == b'\n') else {
+            return if whole {
+                Found::NoRow
+            } else {
+                Found::WindowTooSmall
+            };
+        };
+        let start = match rest[..newline].iter().rposition(|byte| *byte == b'\n') {
+            Some(before) => before + 1,
+            None if whole => 0,
+            None => return Found::WindowTooSmall,
+        };
+        if let Ok(link) = chain::check(&rest[start..=newline]) {
+            return Found::Row {
+                seq: link.seq,
+                hash: link.hash,
+                end: newline + 1,
+            };
+        }
+        if tolerance == Tolerance::Piece {
+            return Found::Altered { at: start };
+        }
+        rest = &rest[..start];
+    }
+}

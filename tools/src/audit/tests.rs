@@ -1,0 +1,90 @@
+//! Tests of the whole log, and what they share. What concerns one file is tested in that file.
+
+mod crash;
+mod faults;
+mod rows;
+mod sharing;
+mod tampering;
+
+use std::{collections::HashMap, fs, path::Path, sync::Arc};
+
+use super::{
+    AuditLog, CallRecord, Ending, Event, Outcome, Record, Row, SyncMode, VerifyReport, log_path, rows, verify,
+};
+
+/// A log in a fresh folder or an old one; there must be nothing to recover.
+#[track_caller]
+fn open(dir: &Path) -> AuditLog {
+    let (log, recovery) = AuditLog::open(dir, SyncMode::Interval).expect("opens");
+    assert!(recovery.is_clean(), "{recovery:?}");
+    log
+}
+
+fn call(call_id: &str) -> Arc<CallRecord> {
+    Arc::new(CallRecord {
+        call_id: call_id.into(),
+        tool: "file_write".into(),
+        ..CallRecord::default()
+    })
+}
+
+fn begin(call_id: &str) -> Record {
+    Record::begin(&call(call_id))
+}
+
+fn end(call_id: &str) -> Record {
+    Record::end(&call(call_id), Ending::new(Outcome::Ok))
+}
+
+/// A closed log of so many rows.
+fn filled(dir: &Path, rows: usize) -> Vec<u8> {
+    let log = open(dir);
+    for row in 0..rows {
+        log.append(&end(&format!("c{row}"))).expect("appends");
+    }
+    drop(log);
+    fs::read(log_path(dir)).expect("reads")
+}
+
+fn read(dir: &Path) -> Vec<Row> {
+    rows(&log_path(dir)).collect::<Result<_, _>>().expect("reads")
+}
+
+#[track_caller]
+fn intact(dir: &Path) -> VerifyReport {
+    let report = verify(&log_path(dir)).expect("verifies");
+    assert!(report.is_intact(), "{report:?}");
+    report
+}
+
+/// Every `begin` has one `end`, and no `end` says `unknown` of a call that ended.
+#[track_caller]
+fn all_closed_once(dir: &Path) {
+    let mut calls: HashMap<_, (usize, usize)> = HashMap::new();
+    for row in read(dir) {
+        let counts = calls.entry((row.process, row.call_id)).or_default();
+        match row.event {
+            Event::Begin => counts.0 += 1,
+            Event::End => counts.1 += 1,
+        }
+    }
+    for (call, counts) in calls {
+        assert_eq!(counts, (1, 1), "begins and ends of {call:?}");
+    }
+}
+
+/// What else than the log is in the state folder, below `audit.live` or beside the log.
+fn leftovers(dir: &Path) -> Vec<String> {
+    let names = |dir: &Path| -> Vec<String> {
+        let Ok(entries) = fs::read_dir(dir) else {
+            return Vec::new();
+        };
+        entries
+            .map(|entry| entry.expect("lists").file_name().to_string_lossy().into_owned())
+            .collect()
+    };
+    let mut found = names(dir);
+    found.retain(|name| name != "audit.live" && name != "audit.jsonl");
+    found.extend(names(&dir.join("audit.live")));
+    found
+}

@@ -1,0 +1,332 @@
+//! Processes that are killed, and what the next start makes of it.
+
+use std::{
+    env,
+    fs::{self, OpenOptions},
+    io::{BufRead as _, BufReader, Write as _},
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+};
+
+use super::*;
+use crate::audit::{AuditError, Recovery};
+
+/// Tells a test binary that was started by [`child`] which log to write.
+const DIR_VARIABLE: &str = "PORTCULLIS_AUDIT_TEST_DIR";
+
+/// Not a test by itself: what a child process does until it is killed.
+#[test]
+fn child_writes_until_it_is_killed() {
+    let Some(dir) = env::var_os(DIR_VARIABLE).map(PathBuf::from) else {
+        return;
+    };
+    let (log, _) = AuditLog::open(&dir, SyncMode::Interval).expect("opens");
+    for row in 0_u64.. {
+        let id = format!("c{row}");
+        let begun = log.append(&begin(&id)).expect("appends");
+        println!("begun {}", begun.seq);
+        if row % 3 != 0 {
+            log.append(&end(&id)).expect("appends");
+        }
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a process that is killed must be a real one: this binary anew"
+)]
+fn child(dir: &Path) -> Child {
+    let (_, module) = module_path!().split_once("::").expect("is in a crate");
+    Command::new(env::current_exe().expect("is a program"))
+        .args([
+            "--exact",
+            &format!("{module}::child_writes_until_it_is_killed"),
+            "--nocapture",
+        ])
+        .env(DIR_VARIABLE, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("starts")
+}
+
+/// Lets a child write some rows, kills it, and tells the last row that it knew to be written.
+fn killed_after(dir: &Path, rows: usize) -> u64 {
+    let mut child = child(dir);
+    let output = BufReader::new(child.stdout.take().expect("is a pipe"));
+    let mut seqs = output.lines().filter_map(|line| {
+        let line = line.expect("reads");
+        line.split("begun ")
+            .nth(1)
+            .map(|seq| seq.trim().parse().expect("is a number"))
+    });
+    let mut last = seqs.nth(rows).expect("writes");
+    child.kill().expect("kills");
+    // What was still in the pipe was written too.
+    last = seqs.last().unwrap_or(last);
+    child.wait().expect("ends");
+    last
+}
+
+#[test]
+fn every_call_of_a_killed_process_is_closed_once_even_by_two_starts_at_once() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    for round in 0..6 {
+        let last = killed_after(dir.path(), 1 + round * 7);
+        assert!(
+            verify(&log_path(dir.path())).expect("verifies").rows >= last,
+            "a row that was told is there"
+        );
+        let recoveries: Vec<Recovery> = thread::scope(|scope| {
+            let starts = [0; 2]
+                .map(|_| scope.spawn(|| AuditLog::open(dir.path(), SyncMode::Interval).expect("opens").1));
+            starts.map(|start| start.join().expect("opens")).into()
+        });
+        let closed: Vec<_> = recoveries
+            .iter()
+            .map(|recovery| recovery.closed_begins.len())
+            .collect();
+        assert!(
+            closed.contains(&0) && closed.iter().sum::<usize>() > 0,
+            "one of them did it: {closed:?}"
+        );
+        assert!(intact(dir.path()).open_begins.is_empty());
+        all_closed_once(dir.path());
+    }
+    let unknown = read(dir.path())
+        .iter()
+        .filter(|row| row.outcome == Some(Outcome::Unknown))
+        .count();
+    assert!(unknown >= 6);
+    assert!(
+        leftovers(dir.path())
+            .iter()
+            .all(|name| name.starts_with("audit.torn-"))
+    );
+}
+
+#[test]
+fn the_calls_of_a_living_process_are_left_alone() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let living = open(dir.path());
+    living.append(&begin("mine")).expect("appends");
+    for _ in 0..3 {
+        drop(open(dir.path()));
+    }
+    assert_eq!(intact(dir.path()).open_begins.len(), 1);
+    living.append(&end("mine")).expect("appends");
+    assert_eq!(read(dir.path())[1].outcome, Some(Outcome::Ok));
+    all_closed_once(dir.path());
+}
+
+#[test]
+fn a_log_that_is_dropped_with_open_calls_leaves_them_to_the_next_start() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let log = open(dir.path());
+    for id in ["a", "b", "b", "c"] {
+        log.append(&begin(id)).expect("appends");
+    }
+    for id in ["b", "c", "never begun"] {
+        log.append(&end(id)).expect("appends");
+    }
+    drop(log);
+    let (_log, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
+    assert_eq!(recovery.closed_begins, ["a", "b"]);
+    let rows = read(dir.path());
+    let (begun, closed) = (&rows[0], &rows[7]);
+    assert_eq!(
+        (closed.event, closed.outcome),
+        (Event::End, Some(Outcome::Unknown))
+    );
+    assert_eq!(
+        (&closed.call_id, &closed.tool, &closed.process),
+        (&begun.call_id, &begun.tool, &begun.process)
+    );
+    assert!(intact(dir.path()).open_begins.is_empty());
+    drop(open(dir.path()));
+    assert_eq!(read(dir.path()).len(), 9);
+}
+
+#[test]
+fn a_recovery_that_was_killed_halfway_is_gone_on_with() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let log = open(dir.path());
+    log.append(&begin("a")).expect("appends");
+    log.append(&begin("b")).expect("appends");
+    drop(log);
+    let live = dir.path().join("audit.live").join(&leftovers(dir.path())[0]);
+    let (name, mark) = (live.clone(), fs::read(&live).expect("reads"));
+    let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
+    assert_eq!(recovery.closed_begins, ["a", "b"]);
+
+    // As if it had been killed before it removed the process file: all ends are there.
+    fs::write(&name, &mark).expect("writes");
+    drop(open(dir.path()));
+    // As if between the two ends, and in the middle of the second.
+    let whole = fs::read(log_path(dir.path())).expect("reads");
+    let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    for piece in [&b""[..], &lines[3][..50]] {
+        fs::write(&name, &mark).expect("writes");
+        fs::write(
+            log_path(dir.path()),
+            [lines[..3].concat(), piece.to_vec()].concat(),
+        )
+        .expect("writes");
+        let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
+        assert_eq!(recovery.closed_begins, ["b"]);
+        assert_eq!(recovery.torn.map_or(0, |torn| torn.bytes), piece.len() as u64);
+        all_closed_once(dir.path());
+        intact(dir.path());
+    }
+}
+
+#[test]
+fn marks_that_say_nothing_or_too_much_cost_a_scan_and_no_call() {
+    for mark in [
+        "",
+        "junk",
+        "00000000000000000003\n",
+        "99999999999999999999\n",
+        "00000000009999999999\n",
+        "\0\0",
+    ] {
+        let dir = tempfile::tempdir().expect("makes a folder");
+        let log = open(dir.path());
+        log.append(&begin("a")).expect("appends");
+        drop(log);
+        let live = dir.path().join("audit.live").join(&leftovers(dir.path())[0]);
+        fs::write(&live, mark).expect("writes");
+        let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
+        assert_eq!(recovery.closed_begins, ["a"], "{mark:?}");
+    }
+}
+
+#[test]
+fn the_mark_follows_the_oldest_open_call() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let log = open(dir.path());
+    log.append(&end("reads only")).expect("appends");
+    assert!(
+        leftovers(dir.path()).is_empty(),
+        "a process without effects leaves no file"
+    );
+    log.append(&begin("a")).expect("appends");
+    let live = dir.path().join("audit.live").join(&leftovers(dir.path())[0]);
+    let mark = || {
+        fs::read_to_string(&live)
+            .expect("reads")
+            .trim()
+            .parse::<u64>()
+            .ok()
+    };
+    let first_row = fs::read_to_string(log.path())
+        .expect("reads")
+        .find('\n')
+        .expect("a row") as u64
+        + 1;
+    assert_eq!(mark(), Some(first_row));
+    for row in 0..200 {
+        log.append(&begin(&format!("x{row}"))).expect("appends");
+        log.append(&end(&format!("x{row}"))).expect("appends");
+    }
+    log.flush().expect("synchronises");
+    assert_eq!(mark(), Some(first_row), "the first call is still open");
+    let size = fs::metadata(log.path()).expect("is there").len();
+    log.append(&begin("b")).expect("appends");
+    log.append(&end("a")).expect("appends");
+    log.flush().expect("synchronises");
+    assert_eq!(mark(), Some(size));
+    log.append(&end("b")).expect("appends");
+    log.flush().expect("synchronises");
+    assert_eq!(mark(), None);
+    let size = fs::metadata(log.path()).expect("is there").len();
+    log.append(&begin("c")).expect("appends");
+    assert_eq!(mark(), Some(size));
+    drop(log);
+    let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
+    assert_eq!(recovery.closed_begins, ["c"]);
+}
+
+#[test]
+fn a_torn_end_is_kept_and_cut_off_and_said_so() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let whole = filled(dir.path(), 4);
+    let last = whole[..whole.len() - 1]
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .expect("four rows")
+        + 1;
+    let mut flipped = whole[last..].to_vec();
+    flipped[30] ^= 1;
+    let zeros = [0; 4096];
+    let many = [&b"{\"x\":1}\n\n"[..], &zeros[..], b"\n", &zeros[..]].concat();
+    for (keep, tail) in [
+        (last, &whole[last..last + 1]),
+        (last, &whole[last..last + 200]),
+        (last, &whole[last..whole.len() - 1]),
+        (last, &flipped[..]),
+        (whole.len(), &b"{\"seq\":5,"[..]),
+        (whole.len(), &zeros[..]),
+        (whole.len(), &many[..]),
+        (0, &whole[..40]),
+    ] {
+        fs::write(log_path(dir.path()), [&whole[..keep], tail].concat()).expect("writes");
+        let broken = verify(&log_path(dir.path())).expect("verifies").broken;
+        assert!(broken.is_some());
+        let (log, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
+        let torn = recovery.torn.expect("is said");
+        assert_eq!(torn.bytes, tail.len() as u64);
+        assert_eq!(fs::read(&torn.kept_in).expect("is kept"), tail);
+        assert_eq!(fs::read(log_path(dir.path())).expect("reads"), &whole[..keep]);
+        log.append(&end("after")).expect("appends");
+        intact(dir.path());
+    }
+}
+
+#[test]
+fn rows_before_a_torn_end_are_read() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let whole = filled(dir.path(), 3);
+    let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
+    let log = [
+        lines[0],
+        b"junk\n",
+        &[b'x'; 100_000][..],
+        b"\n",
+        lines[1],
+        &lines[2][..80],
+    ]
+    .concat();
+    fs::write(log_path(dir.path()), log).expect("writes");
+    let seen: Vec<_> = rows(&log_path(dir.path())).collect();
+    assert_eq!(seen.len(), 4);
+    assert_eq!(seen[0].as_ref().expect("is a row").seq, 1);
+    assert!(matches!(seen[1], Err(AuditError::Malformed { line: 2, .. })));
+    assert!(matches!(seen[2], Err(AuditError::Overlong { line: 3, .. })));
+    assert_eq!(seen[3].as_ref().expect("is a row").seq, 2);
+}
+
+#[test]
+fn a_piece_of_another_process_is_put_aside_by_one_that_lives_on() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let log = open(dir.path());
+    log.append(&end("a")).expect("appends");
+    let file = OpenOptions::new().append(true).open(log_path(dir.path()));
+    file.and_then(|mut file| file.write_all(b"{\"seq\":2,\"time\""))
+        .expect("writes");
+    assert_eq!(log.append(&end("b")).expect("appends").seq, 2);
+    assert_eq!(intact(dir.path()).rows, 2);
+    assert_eq!(leftovers(dir.path()).len(), 1);
+}
+
+#[test]
+fn more_than_a_crash_explains_is_not_cut_off() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let junk = vec![b'x'; 6 * 1024 * 1024];
+    fs::write(log_path(dir.path()), &junk).expect("writes");
+    let error = AuditLog::open(dir.path(), SyncMode::Interval)
+        .map(|_| ())
+        .expect_err("is refused");
+    assert!(matches!(error, AuditError::Corrupt { .. }), "{error:?}");
+    assert!(fs::read(log_path(dir.path())).expect("reads") == junk);
+}

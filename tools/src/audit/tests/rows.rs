@@ -1,0 +1,218 @@
+//! What a row looks like, and that nothing makes it long or two lines.
+
+use std::{fs, sync::Arc, time::Duration};
+
+use portcullis_types::{Access, SafetyTier, ToolErrorKind};
+use proptest::prelude::*;
+
+use super::*;
+use crate::audit::{Confinement, MAX_ROW_BYTES, MountAccess, Subject, SubjectKind, Text, Verdict};
+
+fn full(text: &str) -> (Arc<CallRecord>, Ending) {
+    let text = Text::from(text);
+    let some = || Some(Arc::clone(&text));
+    let subject = |kind| Subject {
+        argument: Arc::clone(&text),
+        kind,
+        value: Arc::clone(&text),
+    };
+    let mount = |access| MountAccess {
+        name: Arc::clone(&text),
+        access,
+    };
+    let call = CallRecord {
+        call_id: Arc::clone(&text),
+        run_id: some(),
+        agent: some(),
+        operation_id: some(),
+        tool: Arc::clone(&text),
+        tier: Some(SafetyTier::SideEffecting),
+        confinement: Some(Confinement::Native),
+        profile: some(),
+        mounts: vec![mount(Access::Read); 200],
+        subjects: vec![subject(SubjectKind::Command); 200],
+        args_sha256: some(),
+        policy_digest: some(),
+        module_sha256: some(),
+        decision: Some(Verdict::Deny),
+        code: some(),
+        rule: some(),
+        approval: some(),
+        posture: some(),
+    };
+    let ending = Ending {
+        outcome: Outcome::Error(ToolErrorKind::InvalidArguments),
+        code: some(),
+        duration: Some(Duration::MAX),
+        cpu: Some(Duration::MAX),
+        peak_memory_bytes: Some(u64::MAX),
+        output_bytes: Some(u64::MAX),
+        truncated: Some(false),
+        mounts_used: vec![Arc::clone(&text); 200],
+    };
+    (Arc::new(call), ending)
+}
+
+#[test]
+fn a_row_has_the_fields_of_the_design_in_their_order() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let log = open(dir.path());
+    let call = Arc::new(CallRecord {
+        call_id: "c1".into(),
+        run_id: Some("r1".into()),
+        agent: Some("a1".into()),
+        tool: "file_write".into(),
+        tier: Some(SafetyTier::SideEffecting),
+        confinement: Some(Confinement::Wasm),
+        profile: Some("FileReadWrite".into()),
+        mounts: vec![MountAccess {
+            name: "shared".into(),
+            access: Access::Write,
+        }],
+        subjects: vec![Subject {
+            argument: "path".into(),
+            kind: SubjectKind::Path,
+            value: "/shared/a".into(),
+        }],
+        decision: Some(Verdict::Allow),
+        approval: Some("not_required".into()),
+        posture: Some("full".into()),
+        ..CallRecord::default()
+    });
+    let ending = Ending {
+        code: Some("mount_read_only".into()),
+        duration: Some(Duration::from_micros(90)),
+        truncated: Some(true),
+        mounts_used: vec!["shared".into()],
+        ..Ending::new(Outcome::Error(ToolErrorKind::Denied))
+    };
+    log.append(&Record::begin(&call)).expect("appends");
+    log.append(&Record::end(&call, ending)).expect("appends");
+
+    let written = read(dir.path());
+    let text = fs::read_to_string(log_path(dir.path())).expect("reads");
+    let mut expected = String::new();
+    let same = concat!(
+        r#""call_id":"c1","run_id":"r1","agent":"a1","operation_id":null,"tool":"file_write","#,
+        r#""tier":"side_effecting","confinement":"wasm","profile":"FileReadWrite","#,
+        r#""mounts":[{"name":"shared","access":"write"}],"#,
+        r#""subjects":[{"argument":"path","kind":"path","value":"/shared/a"}],"#,
+        r#""args_sha256":null,"policy_digest":null,"module_sha256":null,"decision":"allow","#,
+    );
+    let parts = [
+        (
+            "begin",
+            concat!(
+                r#""code":null,"rule":null,"approval":"not_required","outcome":null,"duration_us":null,"#,
+                r#""cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":null,"mounts_used":[],"#,
+            ),
+        ),
+        (
+            "end",
+            concat!(
+                r#""code":"mount_read_only","rule":null,"approval":"not_required","outcome":"denied","#,
+                r#""duration_us":90,"cpu_us":null,"peak_memory":null,"bytes_out":null,"truncated":true,"#,
+                r#""mounts_used":["shared"],"#,
+            ),
+        ),
+    ];
+    for (row, (event, rest)) in written.iter().zip(parts) {
+        let Row {
+            seq,
+            time,
+            process,
+            prev,
+            hash,
+            ..
+        } = row;
+        expected += &format!(
+            "{{\"seq\":{seq},\"time\":\"{time:.6}\",\"event\":\"{event}\",{same}{rest}\"posture\":\"full\",\
+             \"process\":\"{process}\",\"omitted\":0,\"prev\":\"{prev}\",\"hash\":\"{hash}\"}}\n",
+        );
+    }
+    assert_eq!(text, expected);
+    assert_eq!(written[1].prev, written[0].hash);
+    let again: String = written
+        .iter()
+        .map(|row| serde_json::to_string(row).expect("encodes") + "\n")
+        .collect();
+    assert_eq!(again, text, "the reader's row has the writer's fields and order");
+}
+
+#[test]
+fn the_worst_strings_stay_one_bounded_line() {
+    let megabyte = 1024 * 1024;
+    for text in [
+        "a".repeat(megabyte),
+        "\0".repeat(megabyte),
+        "\u{2028}\u{202e}\r\n".repeat(megabyte / 8),
+        "😀\"\\".repeat(megabyte / 8),
+        "\",\"hash\":\"\n{\"seq\":1,".repeat(megabyte / 16),
+    ] {
+        let dir = tempfile::tempdir().expect("makes a folder");
+        let log = open(dir.path());
+        let (call, ending) = full(&text);
+        log.append(&Record::begin(&call)).expect("appends");
+        log.append(&Record::end(&call, ending)).expect("appends");
+        drop(log);
+
+        let raw = fs::read(log_path(dir.path())).expect("reads");
+        let lines: Vec<_> = raw.split_inclusive(|byte| *byte == b'\n').collect();
+        assert_eq!(lines.len(), 2);
+        for line in lines {
+            assert!(line.len() < MAX_ROW_BYTES, "{} bytes", line.len());
+            let text = std::str::from_utf8(line).expect("is UTF-8");
+            assert!(
+                !text
+                    .trim_end_matches('\n')
+                    .chars()
+                    .any(|char| char.is_control() || char == '\u{2028}')
+            );
+        }
+        let report = intact(dir.path());
+        assert_eq!((report.rows, report.open_begins.len()), (2, 0));
+        let row = &read(dir.path())[1];
+        assert!(row.call_id.contains(&format!("…[cut: {} bytes]", text.len())));
+        assert!(row.omitted >= 400, "{}", row.omitted);
+    }
+}
+
+#[test]
+fn a_full_length_path_is_not_cut() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let log = open(dir.path());
+    let path = format!("/shared/{}", "p".repeat(4096 - 8));
+    let subject = Subject {
+        argument: "path".into(),
+        kind: SubjectKind::Path,
+        value: path.as_str().into(),
+    };
+    let call = CallRecord {
+        subjects: vec![subject.clone(), subject],
+        ..CallRecord::default()
+    };
+    log.append(&Record::end(&Arc::new(call), Ending::new(Outcome::Ok)))
+        .expect("appends");
+    assert!(
+        read(dir.path())[0]
+            .subjects
+            .iter()
+            .all(|subject| *subject.value == *path)
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+    #[test]
+    fn short_strings_come_back_as_they_were(text in any::<String>().prop_filter("bounded", |text| text.len() < 80)) {
+        let dir = tempfile::tempdir().expect("makes a folder");
+        let log = open(dir.path());
+        let (call, ending) = full(&text);
+        log.append(&Record::end(&call, ending)).expect("appends");
+        let row = &read(dir.path())[0];
+        prop_assert_eq!(&*row.call_id, &text);
+        prop_assert_eq!(row.posture.as_deref(), Some(text.as_str()));
+        prop_assert_eq!(&*row.subjects[0].value, &text);
+        intact(dir.path());
+    }
+}

@@ -1,0 +1,124 @@
+//! Strings on their way into a row: bounded, escaped, on one line. Knows nothing of rows.
+//!
+//! The bound counts escaped bytes. A bound on the raw text would let a model blow a row up sixfold with
+//! control characters.
+
+use std::io::Write as _;
+
+/// Room for `…[cut: N bytes]` with any `N`.
+const MARKER_BYTES: usize = 40;
+
+/// Appends `text` as a JSON string whose inside has at most `limit` bytes. What does not fit is replaced
+/// by a marker with the text's whole length; doing it again to the result changes nothing more.
+pub(super) fn push_string(out: &mut Vec<u8>, text: &str, limit: usize) {
+    out.push(b'"');
+    let start = out.len();
+    if text.len() <= limit && text.bytes().all(is_plain) {
+        out.extend_from_slice(text.as_bytes());
+    } else if !push_escaped(out, text, start, limit) {
+        let _ = write!(out, "…[cut: {} bytes]", text.len());
+    }
+    out.push(b'"');
+}
+
+/// Appends a number.
+pub(super) fn push_number(out: &mut Vec<u8>, number: u64) {
+    // A `Vec` takes every write.
+    let _ = write!(out, "{number}");
+}
+
+/// Appends the escaped text; where it does not fit, as much as leaves room for the marker, and `false`.
+fn push_escaped(out: &mut Vec<u8>, text: &str, start: usize, limit: usize) -> bool {
+    let mut cut_at = start;
+    for char in text.chars() {
+        if out.len() - start <= limit.saturating_sub(MARKER_BYTES) {
+            cut_at = out.len();
+        }
+        push_char(out, char);
+        if out.len() - start > limit {
+            out.truncate(cut_at);
+            return false;
+        }
+    }
+    true
+}
+
+fn push_char(out: &mut Vec<u8>, char: char) {
+    match char {
+        '"' => out.extend_from_slice(b"\\\""),
+        '\\' => out.extend_from_slice(b"\\\\"),
+        '\n' => out.extend_from_slice(b"\\n"),
+        '\r' => out.extend_from_slice(b"\\r"),
+        '\t' => out.extend_from_slice(b"\\t"),
+        char if is_treacherous(char) => {
+            // All of them are in the basic plane, so four digits do.
+            let _ = write!(out, "\\u{:04x}", u32::from(char));
+        }
+        char => out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
+    }
+}
+
+fn is_plain(byte: u8) -> bool {
+    matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\'
+}
+
+/// Characters that break a line, drive a terminal, or turn the reading direction around: JSON allows most
+/// of them raw, but people read this log with `less` and `grep`.
+fn is_treacherous(char: char) -> bool {
+    char.is_control()
+        || matches!(char,
+            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, limit: usize, expected: &str) {
+        let mut out = Vec::new();
+        push_string(&mut out, text, limit);
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+
+    #[test]
+    fn strings_are_escaped_and_cut() {
+        check("plain", 64, r#""plain""#);
+        check("a\"b\\c\nd\0", 64, r#""a\"b\\c\nd\u0000""#);
+        check(
+            "\u{2028}\u{202e}\u{85}\u{1b}ä😀",
+            64,
+            r#""\u2028\u202e\u0085\u001bä😀""#,
+        );
+        check(&"a".repeat(64), 64, &format!("\"{}\"", "a".repeat(64)));
+        check(
+            &"a".repeat(65),
+            64,
+            &format!("\"{}…[cut: 65 bytes]\"", "a".repeat(24)),
+        );
+        check(
+            &"\0".repeat(20),
+            64,
+            &format!("\"{}…[cut: 20 bytes]\"", "\\u0000".repeat(4)),
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn every_string_is_bounded_json_on_one_line_and_stays_as_it_is(text in any::<String>(), limit in 48_usize..200) {
+            let mut once = Vec::new();
+            push_string(&mut once, &text, limit);
+            prop_assert!(once.len() <= limit + 2);
+            prop_assert!(!once.contains(&b'\n'));
+            let read: String = serde_json::from_slice(&once).expect("is JSON");
+            if !read.contains("[cut: ") {
+                prop_assert_eq!(&read, &text);
+            }
+            let mut twice = Vec::new();
+            push_string(&mut twice, &read, limit);
+            prop_assert_eq!(once, twice);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Walks a whole log and tells whether anything was done to it. Reads raw bytes and changes nothing.
+
+use std::{collections::HashMap, fmt, path::Path};
+
+use super::{
+    chain::{self, BadLine, GENESIS, Hash, Link},
+    error::AuditError,
+    lines::{Line, LineEnd, Lines},
+    read::{self, Glance},
+    row::Event,
+};
+
+/// What the walk found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VerifyReport {
+    /// How many whole lines there are.
+    pub rows: u64,
+    /// The number of the last row before the break, or of the last row; 0 for an empty log.
+    pub last_seq: u64,
+    /// That row's hash; 64 zeros for an empty log. Noted elsewhere, it proves that all rows up to it are
+    /// as they were, and that none was cut off the end.
+    pub head: String,
+    /// Where the chain breaks first. Nothing behind that place is proven.
+    pub broken: Option<Broken>,
+    /// Calls that began and did not end: they run now, or their process died and no other started since.
+    pub open_begins: Vec<OpenBegin>,
+}
+
+impl VerifyReport {
+    /// Whether the chain holds from the first byte to the last.
+    #[must_use]
+    pub fn is_intact(&self) -> bool {
+        self.broken.is_none()
+    }
+}
+
+/// A place where the chain breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Broken {
+    /// The line's number, from 1.
+    pub line: u64,
+    /// Where the line begins, in bytes.
+    pub offset: u64,
+    /// What is wrong with it.
+    pub why: BreakReason,
+}
+
+/// Why a line is not the next one of the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BreakReason {
+    /// It is no row.
+    Malformed,
+    /// Its bytes are not those that its hash was made of.
+    HashMismatch,
+    /// Its number does not follow: rows were removed, doubled or moved.
+    SequenceGap {
+        /// The number that should be here.
+        expected: u64,
+        /// The number that is.
+        found: u64,
+    },
+    /// It has the right number but follows another row.
+    ChainBroken,
+    /// It is the last line and has no end. A crash leaves such; the next start of a writer puts it aside.
+    TornTail,
+}
+
+impl fmt::Display for BreakReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed => f.write_str("the line is not a row"),
+            Self::HashMismatch => f.write_str("the row does not have the hash that it claims"),
+            Self::SequenceGap { expected, found } => {
+                write!(f, "row {found} stands where row {expected} should be")
+            }
+            Self::ChainBroken => f.write_str("the row does not follow the row before it"),
+            Self::TornTail => f.write_str("the last line is torn"),
+        }
+    }
+}
+
+/// A call that began and did not end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenBegin {
+    /// The number of its `begin`.
+    pub seq: u64,
+    /// Its id.
+    pub call_id: String,
+    /// Its tool.
+    pub tool: String,
+    /// The process that made it.
+    pub process: String,
+}
+
+/// Verifies a log, up to where it ended when this was called. Others may write on meanwhile.
+///
+/// # Errors
+/// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`]. A broken
+/// log is not an error but a report.
+pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
+    let (file, end) = read::open(path)?;
+    let mut lines = Lines::new(file, 0, end);
+    let mut walk = Walk {
+        rows: 0,
+        last_seq: 0,
+        head: GENESIS,
+        broken: None,
+        open: HashMap::new(),
+    };
+    while let Some(line) = lines.next().map_err(|source| AuditError::Read {
+        path: path.to_owned(),
+        source,
+    })? {
+        walk.step(&line);
+    }
+    Ok(walk.report())
+}
+
+struct Walk {
+    rows: u64,
+    last_seq: u64,
+    head: Hash,
+    broken: Option<Broken>,
+    open: HashMap<(String, String), Vec<OpenBegin>>,
+}
+
+impl Walk {
+    fn step(&mut self, line: &Line<'_>) {
+        if line.end != LineEnd::File {
+            self.rows += 1;
+        }
+        let glance = serde_json::from_slice::<Glance<'_>>(line.bytes).ok();
+        if self.broken.is_none() {
+            match self.follow(line, glance.is_some()) {
+                Ok(link) => (self.last_seq, self.head) = (link.seq, link.hash),
+                Err(why) => {
+                    let (line, offset) = (line.number, line.offset);
+                    self.broken = Some(Broken { line, offset, why });
+                }
+            }
+        }
+        // Also behind a break: an auditor wants to know all the same.
+        if let Some(glance) = glance
+            && line.end == LineEnd::Newline
+        {
+            self.note(glance);
+        }
+    }
+
+    fn follow(&self, line: &Line<'_>, is_row: bool) -> Result<Link, BreakReason> {
+        match line.end {
+            LineEnd::Newline => {}
+            LineEnd::File => return Err(BreakReason::TornTail),
+            LineEnd::TooLong => return Err(BreakReason::Malformed),
+        }
+        let link = chain::check(line.bytes).map_err(|bad| match bad {
+            BadLine::Form => BreakReason::Malformed,
+            BadLine::Hash => BreakReason::HashMismatch,
+        })?;
+        let expected = self.last_seq + 1;
+        if !is_row {
+            Err(BreakReason::Malformed)
+        } else if link.seq != expected {
+            Err(BreakReason::SequenceGap {
+                expected,
+                found: link.seq,
+            })
+        } else if link.prev != self.head {
+            Err(BreakReason::ChainBroken)
+        } else {
+            Ok(link)
+        }
+    }
+
+    fn note(&mut self, glance: Glance<'_>) {
+        let call = (glance.process.into_owned(), glance.call_id.into_owned());
+        match glance.event {
+            Event::Begin => {
+                let begin = OpenBegin {
+                    seq: glance.seq,
+                    call_id: call.1.clone(),
+                    tool: glance.tool.into_owned(),
+                    process: call.0.clone(),
+                };
+                self.open.entry(call).or_default().push(begin);
+            }
+            Event::End => {
+                if let Some(begins) = self.open.get_mut(&call) {
+                    begins.pop();
+                    if begins.is_empty() {
+                        self.open.remove(&call);
+                    }
+                }
+            }
+        }
+    }
+
+    fn report(self) -> VerifyReport {
+        let mut open_begins: Vec<_> = self.open.into_values().flatten().collect();
+        open_begins.sort_by_key(|begin| begin.seq);
+        VerifyReport {
+            rows: self.rows,
+            last_seq: self.last_seq,
+            head: self.head.iter().copied().map(char::from).collect(),
+            broken: self.broken,
+            open_begins,
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Puts whole lines at the end of the log, wherever that is by now. Every method wants the log's lock held.
+
+use std::{fmt, fs::File, io, os::unix::fs::FileExt as _, sync::Arc};
+
+use jiff::Timestamp;
+use rustix::{
+    fs::{Mode, OFlags, fdatasync, ftruncate, openat},
+    io::Errno,
+};
+
+use super::{
+    chain::Hash,
+    error::AuditError,
+    files::Files,
+    recovery::TornTail,
+    row::{self, CallRecord, Head, Phase},
+    tail::{self, Tail, Tolerance},
+};
+
+/// The system calls that change the log or make it durable; tests let them fail.
+pub(super) trait Medium: fmt::Debug + Send + Sync {
+    /// `write(2)`: may take less than it is given.
+    fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno>;
+    /// `ftruncate(2)`.
+    fn truncate(&self, file: &File, size: u64) -> Result<(), Errno>;
+    /// `fdatasync(2)`.
+    fn sync(&self, file: &File) -> Result<(), Errno>;
+}
+
+/// The real ones.
+#[derive(Debug)]
+pub(super) struct Kernel;
+
+impl Medium for Kernel {
+    fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno> {
+        rustix::io::write(file, bytes)
+    }
+    fn truncate(&self, file: &File, size: u64) -> Result<(), Errno> {
+        ftruncate(file, size)
+    }
+    fn sync(&self, file: &File) -> Result<(), Errno> {
+        fdatasync(file)
+    }
+}
+
+/// Where this process believes the log to end, and the buffer of its lines.
+#[derive(Debug)]
+pub(super) struct Writer {
+    files: Arc<Files>,
+    seq: u64,
+    hash: Hash,
+    end: u64,
+    line: Vec<u8>,
+}
+
+impl Writer {
+    /// Finds the end of a log that was just opened, and cuts off what a crash left behind it.
+    pub(super) fn start(files: Arc<Files>) -> Result<(Self, Option<TornTail>), AuditError> {
+        let tail = tail::read(&files.log, &files.path, files.size()?, Tolerance::Lines)?;
+        let mut writer = Self {
+            files,
+            seq: tail.seq,
+            hash: tail.hash,
+            end: tail.end,
+            line: Vec::with_capacity(2048),
+        };
+        let torn = writer.move_to(&tail)?;
+        Ok((writer, torn))
+    }
+
+    /// Finds the end that other processes left, and makes sure that ours is still below it.
+    pub(super) fn catch_up(&mut self) -> Result<(), AuditError> {
+        let files = Arc::clone(&self.files);
+        files.check_identity()?;
+        let size = files.size()?;
+        if size < self.end {
+            return Err(AuditError::Truncated {
+                path: files.path.clone(),
+                expected: self.end,
+                found: size,
+            });
+        }
+        let altered = |offset| AuditError::Altered {
+            path: files.path.clone(),
+            offset,
+        };
+        // Also when the size is right: a log that was cut and filled up again is not the one we left.
+        let ours = tail::still_ends_with(&files.log, self.end, &self.hash);
+        if !ours.map_err(|source| files.read_error(source))? {
+            return Err(altered(self.end));
+        }
+        if size == self.end {
+            return Ok(());
+        }
+        let tail = tail::read(&files.log, &files.path, size, Tolerance::Piece)?;
+        if tail.end < self.end || (tail.seq > self.seq) != (tail.end > self.end) {
+            return Err(altered(self.end));
+        }
+        if let Some(torn) = self.move_to(&tail)? {
+            tracing::warn!(
+                bytes = torn.bytes,
+                kept_in = %torn.kept_in.display(),
+                "another process died while it wrote to the audit log; its torn line was cut off"
+            );
+        }
+        Ok(())
+    }
+
+    /// Writes a row of a process's call. After an error the log is as it was before.
+    pub(super) fn write(
+        &mut self,
+        process: &str,
+        call: &CallRecord,
+        phase: &Phase,
+        omitted: u64,
+    ) -> Result<(), AuditError> {
+        let head = Head {
+            seq: self.seq + 1,
+            time: Timestamp::now(),
+            process,
+            omitted,
+            prev: &self.hash,
+        };
+        let hash = row::write_line(&mut self.line, &head, call, phase);
+        if let Err(source) = self.write_out() {
+            // Part of the line may be there. If even this fails, the next append finds a torn piece and
+            // puts it aside.
+            let _ = self.files.medium.truncate(&self.files.log, self.end);
+            return Err(self.files.write_error(source));
+        }
+        self.seq += 1;
+        self.hash = hash;
+        self.end += self.line.len() as u64;
+        Ok(())
+    }
+
+    /// The number of the last row.
+    pub(super) fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Where the next row goes.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    /// One `write`, so that a process that is killed leaves a line whole or without its newline. The rest
+    /// of a short write is not tried: it is short because the disk is full.
+    fn write_out(&self) -> io::Result<()> {
+        loop {
+            match self.files.medium.write(&self.files.log, &self.line) {
+                Ok(written) if written == self.line.len() => return Ok(()),
+                Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    fn move_to(&mut self, tail: &Tail) -> Result<Option<TornTail>, AuditError> {
+        let torn = if tail.torn_bytes > 0 {
+            Some(self.put_aside(tail)?)
+        } else {
+            None
+        };
+        (self.seq, self.hash, self.end) = (tail.seq, tail.hash, tail.end);
+        Ok(torn)
+    }
+
+    /// Copies what is torn to a file of its own, and only then cuts it off.
+    fn put_aside(&self, tail: &Tail) -> Result<TornTail, AuditError> {
+        let files = &self.files;
+        // Below 5 MiB: `tail::read` looks no further back.
+        let mut bytes = vec![0; usize::try_from(tail.torn_bytes).unwrap_or(usize::MAX)];
+        files
+            .log
+            .read_exact_at(&mut bytes, tail.end)
+            .map_err(|source| files.read_error(source))?;
+
+        let name = format!("audit.torn-{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ"));
+        let kept_in = files.state_dir.join(&name);
+        let failed = |source| AuditError::KeepTorn {
+            path: kept_in.clone(),
+            source,
+        };
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&files.dir, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
+            .map_err(|errno| failed(errno.into()))?;
+        let file = File::from(file);
+        file.write_all_at(&bytes, 0)
+            .and_then(|()| file.sync_data())
+            .map_err(failed)?;
+
+        files
+            .medium
+            .truncate(&files.log, tail.end)
+            .map_err(|errno| files.write_error(errno.into()))?;
+        Ok(TornTail {
+            bytes: tail.torn_bytes,
+            kept_in,
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! [`bootstrap_runtime_tools`]: the one place where a registry is put together, for every front end
+//! (specification 004, "Registration").
+
+use std::{
+    fs::OpenOptions,
+    io::{self, Read},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use portcullis_confine::{Layer as KernelLayer, Requirement, probe_kernel};
+use portcullis_policy::{
+    DEFAULT_POLICY, Layer, LoadOptions, PolicySource, ToolOrigin, WorkspaceSecurityPolicy,
+};
+use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
+
+use crate::{
+    builder::BootstrapError,
+    mounts::MountTable,
+    registry::ToolRegistry,
+    state,
+    wasm::{HostWasmToolRunner, RunnerConfig},
+};
+
+/// The module of the core tools, compiled from `guest-tools/` by this crate's build script.
+static CORE_TOOLS: &[u8] = include_bytes!(concat!(env!("PORTCULLIS_CORE_TOOLS"), ""));
+
+/// The file in a workspace that may take away from the operator's policy.
+pub const OVERLAY_FILE: &str = "portcullis.toml";
+
+/// The largest policy file: 1 MiB.
+const MAX_POLICY_BYTES: u64 = 1 << 20;
+
+/// Puts a registry together: policy, state, mounts, runner, core tools, native tools.
+///
+/// # Errors
+/// [`BootstrapError`] for whatever cannot be had; nothing is registered by half.
+///
+/// # Cancellation
+/// Dropping the future stops what it started.
+pub async fn bootstrap_runtime_tools(
+    envelope: &RunnerBootstrapEnvelope,
+) -> Result<ToolRegistry, BootstrapError> {
+    let files = PolicyFiles::find(envelope)?;
+    let policy = files.load(envelope.sandbox_tier)?;
+    let kernel = probe_kernel();
+    for layer in [KernelLayer::Landlock, KernelLayer::Seccomp] {
+        if requirement(&policy, layer) == Requirement::Required
+            && let Some(reason) = kernel.missing(layer)
+        {
+            return Err(BootstrapError::MissingLayer { layer: layer.as_str(), reason: reason.to_owned() });
+        }
+    }
+    state::prepare(&envelope.state)?;
+    let mut private = vec![envelope.state.clone()];
+    private.extend(files.paths());
+    let mounts = Arc::new(MountTable::open(&envelope.workspace, policy.mounts(), &private)?);
+    let runner = HostWasmToolRunner::new(RunnerConfig {
+        state: envelope.state.clone(),
+        mounts: Arc::clone(&mounts),
+        protected: Arc::new(policy.protected().clone()),
+        landlock: requirement(&policy, KernelLayer::Landlock),
+        seccomp: requirement(&policy, KernelLayer::Seccomp),
+        concurrency: policy.concurrency(),
+        max_memory_bytes: usize::try_from(policy.largest_memory().0).unwrap_or(usize::MAX),
+    })?;
+    let core = runner.load(CORE_TOOLS)?;
+    let declarations = runner.describe(&core).await?;
+    ToolRegistry::builder()
+        .policy(policy)
+        .state(&envelope.state)
+        .guests(mounts, runner)
+        .default_tools()
+        .module("core", core, declarations, ToolOrigin::ShippedModule)
+        .build()
+}
+
+fn requirement(policy: &WorkspaceSecurityPolicy, layer: KernelLayer) -> Requirement {
+    let required = match layer {
+        KernelLayer::Landlock => policy.requires(Layer::Landlock),
+        KernelLayer::Seccomp => policy.requires(Layer::Seccomp),
+        _ => false,
+    };
+    if required { Requirement::Required } else { Requirement::Waived }
+}
+
+/// The policy's texts and where they come from.
+#[derive(Debug)]
+pub struct PolicyFiles {
+    operator: Source,
+    overlay: Option<Source>,
+}
+
+#[derive(Debug)]
+struct Source {
+    name: String,
+    path: Option<PathBuf>,
+    text: String,
+}
+
+impl PolicyFiles {
+    /// Finds the operator's policy (the envelope's, else `/etc/portcullis/portcullis.toml`, else
+    /// `$XDG_CONFIG_HOME/portcullis/portcullis.toml`, else the shipped default) and the workspace's overlay.
+    ///
+    /// # Errors
+    /// [`BootstrapError::PolicyFile`] for one that is there and cannot be read.
+    pub fn find(envelope: &RunnerBootstrapEnvelope) -> Result<Self, BootstrapError> {
+        let operator = match &envelope.policy {
+            Some(path) => Source::read(path)?,
+            None => {
+                let mut found = None;
+                for path in usual_places() {
+                    found = Source::read_if_there(&path)?;
+                    if found.is_some() {
+                        break;
+                    }
+                }
+                found.unwrap_or_else(|| Source {
+                    name: "shipped default".to_owned(),
+                    path: None,
+                    text: DEFAULT_POLICY.to_owned(),
+                })
+            }
+        };
+        let overlay = Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE))?;
+        Ok(Self { operator, overlay })
+    }
+
+    /// Loads them.
+    ///
+    /// # Errors
+    /// [`BootstrapError::Policy`] with every fault that was found.
+    pub fn load(&self, sandbox_tier: SandboxTier) -> Result<WorkspaceSecurityPolicy, BootstrapError> {
+        Ok(WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: &self.operator.name, text: &self.operator.text },
+            overlay: self
+                .overlay
+                .as_ref()
+                .map(|overlay| PolicySource { name: &overlay.name, text: &overlay.text }),
+            sandbox_tier,
+        })?)
+    }
+
+    /// Where the operator's policy comes from, for people.
+    #[must_use]
+    pub fn operator_name(&self) -> &str {
+        &self.operator.name
+    }
+
+    /// Where the overlay comes from, for people.
+    #[must_use]
+    pub fn overlay_name(&self) -> Option<&str> {
+        self.overlay.as_ref().map(|overlay| overlay.name.as_str())
+    }
+
+    fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        [Some(&self.operator), self.overlay.as_ref()].into_iter().flatten().filter_map(|file| file.path.clone())
+    }
+}
+
+impl Source {
+    fn read_if_there(path: &Path) -> Result<Option<Self>, BootstrapError> {
+        match Self::read(path) {
+            Ok(source) => Ok(Some(source)),
+            Err(BootstrapError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn read(path: &Path) -> Result<Self, BootstrapError> {
+        let text = read_text(path)
+            .map_err(|source| BootstrapError::PolicyFile { path: path.to_owned(), source })?;
+        Ok(Self { name: path.display().to_string(), path: Some(path.to_owned()), text })
+    }
+}
+
+/// Reads a bounded text file. A FIFO in its place must not hold up the start, so the open does not block.
+fn read_text(path: &Path) -> io::Result<String> {
+    let non_blocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_POLICY_BYTES {
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB"));
+    }
+    Ok(text)
+}
+
+fn usual_places() -> Vec<PathBuf> {
+    let config = std::env::var_os("XDG_CONFIG_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let config = config.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".config")));
+    let own = config.map(|folder| folder.join("portcullis/portcullis.toml"));
+    [Some(PathBuf::from("/etc/portcullis/portcullis.toml")), own].into_iter().flatten().collect()
+}

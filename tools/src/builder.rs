@@ -1,0 +1,267 @@
+//! Puts a registry together from its parts. Front ends use [`crate::bootstrap_runtime_tools`]; this is what
+//! it uses, and what embedders with tools of their own use.
+
+use std::{path::PathBuf, sync::Arc};
+
+use portcullis_policy::{
+    AuditSync, DEFAULT_POLICY, GrantedMount, LoadOptions, PolicyError, PolicySource, ToolOrigin,
+    WorkspaceSecurityPolicy,
+};
+use portcullis_types::{Declarations, SandboxTier, Tool};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{
+    audit::{AuditError, AuditLog, Recovery, SyncMode},
+    mounts::{MountError, MountTable},
+    native::{self, OutputRead},
+    output_store::{OutputStore, StoreError},
+    places::Places,
+    rates::Rates,
+    registry::{RegisteredTool, RegistryError, ToolRegistry, ToolTable},
+    state::{self, StateError},
+    wasm::{GuestModule, HostWasmToolRunner, WasmError},
+};
+
+/// What a registry is built from. [`RegistryBuilder::new`] lists the defaults.
+#[must_use]
+pub struct RegistryBuilder {
+    policy: Option<WorkspaceSecurityPolicy>,
+    state: Option<PathBuf>,
+    mounts: Option<Arc<MountTable>>,
+    runner: Option<HostWasmToolRunner>,
+    natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
+    modules: Vec<(String, Arc<GuestModule>, Declarations, ToolOrigin)>,
+}
+
+impl RegistryBuilder {
+    /// The shipped policy; state in `$XDG_STATE_HOME/portcullis/in-process`; no mounts, no guests, no tools
+    /// but `output_read`.
+    pub(crate) fn new() -> Self {
+        Self {
+            policy: None,
+            state: None,
+            mounts: None,
+            runner: None,
+            natives: Vec::new(),
+            modules: Vec::new(),
+        }
+    }
+
+    /// Adds a tool of this process. It runs outside the sandbox, so the policy must enable it by name
+    /// (`[tools.NAME] enabled = true`), else its calls are denied.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        self.natives.push((Arc::new(tool), ToolOrigin::Native));
+        self
+    }
+
+    /// Adds the shipped native tools: time, echo, arithmetic, and the one that always fails.
+    pub fn default_tools(mut self) -> Self {
+        let shipped = native::default_tools().into_iter().map(|tool| (tool, ToolOrigin::ShippedNative));
+        self.natives.extend(shipped);
+        self
+    }
+
+    /// Uses this policy.
+    pub fn policy(mut self, policy: WorkspaceSecurityPolicy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Keeps state in this folder. It must lie outside every mount.
+    pub fn state(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.state = Some(folder.into());
+        self
+    }
+
+    /// Uses these mounts and this runner for guests.
+    pub fn guests(mut self, mounts: Arc<MountTable>, runner: HostWasmToolRunner) -> Self {
+        self.mounts = Some(mounts);
+        self.runner = Some(runner);
+        self
+    }
+
+    /// Adds the tools of a module that the runner has loaded and asked.
+    pub fn module(
+        mut self,
+        name: impl Into<String>,
+        module: Arc<GuestModule>,
+        declarations: Declarations,
+        origin: ToolOrigin,
+    ) -> Self {
+        self.modules.push((name.into(), module, declarations, origin));
+        self
+    }
+
+    /// Builds the registry.
+    ///
+    /// # Errors
+    /// [`BootstrapError`]: a name that is taken, a schema that cannot be used, a state folder or audit log
+    /// that cannot be written.
+    pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
+        let policy = match self.policy {
+            Some(policy) => policy,
+            None => shipped_policy()?,
+        };
+        let digests = self.modules.iter().map(|(name, module, ..)| (name.clone(), module.digest().0));
+        let policy = Arc::new(policy.with_modules(digests.collect::<Vec<_>>()));
+        let state = match self.state {
+            Some(state) => state,
+            None => default_state().ok_or(BootstrapError::NoHome)?,
+        };
+        state::prepare(&state)?;
+        let sync = match policy.audit_sync() {
+            AuditSync::Interval => SyncMode::Interval,
+            AuditSync::Always => SyncMode::Always,
+        };
+        let (audit, recovery) = AuditLog::open(&state, sync)?;
+        tell(&recovery);
+        let outputs = Arc::new(OutputStore::open(&state)?);
+
+        let mut tools = ToolTable::new();
+        for (tool, origin) in self.natives {
+            register(&mut tools, RegisteredTool::native(tool, origin)?)?;
+        }
+        let output_read: Arc<dyn Tool> =
+            Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted(Arc::clone(&policy))));
+        let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
+        register(&mut tools, output_read)?;
+        for (_, module, declarations, origin) in self.modules {
+            for declaration in declarations.tools {
+                register(&mut tools, RegisteredTool::guest(declaration, Arc::clone(&module), origin)?)?;
+            }
+        }
+        Ok(ToolRegistry {
+            tools,
+            places: Places::new(policy.concurrency()),
+            rates: Rates::new(policy.calls_per_minute()),
+            mounts: self.mounts.unwrap_or_default(),
+            policy,
+            audit: Arc::new(audit),
+            outputs,
+            runner: self.runner,
+        })
+    }
+}
+
+impl std::fmt::Debug for RegistryBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RegistryBuilder")
+            .field("natives", &self.natives.len())
+            .field("modules", &self.modules.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl ToolRegistry {
+    /// A registry of the shipped native tools alone, under the shipped policy: `get_current_time`, `echo`,
+    /// arithmetic, `failing_tool`, `output_read` (specification 000, "ToolRegistry").
+    ///
+    /// # Errors
+    /// As [`RegistryBuilder::build`].
+    pub fn with_defaults() -> Result<Self, BootstrapError> {
+        Self::builder().default_tools().build()
+    }
+}
+
+/// Why no registry could be put together. For the operator.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BootstrapError {
+    /// The policy cannot be used.
+    #[error("the policy cannot be used")]
+    Policy(#[from] PolicyError),
+    /// A policy file cannot be read.
+    #[error("cannot read the policy file `{}`", path.display())]
+    PolicyFile {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The policy requires a layer that this kernel does not have.
+    #[error("the policy requires `{layer}`, which is not to be had here: {reason}; to run without it, take it out of `require` in the policy")]
+    MissingLayer {
+        /// The layer.
+        layer: &'static str,
+        /// Why it is missing.
+        reason: String,
+    },
+    /// A mount cannot be used.
+    #[error("a mount cannot be used")]
+    Mount(#[from] MountError),
+    /// The state folder cannot be used.
+    #[error("the state folder cannot be used")]
+    State(#[from] StateError),
+    /// There is no folder to keep state in.
+    #[error("neither XDG_STATE_HOME nor HOME is set, so there is no place for state; name one")]
+    NoHome,
+    /// The audit log cannot be used, so nothing may run.
+    #[error("the audit log cannot be used")]
+    Audit(#[from] AuditError),
+    /// The store of whole outputs cannot be used.
+    #[error("the output store cannot be used")]
+    Outputs(#[from] StoreError),
+    /// The runner of guests cannot be started, or a module not be loaded.
+    #[error("the WebAssembly runner cannot be used")]
+    Wasm(#[from] WasmError),
+    /// The tools do not go together.
+    #[error("the tools cannot be registered")]
+    Registry(#[from] RegistryError),
+}
+
+/// The shipped policy, which always loads.
+fn shipped_policy() -> Result<WorkspaceSecurityPolicy, PolicyError> {
+    WorkspaceSecurityPolicy::load(&LoadOptions {
+        operator: PolicySource { name: "shipped default", text: DEFAULT_POLICY },
+        overlay: None,
+        sandbox_tier: SandboxTier::Process,
+    })
+}
+
+fn default_state() -> Option<PathBuf> {
+    let base = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
+    let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
+    Some(base.join("portcullis/in-process"))
+}
+
+fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryError> {
+    let name = tool.facts().name.clone();
+    match tools.entry(name) {
+        std::collections::btree_map::Entry::Occupied(taken) => {
+            Err(RegistryError::Taken { name: taken.key().clone() })
+        }
+        std::collections::btree_map::Entry::Vacant(free) => {
+            free.insert(Arc::new(tool));
+            Ok(())
+        }
+    }
+}
+
+/// Whether the policy in force still gives what a stored output was made with: every mount of its grant,
+/// in the profile that it was granted under.
+fn still_granted(policy: Arc<WorkspaceSecurityPolicy>) -> Arc<dyn Fn(&Value) -> bool + Send + Sync> {
+    Arc::new(move |stored| {
+        let grant = &stored["grant"];
+        let Some(profile) = grant["profile"].as_str() else { return false };
+        let Some(mounts) = grant["mounts"].as_array() else { return false };
+        let Some((_, granted)) = policy.profiles().find(|(name, _)| name.as_str() == profile) else {
+            return false;
+        };
+        let is_granted = |mount: &Value| {
+            granted.iter().any(|now: &GrantedMount| {
+                mount["name"] == now.name.as_str()
+                    && (mount["access"] == "read" || mount["access"] == now.access.as_str())
+            })
+        };
+        mounts.iter().all(is_granted)
+    })
+}
+
+/// Tells the operator what the last process left behind.
+fn tell(recovery: &Recovery) {
+    if !recovery.is_clean() {
+        tracing::warn!(?recovery, "the audit log was mended");
+    }
+}

@@ -1,0 +1,163 @@
+//! A call as a front end makes it, who makes it, and what comes back.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use portcullis_types::{
+    CancellationToken, ProgressFn, ToolContext, ToolError, ToolEvent, ToolOutput, ToolUpdateFn,
+};
+use serde_json::Value;
+
+use crate::{
+    approval::{ApprovalPolicy, Approver},
+    places::Place,
+};
+
+/// Receives the events of calls. Called synchronously from the pipeline; it must not block.
+pub type EventFn = Arc<dyn Fn(&ToolEvent) + Send + Sync>;
+
+/// One tool call, as a model asked for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolCall {
+    /// The call's id. A provider may have chosen it, so nothing is derived from it.
+    pub id: String,
+    /// The tool's name, as asked for.
+    pub tool: String,
+    /// The JSON text of the arguments, as given. Empty text means `{}`.
+    pub arguments: String,
+}
+
+impl ToolCall {
+    /// A call under a fresh random id.
+    #[must_use]
+    pub fn new(tool: impl Into<String>, arguments: impl Into<String>) -> Self {
+        Self { id: random_id("call"), tool: tool.into(), arguments: arguments.into() }
+    }
+}
+
+/// An id that nobody guesses: a prefix and 128 random bits.
+pub(crate) fn random_id(prefix: &str) -> String {
+    let mut bytes = [0; 16];
+    // Without randomness from the kernel nothing here can be trusted; the time still tells calls apart.
+    if getrandom::fill(&mut bytes).is_err() {
+        bytes = jiff::Timestamp::now().as_nanosecond().to_le_bytes();
+    }
+    format!("{prefix}_{}", hex::encode(bytes))
+}
+
+/// Who makes a call, and on what terms.
+///
+/// [`Caller::new`] lists the defaults: nobody to ask, so what needs an approval is denied; no listeners; no
+/// deadline but the call's own.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Caller {
+    /// The agent; rate limits and stored outputs are kept apart by it.
+    pub agent_id: String,
+    /// The run; stored outputs are kept apart by it.
+    pub run_id: String,
+    /// The agent's space, if it has one.
+    pub space_id: Option<String>,
+    /// What joins the calls of one operation.
+    pub operation_id: Option<String>,
+    /// Fires when the caller gives up.
+    pub cancel: CancellationToken,
+    /// When the caller's turn ends; no call goes on after it.
+    pub turn_deadline: Option<Instant>,
+    /// What the caller wants asked or denied beyond the policy file. Default: nothing.
+    pub approval_policy: Option<Arc<dyn ApprovalPolicy>>,
+    /// Who is asked. Default: nobody, which means deny.
+    pub approver: Option<Arc<dyn Approver>>,
+    /// Takes partial results.
+    pub on_update: Option<ToolUpdateFn>,
+    /// Takes progress texts.
+    pub on_progress: Option<ProgressFn>,
+    /// Takes events.
+    pub on_event: Option<EventFn>,
+    /// The place of the call that this one is made from.
+    pub(crate) place: Option<Place>,
+}
+
+impl Caller {
+    /// A caller with the defaults.
+    #[must_use]
+    pub fn new(agent_id: impl Into<String>, run_id: impl Into<String>) -> Self {
+        Self {
+            agent_id: agent_id.into(),
+            run_id: run_id.into(),
+            space_id: None,
+            operation_id: None,
+            cancel: CancellationToken::new(),
+            turn_deadline: None,
+            approval_policy: None,
+            approver: None,
+            on_update: None,
+            on_progress: None,
+            on_event: None,
+            place: None,
+        }
+    }
+
+    /// The caller for calls that a tool makes: same agent, run, cancellation and deadline, in the place of
+    /// the tool's own call, so that a tool that calls tools cannot wait for itself.
+    #[must_use]
+    pub fn nested(ctx: &ToolContext) -> Self {
+        Self {
+            space_id: ctx.space_id.clone(),
+            cancel: ctx.cancel.child_token(),
+            turn_deadline: ctx.deadline,
+            place: ctx.extensions.get::<Place>().cloned(),
+            ..Self::new(ctx.agent_id.clone(), ctx.run_id.clone())
+        }
+    }
+
+    pub(crate) fn emit(&self, event: &ToolEvent) {
+        if let Some(listener) = &self.on_event {
+            listener(event);
+        }
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller")
+            .field("agent_id", &self.agent_id)
+            .field("run_id", &self.run_id)
+            .field("operation_id", &self.operation_id)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a call gives back. Its audit row is on record when a caller sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResult {
+    /// The call.
+    pub call_id: String,
+    /// The tool's name, as asked for.
+    pub tool: String,
+    /// The result, or why there is none. Its `details` are moved to [`ToolResult::details`].
+    pub outcome: Result<ToolOutput, ToolError>,
+    /// For people and logs: what the tool says beside its result, and what the host adds: `repaired`,
+    /// `ignored`, `output_id`. Never for a model.
+    pub details: Value,
+    /// Whether the text was cut.
+    pub truncated: bool,
+    /// The size of the text before it was cut, in bytes.
+    pub original_bytes: u64,
+    /// From the request to the row.
+    pub duration: Duration,
+}
+
+impl ToolResult {
+    /// The text that a model reads: the result, or `Tool execution failed: …`.
+    #[must_use]
+    pub fn model_text(&self) -> String {
+        match &self.outcome {
+            Ok(output) => output.joined_text(),
+            Err(error) => format!("Tool execution failed: {error}"),
+        }
+    }
+}

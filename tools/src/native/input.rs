@@ -1,0 +1,25 @@
+//! What the native tools share: the schema of a flat object, and its decoding.
+
+use portcullis_types::{FunctionDecl, JsonSchema, ToolError};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// A declaration whose arguments are these properties and no others.
+pub(super) fn declare(name: &str, description: &str, properties: &Value, required: &[&str]) -> FunctionDecl {
+    FunctionDecl {
+        name: name.to_owned(),
+        description: Some(description.to_owned()),
+        parameters: JsonSchema::new(json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        })),
+    }
+}
+
+/// Decodes arguments. The registry has validated them; a direct caller may not have.
+pub(super) fn decode<T: DeserializeOwned>(args: &str) -> Result<T, ToolError> {
+    let text = if args.trim().is_empty() { "{}" } else { args };
+    serde_json::from_str(text).map_err(|error| ToolError::invalid_arguments(error.to_string()))
+}

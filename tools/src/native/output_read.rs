@@ -1,0 +1,190 @@
+//! `output_read`: pages a whole output that the model was shown only the beginning of.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use portcullis_types::{
+    DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolErrorKind,
+    ToolOutput, async_trait,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::input::{declare, decode};
+use crate::output_store::{DEFAULT_PAGE_BYTES, MAX_PAGE_BYTES, OutputOwner, OutputStore, ReadRefused};
+
+/// Asks the policy in force whether a grant of some time ago would still be given.
+pub type StillGranted = Arc<dyn Fn(&Value) -> bool + Send + Sync>;
+
+/// Reads stored outputs: only those of the caller's own agent and run, and only while the policy still
+/// grants what the output was made with. The text of its result is the page, exactly.
+#[derive(Clone)]
+pub struct OutputRead {
+    store: Arc<OutputStore>,
+    still_granted: StillGranted,
+}
+
+impl OutputRead {
+    /// A reader of a store. `still_granted` is called once per call, before anything of the output is read.
+    #[must_use]
+    pub fn new(store: Arc<OutputStore>, still_granted: StillGranted) -> Self {
+        Self { store, still_granted }
+    }
+
+    fn page(&self, owner: &OutputOwner, args: &str) -> Result<ToolOutput, ToolError> {
+        let Input {
+            call_id,
+            offset,
+            limit,
+        } = decode(args)?;
+        let output = self.store.find(&call_id, owner).map_err(refusal)?;
+        if !(self.still_granted)(output.grant()) {
+            return Err(
+                ToolError::denied("the policy no longer grants what this output was made with")
+                    .with_code("grant_revoked"),
+            );
+        }
+        let page = output
+            .page(offset, limit.unwrap_or(DEFAULT_PAGE_BYTES))
+            .map_err(refusal)?;
+        Ok(ToolOutput::text(page.text).with_details(json!({
+            "offset": page.offset,
+            "next_offset": page.next_offset,
+            "total_bytes": page.total,
+        })))
+    }
+}
+
+impl fmt::Debug for OutputRead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutputRead")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    call_id: String,
+    #[serde(default)]
+    offset: u64,
+    #[serde(default)]
+    limit: Option<u64>,
+}
+
+fn refusal(refused: ReadRefused) -> ToolError {
+    match refused {
+        ReadRefused::NotFound => ToolError::new(
+            ToolErrorKind::NotFound,
+            "no output is stored under this call_id: outputs are kept for a while, for the run that made them",
+        ),
+        ReadRefused::Store(error) => {
+            let detail = match std::error::Error::source(&error) {
+                Some(cause) => format!("{error}: {cause}"),
+                None => error.to_string(),
+            };
+            ToolError::internal(detail)
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for OutputRead {
+    fn schema(&self) -> FunctionDecl {
+        declare(
+            "output_read",
+            "Reads the whole output of an earlier call whose result was truncated, page by page. The next \
+             page starts at `offset` + `limit`.",
+            &json!({
+                "call_id": {"type": "string", "description": "The id of the call that made the output."},
+                "offset": {
+                    "type": "integer", "minimum": 0, "default": 0,
+                    "description": "Where to start, in bytes.",
+                },
+                "limit": {
+                    "type": "integer", "minimum": 1, "maximum": MAX_PAGE_BYTES, "default": DEFAULT_PAGE_BYTES,
+                    "description": "How much to read, in bytes.",
+                },
+            }),
+            &["call_id"],
+        )
+    }
+
+    /// Without a context there is no caller, and nothing is stored for nobody.
+    async fn execute(&self, args: &str) -> Result<String, ToolError> {
+        let nobody = OutputOwner {
+            agent_id: String::new(),
+            run_id: String::new(),
+        };
+        self.page(&nobody, args).map(|output| output.joined_text())
+    }
+
+    fn timeout(&self) -> Duration {
+        DEFAULT_TIMEOUT
+    }
+
+    fn safety_tier(&self) -> SafetyTier {
+        SafetyTier::ReadOnly
+    }
+
+    async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        let owner = OutputOwner {
+            agent_id: ctx.agent_id.clone(),
+            run_id: ctx.run_id.clone(),
+        };
+        self.page(&owner, args.text())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caller(agent: &str, run: &str) -> ToolContext {
+        let mut ctx = ToolContext::detached("output_read");
+        (ctx.agent_id, ctx.run_id) = (agent.to_owned(), run.to_owned());
+        ctx
+    }
+
+    #[tokio::test]
+    async fn pages_are_exact_and_for_the_maker_under_its_grant() {
+        let state = tempfile::tempdir().expect("temporary folder");
+        let store = Arc::new(OutputStore::open(state.path()).expect("opens"));
+        let owner = OutputOwner {
+            agent_id: "a".into(),
+            run_id: "r".into(),
+        };
+        store
+            .put("c-1", &owner, &json!({"mount": "shared"}), "0123456789\u{1b}[m")
+            .expect("stores");
+
+        let shared_only: StillGranted = Arc::new(|grant| grant["mount"] == "shared");
+        let tool = OutputRead::new(Arc::clone(&store), shared_only);
+        let args = ToolArgs::parse(r#"{"call_id":"c-1","offset":8,"limit":3}"#).expect("JSON");
+        let output = tool.call(&caller("a", "r"), &args).await.expect("reads");
+        assert_eq!(output.joined_text(), "89\u{1b}");
+        assert_eq!(
+            output.details,
+            json!({"offset": 8, "next_offset": 11, "total_bytes": 13})
+        );
+
+        for (agent, run) in [("b", "r"), ("a", "s"), ("", "")] {
+            let error = tool
+                .call(&caller(agent, run), &args)
+                .await
+                .expect_err("not the maker");
+            assert_eq!(error.kind(), ToolErrorKind::NotFound);
+        }
+        assert_eq!(
+            tool.execute(args.text()).await.expect_err("nobody").kind(),
+            ToolErrorKind::NotFound
+        );
+
+        let revoked = OutputRead::new(store, Arc::new(|_| false));
+        let error = revoked.call(&caller("a", "r"), &args).await.expect_err("revoked");
+        assert_eq!(
+            (error.kind(), error.code()),
+            (ToolErrorKind::Denied, "grant_revoked")
+        );
+    }
+}

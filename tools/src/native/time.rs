@@ -1,0 +1,188 @@
+//! `get_current_time`: the time, in a time zone of choice.
+
+use std::time::Duration;
+
+use jiff::{
+    Timestamp,
+    tz::{TimeZone, TimeZoneDatabase},
+};
+use portcullis_types::{
+    DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolOutput,
+    async_trait,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::input::{declare, decode};
+
+/// Returns the current time: as `datetime` (a text) or `timestamp` (whole seconds since 1970), with the
+/// `format` and the `timezone` it is in.
+///
+/// Time zones are the IANA names of the database that the program carries, so that an answer depends on
+/// no file of the host.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct GetCurrentTime;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Input {
+    #[serde(default)]
+    format: Option<Format>,
+    #[serde(default)]
+    timezone: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Format {
+    #[default]
+    Iso8601,
+    Unix,
+    Human,
+}
+
+fn tell(args: &str, now: Timestamp) -> Result<Value, ToolError> {
+    let Input { format, timezone } = decode(args)?;
+    let format = format.unwrap_or_default();
+    let zone = zone(timezone.as_deref().unwrap_or("UTC"))?;
+    let name = zone.iana_name().unwrap_or("UTC").to_owned();
+    let local = now.to_zoned(zone);
+    Ok(match format {
+        Format::Unix => json!({"timestamp": now.as_second(), "format": format, "timezone": name}),
+        Format::Iso8601 => {
+            let text = local.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string();
+            json!({"datetime": text, "format": format, "timezone": name})
+        }
+        Format::Human => {
+            let text = local.strftime("%A, %B %-d, %Y at %H:%M:%S %Z").to_string();
+            json!({"datetime": text, "format": format, "timezone": name})
+        }
+    })
+}
+
+fn zone(name: &str) -> Result<TimeZone, ToolError> {
+    let database = TimeZoneDatabase::bundled();
+    database.get(name).map_err(|error| {
+        // Names are short; a long one is compared with none.
+        let shown: String = name
+            .chars()
+            .take(MAX_NAME_CHARS)
+            .flat_map(char::escape_debug)
+            .collect();
+        let nearest = (name.len() <= MAX_NAME_CHARS)
+            .then(|| {
+                database
+                    .available()
+                    .map(|known| (closeness(name, known.as_str()), known))
+            })
+            .into_iter()
+            .flatten()
+            .filter(|(close, _)| *close >= 0.5)
+            .max_by(|(a, _), (b, _)| a.total_cmp(b));
+        let hint = nearest
+            .map(|(_, near)| format!("; did you mean '{near}'?"))
+            .unwrap_or_default();
+        ToolError::invalid_arguments(format!(
+            "field 'timezone': no time zone is named \"{shown}\"{hint}"
+        ))
+        .with_operator_detail(error.to_string())
+    })
+}
+
+/// How close a name is to a known one; the city alone counts as well.
+fn closeness(name: &str, known: &str) -> f64 {
+    let name = name.to_lowercase().replace(' ', "_");
+    let known = known.to_lowercase();
+    let city = known.rsplit('/').next().unwrap_or(&known);
+    let whole = strsim::normalized_damerau_levenshtein(&name, &known);
+    whole.max(strsim::normalized_damerau_levenshtein(&name, city) * 0.95)
+}
+
+const MAX_NAME_CHARS: usize = 64;
+
+#[async_trait]
+impl Tool for GetCurrentTime {
+    fn schema(&self) -> FunctionDecl {
+        declare(
+            "get_current_time",
+            "Returns the current date and time.",
+            &json!({
+                "format": {
+                    "type": "string",
+                    "enum": ["iso8601", "unix", "human"],
+                    "default": "iso8601",
+                    "description": "How the time is written: a date and time, seconds since 1970, or words.",
+                },
+                "timezone": {
+                    "type": "string",
+                    "default": "UTC",
+                    "description": "An IANA time zone name, such as Europe/Berlin.",
+                },
+            }),
+            &[],
+        )
+    }
+
+    async fn execute(&self, args: &str) -> Result<String, ToolError> {
+        tell(args, Timestamp::now()).map(|result| result.to_string())
+    }
+
+    fn timeout(&self) -> Duration {
+        DEFAULT_TIMEOUT
+    }
+
+    fn safety_tier(&self) -> SafetyTier {
+        SafetyTier::ReadOnly
+    }
+
+    async fn call(&self, _ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        tell(args.text(), Timestamp::now()).map(ToolOutput::structured)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(args: &str, expected: &Value) {
+        let now = Timestamp::from_second(1_720_000_000).expect("in range");
+        assert_eq!(&tell(args, now).expect("has a time"), expected);
+    }
+
+    #[test]
+    fn the_time_is_told_in_the_format_and_zone_that_was_asked_for() {
+        check(
+            "",
+            &json!({"datetime": "2024-07-03T09:46:40+00:00", "format": "iso8601", "timezone": "UTC"}),
+        );
+        check(
+            r#"{"timezone":"america/new_york"}"#,
+            &json!({"datetime": "2024-07-03T05:46:40-04:00", "format": "iso8601", "timezone": "America/New_York"}),
+        );
+        check(
+            r#"{"format":"unix","timezone":"Asia/Kolkata"}"#,
+            &json!({"timestamp": 1_720_000_000, "format": "unix", "timezone": "Asia/Kolkata"}),
+        );
+        check(
+            r#"{"format":"human","timezone":"Europe/Berlin"}"#,
+            &json!({"datetime": "Wednesday, July 3, 2024 at 11:46:40 CEST", "format": "human", "timezone": "Europe/Berlin"}),
+        );
+    }
+
+    #[test]
+    fn an_unknown_zone_names_the_nearest() {
+        #[track_caller]
+        fn check(name: &str, message: &str) {
+            let error = zone(name).expect_err("no such zone");
+            assert_eq!(
+                error.to_string(),
+                format!("field 'timezone': no time zone is named {message}")
+            );
+        }
+        check("Europe/Berln", "\"Europe/Berln\"; did you mean 'Europe/Berlin'?");
+        check("New York", "\"New York\"; did you mean 'America/New_York'?");
+        check("../../etc/passwd\0", "\"../../etc/passwd\\0\"");
+        check(&"x".repeat(1000), &format!("\"{}\"", "x".repeat(64)));
+    }
+}

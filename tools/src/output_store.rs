@@ -1,0 +1,632 @@
+//! Whole outputs, kept in the state folder while a model may still want to page through them.
+//!
+//! The store knows who made an output and under which grant; whether that grant still holds is the
+//! policy's to say. It never lies in a mount: a tool must not find the outputs of others by their files.
+
+use std::{
+    fs::File,
+    io::{self, Read, Write},
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    path::Path,
+    time::Duration,
+};
+
+use rustix::{
+    fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags},
+    io::Errno,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+use tracing::warn;
+
+/// How many bytes of outputs are kept: 256 MiB. Every truncated result adds one, so without it a chatty
+/// agent fills the disk. The oldest go first.
+pub const MAX_STORE_BYTES: u64 = 256 << 20;
+
+/// How many outputs are kept: 1 024. Listing the folder, which every new output does, stays cheap.
+pub const MAX_STORED_OUTPUTS: usize = 1_024;
+
+/// How long one output may be: 16 MiB, twice what a guest can hand over.
+pub const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+
+/// How much a page has when nobody says otherwise: 16 KiB, as much as a result may show.
+pub const DEFAULT_PAGE_BYTES: u64 = 16 << 10;
+
+/// How much a page may have: 1 MiB.
+pub const MAX_PAGE_BYTES: u64 = 1 << 20;
+
+/// A folder of outputs. Several processes may share one: outputs appear whole or not at all, and each
+/// process that adds one keeps the bounds.
+///
+/// All operations block on the disk.
+#[derive(Debug)]
+pub struct OutputStore {
+    folder: OwnedFd,
+    limits: Limits,
+}
+
+impl OutputStore {
+    /// Opens the store in a state folder, which must be there; makes `outputs` in it, for its owner alone.
+    ///
+    /// # Errors
+    /// [`StoreError::Folder`] when that cannot be done, or when `outputs` is a link or another user's.
+    pub fn open(state_dir: &Path) -> Result<Self, StoreError> {
+        Self::open_with(state_dir, Limits::DEFAULT)
+    }
+
+    fn open_with(state_dir: &Path, limits: Limits) -> Result<Self, StoreError> {
+        let folder = open_folder(state_dir).map_err(|error| StoreError::Folder(error.into()))?;
+        Ok(Self { folder, limits })
+    }
+
+    /// Keeps an output. The grant is handed back by [`StoredOutput::grant`] as it was given.
+    ///
+    /// # Errors
+    /// [`StoreError`]; an output of the same call is never replaced.
+    pub fn put(
+        &self,
+        call_id: &str,
+        owner: &OutputOwner,
+        grant: &Value,
+        text: &str,
+    ) -> Result<(), StoreError> {
+        let name = file_name(call_id).ok_or(StoreError::CallId)?;
+        let header = serde_json::to_vec(&Header {
+            owner: owner.clone(),
+            grant: grant.clone(),
+        })
+        .map_err(|error| StoreError::Write(error.into()))?;
+        let bytes = u64::try_from(header.len() + text.len()).unwrap_or(u64::MAX);
+        let header_len = u32::try_from(header.len())
+            .ok()
+            .filter(|length| *length <= MAX_HEADER_BYTES);
+        let (Some(header_len), true) = (header_len, bytes <= self.limits.output_bytes) else {
+            return Err(StoreError::TooLarge {
+                bytes,
+                limit: self.limits.output_bytes,
+            });
+        };
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(|error| StoreError::Write(error.into()))?;
+        let temporary = format!("{}{TEMPORARY}", hex::encode(random));
+
+        let written = self.write_new(&temporary, &[&header_len.to_le_bytes(), &header, text.as_bytes()]);
+        // A link, not a rename: it fails where the name is taken, on every file system.
+        let linked = written.and_then(|()| {
+            Ok(rustix::fs::linkat(
+                &self.folder,
+                &temporary,
+                &self.folder,
+                &name,
+                AtFlags::empty(),
+            )?)
+        });
+        let unlinked = rustix::fs::unlinkat(&self.folder, &temporary, AtFlags::empty());
+        match linked {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(StoreError::Taken),
+            Err(error) => return Err(StoreError::Write(error)),
+        }
+        if let Err(error) = unlinked {
+            warn!(%error, "a temporary file stays in the output store");
+        }
+        self.evict(&name).map_err(StoreError::Write)
+    }
+
+    /// An output, for those who made it.
+    ///
+    /// # Errors
+    /// [`ReadRefused::NotFound`] whether there is none or it is another's.
+    pub fn find(&self, call_id: &str, owner: &OutputOwner) -> Result<StoredOutput, ReadRefused> {
+        let name = file_name(call_id).ok_or(ReadRefused::NotFound)?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.folder, &name, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::NOENT) => return Err(ReadRefused::NotFound),
+            Err(error) => return Err(StoreError::Read(error.into()).into()),
+        };
+        let output = StoredOutput::read_header(file).map_err(StoreError::Read)?;
+        if &output.header.owner != owner {
+            return Err(ReadRefused::NotFound);
+        }
+        Ok(output)
+    }
+
+    /// A page of an output: see [`StoredOutput::page`].
+    ///
+    /// # Errors
+    /// As [`OutputStore::find`].
+    pub fn read(
+        &self,
+        call_id: &str,
+        owner: &OutputOwner,
+        offset: u64,
+        limit: u64,
+    ) -> Result<Page, ReadRefused> {
+        self.find(call_id, owner)?.page(offset, limit)
+    }
+
+    /// The grant that an output was made with.
+    ///
+    /// # Errors
+    /// As [`OutputStore::find`].
+    pub fn grant_of(&self, call_id: &str, owner: &OutputOwner) -> Result<Value, ReadRefused> {
+        Ok(self.find(call_id, owner)?.header.grant)
+    }
+
+    fn write_new(&self, name: &str, parts: &[&[u8]]) -> io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::openat(&self.folder, name, flags, OWNER_FILE)?);
+        parts.iter().try_for_each(|part| file.write_all(part))
+    }
+
+    /// Removes the oldest outputs until the bounds hold. Another process may do the same at the same time:
+    /// then one or two more go than had to.
+    fn evict(&self, newest: &str) -> io::Result<()> {
+        let mut entries = self.entries()?;
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .unwrap_or_default();
+        let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
+        let mut count = entries.len();
+        entries.retain(|entry| entry.name != newest);
+        entries.sort_by(|a, b| (a.modified, &a.name).cmp(&(b.modified, &b.name)));
+        for entry in entries {
+            let abandoned =
+                entry.name.ends_with(TEMPORARY) && now.saturating_sub(entry.modified) > ABANDONED_AFTER;
+            let over = bytes > self.limits.store_bytes || count > self.limits.outputs;
+            if abandoned || (over && !entry.name.ends_with(TEMPORARY)) {
+                match rustix::fs::unlinkat(&self.folder, &entry.name, AtFlags::empty()) {
+                    Ok(()) | Err(Errno::NOENT) => {}
+                    Err(error) => return Err(error.into()),
+                }
+                bytes = bytes.saturating_sub(entry.bytes);
+                count -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in Dir::read_from(&self.folder)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            if !name.ends_with(STORED) && !name.ends_with(TEMPORARY) {
+                continue;
+            }
+            let stat = match rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(stat) => stat,
+                Err(Errno::NOENT) => continue,
+                Err(error) => return Err(error.into()),
+            };
+            let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+            let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+            entries.push(Entry {
+                name: name.to_owned(),
+                bytes: u64::try_from(stat.st_size).unwrap_or(0),
+                modified: Duration::new(seconds, nanos),
+            });
+        }
+        Ok(entries)
+    }
+}
+
+/// Whose an output is: nobody else reads it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OutputOwner {
+    /// The agent that made the call.
+    pub agent_id: String,
+    /// The run that the call belonged to.
+    pub run_id: String,
+}
+
+/// An output that was found and is the caller's. It stays readable while this is held, even if it is
+/// evicted meanwhile.
+#[derive(Debug)]
+pub struct StoredOutput {
+    file: File,
+    header: Header,
+    text_at: u64,
+    total: u64,
+}
+
+impl StoredOutput {
+    fn read_header(mut file: File) -> io::Result<Self> {
+        let stat = rustix::fs::fstat(&file)?;
+        if !FileType::from_raw_mode(stat.st_mode).is_file() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a stored output is not a regular file",
+            ));
+        }
+        let mut length = [0; 4];
+        file.read_exact(&mut length)?;
+        let length = u32::from_le_bytes(length);
+        if length > MAX_HEADER_BYTES {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a stored output has a malformed header",
+            ));
+        }
+        let mut header = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
+        file.read_exact(&mut header)?;
+        let text_at = 4 + u64::from(length);
+        let total = u64::try_from(stat.st_size).unwrap_or(0).saturating_sub(text_at);
+        Ok(Self {
+            file,
+            header: serde_json::from_slice(&header)?,
+            text_at,
+            total,
+        })
+    }
+
+    /// The grant that the output was made with.
+    #[must_use]
+    pub fn grant(&self) -> &Value {
+        &self.header.grant
+    }
+
+    /// The characters that begin within `limit` bytes from `offset` on; `limit` is taken as at least 1 and
+    /// at most [`MAX_PAGE_BYTES`].
+    ///
+    /// So an offset within a character moves forward to the next one, no character is ever split, and
+    /// pages whose offsets are `limit` apart fit together without gap or overlap. The last character may
+    /// reach up to three bytes over the limit.
+    ///
+    /// # Errors
+    /// [`ReadRefused::Store`] when the disk fails or somebody else changed the file.
+    pub fn page(&self, offset: u64, limit: u64) -> Result<Page, ReadRefused> {
+        let limit = limit.clamp(1, MAX_PAGE_BYTES);
+        let start = offset.min(self.total);
+        let end = start.saturating_add(limit).min(self.total);
+        let wanted = end.saturating_add(MAX_CHAR_TAIL).min(self.total) - start;
+        let mut bytes = vec![0; usize::try_from(wanted).unwrap_or(0)];
+        self.file
+            .read_exact_at(&mut bytes, self.text_at + start)
+            .map_err(StoreError::Read)?;
+
+        let window = usize::try_from(end - start).unwrap_or(0);
+        let first = boundary(&bytes, 0);
+        let last = boundary(&bytes, window.max(first));
+        let text = str::from_utf8(&bytes[first..last])
+            .map_err(|error| StoreError::Read(io::Error::new(io::ErrorKind::InvalidData, error)))?
+            .to_owned();
+        let at = |index: usize| start + u64::try_from(index).unwrap_or(0);
+        Ok(Page {
+            text,
+            offset: at(first),
+            next_offset: Some(at(last)).filter(|next| *next < self.total),
+            total: self.total,
+        })
+    }
+}
+
+/// A part of an output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The text.
+    pub text: String,
+    /// Where it starts, in bytes.
+    pub offset: u64,
+    /// Where the next page starts; none at the end.
+    pub next_offset: Option<u64>,
+    /// How long the whole output is, in bytes.
+    pub total: u64,
+}
+
+/// Why the store failed. For the operator: it may speak of files.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The folder of outputs cannot be made or opened.
+    #[error("the folder of stored outputs cannot be opened")]
+    Folder(#[source] io::Error),
+    /// The call's id cannot be a file's name.
+    #[error("the call's id is not 1 to 128 of A-Z, a-z, 0-9, `-` and `_`")]
+    CallId,
+    /// The output is too long to be kept.
+    #[error("the output has {bytes} bytes with its header, at most {limit} are stored")]
+    TooLarge {
+        /// How long it is.
+        bytes: u64,
+        /// How long it may be.
+        limit: u64,
+    },
+    /// There is an output of this call already.
+    #[error("an output of this call is already stored")]
+    Taken,
+    /// The disk refused to write.
+    #[error("the output cannot be stored")]
+    Write(#[source] io::Error),
+    /// The disk refused to read, or the file is not what was written.
+    #[error("the stored output cannot be read")]
+    Read(#[source] io::Error),
+}
+
+/// Why an output is not handed out.
+#[derive(Debug, Error)]
+pub enum ReadRefused {
+    /// There is none, or it is another's: the two cannot be told apart.
+    #[error("no such output is stored")]
+    NotFound,
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    owner: OutputOwner,
+    grant: Value,
+}
+
+struct Entry {
+    name: String,
+    bytes: u64,
+    modified: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Limits {
+    store_bytes: u64,
+    outputs: usize,
+    output_bytes: u64,
+}
+
+impl Limits {
+    const DEFAULT: Self = Self {
+        store_bytes: MAX_STORE_BYTES,
+        outputs: MAX_STORED_OUTPUTS,
+        output_bytes: MAX_OUTPUT_BYTES,
+    };
+}
+
+fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let state = rustix::fs::openat(CWD, state_dir, flags, Mode::empty())?;
+    match rustix::fs::mkdirat(&state, FOLDER, OWNER_FOLDER) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(error) => return Err(error),
+    }
+    let folder = rustix::fs::openat(&state, FOLDER, flags | OFlags::NOFOLLOW, Mode::empty())?;
+    if rustix::fs::fstat(&folder)?.st_uid != rustix::process::geteuid().as_raw() {
+        return Err(Errno::PERM);
+    }
+    rustix::fs::fchmod(&folder, OWNER_FOLDER)?;
+    Ok(folder)
+}
+
+/// The file of a call's output; none for an id that is no plain name.
+fn file_name(call_id: &str) -> Option<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    ((1..=MAX_CALL_ID_BYTES).contains(&call_id.len()) && call_id.bytes().all(plain))
+        .then(|| format!("{call_id}{STORED}"))
+}
+
+/// The first character boundary from an index on.
+fn boundary(bytes: &[u8], from: usize) -> usize {
+    let within = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
+    from + bytes
+        .get(from..)
+        .map_or(0, |rest| rest.iter().take_while(|byte| within(byte)).count())
+}
+
+const FOLDER: &str = "outputs";
+const STORED: &str = ".output";
+const TEMPORARY: &str = ".tmp";
+const OWNER_FOLDER: Mode = Mode::RWXU;
+const OWNER_FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+const MAX_CALL_ID_BYTES: usize = 128;
+
+/// A grant names mounts, hosts and limits; this is far more than any has.
+const MAX_HEADER_BYTES: u32 = 256 << 10;
+
+/// What a character can have after its first byte.
+const MAX_CHAR_TAIL: u64 = 3;
+
+/// A temporary file this old belongs to a process that died while writing it.
+const ABANDONED_AFTER: Duration = Duration::from_secs(600);
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn owner() -> OutputOwner {
+        OutputOwner {
+            agent_id: "agent".into(),
+            run_id: "run".into(),
+        }
+    }
+
+    fn store() -> (tempfile::TempDir, OutputStore) {
+        let state = tempfile::tempdir().expect("temporary folder");
+        let store = OutputStore::open(state.path()).expect("opens");
+        (state, store)
+    }
+
+    fn files(state: &tempfile::TempDir) -> Vec<String> {
+        let entries = std::fs::read_dir(state.path().join(FOLDER)).expect("lists");
+        let mut names: Vec<_> = entries
+            .map(|entry| entry.expect("entry").file_name().into_string().expect("UTF-8"))
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn an_output_is_for_its_owner_alone() {
+        let (state, store) = store();
+        let grant = json!({"mounts": {"shared": "read"}});
+        store.put("c_1", &owner(), &grant, "whole").expect("stores");
+        let other = OutputStore::open(state.path()).expect("a second process opens it too");
+        let page = other.read("c_1", &owner(), 0, 100).expect("reads");
+        assert_eq!(
+            page,
+            Page {
+                text: "whole".into(),
+                offset: 0,
+                next_offset: None,
+                total: 5
+            }
+        );
+        assert_eq!(other.grant_of("c_1", &owner()).expect("reads"), grant);
+        for (agent, run) in [("agent", "other"), ("other", "run"), ("", "")] {
+            let stranger = OutputOwner {
+                agent_id: agent.into(),
+                run_id: run.into(),
+            };
+            assert!(matches!(
+                store.read("c_1", &stranger, 0, 1),
+                Err(ReadRefused::NotFound)
+            ));
+            assert!(matches!(
+                store.grant_of("c_1", &stranger),
+                Err(ReadRefused::NotFound)
+            ));
+        }
+        let mode = |path: &str| {
+            std::fs::metadata(state.path().join(path))
+                .expect("there")
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        assert_eq!((mode("outputs"), mode("outputs/c_1.output")), (0o700, 0o600));
+    }
+
+    #[test]
+    fn an_id_is_never_a_path_and_an_output_is_never_replaced() {
+        let (state, store) = store();
+        for id in ["", ".", "..", "../c", "a/b", "a.b", "a\0", "é", &"x".repeat(129)] {
+            assert!(
+                matches!(
+                    store.put(id, &owner(), &Value::Null, "t"),
+                    Err(StoreError::CallId)
+                ),
+                "{id}"
+            );
+            assert!(
+                matches!(store.find(id, &owner()), Err(ReadRefused::NotFound)),
+                "{id}"
+            );
+        }
+        store.put("c", &owner(), &Value::Null, "first").expect("stores");
+        assert!(matches!(
+            store.put("c", &owner(), &Value::Null, "second"),
+            Err(StoreError::Taken)
+        ));
+        assert_eq!(store.read("c", &owner(), 0, 100).expect("reads").text, "first");
+        assert_eq!(files(&state), ["c.output"], "no temporary file stays");
+    }
+
+    #[test]
+    fn links_and_what_is_no_stored_output_are_refused() {
+        let (state, store) = store();
+        let folder = state.path().join(FOLDER);
+        store.put("c", &owner(), &Value::Null, "text").expect("stores");
+        symlink(folder.join("c.output"), folder.join("link.output")).expect("links");
+        std::fs::write(folder.join("short.output"), "x").expect("writes");
+        std::fs::write(folder.join("large.output"), [0xff; 64]).expect("writes");
+        std::fs::create_dir(folder.join("folder.output")).expect("makes");
+        rustix::fs::mknodat(CWD, folder.join("fifo.output"), FileType::Fifo, OWNER_FILE, 0).expect("makes");
+        for id in ["link", "short", "large", "folder", "fifo"] {
+            let refused = store.read(id, &owner(), 0, 1).expect_err("must be refused");
+            assert!(
+                matches!(refused, ReadRefused::Store(StoreError::Read(_))),
+                "{id}: {refused:?}"
+            );
+        }
+        let elsewhere = tempfile::tempdir().expect("temporary folder");
+        symlink(&folder, elsewhere.path().join(FOLDER)).expect("links");
+        assert!(matches!(
+            OutputStore::open(elsewhere.path()),
+            Err(StoreError::Folder(_))
+        ));
+    }
+
+    #[test]
+    fn the_oldest_go_when_a_bound_is_reached() {
+        let state = tempfile::tempdir().expect("temporary folder");
+        let limits = Limits {
+            store_bytes: 1_000,
+            outputs: 3,
+            output_bytes: 800,
+        };
+        let store = OutputStore::open_with(state.path(), limits).expect("opens");
+        let age = |id: &str, seconds: u64| {
+            let file = File::options()
+                .write(true)
+                .open(state.path().join(FOLDER).join(id))
+                .expect("opens");
+            file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds))
+                .expect("ages");
+        };
+        for (index, id) in ["a", "b", "c"].into_iter().enumerate() {
+            store.put(id, &owner(), &Value::Null, "text").expect("stores");
+            age(
+                &format!("{id}.output"),
+                100 - u64::try_from(index).expect("small"),
+            );
+        }
+        std::fs::write(state.path().join(FOLDER).join("dead.tmp"), "x").expect("writes");
+        age("dead.tmp", 3_600);
+        store.put("d", &owner(), &Value::Null, "text").expect("stores");
+        assert_eq!(files(&state), ["b.output", "c.output", "d.output"]);
+        store
+            .put("e", &owner(), &Value::Null, &"x".repeat(700))
+            .expect("stores");
+        assert_eq!(files(&state), ["c.output", "d.output", "e.output"]);
+        store
+            .put("f", &owner(), &Value::Null, &"x".repeat(700))
+            .expect("stores");
+        assert_eq!(files(&state), ["f.output"]);
+        let refused = store.put("g", &owner(), &Value::Null, &"x".repeat(800));
+        assert!(matches!(refused, Err(StoreError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn a_page_never_splits_a_character() {
+        let (_state, store) = store();
+        store.put("c", &owner(), &Value::Null, "añ€😀z").expect("stores");
+        let page = |offset, limit| {
+            let page = store.read("c", &owner(), offset, limit).expect("reads");
+            (page.text, page.offset, page.next_offset)
+        };
+        assert_eq!(page(0, 2), ("añ".into(), 0, Some(3)));
+        assert_eq!(page(2, 2), ("€".into(), 3, Some(6)));
+        assert_eq!(page(7, 1), (String::new(), 10, Some(10)));
+        assert_eq!(page(6, 0), ("😀".into(), 6, Some(10)));
+        assert_eq!(page(10, 5), ("z".into(), 10, None));
+        assert_eq!(page(u64::MAX, u64::MAX), (String::new(), 11, None));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn pages_fit_together(text in ".{0,60}", limit in 1_u64..20) {
+            let (_state, store) = store();
+            store.put("c", &owner(), &Value::Null, &text).expect("stores");
+            let output = store.find("c", &owner()).expect("finds");
+            let total = u64::try_from(text.len()).expect("fits");
+            let steps = (0..=total / limit).map(|page| output.page(page * limit, limit).expect("reads").text);
+            prop_assert_eq!(&steps.collect::<String>(), &text);
+            let (mut followed, mut next) = (String::new(), Some(0));
+            while let Some(offset) = next {
+                let page = output.page(offset, limit).expect("reads");
+                followed.push_str(&page.text);
+                next = page.next_offset;
+            }
+            prop_assert_eq!(&followed, &text);
+        }
+    }
+}

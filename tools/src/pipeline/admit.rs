@@ -1,0 +1,62 @@
+//! Step 3: tier, approval and rate. Whether somebody must be asked is a value here; the question itself is
+//! put by the next step, when it is known what the call may touch.
+
+use portcullis_policy::{Approval, Denial, DenialCode, WorkspaceSecurityPolicy};
+use portcullis_types::ToolError;
+
+use super::{Trail, check::Checked};
+use crate::{
+    approval::ApprovalRule,
+    audit::Verdict,
+    call::Caller,
+    rates::Rates,
+};
+
+/// A call that may go on, perhaps after a question.
+#[derive(Debug)]
+pub(crate) struct Gated {
+    pub(super) checked: Checked,
+    /// Allow or ask; a denied call does not get here.
+    pub(super) approval: Approval,
+}
+
+/// Admits the call, or refuses it.
+pub(crate) fn admit(
+    checked: Checked,
+    policy: &WorkspaceSecurityPolicy,
+    rates: &Rates,
+    caller: &Caller,
+    trail: &mut Trail,
+) -> Result<Gated, ToolError> {
+    let facts = checked.tool.facts();
+    let assignment = policy.assign(facts).map_err(|denial| refuse(denial, trail))?;
+    trail.row.tier = Some(assignment.tier);
+    trail.row.profile = Some(assignment.profile.as_str().into());
+    let mut approval = assignment.approval;
+    if let Some(own) = &caller.approval_policy {
+        match own.decide(facts, checked.args.value()) {
+            ApprovalRule::Allow => {}
+            ApprovalRule::Ask => approval = approval.max(Approval::Ask),
+            ApprovalRule::Deny { reason } => {
+                return Err(refuse(
+                    Denial {
+                        code: DenialCode::ApprovalDenied,
+                        rule: "the caller's approval policy".to_owned(),
+                        subject: facts.name.to_string(),
+                        hint: reason,
+                    },
+                    trail,
+                ));
+            }
+        }
+    }
+    rates.admit(&caller.agent_id, facts.name.as_str())?;
+    Ok(Gated { checked, approval })
+}
+
+/// Turns a denial into what the model reads, and leaves the rest in the row.
+pub(super) fn refuse(denial: Denial, trail: &mut Trail) -> ToolError {
+    trail.row.decision = Some(Verdict::Deny);
+    trail.row.rule = Some(denial.rule.as_str().into());
+    denial.into()
+}

@@ -1,0 +1,263 @@
+//! Step 4: what the call may touch. Policy decides on names, the mounts' directory handles on where those
+//! names lead, and then, with the grant in hand, whoever must be asked is asked.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use portcullis_policy::{
+    Approval, CallRequest, Decision, Denial, DenialCode, Grant, RequestedSubject, WorkspaceSecurityPolicy,
+};
+use portcullis_types::{Access, GuestPath, RoleKind, ToolError, ToolEvent};
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno,
+};
+use serde_json::Value;
+
+use super::{
+    Trail,
+    admit::{Gated, admit, refuse},
+    check::{Checked, check_again},
+};
+use crate::{
+    approval::{self, ApprovalRequest, NotApproved},
+    audit::{self, Subject, SubjectKind},
+    call::Caller,
+    mounts::{MountTable, real_path, resolve_beneath},
+    rates::Rates,
+    registry::Backend,
+};
+
+/// How often an approver may change the arguments of one call.
+const MAX_CHANGES: usize = 8;
+
+/// A call that may run with exactly its grant. Only [`authorize`] makes these.
+#[derive(Debug)]
+pub(crate) struct Authorized {
+    pub(super) checked: Checked,
+    pub(super) grant: Grant,
+}
+
+/// Authorizes the call, or refuses it. Arguments that the approver changed start again at the check.
+pub(crate) async fn authorize(
+    gated: Gated,
+    policy: &WorkspaceSecurityPolicy,
+    mounts: &MountTable,
+    rates: &Rates,
+    caller: &Caller,
+    trail: &mut Trail,
+) -> Result<Authorized, ToolError> {
+    let mut gated = gated;
+    for _ in 0..=MAX_CHANGES {
+        let grant = grant(&gated.checked, policy, mounts, trail)?;
+        if gated.approval.max(grant.approval) != Approval::Ask {
+            trail.row.approval = Some("not_required".into());
+            return Ok(Authorized { checked: gated.checked, grant });
+        }
+        match consent(&gated.checked, &grant, policy, caller, trail).await? {
+            None => return Ok(Authorized { checked: gated.checked, grant }),
+            Some(arguments) => {
+                let Checked { mut call, tool, .. } = gated.checked;
+                call.arguments = arguments;
+                gated = admit(check_again(call, tool, trail)?, policy, rates, caller, trail)?;
+            }
+        }
+    }
+    Err(ToolError::denied(format!("the approver changed the arguments more than {MAX_CHANGES} times")))
+}
+
+/// The grant of a call, by names and by where they lead.
+fn grant(
+    checked: &Checked,
+    policy: &WorkspaceSecurityPolicy,
+    mounts: &MountTable,
+    trail: &mut Trail,
+) -> Result<Grant, ToolError> {
+    let facts = checked.tool.facts();
+    let subjects = subjects(checked)?;
+    trail.row.subjects = subjects.iter().map(row_subject).collect();
+    let grant = match policy.authorize(&CallRequest { tool: facts, subjects: &subjects }) {
+        Decision::Allow(grant) => grant,
+        Decision::Deny(denial) => return Err(refuse(denial, trail)),
+    };
+    for subject in &subjects {
+        match subject {
+            RequestedSubject::Path { path, access, .. } => {
+                follow(path, *access, policy, mounts).map_err(|denial| refuse(*denial, trail))?;
+            }
+            // No build grants these, so the policy has refused them above.
+            RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
+        }
+    }
+    trail.row.decision = Some(audit::Verdict::Allow);
+    trail.row.rule = Some(format!("profiles.{}", grant.profile).into());
+    trail.row.mounts = grant
+        .mounts
+        .iter()
+        .map(|mount| audit::MountAccess { name: mount.name.as_str().into(), access: mount.access })
+        .collect();
+    Ok(grant)
+}
+
+/// What the arguments name, by the roles that the tool declares.
+fn subjects(checked: &Checked) -> Result<Vec<RequestedSubject>, ToolError> {
+    let mut subjects = Vec::new();
+    for role in &checked.tool.facts().roles {
+        let argument = &role.argument;
+        let text = match checked.args.value().get(argument) {
+            Some(Value::String(text)) => text.as_str(),
+            // A default stands for an argument that is left out; it is a path like any other.
+            None | Some(Value::Null) => match checked.tool.default_of(argument) {
+                Some(text) => text,
+                None => continue,
+            },
+            Some(_) => {
+                return Err(ToolError::invalid_arguments(format!("field '{argument}': it must be a string")));
+            }
+        };
+        let argument = argument.clone();
+        subjects.push(match role.role {
+            RoleKind::Path(access) => {
+                let path = GuestPath::parse(text).map_err(|error| {
+                    ToolError::invalid_arguments(format!("field '{argument}': {error}"))
+                })?;
+                RequestedSubject::Path { argument, path, access }
+            }
+            RoleKind::Url => RequestedSubject::Url { argument, url: text.to_owned() },
+            RoleKind::Command => RequestedSubject::Command { argument, command: text.to_owned() },
+        });
+    }
+    Ok(subjects)
+}
+
+fn row_subject(subject: &RequestedSubject) -> Subject {
+    let (argument, kind, value) = match subject {
+        RequestedSubject::Path { argument, path, .. } => (argument, SubjectKind::Path, path.as_str()),
+        RequestedSubject::Url { argument, url } => (argument, SubjectKind::Url, url.as_str()),
+        RequestedSubject::Command { argument, command } => (argument, SubjectKind::Command, command.as_str()),
+    };
+    Subject { argument: argument.as_str().into(), kind, value: value.into() }
+}
+
+/// Follows a path through its mount's directory handle, links included, and refuses what the name alone
+/// did not show: a way out, a special file, a protected path under another name.
+fn follow(
+    path: &GuestPath,
+    access: Access,
+    policy: &WorkspaceSecurityPolicy,
+    mounts: &MountTable,
+) -> Result<(), Box<Denial>> {
+    let Some(mount) = path.mount().and_then(|name| mounts.get(name)) else { return Ok(()) };
+    let root = mount.directory().as_fd();
+    let deny = |code, hint: &str| {
+        Err(Box::new(Denial {
+            code,
+            rule: "mounts".to_owned(),
+            subject: path.to_string(),
+            hint: hint.to_owned(),
+        }))
+    };
+    let mut existing = path.below_mount();
+    let mut missing = Vec::new();
+    loop {
+        match resolve_beneath(root, existing, OFlags::empty()) {
+            Ok(target) => {
+                if missing.is_empty() && is_special(target.as_fd()) {
+                    return deny(DenialCode::SpecialFile, "tools read and write files and folders only");
+                }
+                if access == Access::Write {
+                    let below = below(root, target.as_fd(), &missing);
+                    if let Some(pattern) = policy.protected().covers(&below) {
+                        let hint = format!("it leads to `{pattern}`, which is protected at any depth");
+                        return deny(DenialCode::ProtectedPath, &hint);
+                    }
+                }
+                return Ok(());
+            }
+            Err(Errno::XDEV) => {
+                return deny(DenialCode::LinkEscapesMount, "name a path whose links stay within the mount");
+            }
+            // What is missing is judged by where its nearest existing parent leads.
+            Err(Errno::NOENT) => match existing.rsplit_once('/') {
+                Some((parent, name)) => {
+                    missing.push(name);
+                    existing = parent;
+                }
+                None if existing != "." => {
+                    missing.push(existing);
+                    existing = ".";
+                }
+                None => return Ok(()),
+            },
+            // A loop, a file where a folder should be, a folder that may not be entered: the tool finds
+            // the same and says so in its own words.
+            Err(_) => return Ok(()),
+        }
+    }
+}
+
+fn is_special(handle: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(handle).is_ok_and(|stat| {
+        !matches!(
+            FileType::from_raw_mode(stat.st_mode),
+            FileType::RegularFile | FileType::Directory | FileType::Symlink
+        )
+    })
+}
+
+/// The components of a target below its mount, with what is missing appended.
+fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Vec<String> {
+    let real = real_path(root).and_then(|root| Ok((root, real_path(target)?)));
+    let existing = match &real {
+        Ok((root, target)) => target.strip_prefix(root).ok(),
+        Err(_) => None,
+    };
+    let existing = existing.into_iter().flatten().map(|part| part.to_string_lossy().into_owned());
+    existing.chain(missing.iter().rev().map(|part| (*part).to_owned())).collect()
+}
+
+/// Asks for the approval; `Some` are the arguments that the approver put in place of the call's own.
+async fn consent(
+    checked: &Checked,
+    grant: &Grant,
+    policy: &WorkspaceSecurityPolicy,
+    caller: &Caller,
+    trail: &mut Trail,
+) -> Result<Option<String>, ToolError> {
+    let tool = checked.tool.facts().name.as_str();
+    let request = ApprovalRequest {
+        call_id: checked.call.id.clone(),
+        agent_id: caller.agent_id.clone(),
+        run_id: caller.run_id.clone(),
+        tool: tool.to_owned(),
+        tier: trail.row.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
+        unconfined: matches!(checked.tool.backend(), Backend::Native(_)),
+        arguments: checked.args.text().to_owned(),
+        grant: grant.clone(),
+        binding: approval::binding(tool, checked.args.text(), grant, policy.digest().as_str()),
+    };
+    let call_id = || checked.call.id.clone();
+    caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
+    let answer = tokio::select! {
+        answer = approval::ask(caller.approver.as_deref(), &request) => answer,
+        () = caller.cancel.cancelled() => {
+            return Err(ToolError::cancelled("the call was cancelled while it waited for an approval"));
+        }
+    };
+    caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: answer.is_ok() });
+    match answer {
+        Ok(None) => {
+            trail.row.approval = Some("approved".into());
+            Ok(None)
+        }
+        Ok(Some(arguments)) => {
+            trail.row.approval = Some("approved_with_changes".into());
+            Ok(Some(arguments))
+        }
+        Err(NotApproved { code, reason }) => {
+            trail.row.approval = Some(code.as_str().into());
+            let rule = format!("tiers.{}.approval", request.tier);
+            let hint = reason.unwrap_or_default();
+            Err(refuse(Denial { code, rule, subject: tool.to_owned(), hint }, trail))
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The way of a call: seven steps, each a function from the output of the one before to its own. Their
+//! outputs can only be made by them, so a step that is left out does not compile.
+
+mod admit;
+mod authorize;
+mod check;
+mod record;
+mod resolve;
+mod run;
+mod shape;
+mod trail;
+
+pub(crate) use admit::admit;
+pub(crate) use authorize::authorize;
+pub(crate) use check::check;
+pub(crate) use record::record;
+pub(crate) use resolve::resolve;
+pub(crate) use run::{GuestUsage, RawOutcome, run};
+pub(crate) use shape::shape;
+pub(crate) use trail::Trail;

@@ -1,0 +1,58 @@
+//! Step 1: find the tool by its name.
+
+use std::sync::Arc;
+
+use portcullis_types::ToolError;
+
+use super::Trail;
+use crate::{
+    audit::Confinement,
+    call::ToolCall,
+    registry::{Backend, RegisteredTool, ToolTable},
+};
+
+/// How many names a refusal suggests at most.
+const MAX_SUGGESTIONS: usize = 3;
+
+/// How alike a name must be to be suggested (Jaro–Winkler, 0 to 1).
+const LIKENESS: f64 = 0.7;
+
+/// A call whose tool is known.
+#[derive(Debug)]
+pub(crate) struct Resolved {
+    call: ToolCall,
+    tool: Arc<RegisteredTool>,
+}
+
+impl Resolved {
+    pub(super) fn into_parts(self) -> (ToolCall, Arc<RegisteredTool>) {
+        (self.call, self.tool)
+    }
+}
+
+/// Finds the tool.
+pub(crate) fn resolve(tools: &ToolTable, call: ToolCall, trail: &mut Trail) -> Result<Resolved, ToolError> {
+    let Some(tool) = tools.get(call.tool.as_str()) else { return Err(unknown(tools, &call.tool)) };
+    let (confinement, module) = match tool.backend() {
+        Backend::Native(_) => (Confinement::Native, None),
+        Backend::Guest(guest) => (Confinement::Wasm, Some(guest.module().digest().to_string().into())),
+    };
+    trail.row.confinement = Some(confinement);
+    trail.row.module_sha256 = module;
+    Ok(Resolved { call, tool: Arc::clone(tool) })
+}
+
+fn unknown(tools: &ToolTable, name: &str) -> ToolError {
+    let shown: String = name.chars().take(64).collect();
+    let error = ToolError::not_found(format!("no tool is named `{}`", shown.escape_default()))
+        .with_code("unknown_tool");
+    let mut near: Vec<(f64, &str)> = tools
+        .keys()
+        .map(|known| (strsim::jaro_winkler(&shown, known.as_str()), known.as_str()))
+        .filter(|(likeness, _)| *likeness >= LIKENESS)
+        .collect();
+    near.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
+    let names: Vec<String> =
+        near.iter().take(MAX_SUGGESTIONS).map(|(_, name)| format!("`{name}`")).collect();
+    if names.is_empty() { error } else { error.with_hint(format!("did you mean {}?", names.join(", "))) }
+}

@@ -1,0 +1,241 @@
+//! Step 5: the call itself. It takes a place, its `begin` row is written if it has effects, the deadline
+//! starts, and the tool runs: a guest on a confined thread, a native tool on a thread that may block.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use portcullis_policy::{Denial, DenialCode, Grant};
+use portcullis_types::{
+    CallFrame, FRAME_VERSION, FinalFrame, SafetyTier, Tool, ToolContext, ToolError, ToolEvent, ToolOutput,
+};
+use serde_json::value::RawValue;
+
+use super::{Trail, authorize::Authorized, check::Notes, trail::unrecorded};
+use crate::{
+    audit::Text,
+    call::Caller,
+    places::{Place, Places},
+    registry::{Backend, GuestTool, RegisteredTool},
+    wasm::{GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
+};
+
+/// What came of the tool, before it is fit to be shown.
+#[derive(Debug)]
+pub(crate) struct RawOutcome {
+    pub(super) result: Result<ToolOutput, ToolError>,
+    pub(super) usage: Option<GuestUsage>,
+    pub(super) grant: Grant,
+    pub(super) notes: Notes,
+    pub(super) tool: Arc<RegisteredTool>,
+}
+
+/// What a guest used.
+#[derive(Debug)]
+pub(crate) struct GuestUsage {
+    pub(super) cpu: Duration,
+    pub(super) peak_memory_bytes: u64,
+    pub(super) mounts_used: Vec<Text>,
+}
+
+/// Runs the call.
+pub(crate) async fn run(
+    authorized: Authorized,
+    places: &Places,
+    runner: Option<&HostWasmToolRunner>,
+    caller: &Caller,
+    trail: &mut Trail,
+) -> Result<RawOutcome, ToolError> {
+    let Authorized { checked, grant } = authorized;
+    let place = match &caller.place {
+        Some(parent) => parent.clone(),
+        None => places.take(&caller.cancel).await?,
+    };
+    if trail.row.tier != Some(SafetyTier::ReadOnly) {
+        trail.begin().map_err(|error| unrecorded(&error))?;
+    }
+    let time_limit = match caller.turn_deadline {
+        Some(turn) => grant.limits.timeout.min(turn.saturating_duration_since(Instant::now())),
+        None => grant.limits.timeout,
+    };
+    let deadline = Instant::now() + time_limit;
+    caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
+    let (result, usage) = match checked.tool.backend() {
+        Backend::Native(tool) => {
+            let ctx = context(&checked.call.id, &checked.call.tool, caller, deadline, place);
+            let result = run_native(Arc::clone(tool), ctx, checked.args.clone(), time_limit).await;
+            (result, None)
+        }
+        Backend::Guest(guest) => {
+            let _place = place;
+            let runner = runner.ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
+            let limits = (time_limit, deadline);
+            run_guest(runner, guest, &checked, &grant, limits, caller, trail).await?
+        }
+    };
+    Ok(RawOutcome { result, usage, grant, notes: checked.notes, tool: checked.tool })
+}
+
+/// Runs a native tool where it cannot hold up anybody: a panic is contained, and a tool that blocks its
+/// thread is left behind at the deadline.
+async fn run_native(
+    tool: Arc<dyn Tool>,
+    ctx: ToolContext,
+    args: portcullis_types::ToolArgs,
+    time_limit: Duration,
+) -> Result<ToolOutput, ToolError> {
+    let cancel = ctx.cancel.clone();
+    let deadline = ctx.deadline.unwrap_or_else(|| Instant::now() + time_limit);
+    let stopped = cancel.clone();
+    let call = async move {
+        let ran = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();
+        tokio::select! {
+            ran = ran => ran.unwrap_or_else(|_panic| Err(ToolError::internal("the tool panicked"))),
+            () = stopped.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
+            () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
+        }
+    };
+    let running = crate::spawn::blocking(call);
+    tokio::select! {
+        result = running => result?,
+        () = cancel.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
+        () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
+    }
+}
+
+fn overdue(limit: Duration) -> ToolError {
+    ToolError::timeout(format!("the tool did not finish within {limit:?}"))
+}
+
+fn context(call_id: &str, tool: &str, caller: &Caller, deadline: Instant, place: Place) -> ToolContext {
+    let mut ctx = ToolContext::detached(tool);
+    ctx.call_id = call_id.to_owned();
+    ctx.run_id.clone_from(&caller.run_id);
+    ctx.agent_id.clone_from(&caller.agent_id);
+    ctx.space_id.clone_from(&caller.space_id);
+    ctx.cancel = caller.cancel.child_token();
+    ctx.deadline = Some(deadline);
+    ctx.on_update.clone_from(&caller.on_update);
+    ctx.on_progress.clone_from(&caller.on_progress);
+    ctx.extensions.insert(place);
+    ctx
+}
+
+async fn run_guest(
+    runner: &HostWasmToolRunner,
+    guest: &GuestTool,
+    checked: &super::check::Checked,
+    grant: &Grant,
+    (time_limit, deadline): (Duration, Instant),
+    caller: &Caller,
+    trail: &mut Trail,
+) -> Result<(Result<ToolOutput, ToolError>, Option<GuestUsage>), ToolError> {
+    let job = GuestJob {
+        module: Arc::clone(guest.module()),
+        stdin: call_frame(checked, time_limit)?,
+        mounts: grant.mounts.to_vec(),
+        memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
+        time_limit,
+        deadline,
+        cancel: caller.cancel.clone(),
+    };
+    let call_id = &checked.call.id;
+    let ran = runner.run(job, |frame| pass_on(frame, call_id, caller)).await;
+    let report = match ran {
+        Ok(report) => report,
+        Err(error) => {
+            trail.row.posture = Some("unproven".into());
+            return Ok((Err(runner_error(&error, time_limit, caller)), None));
+        }
+    };
+    trail.row.posture = Some(report.posture.summary().into());
+    if !report.stderr.is_empty() {
+        tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
+    }
+    let usage = GuestUsage {
+        cpu: report.cpu,
+        peak_memory_bytes: report.peak_memory_bytes as u64,
+        mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
+    };
+    Ok((guest_result(report, trail), Some(usage)))
+}
+
+/// The frame on the guest's standard input.
+fn call_frame(checked: &super::check::Checked, time_limit: Duration) -> Result<Vec<u8>, ToolError> {
+    let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
+    let frame = CallFrame {
+        v: FRAME_VERSION,
+        tool: checked.tool.guest_name().to_owned(),
+        call_id: checked.call.id.clone(),
+        arguments: RawValue::from_string(checked.args.text().to_owned()).map_err(internal)?,
+        deadline_ms: u64::try_from(time_limit.as_millis()).unwrap_or(u64::MAX),
+    };
+    serde_json::to_vec(&frame).map_err(internal)
+}
+
+/// Hands a progress or update frame to whoever watches the call.
+fn pass_on(frame: StreamFrame, call_id: &str, caller: &Caller) {
+    let call_id = call_id.to_owned();
+    match frame {
+        StreamFrame::Progress(text) => {
+            if let Some(listener) = &caller.on_progress {
+                listener(text.clone());
+            }
+            caller.emit(&ToolEvent::Progress { call_id, text });
+        }
+        StreamFrame::Update(partial) => {
+            if let Some(listener) = &caller.on_update {
+                listener(partial.clone());
+            }
+            caller.emit(&ToolEvent::Update { call_id, partial });
+        }
+    }
+}
+
+/// What a guest's report means: a violation is a denial whatever the guest says.
+fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, ToolError> {
+    if let Some(violation) = report.violation {
+        let denial = match violation {
+            Violation::Escape { path } => Denial {
+                code: DenialCode::PathEscapesMount,
+                rule: "mounts".to_owned(),
+                subject: path,
+                hint: "name a path within a mount".to_owned(),
+            },
+            Violation::Protected { path, pattern } => Denial {
+                code: DenialCode::ProtectedPath,
+                rule: format!("protect.paths[\"{pattern}\"]"),
+                subject: path,
+                hint: format!("`{pattern}` is protected at any depth; choose another path"),
+            },
+        };
+        return Err(super::admit::refuse(denial, trail));
+    }
+    match report.result {
+        Ok(FinalFrame::Ok(output)) => Ok(output),
+        Ok(FinalFrame::Error(error)) => Err(error.into()),
+        Err(fault) => Err((&fault).into()),
+    }
+}
+
+/// What a caller learns when the runner could not run the guest.
+fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> ToolError {
+    tracing::error!(error = error as &dyn std::error::Error, "the runner could not run a guest");
+    let detail = error.to_string();
+    match error {
+        WasmError::Stuck if caller.cancel.is_cancelled() => ToolError::cancelled("the call was cancelled"),
+        WasmError::Stuck => overdue(time_limit),
+        WasmError::Exhausted { .. } => {
+            ToolError::unavailable("no thread is free that could run the tool").with_code("workers_exhausted")
+        }
+        WasmError::Confine(_) | WasmError::Unconfined { .. } | WasmError::Preopen { .. } => {
+            ToolError::unavailable("the tool cannot be confined here, so it does not run")
+                .with_code("not_confined")
+        }
+        _ => return ToolError::internal(detail),
+    }
+    .with_operator_detail(detail)
+}

@@ -1,0 +1,63 @@
+//! What a call leaves behind: the facts for its audit row, gathered step by step.
+//!
+//! A trail that is dropped before its end was recorded writes the end itself: a caller that goes away does
+//! not take the row with it.
+
+use std::{sync::Arc, time::Instant};
+
+use portcullis_types::{ToolError, ToolErrorKind};
+
+use crate::audit::{AuditError, AuditLog, CallRecord, Ending, Outcome, Record};
+
+/// The facts of one call on their way into the audit log.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    log: Arc<AuditLog>,
+    pub(crate) row: CallRecord,
+    started: Instant,
+    is_over: bool,
+}
+
+impl Trail {
+    pub(crate) fn new(log: Arc<AuditLog>, row: CallRecord) -> Self {
+        Self { log, row, started: Instant::now(), is_over: false }
+    }
+
+    pub(crate) fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Writes the row before a call that has effects.
+    pub(super) fn begin(&self) -> Result<(), AuditError> {
+        self.log.append(&Record::begin(&Arc::new(self.row.clone()))).map(drop)
+    }
+
+    /// Writes the last row.
+    pub(super) fn end(&mut self, ending: Ending) -> Result<(), AuditError> {
+        self.is_over = true;
+        let row = Arc::new(std::mem::take(&mut self.row));
+        self.log.append(&Record::end(&row, ending)).map(drop)
+    }
+}
+
+impl Drop for Trail {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let mut ending = Ending::new(Outcome::Error(ToolErrorKind::Cancelled));
+        ending.code = Some("caller_gone".into());
+        ending.duration = Some(self.started.elapsed());
+        if let Err(error) = self.end(ending) {
+            tracing::error!(error = &error as &dyn std::error::Error, "cannot record an abandoned call");
+        }
+    }
+}
+
+/// What a caller learns when a row cannot be written.
+pub(super) fn unrecorded(error: &AuditError) -> ToolError {
+    tracing::error!(error = error as &dyn std::error::Error, "the audit log cannot be written");
+    ToolError::unavailable("the call cannot be recorded, so it is refused")
+        .with_code("audit_unwritable")
+        .with_operator_detail(error.to_string())
+}

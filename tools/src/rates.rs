@@ -1,0 +1,51 @@
+//! How often an agent may call a tool.
+
+use std::{num::NonZeroU32, sync::Arc};
+
+use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use portcullis_types::{ToolError, ToolErrorKind};
+
+/// Agent and tool pairs that are remembered before those at rest are forgotten. A caller could make up an
+/// agent for every call; each costs a few dozen bytes.
+const MAX_REMEMBERED: usize = 16_384;
+
+/// Counts calls per agent and tool.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    limiter: DefaultKeyedRateLimiter<(Arc<str>, Arc<str>)>,
+    per_minute: u32,
+}
+
+impl Rates {
+    pub(crate) fn new(calls_per_minute: u32) -> Self {
+        let quota = NonZeroU32::new(calls_per_minute).unwrap_or(NonZeroU32::MIN);
+        Self { limiter: RateLimiter::keyed(Quota::per_minute(quota)), per_minute: calls_per_minute }
+    }
+
+    /// Counts one call, or refuses it.
+    pub(crate) fn admit(&self, agent: &str, tool: &str) -> Result<(), ToolError> {
+        if self.limiter.len() > MAX_REMEMBERED {
+            self.limiter.retain_recent();
+        }
+        self.limiter.check_key(&(agent.into(), tool.into())).map_err(|_not_until| {
+            let message = format!("more than {} calls of `{tool}` in a minute", self.per_minute);
+            ToolError::new(ToolErrorKind::RateLimited, message).with_hint("wait a little, then try again")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_agent_and_tool_has_its_own_allowance() {
+        let rates = Rates::new(2);
+        for (agent, tool) in [("a", "x"), ("a", "y"), ("b", "x")] {
+            rates.admit(agent, tool).expect("first");
+            rates.admit(agent, tool).expect("second");
+            let error = rates.admit(agent, tool).expect_err("third");
+            assert_eq!(error.kind(), ToolErrorKind::RateLimited);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! [`ToolRegistry`]: the tools, and the one way to call them.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use portcullis_policy::{ToolAssignment, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_types::{
+    FunctionDecl, InvalidToolName, JsonSchema, Tool, ToolDeclaration, ToolEvent, ToolName,
+};
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::{
+    arguments::{ArgumentSchema, SchemaError},
+    audit::{AuditLog, CallRecord},
+    builder::RegistryBuilder,
+    call::{Caller, ToolCall, ToolResult},
+    mounts::MountTable,
+    output_store::OutputStore,
+    pipeline::{Trail, admit, authorize, check, record, resolve, run, shape},
+    places::Places,
+    rates::Rates,
+    wasm::{GuestModule, HostWasmToolRunner},
+};
+
+/// The registered tools by name.
+pub(crate) type ToolTable = BTreeMap<ToolName, Arc<RegisteredTool>>;
+
+/// Tools behind one pipeline: whatever a tool is, [`ToolRegistry::execute_with_policy`] is the only way to
+/// it.
+#[derive(Debug)]
+pub struct ToolRegistry {
+    pub(crate) tools: ToolTable,
+    pub(crate) policy: Arc<WorkspaceSecurityPolicy>,
+    pub(crate) mounts: Arc<MountTable>,
+    pub(crate) audit: Arc<AuditLog>,
+    pub(crate) outputs: Arc<OutputStore>,
+    pub(crate) runner: Option<HostWasmToolRunner>,
+    pub(crate) places: Places,
+    pub(crate) rates: Rates,
+}
+
+impl ToolRegistry {
+    /// A builder; see there for what a registry needs.
+    #[must_use]
+    pub fn builder() -> RegistryBuilder {
+        RegistryBuilder::new()
+    }
+
+    /// Calls a tool: resolve, check, admit, authorize, run, shape, record (specification 004, "Execution
+    /// Pipeline"). The audit row is on record before the result is returned.
+    ///
+    /// # Cancellation
+    /// Dropping the future or firing `caller.cancel` stops the tool, and the row says `cancelled`.
+    pub async fn execute_with_policy(&self, call: ToolCall, caller: &Caller) -> ToolResult {
+        let mut trail = self.trail(&call, caller);
+        let outcome = async {
+            let resolved = resolve(&self.tools, call, &mut trail)?;
+            let checked = check(resolved, &mut trail)?;
+            let gated = admit(checked, &self.policy, &self.rates, caller, &mut trail)?;
+            let authorized =
+                authorize(gated, &self.policy, &self.mounts, &self.rates, caller, &mut trail).await?;
+            run(authorized, &self.places, self.runner.as_ref(), caller, &mut trail).await
+        }
+        .await;
+        let shaped = shape(outcome, &self.outputs, caller, &trail);
+        record(shaped, trail, caller)
+    }
+
+    /// The tools, by name.
+    pub fn tools(&self) -> impl Iterator<Item = &RegisteredTool> {
+        self.tools.values().map(AsRef::as_ref)
+    }
+
+    /// A tool.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&RegisteredTool> {
+        self.tools.get(name).map(AsRef::as_ref)
+    }
+
+    /// What the policy assigns to a tool; the reason where it refuses it altogether.
+    ///
+    /// # Errors
+    /// The denial that every call of the tool would get.
+    pub fn assignment(&self, tool: &RegisteredTool) -> Result<ToolAssignment, Box<portcullis_policy::Denial>> {
+        self.policy.assign(&tool.facts).map_err(Box::new)
+    }
+
+    /// The policy in force.
+    #[must_use]
+    pub fn policy(&self) -> &WorkspaceSecurityPolicy {
+        &self.policy
+    }
+
+    /// The audit log.
+    #[must_use]
+    pub fn audit(&self) -> &AuditLog {
+        &self.audit
+    }
+
+    /// The runner of guests, where there is one.
+    #[must_use]
+    pub fn runner(&self) -> Option<&HostWasmToolRunner> {
+        self.runner.as_ref()
+    }
+
+    fn trail(&self, call: &ToolCall, caller: &Caller) -> Trail {
+        caller.emit(&ToolEvent::Requested {
+            call_id: call.id.clone(),
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+        });
+        let row = CallRecord {
+            call_id: call.id.as_str().into(),
+            run_id: Some(caller.run_id.as_str().into()),
+            agent: Some(caller.agent_id.as_str().into()),
+            operation_id: caller.operation_id.as_deref().map(Into::into),
+            tool: call.tool.as_str().into(),
+            policy_digest: Some(self.policy.digest().as_str().into()),
+            ..CallRecord::default()
+        };
+        Trail::new(Arc::clone(&self.audit), row)
+    }
+}
+
+/// A tool as it is registered.
+#[derive(Debug)]
+pub struct RegisteredTool {
+    decl: FunctionDecl,
+    label: Option<String>,
+    output_schema: Option<JsonSchema>,
+    facts: ToolFacts,
+    schema: ArgumentSchema,
+    defaults: BTreeMap<String, String>,
+    pages_itself: bool,
+    backend: Backend,
+}
+
+/// What runs a tool.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    /// A tool of this process, outside the sandbox.
+    Native(Arc<dyn Tool>),
+    /// A guest.
+    Guest(GuestTool),
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Native(_) => f.write_str("Native"),
+            Self::Guest(guest) => guest.fmt(f),
+        }
+    }
+}
+
+/// A tool of a module.
+#[derive(Debug, Clone)]
+pub(crate) struct GuestTool {
+    module: Arc<GuestModule>,
+}
+
+impl GuestTool {
+    pub(crate) fn module(&self) -> &Arc<GuestModule> {
+        &self.module
+    }
+}
+
+impl RegisteredTool {
+    /// A native tool: what it says of itself is read here, once.
+    pub(crate) fn native(tool: Arc<dyn Tool>, origin: ToolOrigin) -> Result<Self, RegistryError> {
+        let decl = tool.schema();
+        let facts = ToolFacts {
+            name: parse_name(&decl.name)?,
+            declared_tier: Some(tool.safety_tier()),
+            declared_policy: tool.policy(),
+            declared_timeout: Some(tool.timeout()),
+            roles: tool.roles(),
+            origin,
+        };
+        Self::new(decl, tool.label(), None, facts, Backend::Native(tool))
+    }
+
+    /// A tool of a module, from its declaration.
+    pub(crate) fn guest(
+        declaration: ToolDeclaration,
+        module: Arc<GuestModule>,
+        origin: ToolOrigin,
+    ) -> Result<Self, RegistryError> {
+        let decl = declaration.function_decl();
+        let facts = ToolFacts {
+            name: parse_name(&decl.name)?,
+            declared_tier: declaration.tier,
+            declared_policy: declaration.policy,
+            declared_timeout: declaration.timeout_ms.map(std::time::Duration::from_millis),
+            roles: declaration.roles,
+            origin,
+        };
+        let backend = Backend::Guest(GuestTool { module });
+        Self::new(decl, declaration.label, declaration.output_schema, facts, backend)
+    }
+
+    fn new(
+        decl: FunctionDecl,
+        label: Option<String>,
+        output_schema: Option<JsonSchema>,
+        facts: ToolFacts,
+        backend: Backend,
+    ) -> Result<Self, RegistryError> {
+        let schema = ArgumentSchema::compile(&decl.parameters)
+            .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
+        let defaults = string_defaults(&decl.parameters);
+        Ok(Self { decl, label, output_schema, facts, schema, defaults, pages_itself: false, backend })
+    }
+
+    /// Exempts the tool from the output limit: it pages by itself, and would otherwise cut what it fetches
+    /// a second time.
+    pub(crate) fn paging_itself(mut self) -> Self {
+        self.pages_itself = true;
+        self
+    }
+
+    /// What a model sees.
+    #[must_use]
+    pub fn decl(&self) -> &FunctionDecl {
+        &self.decl
+    }
+
+    /// A name for people, where the tool has one.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    /// The schema of structured results, where the tool has one.
+    #[must_use]
+    pub fn output_schema(&self) -> Option<&JsonSchema> {
+        self.output_schema.as_ref()
+    }
+
+    /// What the policy knows of the tool.
+    #[must_use]
+    pub fn facts(&self) -> &ToolFacts {
+        &self.facts
+    }
+
+    /// What keeps the tool in: `wasm`, or `native, unconfined`.
+    #[must_use]
+    pub fn confinement(&self) -> crate::audit::Confinement {
+        match self.backend {
+            Backend::Native(_) => crate::audit::Confinement::Native,
+            Backend::Guest(_) => crate::audit::Confinement::Wasm,
+        }
+    }
+
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    pub(crate) fn schema(&self) -> &ArgumentSchema {
+        &self.schema
+    }
+
+    pub(crate) fn pages_itself(&self) -> bool {
+        self.pages_itself
+    }
+
+    /// The name that a module knows the tool by.
+    pub(crate) fn guest_name(&self) -> &str {
+        &self.decl.name
+    }
+
+    /// The default of a string argument, as the schema declares it.
+    pub(crate) fn default_of(&self, argument: &str) -> Option<&str> {
+        self.defaults.get(argument).map(String::as_str)
+    }
+}
+
+fn parse_name(name: &str) -> Result<ToolName, RegistryError> {
+    ToolName::parse(name).map_err(|source| RegistryError::Name { source })
+}
+
+fn string_defaults(parameters: &JsonSchema) -> BTreeMap<String, String> {
+    let properties = parameters.as_value().get("properties").and_then(Value::as_object);
+    let default = |(name, schema): (&String, &Value)| {
+        schema.get("default").and_then(Value::as_str).map(|text| (name.clone(), text.to_owned()))
+    };
+    properties.into_iter().flatten().filter_map(default).collect()
+}
+
+/// Why tools cannot be registered together.
+#[derive(Debug, Error)]
+pub enum RegistryError {
+    /// A name that no tool may have.
+    #[error("a tool cannot be registered under its name")]
+    Name {
+        /// What is wrong with it.
+        #[source]
+        source: InvalidToolName,
+    },
+    /// Two tools of one name.
+    #[error("two tools are named `{name}`")]
+    Taken {
+        /// The name.
+        name: ToolName,
+    },
+    /// A schema that cannot be used.
+    #[error("tool `{tool}` has an unusable parameter schema")]
+    Schema {
+        /// The tool.
+        tool: String,
+        /// What is wrong with it.
+        #[source]
+        source: SchemaError,
+    },
+}

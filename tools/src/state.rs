@@ -1,0 +1,69 @@
+//! The state folder: audit log, module cache, stored outputs. Private to its user, outside every mount.
+
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use thiserror::Error;
+
+/// Makes the state folder on first use, and refuses one that others could change.
+///
+/// # Errors
+/// [`StateError`] when it cannot be made, belongs to somebody else, or others may write to it.
+pub fn prepare(path: &Path) -> Result<(), StateError> {
+    let failed = |source| StateError::Unusable { path: path.to_owned(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    let metadata = fs::metadata(path).map_err(failed)?;
+    let own = rustix::process::geteuid().as_raw();
+    if metadata.uid() != own {
+        return Err(StateError::Foreign { path: path.to_owned(), owner: metadata.uid(), own });
+    }
+    if metadata.permissions().mode() & 0o077 != 0 {
+        // It may have been made by hand; its content is what must not be readable.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Why the state folder cannot be used.
+#[derive(Debug, Error)]
+pub enum StateError {
+    /// It cannot be made or read.
+    #[error("cannot use the state folder `{}`", path.display())]
+    Unusable {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// It belongs to somebody else, who could change what is recorded there.
+    #[error("the state folder `{}` belongs to user {owner}, not to us ({own})", path.display())]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        own: u32,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_made_private_and_an_open_one_is_closed() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let state = dir.path().join("a/b");
+        prepare(&state).expect("made");
+        let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode(&state), 0o700);
+        fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).expect("opened");
+        prepare(&state).expect("closed");
+        assert_eq!(mode(&state), 0o700);
+    }
+}

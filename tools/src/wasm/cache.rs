@@ -1,0 +1,232 @@
+//! Compiled modules on disk, so that a start does not compile what an earlier one did.
+//!
+//! A compiled module is native code: whoever could change the file could run anything in our process. So
+//! the folder is private to the user and lies outside all mounts, a file is read once, its keyed MAC is
+//! checked over the very bytes that are then loaded, and anything odd means compiling anew.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use wasmtime::{Engine, Module};
+
+use super::{
+    ModuleDigest, WasmError,
+    module::{check_size, compile},
+};
+
+/// The largest compiled form that is read back. Code is a few times the size of its module.
+const MAX_ENTRY_BYTES: u64 = 256 << 20;
+
+const KEY_BYTES: usize = 32;
+const MAC_BYTES: usize = 32;
+
+/// Where compiled modules are kept; without a folder, nowhere.
+#[derive(Debug)]
+pub(super) struct ModuleCache {
+    folder: PathBuf,
+    key: [u8; KEY_BYTES],
+    engine_tag: Vec<u8>,
+}
+
+impl ModuleCache {
+    /// Opens the cache in a state folder, making folder and key on first use.
+    pub(super) fn open(state: &Path, engine: &Engine) -> Result<Self, WasmError> {
+        let cache = |source| WasmError::Cache { source };
+        let folder = state.join("modules");
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(cache)?;
+        let key = read_or_make_key(&folder.join("key")).map_err(cache)?;
+        Ok(Self { folder, key, engine_tag: engine_tag(engine) })
+    }
+
+    /// The module of some bytes: from the cache if it is there and genuine, else compiled and kept.
+    pub(super) fn load(&self, engine: &Engine, wasm: &[u8], digest: ModuleDigest) -> Result<Module, WasmError> {
+        check_size(wasm)?;
+        let path = self.folder.join(format!("{digest}.cwasm"));
+        if let Some(module) = self.read(engine, &path, digest) {
+            return Ok(module);
+        }
+        let module = compile(engine, wasm)?;
+        let kept = module
+            .serialize()
+            .map_err(|error| io::Error::other(error.to_string()))
+            .and_then(|bytes| self.write(&path, digest, &bytes));
+        if let Err(error) = kept {
+            tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
+        }
+        Ok(module)
+    }
+
+    fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
+        let bytes = match read_private(path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(%error, path = %path.display(), "cannot read the compiled module");
+                return None;
+            }
+        };
+        let (code, tag) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+        if self.mac(digest, code).verify_slice(tag).is_err() {
+            tracing::warn!(path = %path.display(), "the compiled module is not ours or of another version: compiling anew");
+            return None;
+        }
+        deserialize(engine, code)
+    }
+
+    fn write(&self, path: &Path, digest: ModuleDigest, code: &[u8]) -> io::Result<()> {
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(io::Error::from)?;
+        let temporary = self.folder.join(format!(".{digest}.{}", hex::encode(random)));
+        let tag = self.mac(digest, code).finalize().into_bytes();
+        let written = new_private(&temporary).and_then(|mut file| {
+            file.write_all(code)?;
+            file.write_all(&tag)?;
+            fs::rename(&temporary, path)
+        });
+        if written.is_err() {
+            // What is left of a failed attempt is of no use; if it cannot be removed, it does no harm.
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Over the module's own digest, the engine's version and settings, and the code.
+    fn mac(&self, digest: ModuleDigest, code: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
+        mac.update(&digest.0);
+        mac.update(&(self.engine_tag.len() as u64).to_le_bytes());
+        mac.update(&self.engine_tag);
+        mac.update(code);
+        mac
+    }
+}
+
+/// Loads native code whose MAC was just checked over these bytes.
+#[expect(
+    unsafe_code,
+    reason = "the one way to load compiled code; the design names this place beside confine/src/sys.rs"
+)]
+fn deserialize(engine: &Engine, code: &[u8]) -> Option<Module> {
+    // SAFETY: the bytes were made by `Module::serialize` of an engine of this version and these settings:
+    // the caller has verified a MAC over them under a key that only this user can read, and they are in
+    // our memory, where nobody can change them any more.
+    match unsafe { Module::deserialize(engine, code) } {
+        Ok(module) => Some(module),
+        Err(error) => {
+            tracing::warn!(%error, "cannot load the compiled module: compiling anew");
+            None
+        }
+    }
+}
+
+/// What makes code of one engine useless for another: version, target, settings.
+fn engine_tag(engine: &Engine) -> Vec<u8> {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    let mut hasher = DefaultHasher::new();
+    engine.precompile_compatibility_hash().hash(&mut hasher);
+    hasher.finish().to_le_bytes().to_vec()
+}
+
+fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
+    loop {
+        match read_private(path) {
+            Ok(bytes) => match bytes.try_into() {
+                Ok(key) => return Ok(key),
+                // Another process is just writing it, or it was cut short: one that is not whole protects
+                // nothing, so it goes.
+                Err(_) => fs::remove_file(path)?,
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let mut key = [0; KEY_BYTES];
+        getrandom::fill(&mut key).map_err(io::Error::from)?;
+        let mut random = [0; 8];
+        getrandom::fill(&mut random).map_err(io::Error::from)?;
+        let temporary = path.with_extension(hex::encode(random));
+        new_private(&temporary)?.write_all(&key)?;
+        // A link, unlike a rename, does not replace the key that another process made meanwhile.
+        let linked = fs::hard_link(&temporary, path);
+        fs::remove_file(&temporary)?;
+        match linked {
+            Ok(()) => return Ok(key),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn new_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+fn read_private(path: &Path) -> io::Result<Vec<u8>> {
+    let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).expect("a small flag");
+    let file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+    let mut bytes = Vec::new();
+    file.take(MAX_ENTRY_BYTES).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY_MODULE: &[u8] = b"\0asm\x01\0\0\0";
+
+    fn entry(state: &Path) -> PathBuf {
+        state.join("modules").join(format!("{}.cwasm", ModuleDigest::of(EMPTY_MODULE)))
+    }
+
+    fn loads(state: &Path, engine: &Engine) -> Option<Module> {
+        let cache = ModuleCache::open(state, engine).expect("opens");
+        cache.read(engine, &entry(state), ModuleDigest::of(EMPTY_MODULE))
+    }
+
+    #[test]
+    fn only_an_untouched_entry_under_our_key_is_loaded() {
+        let state = tempfile::tempdir().expect("a folder");
+        let engine = Engine::default();
+        let cache = ModuleCache::open(state.path(), &engine).expect("opens");
+        let digest = ModuleDigest::of(EMPTY_MODULE);
+        cache.load(&engine, EMPTY_MODULE, digest).expect("compiles");
+        assert!(loads(state.path(), &engine).is_some());
+
+        let genuine = fs::read(entry(state.path())).expect("readable");
+        for place in [0, genuine.len() / 2, genuine.len() - 1] {
+            let mut forged = genuine.clone();
+            forged[place] ^= 1;
+            fs::write(entry(state.path()), &forged).expect("written");
+            assert!(loads(state.path(), &engine).is_none(), "byte {place} changed");
+        }
+        for cut in [0, 5, genuine.len() - 1] {
+            fs::write(entry(state.path()), &genuine[..cut]).expect("written");
+            assert!(loads(state.path(), &engine).is_none(), "cut to {cut}");
+        }
+        fs::write(entry(state.path()), &genuine).expect("written");
+        assert!(loads(state.path(), &engine).is_some());
+        fs::write(state.path().join("modules/key"), [7; KEY_BYTES]).expect("written");
+        assert!(loads(state.path(), &engine).is_none(), "another key");
+    }
+
+    #[test]
+    fn an_entry_of_another_module_or_engine_is_not_loaded() {
+        let state = tempfile::tempdir().expect("a folder");
+        let engine = Engine::default();
+        let cache = ModuleCache::open(state.path(), &engine).expect("opens");
+        cache.load(&engine, EMPTY_MODULE, ModuleDigest::of(EMPTY_MODULE)).expect("compiles");
+        let other = ModuleDigest::of(b"other");
+        assert!(cache.read(&engine, &entry(state.path()), other).is_none());
+        let mut config = wasmtime::Config::new();
+        config.epoch_interruption(true);
+        let other_engine = Engine::new(&config).expect("builds");
+        assert!(loads(state.path(), &other_engine).is_none());
+    }
+}

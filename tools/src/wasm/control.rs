@@ -1,0 +1,111 @@
+//! Stopping one call: its deadline, its cancellation, and the thread that both are enforced on.
+
+use std::{
+    sync::{
+        OnceLock,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Instant,
+};
+
+use portcullis_confine::interrupt::ThreadTarget;
+
+/// Why a call was stopped before it ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum StopReason {
+    #[error("the deadline passed")]
+    Deadline,
+    #[error("the caller gave up")]
+    Cancelled,
+}
+
+/// Shared by a call's caller, its worker thread and the ticker.
+#[derive(Debug)]
+pub(super) struct CallControl {
+    deadline: Instant,
+    state: AtomicU8,
+    thread: OnceLock<ThreadTarget>,
+}
+
+const RUNNING: u8 = 0;
+const CANCELLED: u8 = 1;
+const DONE: u8 = 2;
+const WRITTEN_OFF: u8 = 3;
+
+impl CallControl {
+    pub(super) fn new(deadline: Instant) -> Self {
+        Self { deadline, state: AtomicU8::new(RUNNING), thread: OnceLock::new() }
+    }
+
+    pub(super) fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Why the call should stop now, if it should.
+    pub(super) fn stop_reason(&self) -> Option<StopReason> {
+        if self.state.load(Ordering::Relaxed) == CANCELLED {
+            return Some(StopReason::Cancelled);
+        }
+        (Instant::now() >= self.deadline).then_some(StopReason::Deadline)
+    }
+
+    /// Asks the call to stop; the ticker sees to it that it does.
+    pub(super) fn cancel(&self) {
+        let _already_over =
+            self.state.compare_exchange(RUNNING, CANCELLED, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Says on which thread the call runs. Called once, by that thread.
+    pub(super) fn runs_here(&self) {
+        let _set_once = self.thread.set(ThreadTarget::current());
+    }
+
+    /// Interrupts a blocking system call of the call's thread, if the call should stop. Repeated at every
+    /// tick until the call is over, since a signal may come just before the system call.
+    pub(super) fn interrupt_if_overdue(&self) {
+        let over = matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF);
+        if !over
+            && self.stop_reason().is_some()
+            && let Some(thread) = self.thread.get()
+        {
+            thread.interrupt();
+        }
+    }
+
+    /// Ends the call from the worker's side; `false` if the caller had written it off.
+    pub(super) fn finish(&self) -> bool {
+        self.state.swap(DONE, Ordering::AcqRel) != WRITTEN_OFF
+    }
+
+    /// Ends the call from the caller's side; `false` if the worker was done just before.
+    pub(super) fn write_off(&self) -> bool {
+        self.state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != DONE).then_some(WRITTEN_OFF))
+            .is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_call_ends_once_from_either_side() {
+        let later = Instant::now() + Duration::from_secs(60);
+        let worker_first = CallControl::new(later);
+        assert!(worker_first.finish());
+        assert!(!worker_first.write_off());
+        let caller_first = CallControl::new(later);
+        caller_first.cancel();
+        assert_eq!(caller_first.stop_reason(), Some(StopReason::Cancelled));
+        assert!(caller_first.write_off());
+        assert!(!caller_first.finish());
+    }
+
+    #[test]
+    fn a_passed_deadline_is_a_reason_to_stop() {
+        assert_eq!(CallControl::new(Instant::now()).stop_reason(), Some(StopReason::Deadline));
+    }
+}

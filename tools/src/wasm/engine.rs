@@ -1,0 +1,49 @@
+//! The one WebAssembly engine: its limits, and nothing of what runs in it.
+
+use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+
+use super::WasmError;
+
+/// Linear memories that one module may have. Their sizes add up against the call's memory limit.
+const MAX_MEMORIES_PER_MODULE: u32 = 4;
+
+/// Tables that one module may have.
+const MAX_TABLES_PER_MODULE: u32 = 4;
+
+/// Elements that all tables of a call may have together. A growing table is host memory.
+pub(super) const MAX_TABLE_ELEMENTS: usize = 100_000;
+
+/// The stack that guest code may use: 1 MiB, enough for a recursive JSON parser, far from the host's end.
+const MAX_WASM_STACK_BYTES: usize = 1 << 20;
+
+/// The stack of the fiber that a call runs on; host functions need the rest.
+const FIBER_STACK_BYTES: usize = 2 << 20;
+
+/// Memory of a slot that is zeroed in place and kept, instead of being given back after each call.
+/// Where the kernel can say which pages were touched, only those are zeroed.
+const KEEP_RESIDENT_BYTES: usize = 2 << 20;
+
+/// Makes the engine for `slots` calls at a time, each with at most `max_memory_bytes` in one memory.
+pub(super) fn build(slots: u32, max_memory_bytes: usize) -> Result<Engine, WasmError> {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_core_instances(slots)
+        .total_stacks(slots)
+        .total_memories(slots * 2)
+        .total_tables(slots * 2)
+        .max_memories_per_module(MAX_MEMORIES_PER_MODULE)
+        .max_tables_per_module(MAX_TABLES_PER_MODULE)
+        .max_memory_size(max_memory_bytes)
+        .table_elements(MAX_TABLE_ELEMENTS)
+        .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
+        .table_keep_resident(1 << 16)
+        .pagemap_scan(Enabled::Auto);
+    let mut config = Config::new();
+    config
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+        .epoch_interruption(true)
+        .cranelift_opt_level(OptLevel::Speed)
+        .max_wasm_stack(MAX_WASM_STACK_BYTES)
+        .async_stack_size(FIBER_STACK_BYTES)
+        .wasm_backtrace_max_frames(None);
+    Engine::new(&config).map_err(|source| WasmError::Engine { source })
+}

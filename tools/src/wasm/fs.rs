@@ -1,0 +1,406 @@
+//! What a guest may reach through its directory descriptors: decided here, before the stock WASI function
+//! sees the call.
+//!
+//! The kernel resolves every path, on `O_PATH` handles and beneath the descriptor that the guest named, so
+//! links are followed exactly as the later open will follow them. What is found decides: an escape and a
+//! write to a protected path are violations, which make the whole call `denied` whatever the guest
+//! reports; a FIFO, socket or device is refused before an open could hang on it.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsStr,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Component, Path},
+    sync::Arc,
+};
+
+use portcullis_policy::ProtectedPaths;
+use portcullis_types::Access;
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno as Os,
+};
+
+use super::readdir::DirectoryCursor;
+use crate::mounts::{MountHandle, real_path, resolve_beneath as resolve};
+
+/// The first descriptor of a preopen; 0 to 2 are the standard streams.
+const FIRST_PREOPEN: u32 = 3;
+
+/// A mount as one pool of workers serves it.
+#[derive(Debug, Clone)]
+pub(super) struct Preopen {
+    pub(super) handle: MountHandle,
+    pub(super) access: Access,
+}
+
+/// An error number of WASI preview 1 (`wasi_snapshot_preview1.witx`, `$errno`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Errno(pub(super) i32);
+
+impl Errno {
+    pub(super) const SUCCESS: Self = Self(0);
+    pub(super) const ACCES: Self = Self(2);
+    pub(super) const BADF: Self = Self(8);
+    pub(super) const FAULT: Self = Self(21);
+    pub(super) const INVAL: Self = Self(28);
+    pub(super) const IO: Self = Self(29);
+    pub(super) const LOOP: Self = Self(32);
+    pub(super) const NOENT: Self = Self(44);
+    pub(super) const PERM: Self = Self(63);
+}
+
+/// What a guest tried and may not; the first one decides the call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Violation {
+    /// A path led out of its mount.
+    Escape {
+        /// The path as the guest would write it.
+        path: String,
+    },
+    /// A protected path would have been written.
+    Protected {
+        /// The path as the guest would write it.
+        path: String,
+        /// The pattern that protects it.
+        pattern: String,
+    },
+}
+
+/// The answer to an inspection: go on with the stock function, or stop with an error number.
+pub(super) type Verdict<T = ()> = Result<T, Errno>;
+
+/// A call's descriptors, as far as this layer must know them.
+#[derive(Debug)]
+pub(super) struct GuestFs {
+    slots: BTreeMap<u32, Slot>,
+    preopens: Arc<[Preopen]>,
+    protected: Arc<ProtectedPaths>,
+    used: Vec<bool>,
+    violation: Option<Violation>,
+}
+
+/// What a descriptor is. Files are not listed: nothing about them is decided after their open.
+#[derive(Debug)]
+pub(super) enum Slot {
+    Stdout,
+    Stderr,
+    Directory(Directory),
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub(super) struct Directory {
+    preopen: usize,
+    handle: Arc<OwnedFd>,
+    pub(super) cursor: Option<DirectoryCursor>,
+}
+
+/// How `path_open` means to use what it opens.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OpenIntent {
+    pub(super) follow: bool,
+    pub(super) create: bool,
+    /// Opened for writing, truncated, or created.
+    pub(super) writes: bool,
+}
+
+/// What `path_open` found; taken back in [`GuestFs::opened`].
+#[derive(Debug)]
+pub(super) struct Found {
+    preopen: usize,
+    directory: Option<OwnedFd>,
+}
+
+/// What an operation does to the name at the end of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Change {
+    /// The name is made, removed, or its metadata change.
+    Alter,
+    /// The name is given to a link, or to something that exists and may be a directory: what it brings
+    /// along would appear below the name.
+    BringHere,
+}
+
+impl GuestFs {
+    pub(super) fn new(preopens: Arc<[Preopen]>, protected: Arc<ProtectedPaths>) -> Self {
+        let mut slots = BTreeMap::from([(1, Slot::Stdout), (2, Slot::Stderr)]);
+        for (number, (index, preopen)) in (FIRST_PREOPEN..).zip(preopens.iter().enumerate()) {
+            let handle = Arc::clone(preopen.handle.directory());
+            slots.insert(number, Slot::Directory(Directory { preopen: index, handle, cursor: None }));
+        }
+        let used = vec![false; preopens.len()];
+        Self { slots, preopens, protected, used, violation: None }
+    }
+
+    /// The first violation of the call.
+    pub(super) fn violation(&self) -> Option<&Violation> {
+        self.violation.as_ref()
+    }
+
+    /// The names of the mounts that the guest really used.
+    pub(super) fn mounts_used(&self) -> Vec<String> {
+        let names = self.preopens.iter().map(|preopen| preopen.handle.name().to_string());
+        self.used.iter().zip(names).filter_map(|(used, name)| used.then_some(name)).collect()
+    }
+
+    pub(super) fn slot(&self, fd: u32) -> Option<&Slot> {
+        self.slots.get(&fd)
+    }
+
+    /// The directory behind a descriptor, for listing.
+    pub(super) fn directory_mut(&mut self, fd: u32) -> Option<&mut Directory> {
+        match self.slots.get_mut(&fd) {
+            Some(Slot::Directory(directory)) => {
+                self.used[directory.preopen] = true;
+                Some(directory)
+            }
+            _ => None,
+        }
+    }
+
+    /// Follows `fd_close`.
+    pub(super) fn closed(&mut self, fd: u32) {
+        self.slots.remove(&fd);
+    }
+
+    /// Follows `fd_renumber`.
+    pub(super) fn renumbered(&mut self, from: u32, to: u32) {
+        if from == to {
+            return;
+        }
+        match self.slots.remove(&from) {
+            Some(slot) => self.slots.insert(to, slot),
+            None => self.slots.remove(&to),
+        };
+    }
+
+    /// Decides on `path_open`. `None`: the descriptor is no directory, which the stock function reports.
+    pub(super) fn open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> Verdict<Option<Found>> {
+        let Some((preopen, from)) = self.start(fd) else { return Ok(None) };
+        let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let found = match resolve(from.as_fd(), path, follow) {
+            Ok(target) => {
+                self.judge_existing(preopen, &target, &from, path, intent)?;
+                let directory = is_directory(target.as_fd())?.then_some(target);
+                Found { preopen, directory }
+            }
+            Err(Os::NOENT) if intent.create => {
+                self.judge_missing(preopen, &from, path)?;
+                Found { preopen, directory: None }
+            }
+            Err(error) => return Err(self.refusal(error, preopen, &from, path)),
+        };
+        self.used[preopen] = true;
+        Ok(Some(found))
+    }
+
+    /// Takes note of what `path_open` returned.
+    pub(super) fn opened(&mut self, fd: u32, found: Found) {
+        match found.directory {
+            Some(handle) => {
+                let directory =
+                    Directory { preopen: found.preopen, handle: Arc::new(handle), cursor: None };
+                self.slots.insert(fd, Slot::Directory(directory));
+            }
+            None => self.closed(fd),
+        }
+    }
+
+    /// Decides on one path of an operation that changes a directory.
+    pub(super) fn change(&mut self, fd: u32, path: &str, change: Change) -> Verdict {
+        let Some((preopen, from)) = self.start(fd) else { return Ok(()) };
+        let Some((parent, name)) = split(path) else {
+            // `.`, `..` or nothing: no name to change, which the stock function reports. Where it leads
+            // is checked all the same.
+            return match resolve(from.as_fd(), path, OFlags::empty()) {
+                Err(error @ Os::XDEV) => Err(self.refusal(error, preopen, &from, path)),
+                _ => Ok(()),
+            };
+        };
+        let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
+            Ok(parent) => parent,
+            Err(error @ (Os::XDEV | Os::LOOP)) => return Err(self.refusal(error, preopen, &from, path)),
+            Err(_) => return Ok(()),
+        };
+        let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
+        self.refuse_protected(preopen, &below)?;
+        if change == Change::BringHere {
+            self.refuse_stand_in(preopen, &below)?;
+        }
+        self.used[preopen] = true;
+        Ok(())
+    }
+
+    /// Decides on a path that an operation follows to an existing file, such as a hard link's source: the
+    /// file itself must not be protected under its real name either.
+    pub(super) fn reach(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
+        let Some((preopen, from)) = self.start(fd) else { return Ok(()) };
+        let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        match resolve(from.as_fd(), path, flags) {
+            Ok(target) => {
+                let below = self.below_mount(preopen, target.as_fd(), None)?;
+                self.refuse_protected(preopen, &below)
+            }
+            Err(error @ (Os::XDEV | Os::LOOP)) => Err(self.refusal(error, preopen, &from, path)),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// Decides where a new symbolic link may point to: within its mount, counted without following links.
+    pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> Verdict {
+        let Some((preopen, from)) = self.start(fd) else { return Ok(()) };
+        let Some((parent, _)) = split(link) else { return Ok(()) };
+        let Ok(parent) = resolve(from.as_fd(), parent, OFlags::DIRECTORY) else { return Ok(()) };
+        let mut depth = self.below_mount(preopen, parent.as_fd(), None)?.len();
+        for component in Path::new(target).components() {
+            match component {
+                Component::Normal(_) => depth += 1,
+                Component::CurDir => {}
+                Component::ParentDir if depth > 0 => depth -= 1,
+                Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                    return Err(self.escape(preopen, &from, target));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The preopen and directory that a descriptor stands for.
+    fn start(&self, fd: u32) -> Option<(usize, Arc<OwnedFd>)> {
+        match self.slots.get(&fd) {
+            Some(Slot::Directory(directory)) => Some((directory.preopen, Arc::clone(&directory.handle))),
+            _ => None,
+        }
+    }
+
+    fn judge_existing(
+        &mut self,
+        preopen: usize,
+        target: &OwnedFd,
+        from: &OwnedFd,
+        path: &str,
+        intent: OpenIntent,
+    ) -> Verdict {
+        match file_type(target.as_fd())? {
+            FileType::RegularFile | FileType::Directory => {}
+            // Not followed, so the open will fail by itself.
+            FileType::Symlink => {}
+            // An open of a FIFO would wait for its other end; a device's may do anything.
+            _ => return Err(Errno::ACCES),
+        }
+        if intent.writes {
+            let below = self.below_mount(preopen, target.as_fd(), None)?;
+            self.refuse_protected(preopen, &below)?;
+            // The name counts as well as what it leads to: a protected name that is a link is still one.
+            if let Some((parent, name)) = split(path)
+                && let Ok(parent) = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
+            {
+                let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
+                self.refuse_protected(preopen, &below)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A file that is to be made: its parent must be there, and no dangling link may stand at its name,
+    /// since creating through that would make a file whose name nobody checked.
+    fn judge_missing(&mut self, preopen: usize, from: &OwnedFd, path: &str) -> Verdict {
+        let Some((parent, name)) = split(path) else { return Err(Errno::NOENT) };
+        let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
+            Ok(parent) => parent,
+            Err(error) => return Err(self.refusal(error, preopen, from, path)),
+        };
+        if resolve(parent.as_fd(), name, OFlags::NOFOLLOW).is_ok() {
+            return Err(Errno::ACCES);
+        }
+        let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
+        self.refuse_protected(preopen, &below)
+    }
+
+    /// The components of a handle below its mount's root, links resolved.
+    fn below_mount(&self, preopen: usize, handle: BorrowedFd<'_>, name: Option<&str>) -> Verdict<Vec<String>> {
+        let failed = |_| Errno::IO;
+        let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
+        let real = real_path(handle).map_err(failed)?;
+        // A handle outside its mount's root: the mount was moved away under us. Nothing can be said of
+        // its path then.
+        let below = real.strip_prefix(&root).map_err(|_| Errno::IO)?;
+        let text = |part: &OsStr| String::from_utf8_lossy(part.as_bytes()).into_owned();
+        Ok(below.iter().map(text).chain(name.map(str::to_owned)).collect())
+    }
+
+    fn refuse_protected(&mut self, preopen: usize, below: &[String]) -> Verdict {
+        let Some(pattern) = self.protected.covers(below) else { return Ok(()) };
+        let violation =
+            Violation::Protected { path: self.guest_path(preopen, below), pattern: pattern.to_string() };
+        self.violation.get_or_insert(violation);
+        Err(Errno::PERM)
+    }
+
+    /// Refuses a name under which a directory or link would bring its own contents to a protected place,
+    /// such as a prepared folder that is renamed to `.git`.
+    fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> Verdict {
+        if !self.protected.is_prefix_of_protected(below) {
+            return Ok(());
+        }
+        let pattern = below.last().cloned().unwrap_or_default();
+        let violation = Violation::Protected { path: self.guest_path(preopen, below), pattern };
+        self.violation.get_or_insert(violation);
+        Err(Errno::PERM)
+    }
+
+    fn refusal(&mut self, error: Os, preopen: usize, from: &OwnedFd, path: &str) -> Errno {
+        match error {
+            Os::XDEV => self.escape(preopen, from, path),
+            Os::NOENT => Errno::NOENT,
+            Os::LOOP => Errno::LOOP,
+            Os::NOTDIR => Errno(54),
+            Os::NAMETOOLONG => Errno(37),
+            Os::ACCESS | Os::PERM => Errno::ACCES,
+            _ => Errno::IO,
+        }
+    }
+
+    fn escape(&mut self, preopen: usize, from: &OwnedFd, path: &str) -> Errno {
+        let mut below = self.below_mount(preopen, from.as_fd(), None).unwrap_or_default();
+        below.push(path.to_owned());
+        let violation = Violation::Escape { path: self.guest_path(preopen, &below) };
+        self.violation.get_or_insert(violation);
+        Errno::PERM
+    }
+
+    fn guest_path(&self, preopen: usize, below: &[String]) -> String {
+        format!("/{}/{}", self.preopens[preopen].handle.name(), below.join("/"))
+    }
+}
+
+impl Directory {
+    /// The directory's handle.
+    pub(super) fn handle(&self) -> &Arc<OwnedFd> {
+        &self.handle
+    }
+}
+
+fn file_type(handle: BorrowedFd<'_>) -> Verdict<FileType> {
+    let stat = rustix::fs::fstat(handle).map_err(|_| Errno::IO)?;
+    Ok(FileType::from_raw_mode(stat.st_mode))
+}
+
+fn is_directory(handle: BorrowedFd<'_>) -> Verdict<bool> {
+    Ok(file_type(handle)? == FileType::Directory)
+}
+
+/// Splits a path into its parent and its last name; none where it ends in no name.
+fn split(path: &str) -> Option<(&str, &str)> {
+    let path = path.trim_end_matches('/');
+    let (parent, name) = match path.rsplit_once('/') {
+        Some(("", name)) => ("/", name),
+        Some((parent, name)) => (parent, name),
+        None => (".", path),
+    };
+    (!matches!(name, "" | "." | "..")).then_some((parent, name))
+}

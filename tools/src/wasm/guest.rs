@@ -1,0 +1,182 @@
+//! One call of one guest, on the thread that it is made on: store, instance, `_start`, report.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use portcullis_confine::Posture;
+use portcullis_types::FinalFrame;
+use rustix::time::ClockId;
+use wasmtime::{Engine, Error, Memory, Store, Trap, UpdateDeadline};
+use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, p1::WasiP1Ctx, p2::pipe::MemoryInputPipe};
+
+use super::{
+    GuestFault, Violation, WasmError,
+    control::{CallControl, StopReason},
+    fs::{GuestFs, Preopen},
+    limiter::{Limiter, Refusal},
+    stdio::{Stderr, Stdout},
+    worker::Job,
+};
+use portcullis_types::Access;
+
+/// What host functions of a call find in its store.
+#[expect(missing_debug_implementations, reason = "the stock WASI context has none")]
+pub(super) struct GuestState {
+    pub(super) wasi: WasiP1Ctx,
+    pub(super) fs: GuestFs,
+    pub(super) stdout: Stdout,
+    pub(super) stderr: Stderr,
+    pub(super) limiter: Limiter,
+    pub(super) control: Arc<CallControl>,
+    /// When the guest's monotonic clock read zero.
+    pub(super) started: Instant,
+    /// The guest's exported memory, once a host function has looked it up.
+    pub(super) memory: Option<Memory>,
+}
+
+/// What came of one call.
+#[derive(Debug)]
+pub(crate) struct GuestReport {
+    /// The guest's own word, or how it broke off.
+    pub(crate) result: Result<FinalFrame, GuestFault>,
+    /// What it tried and may not, whatever it says.
+    pub(crate) violation: Option<Violation>,
+    /// The mounts it really used.
+    pub(crate) mounts_used: Vec<String>,
+    /// Its standard error.
+    pub(crate) stderr: String,
+    /// Processor time of the worker thread.
+    pub(crate) cpu: Duration,
+    /// The most memory it had.
+    pub(crate) peak_memory_bytes: usize,
+    /// What held the thread, read on it for this call.
+    pub(crate) posture: Posture,
+}
+
+/// Runs a call to its end.
+pub(super) async fn run(
+    engine: &Engine,
+    preopens: &Arc<[Preopen]>,
+    posture: Posture,
+    job: &mut Job,
+) -> Result<GuestReport, WasmError> {
+    let cpu_before = thread_cpu_time();
+    let mut store = new_store(engine, preopens, job)?;
+    let outcome = execute(&mut store, job).await;
+    let result = match outcome {
+        Ok(()) => None,
+        Err(error) => match fault(error, store.data(), job) {
+            Ok(fault) => Some(fault),
+            Err(error) => return Err(error),
+        },
+    };
+    let state = store.into_data();
+    let result = match result {
+        Some(fault) => Err(fault),
+        None => state.stdout.finish().map_err(|fault| after_refusal(fault, &state.limiter)),
+    };
+    Ok(GuestReport {
+        result,
+        violation: state.fs.violation().cloned(),
+        mounts_used: state.fs.mounts_used(),
+        stderr: state.stderr.into_text(),
+        cpu: thread_cpu_time().saturating_sub(cpu_before),
+        peak_memory_bytes: state.limiter.memory_bytes(),
+        posture,
+    })
+}
+
+fn new_store(
+    engine: &Engine,
+    preopens: &Arc<[Preopen]>,
+    job: &mut Job,
+) -> Result<Store<GuestState>, WasmError> {
+    use std::os::fd::AsRawFd;
+
+    let mut wasi = WasiCtxBuilder::new();
+    wasi.allow_blocking_current_thread(true)
+        .args(&["tool", job.verb.as_str()])
+        .stdin(MemoryInputPipe::new(std::mem::take(&mut job.stdin)));
+    for preopen in preopens.iter() {
+        let name = preopen.handle.name();
+        // By the handle that the kernel's rule was made from, so that both mean the same directory.
+        let path = format!("/proc/self/fd/{}", preopen.handle.directory().as_raw_fd());
+        let permissions = match preopen.access {
+            Access::Read => FsPerms::ReadOnly,
+            Access::Write => FsPerms::ReadWrite,
+        };
+        wasi.preopened_dir(path, format!("/{name}"), permissions)
+            .map_err(|source| WasmError::Preopen { mount: name.to_string(), source })?;
+    }
+    let state = GuestState {
+        wasi: wasi.build_p1(),
+        fs: GuestFs::new(Arc::clone(preopens), Arc::clone(&job.protected)),
+        stdout: job.stdout(),
+        stderr: Stderr::default(),
+        limiter: Limiter::new(job.memory_bytes),
+        control: Arc::clone(&job.control),
+        started: Instant::now(),
+        memory: None,
+    };
+    let mut store = Store::new(engine, state);
+    store.limiter(|state| &mut state.limiter);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_callback(|state| match state.data().control.stop_reason() {
+        Some(reason) => Err(Error::new(reason)),
+        None => Ok(UpdateDeadline::Continue(1)),
+    });
+    Ok(store)
+}
+
+async fn execute(store: &mut Store<GuestState>, job: &Job) -> wasmtime::Result<()> {
+    let instance = job.module.instance_pre().instantiate_async(&mut *store).await?;
+    let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
+    match start.call_async(&mut *store, ()).await {
+        Err(error) if matches!(error.downcast_ref::<I32Exit>(), Some(I32Exit(0))) => Ok(()),
+        other => other,
+    }
+}
+
+/// Whose fault an error is: the guest's, in its own words, or ours.
+fn fault(error: Error, state: &GuestState, job: &Job) -> Result<GuestFault, WasmError> {
+    if let Some(reason) = error.downcast_ref::<StopReason>() {
+        return Ok(match reason {
+            StopReason::Deadline => GuestFault::Timeout { limit: job.time_limit },
+            StopReason::Cancelled => GuestFault::Cancelled,
+        });
+    }
+    if let Some(fault) = error.downcast_ref::<GuestFault>() {
+        return Ok(fault.clone());
+    }
+    if let Some(I32Exit(code)) = error.downcast_ref::<I32Exit>() {
+        return Ok(after_refusal(GuestFault::ExitCode { code: *code }, &state.limiter));
+    }
+    match error.downcast_ref::<Trap>() {
+        Some(Trap::StackOverflow) => Ok(GuestFault::StackOverflow),
+        Some(trap) => Ok(after_refusal(GuestFault::Trap { reason: trap.to_string() }, &state.limiter)),
+        None if state.limiter.refused().is_some() => {
+            Ok(after_refusal(GuestFault::NoFinalFrame, &state.limiter))
+        }
+        None => Err(WasmError::Runtime { source: error }),
+    }
+}
+
+/// A guest that breaks down after it was refused memory did so because of it: the language it is written in
+/// calls that an abort, a trap or an exit code.
+fn after_refusal(fault: GuestFault, limiter: &Limiter) -> GuestFault {
+    match limiter.refused() {
+        Some(Refusal::Memory) => GuestFault::MemoryLimit { limit_bytes: limiter.limit_bytes() },
+        Some(Refusal::Table) => GuestFault::TableLimit,
+        None => fault,
+    }
+}
+
+fn thread_cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or_default(),
+        u32::try_from(time.tv_nsec).unwrap_or_default(),
+    )
+}

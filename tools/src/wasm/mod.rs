@@ -1,0 +1,30 @@
+//! Runs guest tools: WASI preview 1 modules, each call in a fresh store on a thread confined by the kernel.
+//!
+//! In reading order: [`runner`] is the way in; [`pool`] finds a thread; [`worker`] is that thread;
+//! [`guest`] runs one call on it; [`preview1`] stands before the stock WASI functions and asks [`fs`],
+//! [`readdir`] and [`poll`]; [`stdio`] reads the guest's frames; [`fault`] names what can go wrong.
+
+mod cache;
+mod control;
+mod engine;
+mod fault;
+mod fs;
+mod guest;
+mod limiter;
+mod module;
+mod poll;
+mod pool;
+mod preview1;
+mod readdir;
+mod runner;
+mod stdio;
+mod ticker;
+mod worker;
+
+pub use fault::{GuestFault, WasmError};
+pub use module::{GuestModule, MAX_MODULE_BYTES, ModuleDigest};
+pub use runner::{HostWasmToolRunner, RunnerConfig};
+
+pub(crate) use fs::Violation;
+pub(crate) use guest::GuestReport;
+pub(crate) use runner::{GuestJob, Listener, StreamFrame};

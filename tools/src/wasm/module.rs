@@ -1,0 +1,109 @@
+//! A guest module: compiled, linked, and what it says of itself. Running it is elsewhere.
+
+use std::fmt;
+
+use portcullis_types::{Declarations, FRAME_VERSION, ToolName};
+use sha2::{Digest, Sha256};
+use wasmtime::{Engine, InstancePre, Linker, Module};
+
+use super::{WasmError, guest::GuestState};
+
+/// The largest module: 16 MiB.
+pub const MAX_MODULE_BYTES: usize = 16 << 20;
+
+/// Tools that one module may declare. Each costs a schema and a line in every listing.
+const MAX_TOOLS_PER_MODULE: usize = 256;
+
+/// The SHA-256 of a module's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ModuleDigest(pub [u8; 32]);
+
+impl ModuleDigest {
+    /// The digest of some bytes.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(Sha256::digest(bytes).into())
+    }
+}
+
+impl fmt::Display for ModuleDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+/// A module that is ready to be called.
+pub struct GuestModule {
+    digest: ModuleDigest,
+    instance_pre: InstancePre<GuestState>,
+}
+
+impl GuestModule {
+    /// The module's digest.
+    #[must_use]
+    pub fn digest(&self) -> ModuleDigest {
+        self.digest
+    }
+
+    pub(super) fn instance_pre(&self) -> &InstancePre<GuestState> {
+        &self.instance_pre
+    }
+
+    /// Links a compiled module against what guests may import: WASI preview 1 and nothing else.
+    pub(super) fn link(
+        linker: &Linker<GuestState>,
+        digest: ModuleDigest,
+        module: &Module,
+    ) -> Result<Self, WasmError> {
+        let instance_pre = linker.instantiate_pre(module).map_err(|source| WasmError::Link { source })?;
+        Ok(Self { digest, instance_pre })
+    }
+}
+
+impl fmt::Debug for GuestModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GuestModule").field("digest", &self.digest).finish_non_exhaustive()
+    }
+}
+
+/// Compiles a module's bytes; the slow way that the cache spares.
+pub(super) fn compile(engine: &Engine, wasm: &[u8]) -> Result<Module, WasmError> {
+    check_size(wasm)?;
+    Module::from_binary(engine, wasm).map_err(|source| WasmError::Compile { source })
+}
+
+pub(super) fn check_size(wasm: &[u8]) -> Result<(), WasmError> {
+    if wasm.len() > MAX_MODULE_BYTES {
+        return Err(WasmError::ModuleTooLarge { bytes: wasm.len(), limit: MAX_MODULE_BYTES });
+    }
+    Ok(())
+}
+
+/// Checks a module's answer to `describe`: version, names, and that the role of an argument is one that the
+/// schema knows.
+pub(super) fn check_declarations(text: &str) -> Result<Declarations, WasmError> {
+    let refuse = |reason: String| WasmError::Describe { reason };
+    let declarations: Declarations = serde_json::from_str(text).map_err(|error| refuse(error.to_string()))?;
+    if declarations.v != FRAME_VERSION {
+        return Err(refuse(format!("it speaks version {}, not {FRAME_VERSION}", declarations.v)));
+    }
+    if declarations.tools.is_empty() {
+        return Err(refuse("it has no tools".to_owned()));
+    }
+    if declarations.tools.len() > MAX_TOOLS_PER_MODULE {
+        return Err(refuse(format!("it has more than {MAX_TOOLS_PER_MODULE} tools")));
+    }
+    for tool in &declarations.tools {
+        ToolName::parse(tool.name.as_str()).map_err(|error| refuse(error.to_string()))?;
+        let properties = tool.parameters.as_value().get("properties");
+        for role in &tool.roles {
+            if properties.is_none_or(|properties| properties.get(&role.argument).is_none()) {
+                return Err(refuse(format!(
+                    "tool `{}` gives a role to `{}`, which is no parameter of it",
+                    tool.name, role.argument
+                )));
+            }
+        }
+    }
+    Ok(declarations)
+}

@@ -1,0 +1,397 @@
+//! The WASI functions that stand before the stock ones: they read the guest's arguments, ask [`GuestFs`],
+//! and only then forward.
+//!
+//! All calls of functions that wasmtime-wasi documents as internal are in this file; the version is pinned
+//! for it.
+
+use wasmtime::{Caller, Error, Extern, Linker, Memory, Result};
+use wasmtime_wasi::p1::wasi_snapshot_preview1::{self as stock, WasiSnapshotPreview1};
+use wiggle::GuestMemory;
+
+use super::{
+    fs::{Change, Errno, GuestFs, OpenIntent, Slot, Verdict},
+    guest::GuestState,
+    poll::{self, Subscriptions},
+    readdir::DirectoryCursor,
+};
+
+const MODULE: &str = "wasi_snapshot_preview1";
+
+/// `$lookupflags`, `$oflags` and `$rights` of `wasi_snapshot_preview1.witx`.
+const LOOKUP_SYMLINK_FOLLOW: i32 = 1;
+const OPEN_CREATE: i32 = 1;
+const OPEN_TRUNCATE: i32 = 8;
+const RIGHT_FD_WRITE: i64 = 1 << 6;
+
+/// Buffers that one `fd_write` may name.
+const MAX_IO_VECTORS: u32 = 1024;
+
+/// Forwards to the stock function of the same name.
+macro_rules! forward {
+    ($caller:ident, $function:ident, $($argument:expr),+) => {{
+        let (memory, state, fuel) = parts(&mut $caller)?;
+        state.wasi.set_hostcall_fuel(fuel);
+        let mut memory = GuestMemory::Unshared(memory);
+        stock::$function(&mut state.wasi, &mut memory, $($argument),+).await
+    }};
+}
+
+/// Asks before forwarding: the expression sees the file layer and guest memory, and an error number of its
+/// is the answer.
+macro_rules! ask {
+    ($caller:ident, |$fs:ident, $memory:ident| $question:expr) => {{
+        let (memory, state, _) = parts(&mut $caller)?;
+        let $memory: &[u8] = memory;
+        let $fs = &mut state.fs;
+        match (|| -> Verdict<_> { $question })() {
+            Ok(answer) => answer,
+            Err(errno) => return Ok(errno.0),
+        }
+    }};
+}
+
+/// Defines all of WASI preview 1: the stock functions, then ours over them.
+pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
+    wasmtime_wasi::p1::add_to_linker_async(linker, |state| &mut state.wasi)?;
+    linker.allow_shadowing(true);
+    add_opens(linker)?;
+    add_changes(linker)?;
+    add_descriptors(linker)?;
+    add_waits(linker)?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+fn add_opens(linker: &mut Linker<GuestState>) -> Result<()> {
+    linker.func_wrap_async(
+        MODULE,
+        "path_open",
+        |mut caller: Caller<'_, GuestState>,
+         (fd, dirflags, path, path_len, oflags, rights, inheriting, fdflags, out): (
+            i32,
+            i32,
+            i32,
+            i32,
+            i32,
+            i64,
+            i64,
+            i32,
+            i32,
+        )| {
+            Box::new(async move {
+                let create = oflags & OPEN_CREATE != 0;
+                let intent = OpenIntent {
+                    follow: dirflags & LOOKUP_SYMLINK_FOLLOW != 0,
+                    create,
+                    writes: create || oflags & OPEN_TRUNCATE != 0 || rights & RIGHT_FD_WRITE != 0,
+                };
+                let found =
+                    ask!(caller, |fs, memory| fs.open(number(fd), text(memory, path, path_len)?, intent));
+                let errno = forward!(
+                    caller, path_open, fd, dirflags, path, path_len, oflags, rights, inheriting, fdflags, out
+                )?;
+                if errno == Errno::SUCCESS.0
+                    && let Some(found) = found
+                {
+                    let (memory, state, _) = parts(&mut caller)?;
+                    let opened = u32::from_le_bytes(array(memory, out).map_err(unreadable)?);
+                    state.fs.opened(opened, found);
+                }
+                Ok(errno)
+            })
+        },
+    )?;
+    Ok(())
+}
+
+fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
+    linker.func_wrap_async(
+        MODULE,
+        "path_create_directory",
+        |mut caller: Caller<'_, GuestState>, (fd, path, len): (i32, i32, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Alter));
+                forward!(caller, path_create_directory, fd, path, len)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "path_remove_directory",
+        |mut caller: Caller<'_, GuestState>, (fd, path, len): (i32, i32, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Alter));
+                forward!(caller, path_remove_directory, fd, path, len)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "path_unlink_file",
+        |mut caller: Caller<'_, GuestState>, (fd, path, len): (i32, i32, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Alter));
+                forward!(caller, path_unlink_file, fd, path, len)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "path_filestat_set_times",
+        |mut caller: Caller<'_, GuestState>,
+         (fd, flags, path, len, atim, mtim, which): (i32, i32, i32, i32, i64, i64, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| {
+                    let path = text(memory, path, len)?;
+                    fs.change(number(fd), path, Change::Alter)?;
+                    fs.reach(number(fd), path, flags & LOOKUP_SYMLINK_FOLLOW != 0)
+                });
+                forward!(caller, path_filestat_set_times, fd, flags, path, len, atim, mtim, which)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "path_rename",
+        |mut caller: Caller<'_, GuestState>,
+         (from_fd, from, from_len, to_fd, to, to_len): (i32, i32, i32, i32, i32, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| {
+                    fs.change(number(from_fd), text(memory, from, from_len)?, Change::Alter)?;
+                    fs.change(number(to_fd), text(memory, to, to_len)?, Change::BringHere)
+                });
+                forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "path_link",
+        |mut caller: Caller<'_, GuestState>,
+         (from_fd, flags, from, from_len, to_fd, to, to_len): (i32, i32, i32, i32, i32, i32, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| {
+                    let from = text(memory, from, from_len)?;
+                    fs.reach(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
+                    fs.change(number(to_fd), text(memory, to, to_len)?, Change::BringHere)
+                });
+                forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "path_symlink",
+        |mut caller: Caller<'_, GuestState>,
+         (target, target_len, fd, link, link_len): (i32, i32, i32, i32, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| {
+                    let link = text(memory, link, link_len)?;
+                    fs.link_target(number(fd), text(memory, target, target_len)?, link)?;
+                    fs.change(number(fd), link, Change::BringHere)
+                });
+                forward!(caller, path_symlink, target, target_len, fd, link, link_len)
+            })
+        },
+    )?;
+    Ok(())
+}
+
+fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
+    linker.func_wrap_async(
+        MODULE,
+        "fd_close",
+        |mut caller: Caller<'_, GuestState>, (fd,): (i32,)| {
+            Box::new(async move {
+                let errno = forward!(caller, fd_close, fd)?;
+                if errno == Errno::SUCCESS.0 {
+                    caller.data_mut().fs.closed(number(fd));
+                }
+                Ok(errno)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "fd_renumber",
+        |mut caller: Caller<'_, GuestState>, (from, to): (i32, i32)| {
+            Box::new(async move {
+                let errno = forward!(caller, fd_renumber, from, to)?;
+                if errno == Errno::SUCCESS.0 {
+                    caller.data_mut().fs.renumbered(number(from), number(to));
+                }
+                Ok(errno)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "fd_write",
+        |mut caller: Caller<'_, GuestState>, (fd, vectors, count, out): (i32, i32, i32, i32)| {
+            Box::new(async move {
+                let (memory, state, _) = parts(&mut caller)?;
+                match state.fs.slot(number(fd)) {
+                    Some(Slot::Stdout | Slot::Stderr) => write_stream(memory, state, fd, vectors, count, out),
+                    _ => forward!(caller, fd_write, fd, vectors, count, out),
+                }
+            })
+        },
+    )?;
+    linker.func_wrap(
+        MODULE,
+        "fd_readdir",
+        |mut caller: Caller<'_, GuestState>, fd: i32, buffer: i32, len: i32, cookie: i64, out: i32| {
+            let (memory, state, _) = parts(&mut caller)?;
+            Ok::<_, Error>(match read_directory(memory, &mut state.fs, fd, (buffer, len), cookie, out) {
+                Ok(()) => Errno::SUCCESS.0,
+                Err(errno) => errno.0,
+            })
+        },
+    )?;
+    Ok(())
+}
+
+fn add_waits(linker: &mut Linker<GuestState>) -> Result<()> {
+    linker.func_wrap_async(
+        MODULE,
+        "poll_oneoff",
+        |mut caller: Caller<'_, GuestState>, (wanted, events, count, out): (i32, i32, i32, i32)| {
+            Box::new(async move {
+                let (memory, state, _) = parts(&mut caller)?;
+                let clock = state.started.elapsed();
+                let control = std::sync::Arc::clone(&state.control);
+                let subscriptions = poll::subscriptions_bytes(number(count))
+                    .and_then(|bytes| slice(memory, wanted, bytes))
+                    .and_then(|bytes| Subscriptions::parse(bytes, clock));
+                let subscriptions = match subscriptions {
+                    Ok(subscriptions) => subscriptions,
+                    Err(errno) => return Ok(errno.0),
+                };
+                let ready = subscriptions.wait(&control).await.map_err(Error::new)?;
+                let (memory, _, _) = parts(&mut caller)?;
+                let mut at = number(events);
+                for event in &ready {
+                    if store(memory, at, event).is_err() {
+                        return Ok(Errno::FAULT.0);
+                    }
+                    at = at.saturating_add(u32::try_from(event.len()).unwrap_or(u32::MAX));
+                }
+                let count = u32::try_from(ready.len()).unwrap_or(u32::MAX);
+                Ok(store(memory, number(out), &count.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
+            })
+        },
+    )?;
+    Ok(())
+}
+
+/// Hands what the guest writes to its standard streams to whoever reads them; a fault ends the call.
+fn write_stream(
+    memory: &mut [u8],
+    state: &mut GuestState,
+    fd: i32,
+    vectors: i32,
+    count: i32,
+    out: i32,
+) -> Result<i32> {
+    let count = number(count);
+    if count > MAX_IO_VECTORS {
+        return Ok(Errno::INVAL.0);
+    }
+    let is_stdout = matches!(state.fs.slot(number(fd)), Some(Slot::Stdout));
+    let mut written = 0_u32;
+    for index in 0..count {
+        let at = number(vectors).saturating_add(index * 8);
+        let vector = array::<8>(memory, signed(at)).map(|vector| {
+            let (start, len) = vector.split_at(4);
+            let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+            (word(start), word(len))
+        });
+        let Ok((start, len)) = vector else { return Ok(Errno::FAULT.0) };
+        let Ok(bytes) = slice(memory, signed(start), usize::try_from(len)?) else {
+            return Ok(Errno::FAULT.0);
+        };
+        if is_stdout {
+            state.stdout.write(bytes)?;
+        } else {
+            state.stderr.write(bytes);
+        }
+        written = written.saturating_add(len);
+    }
+    Ok(store(memory, number(out), &written.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
+}
+
+fn read_directory(
+    memory: &mut [u8],
+    fs: &mut GuestFs,
+    fd: i32,
+    (buffer, len): (i32, i32),
+    cookie: i64,
+    out: i32,
+) -> Verdict {
+    let directory = fs.directory_mut(number(fd)).ok_or(Errno::BADF)?;
+    let cursor = match &mut directory.cursor {
+        Some(cursor) => cursor,
+        none => none.insert(DirectoryCursor::open(directory.handle()).map_err(|_| Errno::ACCES)?),
+    };
+    let start = usize::try_from(number(buffer)).map_err(|_| Errno::FAULT)?;
+    let end = usize::try_from(number(len)).ok().and_then(|len| start.checked_add(len)).ok_or(Errno::FAULT)?;
+    let target = memory.get_mut(start..end).ok_or(Errno::FAULT)?;
+    let filled = cursor.read(cookie.cast_unsigned(), target).map_err(|_| Errno::IO)?;
+    let filled = u32::try_from(filled).map_err(|_| Errno::INVAL)?;
+    store(memory, number(out), &filled.to_le_bytes())
+}
+
+/// The guest's memory, the call's state beside it, and what host functions may copy.
+fn parts<'a>(caller: &'a mut Caller<'_, GuestState>) -> Result<(&'a mut [u8], &'a mut GuestState, usize)> {
+    let fuel = wasmtime::AsContextMut::as_context_mut(caller).hostcall_fuel();
+    let memory = match caller.data().memory {
+        Some(memory) => memory,
+        None => export(caller)?,
+    };
+    let (bytes, state) = memory.data_and_store_mut(caller);
+    state.memory = Some(memory);
+    Ok((bytes, state, fuel))
+}
+
+fn export(caller: &mut Caller<'_, GuestState>) -> Result<Memory> {
+    match caller.get_export("memory") {
+        Some(Extern::Memory(memory)) => Ok(memory),
+        _ => Err(Error::msg("the module exports no memory")),
+    }
+}
+
+fn text(memory: &[u8], at: i32, len: i32) -> Verdict<&str> {
+    let len = usize::try_from(number(len)).map_err(|_| Errno::FAULT)?;
+    let bytes = slice(memory, at, len)?;
+    std::str::from_utf8(bytes).map_err(|_| Errno::INVAL)
+}
+
+fn slice(memory: &[u8], at: i32, len: usize) -> Verdict<&[u8]> {
+    let start = usize::try_from(number(at)).map_err(|_| Errno::FAULT)?;
+    let end = start.checked_add(len).ok_or(Errno::FAULT)?;
+    memory.get(start..end).ok_or(Errno::FAULT)
+}
+
+fn array<const N: usize>(memory: &[u8], at: i32) -> Verdict<[u8; N]> {
+    slice(memory, at, N)?.try_into().map_err(|_| Errno::FAULT)
+}
+
+fn store(memory: &mut [u8], at: u32, bytes: &[u8]) -> Verdict {
+    let start = usize::try_from(at).map_err(|_| Errno::FAULT)?;
+    let end = start.checked_add(bytes.len()).ok_or(Errno::FAULT)?;
+    memory.get_mut(start..end).ok_or(Errno::FAULT)?.copy_from_slice(bytes);
+    Ok(())
+}
+
+/// Guests pass unsigned numbers; WebAssembly types them as signed.
+fn number(value: i32) -> u32 {
+    value.cast_unsigned()
+}
+
+fn signed(value: u32) -> i32 {
+    value.cast_signed()
+}
+
+fn unreadable(errno: Errno) -> Error {
+    Error::msg(format!("guest memory vanished below a result (errno {})", errno.0))
+}

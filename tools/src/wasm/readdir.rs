@@ -1,0 +1,189 @@
+//! `fd_readdir` with a cursor: the directory is read once, however many calls the guest takes for it.
+//!
+//! The cookies that a guest sees are the kernel's own directory offsets, so a guest may go back to any
+//! entry it has seen; most never do, and are served from the batch that was read last.
+
+use std::{mem::MaybeUninit, os::fd::OwnedFd};
+
+use rustix::{
+    fs::{FileType, Mode, OFlags, RawDir, SeekFrom},
+    io::Errno as Os,
+};
+
+/// What one `getdents64` fills.
+const BATCH_BYTES: usize = 32 << 10;
+
+/// The fixed part of an entry (`wasi_snapshot_preview1.witx`, `$dirent`).
+const HEADER_BYTES: usize = 24;
+
+/// Where the reading of a directory stands.
+pub(super) struct DirectoryCursor {
+    directory: OwnedFd,
+    batch: Vec<Entry>,
+    /// The cookie that the first entry of `batch` follows.
+    batch_start: u64,
+    /// Where the kernel's own offset stands: after the last entry of `batch`.
+    batch_end: u64,
+    buffer: Box<[MaybeUninit<u8>]>,
+}
+
+struct Entry {
+    cookie: u64,
+    inode: u64,
+    kind: u8,
+    name: Box<[u8]>,
+}
+
+impl std::fmt::Debug for DirectoryCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DirectoryCursor").field("batch", &self.batch.len()).finish_non_exhaustive()
+    }
+}
+
+impl DirectoryCursor {
+    /// Opens the directory behind a handle for reading.
+    pub(super) fn open(handle: &OwnedFd) -> Result<Self, Os> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::openat(handle, ".", flags, Mode::empty())?;
+        let buffer = Box::new_uninit_slice(BATCH_BYTES);
+        Ok(Self { directory, batch: Vec::new(), batch_start: 0, batch_end: 0, buffer })
+    }
+
+    /// Fills `out` with entries after `cookie`, the last one cut where it does not fit, and returns how much
+    /// was written: less than all of `out` only at the end of the directory.
+    pub(super) fn read(&mut self, cookie: u64, out: &mut [u8]) -> Result<usize, Os> {
+        let mut next = self.seek(cookie)?;
+        let mut written = 0;
+        while written < out.len() {
+            if next == self.batch.len() {
+                self.fill()?;
+                next = 0;
+                if self.batch.is_empty() {
+                    break;
+                }
+            }
+            written += self.batch[next].write(&mut out[written..]);
+            next += 1;
+        }
+        Ok(written)
+    }
+
+    /// The place in the batch after the entry with this cookie, reading anew where it is not in there.
+    fn seek(&mut self, cookie: u64) -> Result<usize, Os> {
+        if cookie != 0 && cookie == self.batch_start {
+            return Ok(0);
+        }
+        if cookie != 0
+            && let Some(place) = self.batch.iter().position(|entry| entry.cookie == cookie)
+        {
+            return Ok(place + 1);
+        }
+        rustix::fs::seek(&self.directory, SeekFrom::Start(cookie))?;
+        self.batch.clear();
+        self.batch_start = cookie;
+        self.batch_end = cookie;
+        Ok(0)
+    }
+
+    fn fill(&mut self) -> Result<(), Os> {
+        self.batch.clear();
+        self.batch_start = self.batch_end;
+        let mut entries = RawDir::new(&self.directory, &mut self.buffer);
+        while let Some(entry) = entries.next() {
+            let entry = entry?;
+            self.batch_end = entry.next_entry_cookie();
+            self.batch.push(Entry {
+                cookie: entry.next_entry_cookie(),
+                inode: entry.ino(),
+                kind: wasi_kind(entry.file_type()),
+                name: entry.file_name().to_bytes().into(),
+            });
+            if entries.is_buffer_empty() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// Writes as much of the entry as fits.
+    fn write(&self, out: &mut [u8]) -> usize {
+        let mut header = [0; HEADER_BYTES];
+        let name_bytes = u32::try_from(self.name.len()).unwrap_or(u32::MAX);
+        header[0..8].copy_from_slice(&self.cookie.to_le_bytes());
+        header[8..16].copy_from_slice(&self.inode.to_le_bytes());
+        header[16..20].copy_from_slice(&name_bytes.to_le_bytes());
+        header[20] = self.kind;
+        let mut written = 0;
+        for part in [&header[..], &self.name] {
+            let fits = part.len().min(out.len() - written);
+            out[written..written + fits].copy_from_slice(&part[..fits]);
+            written += fits;
+        }
+        written
+    }
+}
+
+/// A file's kind as WASI numbers it (`$filetype`).
+fn wasi_kind(kind: FileType) -> u8 {
+    match kind {
+        FileType::BlockDevice => 1,
+        FileType::CharacterDevice => 2,
+        FileType::Directory => 3,
+        FileType::RegularFile => 4,
+        FileType::Socket => 6,
+        FileType::Symlink => 7,
+        FileType::Fifo | FileType::Unknown => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Reads a directory as wasi-libc does: from the last whole entry on, with a buffer of one size.
+    fn list(cursor: &mut DirectoryCursor, buffer_bytes: usize) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut cookie = 0;
+        let mut buffer = vec![0; buffer_bytes];
+        loop {
+            let filled = cursor.read(cookie, &mut buffer).expect("reads");
+            let mut at = 0;
+            while filled - at >= HEADER_BYTES {
+                let header = &buffer[at..at + HEADER_BYTES];
+                let bytes = u32::from_le_bytes(header[16..20].try_into().expect("4 bytes")) as usize;
+                let Some(name) = buffer[..filled].get(at + HEADER_BYTES..at + HEADER_BYTES + bytes) else {
+                    break;
+                };
+                names.push(String::from_utf8(name.to_vec()).expect("UTF-8"));
+                cookie = u64::from_le_bytes(header[0..8].try_into().expect("8 bytes"));
+                at += HEADER_BYTES + bytes;
+            }
+            if filled < buffer.len() {
+                return names;
+            }
+        }
+    }
+
+    #[test]
+    fn every_entry_comes_once_whatever_the_buffer_and_a_second_reading_starts_anew() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut expected = BTreeSet::from([".".to_owned(), "..".to_owned()]);
+        for number in 0..3000 {
+            let name = format!("{number:0width$}", width = number % 40 + 1);
+            std::fs::write(dir.path().join(&name), "").expect("written");
+            expected.insert(name);
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let handle = rustix::fs::open(dir.path(), flags, Mode::empty()).expect("opens");
+        let mut cursor = DirectoryCursor::open(&handle).expect("opens");
+        for buffer_bytes in [100, 128, 4096, 1 << 20] {
+            let names = list(&mut cursor, buffer_bytes);
+            assert_eq!(names.len(), expected.len(), "with {buffer_bytes} bytes");
+            assert_eq!(names.into_iter().collect::<BTreeSet<_>>(), expected);
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! [`HostWasmToolRunner`]: the way in for everything that runs as a guest.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use portcullis_confine::{Canary, Layer, Requirement, ThreadConfinement, interrupt};
+use portcullis_policy::{GrantedMount, ProtectedPaths};
+use portcullis_types::{CancellationToken, Declarations, FinalFrame, ToolOutput};
+use tokio::sync::{mpsc, oneshot};
+use wasmtime::{Engine, Linker};
+
+use super::{
+    GuestModule, GuestReport, ModuleDigest, WasmError,
+    cache::ModuleCache,
+    control::CallControl,
+    engine,
+    fs::Preopen,
+    guest::GuestState,
+    module,
+    pool::{MAX_STUCK, Pool},
+    preview1,
+    ticker::Ticker,
+    worker::{Job, Verb, WorkerSetup, mount_rule},
+};
+use crate::mounts::MountTable;
+
+/// Progress and update frames that wait for their reader; beyond, the oldest news is not worth waiting for
+/// and the newest is dropped and counted.
+const LISTENER_CAPACITY: usize = 32;
+
+/// How long after its deadline or cancellation a call's thread may take to stop before it is written off.
+const STOP_GRACE: Duration = Duration::from_millis(250);
+
+/// What `describe` may take and use.
+const DESCRIBE_TIME: Duration = Duration::from_secs(5);
+const DESCRIBE_MEMORY_BYTES: usize = 64 << 20;
+
+/// What a runner is made from.
+#[derive(Debug)]
+pub struct RunnerConfig {
+    /// The state folder, for the module cache and the canary.
+    pub state: PathBuf,
+    /// The mounts that grants may name.
+    pub mounts: Arc<MountTable>,
+    /// Paths that no guest writes.
+    pub protected: Arc<ProtectedPaths>,
+    /// Whether each worker must be held by Landlock.
+    pub landlock: Requirement,
+    /// Whether each worker must be held by seccomp.
+    pub seccomp: Requirement,
+    /// Calls at a time.
+    pub concurrency: usize,
+    /// The largest memory that any grant may give.
+    pub max_memory_bytes: usize,
+}
+
+/// Runs guests of any module, each call in a fresh store on a thread that the kernel confines to exactly
+/// the call's mounts.
+///
+/// It stops logic errors in guests and in the WASI layer. It does not stop native code that runs in this
+/// process: whoever breaks out of WebAssembly itself is in a thread of ours.
+#[derive(Debug)]
+pub struct HostWasmToolRunner {
+    engine: Engine,
+    linker: LinkerBox,
+    cache: ModuleCache,
+    ticker: Ticker,
+    canary: Canary,
+    pools: Mutex<HashMap<Vec<GrantedMount>, Arc<Pool>>>,
+    config: RunnerConfig,
+}
+
+/// The linker, which has no `Debug` of its own.
+struct LinkerBox(Linker<GuestState>);
+
+impl std::fmt::Debug for LinkerBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Linker")
+    }
+}
+
+/// A frame for whoever watches a call.
+#[derive(Debug)]
+pub(crate) enum StreamFrame {
+    Progress(String),
+    Update(ToolOutput),
+}
+
+/// The sending end of a call's progress and update frames.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    sender: mpsc::Sender<StreamFrame>,
+    dropped: Arc<AtomicU64>,
+}
+
+impl Listener {
+    pub(super) fn send(&self, frame: StreamFrame) {
+        if self.sender.try_send(frame).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One call, as the runner needs it.
+#[derive(Debug)]
+pub(crate) struct GuestJob {
+    pub(crate) module: Arc<GuestModule>,
+    /// The call frame's JSON.
+    pub(crate) stdin: Vec<u8>,
+    pub(crate) mounts: Vec<GrantedMount>,
+    pub(crate) memory_bytes: usize,
+    pub(crate) time_limit: Duration,
+    pub(crate) deadline: Instant,
+    pub(crate) cancel: CancellationToken,
+}
+
+impl HostWasmToolRunner {
+    /// Starts the engine, the ticker and the interruption of threads. No worker is started yet.
+    ///
+    /// # Errors
+    /// [`WasmError`] when one of them cannot be had.
+    pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
+        interrupt::install_handler()?;
+        let slots = u32::try_from(config.concurrency.saturating_add(MAX_STUCK + 2)).unwrap_or(u32::MAX);
+        let engine = engine::build(slots, config.max_memory_bytes.max(DESCRIBE_MEMORY_BYTES))?;
+        let mut linker = Linker::new(&engine);
+        preview1::add_to_linker(&mut linker).map_err(|source| WasmError::Link { source })?;
+        let cache = ModuleCache::open(&config.state, &engine)?;
+        let ticker = Ticker::start(engine.clone())
+            .map_err(|source| WasmError::Thread { what: "ticker", source })?;
+        let canary = Canary::create(&config.state)?;
+        Ok(Self { engine, linker: LinkerBox(linker), cache, ticker, canary, pools: Mutex::default(), config })
+    }
+
+    /// Makes a module ready, from the cache of compiled modules where it is there.
+    ///
+    /// # Errors
+    /// [`WasmError`] for what is too large, no module, or imports what no guest gets.
+    pub fn load(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
+        let digest = ModuleDigest::of(wasm);
+        let module = self.cache.load(&self.engine, wasm, digest)?;
+        Ok(Arc::new(GuestModule::link(&self.linker.0, digest, &module)?))
+    }
+
+    /// Asks a module what tools it has. It runs with no mounts, 64 MiB and 5 seconds.
+    ///
+    /// # Errors
+    /// [`WasmError::Describe`] when its answer cannot be used, else why it could not be run.
+    ///
+    /// # Cancellation
+    /// Dropping the future stops the guest.
+    pub async fn describe(&self, module: &Arc<GuestModule>) -> Result<Declarations, WasmError> {
+        let job = GuestJob {
+            module: Arc::clone(module),
+            stdin: Vec::new(),
+            mounts: Vec::new(),
+            memory_bytes: DESCRIBE_MEMORY_BYTES,
+            time_limit: DESCRIBE_TIME,
+            deadline: Instant::now() + DESCRIBE_TIME,
+            cancel: CancellationToken::new(),
+        };
+        let report = self.run_verb(Verb::Describe, job, |_| {}).await?;
+        let refuse = |reason: String| WasmError::Describe { reason };
+        match report.result {
+            Ok(FinalFrame::Ok(output)) => module::check_declarations(&output.joined_text()),
+            Ok(FinalFrame::Error(error)) => Err(refuse(error.message)),
+            Err(fault) => Err(refuse(fault.to_string())),
+        }
+    }
+
+    /// Runs one call; `watch` sees progress and update frames as they come, on the caller's side.
+    ///
+    /// # Cancellation
+    /// Dropping the future stops the guest, as does the job's token.
+    pub(crate) async fn run(
+        &self,
+        job: GuestJob,
+        watch: impl FnMut(StreamFrame),
+    ) -> Result<GuestReport, WasmError> {
+        self.run_verb(Verb::Call, job, watch).await
+    }
+
+    async fn run_verb(
+        &self,
+        verb: Verb,
+        job: GuestJob,
+        mut watch: impl FnMut(StreamFrame),
+    ) -> Result<GuestReport, WasmError> {
+        let pool = self.pool(&job.mounts)?;
+        let control = Arc::new(CallControl::new(job.deadline));
+        let _stops_with_us = StopOnDrop(Arc::clone(&control));
+        let (sender, mut frames) = mpsc::channel(LISTENER_CAPACITY);
+        let dropped = Arc::new(AtomicU64::new(0));
+        let (reply, mut answer) = oneshot::channel();
+        pool.submit(Job {
+            module: job.module,
+            verb,
+            stdin: job.stdin,
+            memory_bytes: job.memory_bytes,
+            time_limit: job.time_limit,
+            protected: Arc::clone(&self.config.protected),
+            control: Arc::clone(&control),
+            listener: Some(Listener { sender, dropped: Arc::clone(&dropped) }),
+            watch: self.ticker.watch(Arc::clone(&control)),
+            reply,
+        })?;
+        let give_up = tokio::time::sleep_until((control.deadline() + STOP_GRACE).into());
+        tokio::pin!(give_up);
+        let mut cancelled = false;
+        let report = loop {
+            tokio::select! {
+                biased;
+                Some(frame) = frames.recv() => watch(frame),
+                answer = &mut answer => break answer.map_err(|_| WasmError::WorkerLost)?,
+                () = job.cancel.cancelled(), if !cancelled => {
+                    cancelled = true;
+                    control.cancel();
+                    give_up.as_mut().reset((Instant::now() + STOP_GRACE).into());
+                }
+                () = &mut give_up => {
+                    if control.write_off() {
+                        pool.write_off();
+                        break Err(WasmError::Stuck);
+                    }
+                }
+            }
+        };
+        while let Ok(frame) = frames.try_recv() {
+            watch(frame);
+        }
+        let dropped = dropped.load(Ordering::Relaxed);
+        if dropped > 0 {
+            tracing::debug!(dropped, "progress frames dropped behind a slow reader");
+        }
+        report
+    }
+
+    /// The pool of a mount set, made on first use.
+    fn pool(&self, mounts: &[GrantedMount]) -> Result<Arc<Pool>, WasmError> {
+        let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(pool) = pools.get(mounts) {
+            return Ok(Arc::clone(pool));
+        }
+        let preopens: Result<Vec<_>, _> = mounts
+            .iter()
+            .map(|mount| {
+                let handle = self.config.mounts.get(mount.name.as_str()).cloned();
+                let handle = handle.ok_or_else(|| WasmError::UnknownMount { mount: mount.name.to_string() })?;
+                Ok(Preopen { handle, access: mount.access })
+            })
+            .collect();
+        let preopens: Arc<[Preopen]> = preopens?.into();
+        let confinement = ThreadConfinement {
+            landlock: self.config.landlock,
+            seccomp: self.config.seccomp,
+            mounts: preopens.iter().map(mount_rule).collect(),
+            canary: self.canary.clone(),
+        };
+        let setup = WorkerSetup { engine: self.engine.clone(), preopens, confinement };
+        let pool = Pool::new(label(mounts), setup, self.config.concurrency);
+        pools.insert(mounts.to_vec(), Arc::clone(&pool));
+        Ok(pool)
+    }
+
+    /// Whether a layer must hold every worker.
+    #[must_use]
+    pub fn requirement(&self, layer: Layer) -> Requirement {
+        match layer {
+            Layer::Landlock => self.config.landlock,
+            Layer::Seccomp => self.config.seccomp,
+            _ => Requirement::Waived,
+        }
+    }
+}
+
+/// A short name for a mount set, such as `shared:w,tmp:w`.
+fn label(mounts: &[GrantedMount]) -> String {
+    if mounts.is_empty() {
+        return "none".to_owned();
+    }
+    let names = mounts.iter().map(|mount| format!("{}:{}", mount.name, &mount.access.as_str()[..1]));
+    names.collect::<Vec<_>>().join(",")
+}
+
+/// Stops a call whose caller has gone.
+struct StopOnDrop(Arc<CallControl>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}

@@ -1,0 +1,122 @@
+//! The thread that makes time pass for guests: it advances the engine's epoch and interrupts overdue
+//! calls. It sleeps when nothing runs and ends with the runner.
+
+use std::{
+    io,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use wasmtime::Engine;
+
+use super::control::CallControl;
+
+/// How often the epoch advances while a call runs; a guest overstays its deadline by at most one tick.
+const TICK: Duration = Duration::from_millis(5);
+
+/// After how many ticks without a call the thread goes to sleep. Staying up a little saves the next call
+/// the price of waking it.
+const IDLE_TICKS: u32 = 40;
+
+/// Owns the ticking thread.
+#[derive(Debug)]
+pub(super) struct Ticker {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    calls: Mutex<Vec<Arc<CallControl>>>,
+    wake: Condvar,
+    asleep: AtomicBool,
+    ends: AtomicBool,
+}
+
+impl Shared {
+    /// The list stays whole whatever panicked while it was locked: it is only pushed to and removed from.
+    fn calls(&self) -> MutexGuard<'_, Vec<Arc<CallControl>>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Ticker {
+    pub(super) fn start(engine: Engine) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let thread = {
+            let shared = Arc::clone(&shared);
+            std::thread::Builder::new()
+                .name("portcullis-tick".to_owned())
+                .spawn(move || tick(&shared, &engine))?
+        };
+        Ok(Self { shared, thread: Some(thread) })
+    }
+
+    /// Watches a call until the guard is dropped.
+    pub(super) fn watch(&self, control: Arc<CallControl>) -> Watch {
+        let shared = Arc::clone(&self.shared);
+        shared.calls().push(Arc::clone(&control));
+        if shared.asleep.load(Ordering::Acquire) {
+            shared.wake.notify_one();
+        }
+        Watch { shared, control }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        {
+            let _calls = self.shared.calls();
+            self.shared.ends.store(true, Ordering::Release);
+        }
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the ticker is a bug, but a drop is no place to raise it again.
+            let _joined = thread.join();
+        }
+    }
+}
+
+/// Keeps a call under the ticker's eyes.
+#[derive(Debug)]
+pub(super) struct Watch {
+    shared: Arc<Shared>,
+    control: Arc<CallControl>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let mut calls = self.shared.calls();
+        if let Some(place) = calls.iter().position(|call| Arc::ptr_eq(call, &self.control)) {
+            calls.swap_remove(place);
+        }
+    }
+}
+
+fn tick(shared: &Shared, engine: &Engine) {
+    let mut idle = 0;
+    let mut calls = shared.calls();
+    loop {
+        if shared.ends.load(Ordering::Acquire) {
+            return;
+        }
+        if calls.is_empty() && idle >= IDLE_TICKS {
+            shared.asleep.store(true, Ordering::Release);
+            calls = shared.wake.wait(calls).unwrap_or_else(PoisonError::into_inner);
+            shared.asleep.store(false, Ordering::Release);
+            idle = 0;
+            continue;
+        }
+        let (guard, _) = shared.wake.wait_timeout(calls, TICK).unwrap_or_else(PoisonError::into_inner);
+        calls = guard;
+        idle = if calls.is_empty() { idle + 1 } else { 0 };
+        engine.increment_epoch();
+        for call in calls.iter() {
+            call.interrupt_if_overdue();
+        }
+    }
+}
