@@ -24,10 +24,7 @@ pub async fn file_list(
     let path = fs::parse(path)?;
     let root = fs::locate(&path)?;
     let entries = entries(&root).map_err(|error| unlistable(error, &root, &path))?;
-    let mut listing = Listing {
-        text: String::new(),
-        full: false,
-    };
+    let mut listing = Listing { text: String::new(), full: false };
     listing.add(&root, "", entries, depth);
     Ok(listing.finish())
 }
@@ -86,10 +83,8 @@ impl Listing {
         }
         let end = that_fits(&self.text);
         if self.full || end < self.text.len() {
-            self.text
-                .truncate(self.text[..end].rfind('\n').map_or(0, |at| at + 1));
-            self.text
-                .push_str("[listing cut: list a subdirectory, or fewer levels]\n");
+            self.text.truncate(self.text[..end].rfind('\n').map_or(0, |at| at + 1));
+            self.text.push_str("[listing cut: list a subdirectory, or fewer levels]\n");
         }
         self.text.pop();
         self.text
@@ -122,10 +117,7 @@ fn entries(directory: &Path) -> io::Result<Vec<Entry>> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let kind = entry.file_type().map_or(Kind::Other, Kind::of);
-        let name = entry
-            .file_name()
-            .into_string()
-            .unwrap_or_else(|raw| raw.to_string_lossy().into_owned());
+        let name = entry.file_name().into_string().unwrap_or_else(|raw| raw.to_string_lossy().into_owned());
         entries.push(Entry { name, kind });
     }
     entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
@@ -150,3 +142,6 @@ fn unlistable(error: io::Error, root: &Path, path: &GuestPath) -> ToolError {
     }
     fs::error(error, "list", path)
 }
+
+#[cfg(test)]
+mod tests;

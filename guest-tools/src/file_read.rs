@@ -38,15 +38,9 @@ pub async fn file_read(
     let file = File::open(fs::locate(&path)?).map_err(failed)?;
     let metadata = file.metadata().map_err(failed)?;
     if metadata.is_dir() {
-        return Err(ToolError::failed(format!(
-            "`{path}` is a directory: use file_list"
-        )));
+        return Err(ToolError::failed(format!("`{path}` is a directory: use file_list")));
     }
-    let mut source = Source {
-        file,
-        bytes: metadata.len(),
-        position: 0,
-    };
+    let mut source = Source { file, bytes: metadata.len(), position: 0 };
     let part = match byte_offset {
         Some(byte) => source.text_from_byte(byte, &path),
         None => source.lines(offset, limit, &path),
@@ -96,19 +90,11 @@ impl Source {
         self.position = self.file.seek(SeekFrom::Start(byte))?;
         let mut bytes = Vec::new();
         let whole = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
-        let split = bytes
-            .iter()
-            .take(CHAR_BYTES - 1)
-            .take_while(|byte| is_continuation(**byte))
-            .count();
+        let split = bytes.iter().take(CHAR_BYTES - 1).take_while(|byte| is_continuation(**byte)).count();
         // At the very start nothing can be the rest of a character: leave it to the check for UTF-8.
         let split = if byte == 0 { 0 } else { split };
         bytes.drain(..split);
-        Ok(Part {
-            begin: byte + split as u64,
-            bytes,
-            whole,
-        })
+        Ok(Part { begin: byte + split as u64, bytes, whole })
     }
 
     /// Some lines, each with its line break.
@@ -116,11 +102,7 @@ impl Source {
         let mut bytes = Vec::new();
         if first == 1 && limit.is_none() {
             let whole = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
-            return Ok(Part {
-                begin: 0,
-                bytes,
-                whole,
-            });
+            return Ok(Part { begin: 0, bytes, whole });
         }
         let mut to_skip = first - 1;
         let mut ended = false;
@@ -150,21 +132,13 @@ impl Source {
             end = from + end_of_line(&bytes[from..], &mut wanted);
         }
         bytes.truncate(end);
-        Ok(Part {
-            begin,
-            bytes,
-            whole: ended || wanted == 0,
-        })
+        Ok(Part { begin, bytes, whole: ended || wanted == 0 })
     }
 
     /// Reads at most so much more; whether the file has ended.
     fn fill(&mut self, bytes: &mut Vec<u8>, more: usize) -> io::Result<bool> {
         let known = self.bytes.saturating_sub(self.position);
-        let known = if self.bytes == 0 {
-            CHUNK_BYTES
-        } else {
-            usize::try_from(known).unwrap_or(more)
-        };
+        let known = if self.bytes == 0 { CHUNK_BYTES } else { usize::try_from(known).unwrap_or(more) };
         let from = bytes.len();
         let wanted = more.min(known);
         bytes.resize(from + wanted, 0);
@@ -185,20 +159,14 @@ impl Source {
 
     /// Checks and bounds a part. What was cut is said in the details, for whoever pages through the file.
     fn output(&self, part: Part, path: &GuestPath) -> Result<ToolOutput, ToolError> {
-        let Part {
-            begin,
-            mut bytes,
-            whole,
-        } = part;
+        let Part { begin, mut bytes, whole } = part;
         let valid = match std::str::from_utf8(&bytes) {
             Ok(text) => text.len(),
             // A character that our limit split is not the file's fault.
             Err(error) if !whole && error.error_len().is_none() => error.valid_up_to(),
             Err(_) => {
                 let total = self.bytes.max(self.position);
-                return Err(ToolError::failed(format!(
-                    "`{path}` is not UTF-8 text ({total} bytes)"
-                )));
+                return Err(ToolError::failed(format!("`{path}` is not UTF-8 text ({total} bytes)")));
             }
         };
         bytes.truncate(valid);
@@ -245,10 +213,7 @@ fn end_of_line(bytes: &[u8], lines: &mut u64) -> usize {
     }
     let mut end = 0;
     while *lines > 0 {
-        end += bytes[end..]
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        end += bytes[end..].iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         *lines -= 1;
     }
     end
@@ -257,3 +222,6 @@ fn end_of_line(bytes: &[u8], lines: &mut u64) -> usize {
 fn is_continuation(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,9 +29,7 @@ pub async fn file_write(
     let path = fs::parse(path)?;
     let target = fs::locate(&path)?;
     if target.file_name().is_none() {
-        return Err(ToolError::invalid_arguments(format!(
-            "field 'path': `{path}` names no file"
-        )));
+        return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names no file")));
     }
     let content = content.as_bytes();
     let written = match mode {
@@ -83,11 +81,7 @@ fn create(target: &Path, content: &[u8]) -> io::Result<()> {
 }
 
 fn append(target: &Path, content: &[u8]) -> io::Result<()> {
-    OpenOptions::new()
-        .append(true)
-        .create(true)
-        .open(target)?
-        .write_all(content)
+    OpenOptions::new().append(true).create(true).open(target)?.write_all(content)
 }
 
 fn replace(target: &Path, content: &[u8]) -> io::Result<()> {
@@ -102,10 +96,8 @@ fn temporary(target: &Path) -> io::Result<(PathBuf, File)> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let path = target.with_file_name(format!(
-            ".portcullis-tmp-{:016x}",
-            RandomState::new().hash_one(attempt)
-        ));
+        let path =
+            target.with_file_name(format!(".portcullis-tmp-{:016x}", RandomState::new().hash_one(attempt)));
         match OpenOptions::new().write(true).create_new(true).open(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
             opened => return opened.map(|file| (path, file)),
@@ -121,3 +113,6 @@ fn fill(mut file: File, content: &[u8]) -> io::Result<()> {
 fn discard(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
+
+#[cfg(test)]
+mod tests;

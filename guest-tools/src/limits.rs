@@ -36,9 +36,6 @@ mod tests {
         assert_eq!(that_fits(&"a".repeat(5 << 20)), MAX_TEXT_BYTES);
         assert_eq!(that_fits(&"\u{1}".repeat(2 << 20)), 1 << 20);
         assert_eq!(that_fits(&"\n".repeat(4 << 20)), 3 << 20);
-        assert_eq!(
-            that_fits(&format!("a{}", "é".repeat(3 << 20))),
-            MAX_TEXT_BYTES - 1
-        );
+        assert_eq!(that_fits(&format!("a{}", "é".repeat(3 << 20))), MAX_TEXT_BYTES - 1);
     }
 }

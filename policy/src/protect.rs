@@ -124,14 +124,16 @@ impl ProtectedPaths {
     {
         let mut rest = components.filter(|part| !matches!(part.as_ref(), "" | "."));
         loop {
-            let found = self
+            let here = rest.clone();
+            let name = rest.next()?;
+            // Hardly any name is a pattern's first, so that most names are compared once per pattern.
+            let mut candidates = self
                 .patterns
                 .iter()
-                .find(|pattern| matches(pattern, &mut rest.clone()));
-            if let Some(pattern) = found {
+                .filter(|pattern| pattern.starts_with(name.as_ref()));
+            if let Some(pattern) = candidates.find(|pattern| matches(pattern, &mut here.clone())) {
                 return Some(&pattern.text);
             }
-            rest.next()?;
         }
     }
 }
@@ -168,6 +170,10 @@ impl Pattern {
             text: parts.join("/"),
             parts,
         })
+    }
+
+    fn starts_with(&self, name: &str) -> bool {
+        self.parts.first().is_some_and(|part| same_name(name, part))
     }
 
     /// Whether the pattern's components are the first of these.

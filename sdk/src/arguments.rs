@@ -30,20 +30,14 @@ impl<'a> Fields<'a> {
     /// Takes the text apart. Mistakes are kept until [`Fields::into_error`] is asked for them.
     #[must_use]
     pub fn parse(text: &'a str, spec: &'static ToolSpec) -> Self {
-        let mut fields = Self {
-            spec,
-            slots: vec![None; spec.params.len()],
-            problems: Vec::new(),
-            broken: false,
-        };
+        let mut fields =
+            Self { spec, slots: vec![None; spec.params.len()], problems: Vec::new(), broken: false };
         // No text at all is how some models write "no arguments".
         if text.trim_ascii().is_empty() {
             return fields;
         }
         let mut deserializer = serde_json::Deserializer::from_str(text);
-        let parsed = deserializer
-            .deserialize_any(Object(&mut fields))
-            .and_then(|()| deserializer.end());
+        let parsed = deserializer.deserialize_any(Object(&mut fields)).and_then(|()| deserializer.end());
         if let Err(error) = parsed {
             fields.broken = true;
             let problem = if error.is_data() {
@@ -63,8 +57,7 @@ impl<'a> Fields<'a> {
             None => {
                 if !self.broken {
                     let name = self.spec.params[index].name;
-                    self.problems
-                        .push(format!("missing required field '{name}' in arguments"));
+                    self.problems.push(format!("missing required field '{name}' in arguments"));
                 }
                 None
             }
@@ -108,19 +101,9 @@ impl<'a> Fields<'a> {
         if self.spec.unknown_keys == UnknownKeys::Ignore {
             return;
         }
-        let known: Vec<String> = self
-            .spec
-            .params
-            .iter()
-            .map(|param| format!("'{}'", param.name))
-            .collect();
-        let known = if known.is_empty() {
-            "there are none".to_owned()
-        } else {
-            known.join(", ")
-        };
-        self.problems
-            .push(format!("unknown field '{key}' in arguments (fields: {known})"));
+        let known: Vec<String> = self.spec.params.iter().map(|param| format!("'{}'", param.name)).collect();
+        let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
+        self.problems.push(format!("unknown field '{key}' in arguments (fields: {known})"));
     }
 }
 
@@ -182,5 +165,98 @@ impl Visitor<'_> for Key {
     fn visit_str<E: de::Error>(self, key: &str) -> Result<Found, E> {
         let found = self.0.params.iter().position(|param| param.name == key);
         Ok(found.map_or_else(|| Found::Unknown(key.to_owned()), Found::Param))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{ToolError, testing, tool};
+
+    #[tool(deny_unknown)]
+    async fn strict(path: &str, limit: Option<u8>, #[arg(max = 9)] wide: Option<u128>) -> String {
+        format!("{path} {limit:?} {wide:?}")
+    }
+
+    #[tool]
+    async fn loose(
+        ratio: Option<f32>,
+        exact: Option<f64>,
+        flag: Option<bool>,
+        large: Option<u128>,
+    ) -> String {
+        format!("{ratio:?} {exact:?} {flag:?} {large:?}")
+    }
+
+    #[track_caller]
+    fn refused(arguments: &str, message: &str) {
+        let error = testing::call(&strict_tool(), arguments).expect_err("refused");
+        assert_eq!(error, ToolError::invalid_arguments(message));
+    }
+
+    #[track_caller]
+    fn taken(arguments: &str, text: &str) {
+        let output = testing::call(&loose_tool(), arguments).expect("taken");
+        assert_eq!(output.joined_text(), text);
+    }
+
+    #[test]
+    fn mistakes_are_told_in_words_that_a_model_can_act_on() {
+        refused("{}", "missing required field 'path' in arguments");
+        refused("", "missing required field 'path' in arguments");
+        refused(r#"{"path":null}"#, "missing required field 'path' in arguments");
+        refused(r#"{"path":1}"#, "field 'path': 1 is not a string");
+        refused(r#"{"path":"p","limit":"x"}"#, "field 'limit': \"x\" is not an integer");
+        refused(r#"{"path":"p","limit":5.0}"#, "field 'limit': 5.0 is not an integer");
+        refused(r#"{"path":"p","limit":256}"#, "field 'limit': 256 is not between 0 and 255");
+        refused(r#"{"path":"p","limit":-1}"#, "field 'limit': -1 is not between 0 and 255");
+        refused(r#"{"path":"p","wide":10}"#, "field 'wide': 10 is greater than the maximum of 9");
+        refused(
+            r#"{"path":"p","wide":340282366920938463463374607431768211455}"#,
+            "field 'wide': 340282366920938463463374607431768211455 is greater than the maximum of 9",
+        );
+        refused(
+            r#"{"pth":"p"}"#,
+            "unknown field 'pth' in arguments (fields: 'path', 'limit', 'wide'); missing required field 'path' in arguments",
+        );
+        refused(r#"{"path":"p","path":"q"}"#, "field 'path' is given twice");
+        refused(
+            r#"{"path":"p","limit":[],"wide":true}"#,
+            "field 'limit': [] is not an integer; field 'wide': true is not an integer",
+        );
+        refused("[]", "arguments must be one JSON object");
+        refused("null", "arguments must be one JSON object");
+        refused(r#"{"path":"p"} x"#, "arguments are not valid JSON: trailing characters at line 1 column 14");
+    }
+
+    #[test]
+    fn a_long_wrong_value_is_repeated_only_in_part() {
+        let long = "é".repeat(1000);
+        let error = testing::call(&strict_tool(), &format!(r#"{{"path":"p","limit":"{long}"}}"#));
+        let message = error.expect_err("refused").to_string();
+        assert_eq!(message, format!("field 'limit': \"{}… is not an integer", "é".repeat(59)));
+    }
+
+    #[test]
+    fn values_keep_every_digit() {
+        taken(
+            r#"{"large":340282366920938463463374607431768211455}"#,
+            "None None None Some(340282366920938463463374607431768211455)",
+        );
+        taken(
+            r#"{"ratio":1,"exact":1e300,"flag":true,"unknown":{}}"#,
+            "Some(1.0) Some(1e300) Some(true) None",
+        );
+    }
+
+    #[test]
+    fn a_number_too_large_for_its_type_is_refused() {
+        for arguments in [r#"{"ratio":1e39}"#, r#"{"exact":1e999}"#] {
+            assert!(testing::call(&loose_tool(), arguments).is_err(), "{arguments}");
+        }
+    }
+
+    #[test]
+    fn property_names_may_be_escaped() {
+        taken(r#"{"fl\u0061g":true}"#, "None None Some(true) None");
     }
 }

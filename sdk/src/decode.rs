@@ -40,11 +40,7 @@ impl Primitive for f32 {
     fn decode(raw: &RawValue, _: &ParamSpec) -> Result<Self, String> {
         let value: Self = typed(raw, "a number")?;
         // JSON has no infinity: this one was a number too large for 32 bits.
-        if value.is_finite() {
-            Ok(value)
-        } else {
-            Err(format!("{} is too large", shown(raw)))
-        }
+        if value.is_finite() { Ok(value) } else { Err(format!("{} is too large", shown(raw))) }
     }
 }
 

@@ -44,10 +44,7 @@ pub fn parse(path: &str) -> Result<GuestPath, ToolError> {
 /// Says what kept a tool from doing something with a path, in words for the model:
 /// `error(e, "read", path)` may give ``no such file `/shared/x` ``.
 #[must_use]
-#[expect(
-    clippy::needless_pass_by_value,
-    reason = "made for `map_err`, and the error ends here"
-)]
+#[expect(clippy::needless_pass_by_value, reason = "made for `map_err`, and the error ends here")]
 pub fn error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
     use io::ErrorKind as Kind;
     if refused(&error) {
@@ -71,4 +68,39 @@ fn refused(error: &io::Error) -> bool {
     const NOT_CAPABLE: i32 = 76;
     matches!(error.kind(), Kind::PermissionDenied | Kind::ReadOnlyFilesystem)
         || (cfg!(target_family = "wasm") && error.raw_os_error() == Some(NOT_CAPABLE))
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::ToolErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn natively_a_path_opens_only_below_a_root_that_a_test_set() {
+        let path = GuestPath::parse("a.txt").expect("a path");
+        assert_eq!(locate(&path).expect_err("no root").kind(), ToolErrorKind::Unavailable);
+        crate::testing::with_root("/nowhere", || {
+            assert_eq!(locate(&path), Ok(PathBuf::from("/nowhere/shared/a.txt")));
+            let out = GuestPath::parse("../../etc/passwd").expect("a path");
+            assert_eq!(locate(&out).expect_err("climbs").kind(), ToolErrorKind::Denied);
+        });
+        assert!(locate(&path).is_err(), "the root is gone again");
+    }
+
+    #[track_caller]
+    fn check(kind: io::ErrorKind, expected: ToolErrorKind, message: &str) {
+        let path = GuestPath::parse("a").expect("a path");
+        let error = error(io::Error::new(kind, "/host/secret"), "read", &path);
+        assert_eq!((error.kind(), error.to_string().as_str()), (expected, message));
+    }
+
+    #[test]
+    fn errors_name_the_guest_path_and_nothing_of_the_host() {
+        check(io::ErrorKind::NotFound, ToolErrorKind::NotFound, "no such file `/shared/a`");
+        check(io::ErrorKind::PermissionDenied, ToolErrorKind::Denied, "not allowed to read `/shared/a`");
+        check(io::ErrorKind::ReadOnlyFilesystem, ToolErrorKind::Denied, "not allowed to read `/shared/a`");
+        check(io::ErrorKind::StorageFull, ToolErrorKind::Failed, "cannot read `/shared/a`: no storage space");
+        check(io::ErrorKind::AlreadyExists, ToolErrorKind::Failed, "`/shared/a` already exists");
+    }
 }

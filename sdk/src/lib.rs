@@ -22,7 +22,7 @@
 //! ```
 //!
 //! The same function serves a native registry (`greet_tool()`) and a sandboxed module ([`export_tools!`]).
-//! The module [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it
+//! [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it
 //! was lent, and [`testing`] how it is tested without a sandbox.
 //!
 //! What this crate is not: it grants nothing. A tool says what it wants; the operator's policy decides.

@@ -146,11 +146,7 @@ impl ToolSpec {
     #[must_use]
     pub fn parameters(&self) -> JsonSchema {
         let schema = JsonSchema::from(JsonSchemaType::Object {
-            properties: self
-                .params
-                .iter()
-                .map(|param| (param.name.to_owned(), param.schema()))
-                .collect(),
+            properties: self.params.iter().map(|param| (param.name.to_owned(), param.schema())).collect(),
             required: self
                 .params
                 .iter()
@@ -167,8 +163,7 @@ impl ToolSpec {
     /// How long a call may take; [`portcullis_types::DEFAULT_TIMEOUT`] where the author did not say.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        self.timeout_ms
-            .map_or(portcullis_types::DEFAULT_TIMEOUT, Duration::from_millis)
+        self.timeout_ms.map_or(portcullis_types::DEFAULT_TIMEOUT, Duration::from_millis)
     }
 
     /// How dangerous the tool counts as: `SideEffecting` where the author did not say.
@@ -188,12 +183,7 @@ impl ToolSpec {
     pub fn roles(&self) -> Vec<ArgumentRole> {
         self.params
             .iter()
-            .filter_map(|param| {
-                param.role.map(|role| ArgumentRole {
-                    argument: param.name.to_owned(),
-                    role,
-                })
-            })
+            .filter_map(|param| param.role.map(|role| ArgumentRole { argument: param.name.to_owned(), role }))
             .collect()
     }
 }

@@ -1,0 +1,7 @@
+//! What the acceptance and hostile tests share: a world of their own for each, and the hostile guests.
+
+mod guests;
+mod world;
+
+pub use guests::guest;
+pub use world::{Answer, World, approving, kernel_or_skip};

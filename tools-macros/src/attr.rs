@@ -37,15 +37,7 @@ pub(crate) struct ArgKeys {
 }
 
 impl ToolKeys {
-    const KNOWN: [&str; 7] = [
-        "name",
-        "label",
-        "tier",
-        "timeout",
-        "approval",
-        "profile",
-        "deny_unknown",
-    ];
+    const KNOWN: [&str; 7] = ["name", "label", "tier", "timeout", "approval", "profile", "deny_unknown"];
 
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut keys = Self::default();
@@ -87,16 +79,11 @@ impl ArgKeys {
 
 fn metas(tokens: TokenStream, errors: &mut Errors) -> Vec<Meta> {
     let parsed = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(tokens);
-    errors
-        .ok(parsed)
-        .map(|metas| metas.into_iter().collect())
-        .unwrap_or_default()
+    errors.ok(parsed).map(|metas| metas.into_iter().collect()).unwrap_or_default()
 }
 
 fn key(meta: &Meta) -> String {
-    meta.path()
-        .get_ident()
-        .map_or_else(|| meta.path().to_token_stream().to_string(), Ident::to_string)
+    meta.path().get_ident().map_or_else(|| meta.path().to_token_stream().to_string(), Ident::to_string)
 }
 
 fn set<T>(slot: &mut Option<T>, meta: &Meta, read: fn(&Meta) -> syn::Result<T>, errors: &mut Errors) {
@@ -110,10 +97,7 @@ fn set<T>(slot: &mut Option<T>, meta: &Meta, read: fn(&Meta) -> syn::Result<T>, 
 fn unknown(attribute: &str, key: &str, meta: &Meta, known: &[&str], errors: &mut Errors) {
     let near = did_you_mean(key, known);
     let known = list(known);
-    errors.at(
-        meta.path(),
-        format!("unknown key `{key}` of `{attribute}`{near} (the keys are {known})"),
-    );
+    errors.at(meta.path(), format!("unknown key `{key}` of `{attribute}`{near} (the keys are {known})"));
 }
 
 /// `key = value`.
@@ -129,9 +113,7 @@ fn value<'m>(meta: &'m Meta, example: &str) -> syn::Result<&'m MetaNameValue> {
 
 fn string(meta: &Meta) -> syn::Result<LitStr> {
     match &value(meta, "\"…\"")?.value {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text), ..
-        }) => Ok(text.clone()),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(text.clone()),
         other => Err(syn::Error::new_spanned(
             other,
             format!("`{0}` takes a string: write `{0} = \"…\"`", key(meta)),
@@ -147,17 +129,12 @@ fn word(meta: &Meta) -> syn::Result<Ident> {
         return Ok(word.clone());
     }
     let written = match &pair.value {
-        Expr::Lit(ExprLit {
-            lit: Lit::Str(text), ..
-        }) => text.value(),
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
         _ => "Word".to_owned(),
     };
     Err(syn::Error::new_spanned(
         &pair.value,
-        format!(
-            "`{0}` takes a bare word: write `{0} = {written}`, without quotes or path",
-            key(meta)
-        ),
+        format!("`{0}` takes a bare word: write `{0} = {written}`, without quotes or path", key(meta)),
     ))
 }
 
@@ -168,10 +145,9 @@ fn expression(meta: &Meta) -> syn::Result<Expr> {
 fn flag(meta: &Meta) -> syn::Result<Path> {
     match meta {
         Meta::Path(path) => Ok(path.clone()),
-        Meta::List(_) | Meta::NameValue(_) => Err(syn::Error::new_spanned(
-            meta,
-            format!("`{0}` takes no value: write `{0}` alone", key(meta)),
-        )),
+        Meta::List(_) | Meta::NameValue(_) => {
+            Err(syn::Error::new_spanned(meta, format!("`{0}` takes no value: write `{0}` alone", key(meta))))
+        }
     }
 }
 

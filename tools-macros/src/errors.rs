@@ -31,9 +31,6 @@ impl Errors {
 
     /// One `compile_error!` for each mistake.
     pub(crate) fn into_tokens(self) -> TokenStream {
-        self.0
-            .into_iter()
-            .map(|error| error.into_compile_error())
-            .collect()
+        self.0.into_iter().map(|error| error.into_compile_error()).collect()
     }
 }

@@ -6,7 +6,7 @@
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
-use syn::{Attribute, ReturnType, Type, parse_quote, spanned::Spanned};
+use syn::{Attribute, ReturnType, Type, parse_quote_spanned, spanned::Spanned};
 
 use crate::{
     kind::Shape,
@@ -24,8 +24,10 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
     let body = body(facade, &names.function, &item.sig.output, model);
     let companions = companions(facade, &names, &item.vis, &item.attrs, &spec, &body);
     if needs_errors_section(&item.sig.output, model) {
-        item.attrs
-            .push(parse_quote!(#[doc = "\n# Errors\nWhat the tool reports to its caller."]));
+        // Lints overlook documentation that a macro wrote, so it stands at the function's name.
+        item.attrs.push(parse_quote_spanned! {item.sig.ident.span()=>
+            #[doc = "\n# Errors\nWhat the tool reports to its caller."]
+        });
     }
     quote! {
         #item
@@ -38,20 +40,12 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
 fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
     let fails = match output {
         ReturnType::Type(_, ty) => match &**ty {
-            Type::Path(path) => path
-                .path
-                .segments
-                .last()
-                .is_some_and(|last| last.ident == "Result"),
+            Type::Path(path) => path.path.segments.last().is_some_and(|last| last.ident == "Result"),
             _ => false,
         },
         ReturnType::Default => false,
     };
-    fails
-        && model
-            .description
-            .as_ref()
-            .is_some_and(|text| !text.contains("# Errors"))
+    fails && model.description.as_ref().is_some_and(|text| !text.contains("# Errors"))
 }
 
 /// Everything beside the function: structure, constructor, hidden functions, trait implementations.
@@ -63,13 +57,7 @@ pub(crate) fn companions(
     spec: &TokenStream,
     body: &TokenStream,
 ) -> TokenStream {
-    let Names {
-        function,
-        structure,
-        constructor,
-        function_decl,
-        declaration,
-    } = names;
+    let Names { function, structure, constructor, function_decl, declaration } = names;
     let cfgs: Vec<&Attribute> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
     let docs = format!("The tool made of the function `{function}`.");
     quote! {

@@ -8,9 +8,7 @@ use crate::{errors::Errors, expand, model::Names, parse::Parsed};
 
 /// The mistakes, the function and its stubs.
 pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> TokenStream {
-    let Parsed {
-        mut item, receiver, ..
-    } = parsed;
+    let Parsed { mut item, receiver, .. } = parsed;
     // Reported already; the compiler would report them again in its own words.
     item.sig.constness = None;
     item.sig.variadic = None;

@@ -91,24 +91,16 @@ fn classify_reference(reference: &TypeReference) -> syn::Result<Kind> {
     };
     let plain = reference.lifetime.is_none() && reference.mutability.is_none();
     match name.as_str() {
-        "str" if plain => Ok(Kind::Value(Shape {
-            primitive: Primitive::String,
-            optional: false,
-            borrowed: true,
-        })),
+        "str" if plain => {
+            Ok(Kind::Value(Shape { primitive: Primitive::String, optional: false, borrowed: true }))
+        }
         "ToolContext" if plain => Ok(Kind::Context),
-        "str" | "String" => Err(refusal(
-            &written,
-            &unsupported(&written),
-            "write `&str` or `String`",
-        )),
+        "str" | "String" => Err(refusal(&written, &unsupported(&written), "write `&str` or `String`")),
         "ToolContext" => Err(refusal(&written, &unsupported(&written), "write `&ToolContext`")),
         "Path" | "PathBuf" | "OsStr" | "OsString" => Err(path_refusal(&written)),
-        _ if primitive(&name).is_some() => Err(refusal(
-            &written,
-            "a number or `bool` is passed by value",
-            &format!("write `{name}`"),
-        )),
+        _ if primitive(&name).is_some() => {
+            Err(refusal(&written, "a number or `bool` is passed by value", &format!("write `{name}`")))
+        }
         _ => Err(refusal(&written, &unsupported(&written), SUPPORTED)),
     }
 }
@@ -120,19 +112,13 @@ fn classify_path(path: &TypePath, ty: &Type) -> syn::Result<Kind> {
     let name = segment.ident.to_string();
     match name.as_str() {
         "Option" => classify_option(segment, ty),
-        "ToolContext" => Err(refusal(
-            ty,
-            "the context is lent, not given",
-            "write `&ToolContext`",
-        )),
+        "ToolContext" => Err(refusal(ty, "the context is lent, not given", "write `&ToolContext`")),
         "Path" | "PathBuf" | "OsStr" | "OsString" => Err(path_refusal(ty)),
         "char" | "Cow" | "Box" | "Arc" | "Rc" => Err(refusal(ty, &unsupported(ty), "write `String`")),
         _ => match primitive(&name) {
-            Some(primitive) if segment.arguments.is_none() => Ok(Kind::Value(Shape {
-                primitive,
-                optional: false,
-                borrowed: false,
-            })),
+            Some(primitive) if segment.arguments.is_none() => {
+                Ok(Kind::Value(Shape { primitive, optional: false, borrowed: false }))
+            }
             _ => Err(refusal(ty, &unsupported(ty), SUPPORTED)),
         },
     }
@@ -147,22 +133,13 @@ fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<Kind> {
         _ => None,
     };
     let Some(inner) = inner else {
-        return Err(refusal(
-            ty,
-            "`Option` needs its type",
-            "write `Option<String>`, for example",
-        ));
+        return Err(refusal(ty, "`Option` needs its type", "write `Option<String>`, for example"));
     };
     match classify(inner)? {
-        Kind::Value(shape) if shape.optional => Err(refusal(
-            ty,
-            "an absent value and a null are the same",
-            "write one `Option`",
-        )),
-        Kind::Value(shape) => Ok(Kind::Value(Shape {
-            optional: true,
-            ..shape
-        })),
+        Kind::Value(shape) if shape.optional => {
+            Err(refusal(ty, "an absent value and a null are the same", "write one `Option`"))
+        }
+        Kind::Value(shape) => Ok(Kind::Value(Shape { optional: true, ..shape })),
         Kind::Context => Err(refusal(ty, "the context is always there", "write `&ToolContext`")),
     }
 }
@@ -175,13 +152,9 @@ fn last_segment(ty: &Type) -> Option<&PathSegment> {
         Type::Paren(paren) => last_segment(&paren.elem),
         Type::Path(path) if path.qself.is_none() => {
             let segments = &path.path.segments;
-            let standard = segments.len() == 1
-                || ["std", "core", "alloc"]
-                    .iter()
-                    .any(|name| segments[0].ident == name);
-            segments
-                .last()
-                .filter(|last| standard || last.ident == "ToolContext")
+            let standard =
+                segments.len() == 1 || ["std", "core", "alloc"].iter().any(|name| segments[0].ident == name);
+            segments.last().filter(|last| standard || last.ident == "ToolContext")
         }
         _ => None,
     }
@@ -206,16 +179,10 @@ fn primitive(name: &str) -> Option<Primitive> {
         "f32" => Some(Primitive::Float("f32")),
         "f64" => Some(Primitive::Float("f64")),
         // A guest's `usize` has 32 bits, its host's 64; a literal must fit both.
-        "usize" => Some(Primitive::Integer(Integer {
-            name: "usize",
-            min: 0,
-            max: u32::MAX.into(),
-        })),
-        "isize" => Some(Primitive::Integer(Integer {
-            name: "isize",
-            min: i32::MIN.into(),
-            max: i32::MAX.into(),
-        })),
+        "usize" => Some(Primitive::Integer(Integer { name: "usize", min: 0, max: u32::MAX.into() })),
+        "isize" => {
+            Some(Primitive::Integer(Integer { name: "isize", min: i32::MIN.into(), max: i32::MAX.into() }))
+        }
         _ => integers!(i8, i16, i32, i64, i128, u8, u16, u32, u64, u128),
     }
 }

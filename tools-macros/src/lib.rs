@@ -1,9 +1,9 @@
 //! The macros of Portcullis: `#[tool]` and `export_tools!`.
 //!
 //! Tool authors never name this crate: they use both macros through `portcullis-sdk`, whose documentation
-//! shows them at work. The way of a `#[tool]` function is the list of modules: it is parsed ([`parse`]),
-//! checked against the rules ([`validate`]), and expanded ([`expand`]); a function with mistakes is
-//! emitted with stubs instead ([`fallback`]), so that each mistake is one error and nothing else.
+//! shows them at work. The way of a `#[tool]` function is the list of modules: it is parsed (`parse`),
+//! checked against the rules (`validate`), and expanded (`expand`); a function with mistakes is
+//! emitted with stubs instead (`fallback`), so that each mistake is one error and nothing else.
 //!
 //! The crate decides nothing at run time. What it emits is data and a few calls into the facade's hidden
 //! `__private` module, where schema and decoding live as ordinary, tested code.

@@ -38,25 +38,14 @@ pub(crate) fn integer(expr: &Expr, kind: Integer) -> syn::Result<i128> {
         return Err(mismatch(expr, "a whole number, such as `1`"));
     };
     if !digits.suffix().is_empty() && digits.suffix() != kind.name {
-        return Err(mismatch(
-            expr,
-            &format!("a number of the parameter's type `{}`", kind.name),
-        ));
+        return Err(mismatch(expr, &format!("a number of the parameter's type `{}`", kind.name)));
     }
-    let value = digits
-        .base10_parse::<i128>()
-        .map(|value| if negative { -value } else { value });
+    let value = digits.base10_parse::<i128>().map(|value| if negative { -value } else { value });
     match value {
         Ok(value) if (kind.min..=kind.max).contains(&value) && SCHEMA_RANGE.contains(&value) => Ok(value),
         _ => {
-            let (min, max) = (
-                kind.min.max(*SCHEMA_RANGE.start()),
-                kind.max.min(*SCHEMA_RANGE.end()),
-            );
-            Err(mismatch(
-                expr,
-                &format!("a number from {min} to {max} for `{}`", kind.name),
-            ))
+            let (min, max) = (kind.min.max(*SCHEMA_RANGE.start()), kind.max.min(*SCHEMA_RANGE.end()));
+            Err(mismatch(expr, &format!("a number from {min} to {max} for `{}`", kind.name)))
         }
     }
 }
@@ -66,10 +55,7 @@ fn float(expr: &Expr, name: &str) -> syn::Result<f64> {
         return Err(mismatch(expr, "a number with a point, such as `1.0`"));
     };
     if !digits.suffix().is_empty() && digits.suffix() != name {
-        return Err(mismatch(
-            expr,
-            &format!("a number of the parameter's type `{name}`"),
-        ));
+        return Err(mismatch(expr, &format!("a number of the parameter's type `{name}`")));
     }
     match digits.base10_parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(if negative { -value } else { value }),
@@ -83,11 +69,7 @@ fn literal(expr: &Expr) -> Option<(&Lit, bool)> {
         Expr::Group(group) => literal(&group.expr),
         Expr::Paren(paren) => literal(&paren.expr),
         Expr::Lit(ExprLit { lit, .. }) => Some((lit, false)),
-        Expr::Unary(ExprUnary {
-            op: UnOp::Neg(_),
-            expr,
-            ..
-        }) => match literal(expr)? {
+        Expr::Unary(ExprUnary { op: UnOp::Neg(_), expr, .. }) => match literal(expr)? {
             (lit @ (Lit::Int(_) | Lit::Float(_)), false) => Some((lit, true)),
             _ => None,
         },
@@ -96,8 +78,5 @@ fn literal(expr: &Expr) -> Option<(&Lit, bool)> {
 }
 
 fn mismatch(expr: &Expr, expected: &str) -> syn::Error {
-    syn::Error::new_spanned(
-        expr,
-        format!("this does not fit the parameter's type: write {expected}"),
-    )
+    syn::Error::new_spanned(expr, format!("this does not fit the parameter's type: write {expected}"))
 }

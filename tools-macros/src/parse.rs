@@ -58,40 +58,24 @@ pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Erro
                     keys: ArgKeys::default(),
                     arg: None,
                 };
-                param.attrs = attrs
-                    .into_iter()
-                    .filter(|attr| keep(attr, &mut parsed, errors))
-                    .collect();
+                param.attrs = attrs.into_iter().filter(|attr| keep(attr, &mut parsed, errors)).collect();
                 params.push(parsed);
             }
         }
     }
-    Some(Parsed {
-        keys,
-        description,
-        receiver,
-        params,
-        item,
-    })
+    Some(Parsed { keys, description, receiver, params, item })
 }
 
 /// Reads one attribute of a parameter; whether it is emitted again.
 fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool {
-    let name = attr
-        .path()
-        .get_ident()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let name = attr.path().get_ident().map(ToString::to_string).unwrap_or_default();
     match name.as_str() {
         "doc" => false,
         "arg" => {
             match &attr.meta {
                 Meta::List(list) => param.keys.add(list.tokens.clone(), errors),
                 Meta::Path(_) | Meta::NameValue(_) => {
-                    errors.at(
-                        attr,
-                        "`#[arg]` takes keys: write `#[arg(path = \"read\")]`, for example",
-                    );
+                    errors.at(attr, "`#[arg]` takes keys: write `#[arg(path = \"read\")]`, for example");
                 }
             }
             param.arg = Some(attr.clone());
@@ -107,10 +91,7 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
         level if LINT_LEVELS.contains(&level) => true,
         _ => {
             let near = did_you_mean(&name, &["arg"]);
-            errors.at(
-                attr,
-                format!("unknown attribute `{name}` on a tool's parameter{near}"),
-            );
+            errors.at(attr, format!("unknown attribute `{name}` on a tool's parameter{near}"));
             false
         }
     }
@@ -125,9 +106,7 @@ fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<String> {
             continue;
         };
         match &pair.value {
-            Expr::Lit(ExprLit {
-                lit: Lit::Str(text), ..
-            }) => {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
                 let text = text.value();
                 let block = text.contains('\n');
                 lines.extend(text.lines().map(|line| trim(line, block).to_owned()));

@@ -16,17 +16,9 @@ pub(crate) fn spec(facade: &TokenStream, model: &Model) -> TokenStream {
     let description = option(model.description.as_ref());
     let tier = option(model.tier.as_ref().map(|tier| quote!(#facade::SafetyTier::#tier)));
     let timeout_ms = option(model.timeout_ms);
-    let policy = if model.requires_approval {
-        quote!(RequiresApproval)
-    } else {
-        quote!(Auto)
-    };
+    let policy = if model.requires_approval { quote!(RequiresApproval) } else { quote!(Auto) };
     let profile = option(model.profile.as_ref());
-    let unknown_keys = if model.deny_unknown {
-        quote!(Refuse)
-    } else {
-        quote!(Ignore)
-    };
+    let unknown_keys = if model.deny_unknown { quote!(Refuse) } else { quote!(Ignore) };
     let params = model.params.iter().filter_map(|param| match param {
         Param::Argument(argument) => Some(self::param(facade, argument)),
         Param::Context => None,

@@ -4,26 +4,15 @@
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     known
         .iter()
-        .map(|candidate| {
-            (
-                strsim::jaro_winkler(&word.to_lowercase(), &candidate.to_lowercase()),
-                candidate,
-            )
-        })
+        .map(|candidate| (strsim::jaro_winkler(&word.to_lowercase(), &candidate.to_lowercase()), candidate))
         .filter(|(similarity, _)| *similarity > 0.75)
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map_or_else(String::new, |(_, candidate)| {
-            format!("; did you mean `{candidate}`?")
-        })
+        .map_or_else(String::new, |(_, candidate)| format!("; did you mean `{candidate}`?"))
 }
 
 /// The known words as a list for people: `` `a`, `b` ``.
 pub(crate) fn list(known: &[&str]) -> String {
-    known
-        .iter()
-        .map(|word| format!("`{word}`"))
-        .collect::<Vec<_>>()
-        .join(", ")
+    known.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -33,18 +33,9 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     let keys = &parsed.keys;
     let name = name(keys, &parsed.item.sig.ident, errors);
     let label = keys.label.as_ref().and_then(|label| self::label(label, errors));
-    let tier = keys
-        .tier
-        .as_ref()
-        .and_then(|tier| choice("tier", tier, &TIERS, errors));
-    let timeout_ms = keys
-        .timeout
-        .as_ref()
-        .and_then(|timeout| self::timeout(timeout, errors));
-    let approval = keys
-        .approval
-        .as_ref()
-        .and_then(|word| choice("approval", word, &APPROVALS, errors));
+    let tier = keys.tier.as_ref().and_then(|tier| choice("tier", tier, &TIERS, errors));
+    let timeout_ms = keys.timeout.as_ref().and_then(|timeout| self::timeout(timeout, errors));
+    let approval = keys.approval.as_ref().and_then(|word| choice("approval", word, &APPROVALS, errors));
     Some(Model {
         name: name?,
         label,
@@ -78,10 +69,7 @@ fn signature(parsed: &Parsed, errors: &mut Errors) {
         errors.at(abi, "a tool is called by its name in JSON: remove `extern`");
     }
     if !sig.generics.params.is_empty() {
-        errors.at(
-            &sig.generics,
-            "a tool has one schema, so it has no generics: write the types out",
-        );
+        errors.at(&sig.generics, "a tool has one schema, so it has no generics: write the types out");
     }
     if let Some(clause) = &sig.generics.where_clause {
         errors.at(clause, "a tool has no generics: remove the `where` clause");
@@ -148,25 +136,17 @@ fn pattern<'p>(pattern: &'p Pat, errors: &mut Errors) -> Option<&'p Ident> {
 fn bounds(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> (Option<i128>, Option<i128>) {
     let Primitive::Integer(kind) = shape.primitive else {
         for bound in keys.min.iter().chain(&keys.max) {
-            errors.at(
-                bound,
-                "`min` and `max` are for integers: check other types in the body",
-            );
+            errors.at(bound, "`min` and `max` are for integers: check other types in the body");
         }
         return (None, None);
     };
-    let mut read = |expr: &Option<syn::Expr>| {
-        expr.as_ref()
-            .and_then(|expr| errors.ok(literal::integer(expr, kind)))
-    };
+    let mut read =
+        |expr: &Option<syn::Expr>| expr.as_ref().and_then(|expr| errors.ok(literal::integer(expr, kind)));
     let (min, max) = (read(&keys.min), read(&keys.max));
     if let (Some(low), Some(high), Some(expr)) = (min, max, &keys.max)
         && low > high
     {
-        errors.at(
-            expr,
-            format!("no number is at least {low} and at most {high}: swap `min` and `max`"),
-        );
+        errors.at(expr, format!("no number is at least {low} and at most {high}: swap `min` and `max`"));
     }
     (min, max)
 }
@@ -178,10 +158,7 @@ fn one_of(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Vec<String> {
     let mut texts: Vec<String> = Vec::new();
     for value in values {
         if shape.primitive != Primitive::String {
-            errors.at(
-                value,
-                "`one_of` is for strings: make the parameter a `String` or `&str`",
-            );
+            errors.at(value, "`one_of` is for strings: make the parameter a `String` or `&str`");
             break;
         }
         if texts.contains(&value.value()) {
@@ -202,10 +179,7 @@ fn default(
 ) -> Option<Literal> {
     let expr = keys.default.as_ref()?;
     if shape.optional {
-        errors.at(
-            expr,
-            "an `Option` with a default is never `None`: remove the `Option` or the default",
-        );
+        errors.at(expr, "an `Option` with a default is never `None`: remove the `Option` or the default");
         return None;
     }
     let value = errors.ok(literal::default(expr, shape.primitive))?;
@@ -213,16 +187,10 @@ fn default(
         Literal::Integer(number)
             if min.is_some_and(|min| *number < min) || max.is_some_and(|max| *number > max) =>
         {
-            errors.at(
-                expr,
-                "the default lies outside `min` and `max`: change one of them",
-            );
+            errors.at(expr, "the default lies outside `min` and `max`: change one of them");
         }
         Literal::String(text) if !one_of.is_empty() && !one_of.contains(text) => {
-            errors.at(
-                expr,
-                "the default is not in `one_of`: add it there or take one of those",
-            );
+            errors.at(expr, "the default is not in `one_of`: add it there or take one of those");
         }
         _ => {}
     }
@@ -230,21 +198,18 @@ fn default(
 }
 
 fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
-    let path = keys
-        .path
-        .as_ref()
-        .and_then(|access| match access.value().as_str() {
-            "read" => Some(Role::PathRead),
-            "write" => Some(Role::PathWrite),
-            other => {
-                let near = did_you_mean(other, &["read", "write"]);
-                errors.at(
-                    access,
-                    format!("`{other}` is no access{near}; write `path = \"read\"` or `path = \"write\"`"),
-                );
-                None
-            }
-        });
+    let path = keys.path.as_ref().and_then(|access| match access.value().as_str() {
+        "read" => Some(Role::PathRead),
+        "write" => Some(Role::PathWrite),
+        other => {
+            let near = did_you_mean(other, &["read", "write"]);
+            errors.at(
+                access,
+                format!("`{other}` is no access{near}; write `path = \"read\"` or `path = \"write\"`"),
+            );
+            None
+        }
+    });
     let mut roles = Vec::new();
     if let Some(access) = &keys.path {
         roles.push((access as &dyn quote::ToTokens, path));
@@ -256,17 +221,11 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
         roles.push((flag as &dyn quote::ToTokens, Some(Role::Command)));
     }
     if let Some((token, _)) = roles.get(1) {
-        errors.at(
-            token,
-            "an argument is a path, a url or a command: keep one of them",
-        );
+        errors.at(token, "an argument is a path, a url or a command: keep one of them");
     } else if let Some((token, _)) = roles.first()
         && shape.primitive != Primitive::String
     {
-        errors.at(
-            token,
-            "paths, urls and commands are texts: make the parameter a `String` or `&str`",
-        );
+        errors.at(token, "paths, urls and commands are texts: make the parameter a `String` or `&str`");
     }
     roles.first().and_then(|(_, role)| *role)
 }
@@ -278,10 +237,7 @@ fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String
     match &keys.name {
         Some(name) if good(&name.value()) => Some(name.value()),
         Some(name) => {
-            errors.at(
-                name,
-                format!("`{}` is no tool name: {RULE}", name.value().escape_default()),
-            );
+            errors.at(name, format!("`{}` is no tool name: {RULE}", name.value().escape_default()));
             None
         }
         None => {
@@ -289,10 +245,7 @@ fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String
             if good(&name) {
                 return Some(name);
             }
-            errors.at(
-                function,
-                format!("`{name}` is no tool name: {RULE}; write `#[tool(name = \"…\")]`"),
-            );
+            errors.at(function, format!("`{name}` is no tool name: {RULE}; write `#[tool(name = \"…\")]`"));
             None
         }
     }
@@ -314,10 +267,7 @@ fn choice(key: &str, word: &Ident, known: &[&str], errors: &mut Errors) -> Optio
     }
     let near = did_you_mean(&text, known);
     let known = known.join("`, `");
-    errors.at(
-        word,
-        format!("unknown {key} `{text}`{near} (write one of `{known}`)"),
-    );
+    errors.at(word, format!("unknown {key} `{text}`{near} (write one of `{known}`)"));
     None
 }
 
@@ -331,11 +281,7 @@ fn timeout(timeout: &LitStr, errors: &mut Errors) -> Option<u64> {
         "m" | "min" => Some(60_000),
         _ => None,
     };
-    let milliseconds = number
-        .parse::<u64>()
-        .ok()
-        .zip(unit_ms)
-        .and_then(|(n, unit)| n.checked_mul(unit));
+    let milliseconds = number.parse::<u64>().ok().zip(unit_ms).and_then(|(n, unit)| n.checked_mul(unit));
     match milliseconds {
         Some(milliseconds) if milliseconds > 0 => Some(milliseconds),
         _ => {

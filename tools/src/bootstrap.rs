@@ -16,7 +16,7 @@ use portcullis_policy::{
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
 
 use crate::{
-    builder::BootstrapError,
+    builder::{BootstrapError, RegistryBuilder},
     mounts::MountTable,
     registry::ToolRegistry,
     state,
@@ -42,6 +42,19 @@ const MAX_POLICY_BYTES: u64 = 1 << 20;
 pub async fn bootstrap_runtime_tools(
     envelope: &RunnerBootstrapEnvelope,
 ) -> Result<ToolRegistry, BootstrapError> {
+    runtime_builder(envelope).await?.build()
+}
+
+/// As [`bootstrap_runtime_tools`], for embedders that add tools of their own before they build.
+///
+/// # Errors
+/// As there.
+///
+/// # Cancellation
+/// As there.
+pub async fn runtime_builder(
+    envelope: &RunnerBootstrapEnvelope,
+) -> Result<RegistryBuilder, BootstrapError> {
     let files = PolicyFiles::find(envelope)?;
     let policy = files.load(envelope.sandbox_tier)?;
     let kernel = probe_kernel();
@@ -63,17 +76,14 @@ pub async fn bootstrap_runtime_tools(
         landlock: requirement(&policy, KernelLayer::Landlock),
         seccomp: requirement(&policy, KernelLayer::Seccomp),
         concurrency: policy.concurrency(),
-        max_memory_bytes: usize::try_from(policy.largest_memory().0).unwrap_or(usize::MAX),
     })?;
-    let core = runner.load(CORE_TOOLS)?;
-    let declarations = runner.describe(&core).await?;
     ToolRegistry::builder()
         .policy(policy)
         .state(&envelope.state)
         .guests(mounts, runner)
         .default_tools()
-        .module("core", core, declarations, ToolOrigin::ShippedModule)
-        .build()
+        .module("core", CORE_TOOLS, ToolOrigin::ShippedModule)
+        .await
 }
 
 fn requirement(policy: &WorkspaceSecurityPolicy, layer: KernelLayer) -> Requirement {

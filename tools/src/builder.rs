@@ -81,16 +81,25 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds the tools of a module that the runner has loaded and asked.
-    pub fn module(
+    /// Adds the tools of a module: it is loaded, asked what it has, and enters the policy's digest.
+    ///
+    /// # Errors
+    /// [`BootstrapError::Wasm`] when it cannot be loaded or does not describe itself, or when
+    /// [`RegistryBuilder::guests`] was not called before.
+    ///
+    /// # Cancellation
+    /// Dropping the future stops the module.
+    pub async fn module(
         mut self,
         name: impl Into<String>,
-        module: Arc<GuestModule>,
-        declarations: Declarations,
+        wasm: &[u8],
         origin: ToolOrigin,
-    ) -> Self {
+    ) -> Result<Self, BootstrapError> {
+        let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
+        let module = runner.load(wasm)?;
+        let declarations = runner.describe(&module).await?;
         self.modules.push((name.into(), module, declarations, origin));
-        self
+        Ok(self)
     }
 
     /// Builds the registry.

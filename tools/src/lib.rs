@@ -5,7 +5,7 @@
 //! thread can do is taken away by `portcullis-confine`; this crate joins the two and keeps the record.
 
 pub mod approval;
-mod arguments;
+pub mod arguments;
 pub mod audit;
 mod bootstrap;
 mod builder;
@@ -21,8 +21,7 @@ mod spawn;
 pub mod state;
 pub mod wasm;
 
-pub use arguments::SchemaError;
-pub use bootstrap::{OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools};
+pub use bootstrap::{OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, runtime_builder};
 pub use builder::{BootstrapError, RegistryBuilder};
 pub use call::{Caller, EventFn, ToolCall, ToolResult};
 pub use registry::{RegisteredTool, RegistryError, ToolRegistry};

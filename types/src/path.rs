@@ -55,6 +55,7 @@ impl GuestPath {
     }
 
     /// The components, the mount's name first; none for `/`.
+    #[must_use]
     pub fn components(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.0.split('/').filter(|part| !part.is_empty())
     }

@@ -8,11 +8,8 @@ use portcullis_sdk::{ToolError, tool};
 #[tool]
 #[expect(clippy::exit, reason = "the behaviour under test")]
 async fn deep_frame(#[arg(default = 100_000)] depth: usize) -> Result<String, ToolError> {
-    let frame = format!(
-        "{{\"ok\":{{\"content\":[],\"details\":{}{}}}}}\n",
-        "[".repeat(depth),
-        "]".repeat(depth)
-    );
+    let frame =
+        format!("{{\"ok\":{{\"content\":[],\"details\":{}{}}}}}\n", "[".repeat(depth), "]".repeat(depth));
     let mut stdout = std::io::stdout().lock();
     stdout.write_all(frame.as_ref())?;
     stdout.flush()?;

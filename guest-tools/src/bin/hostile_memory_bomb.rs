@@ -5,7 +5,8 @@ use portcullis_sdk::tool;
 /// Takes all memory; then says how many MiB it got, or breaks off as a program does that gets none.
 #[tool]
 async fn memory_bomb(#[arg(default = "report", one_of("report", "abort"))] then: &str) -> String {
-    let mut pieces: Vec<Vec<u8>> = Vec::new();
+    // Room for as many pieces as 32 bits can address: taking that room later could fail on its own.
+    let mut pieces: Vec<Vec<u8>> = Vec::with_capacity(4096);
     loop {
         let mut piece = Vec::new();
         match piece.try_reserve_exact(MIB) {

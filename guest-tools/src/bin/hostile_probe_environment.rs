@@ -12,12 +12,7 @@ async fn probe_environment() -> String {
         let _ = writeln!(found, "arg {index}: {argument}");
     }
     for (name, value) in std::env::vars_os() {
-        let _ = writeln!(
-            found,
-            "env: {}={}",
-            name.to_string_lossy(),
-            value.to_string_lossy()
-        );
+        let _ = writeln!(found, "env: {}={}", name.to_string_lossy(), value.to_string_lossy());
     }
     for descriptor in 0..64 {
         if let Some(kind) = descriptors::kind(descriptor) {
@@ -32,10 +27,7 @@ async fn probe_environment() -> String {
 
 /// What WASI says of descriptors.
 #[cfg(target_os = "wasi")]
-#[expect(
-    unsafe_code,
-    reason = "WASI's own calls: the standard library cannot enumerate descriptors"
-)]
+#[expect(unsafe_code, reason = "WASI's own calls: the standard library cannot enumerate descriptors")]
 mod descriptors {
     #[link(wasm_import_module = "wasi_snapshot_preview1")]
     unsafe extern "C" {

@@ -36,18 +36,10 @@ fn probe(op: &str, path: &str, to: &str, content: &str) -> io::Result<String> {
         "write" => fs::write(path, content).map(done),
         "append" => {
             use io::Write;
-            OpenOptions::new()
-                .append(true)
-                .open(path)?
-                .write_all(content.as_bytes())
-                .map(done)
+            OpenOptions::new().append(true).open(path)?.write_all(content.as_bytes()).map(done)
         }
         // Opening is enough: the damage is done by the open itself.
-        "truncate" => OpenOptions::new()
-            .write(true)
-            .truncate(true)
-            .open(path)
-            .map(|_| done(())),
+        "truncate" => OpenOptions::new().write(true).truncate(true).open(path).map(|_| done(())),
         "create" => File::create_new(path).map(|_| done(())),
         "exists" => fs::exists(path).map(|exists| exists.to_string()),
         "stat" => fs::metadata(path).map(|found| format!("{:?}, {} bytes", found.file_type(), found.len())),
@@ -71,8 +63,7 @@ fn probe(op: &str, path: &str, to: &str, content: &str) -> io::Result<String> {
         "readlink" => fs::read_link(path).map(|to| to.display().to_string()),
         "touch" => {
             let file = OpenOptions::new().write(true).open(path)?;
-            file.set_times(fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH))
-                .map(done)
+            file.set_times(fs::FileTimes::new().set_modified(std::time::UNIX_EPOCH)).map(done)
         }
         other => Err(io::Error::new(io::ErrorKind::Unsupported, other.to_owned())),
     }
@@ -86,10 +77,7 @@ fn symlink(path: &str, to: &str) -> io::Result<()> {
 
 /// Makes a link at `to` that leads to `path`. The standard library has no stable function for it here.
 #[cfg(target_os = "wasi")]
-#[expect(
-    unsafe_code,
-    reason = "WASI's own call, which the standard library does not offer yet"
-)]
+#[expect(unsafe_code, reason = "WASI's own call, which the standard library does not offer yet")]
 fn symlink(path: &str, to: &str) -> io::Result<()> {
     #[link(wasm_import_module = "wasi_snapshot_preview1")]
     unsafe extern "C" {
@@ -106,11 +94,7 @@ fn symlink(path: &str, to: &str) -> io::Result<()> {
     let new = to.strip_prefix("/shared/").unwrap_or(to);
     // SAFETY: both pointers come with the lengths of live strings, and the host only reads them.
     let code = unsafe { path_symlink(path.as_ptr(), path.len(), FIRST_PREOPEN, new.as_ptr(), new.len()) };
-    if code == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::from_raw_os_error(i32::try_from(code).unwrap_or(-1)))
-    }
+    if code == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(i32::try_from(code).unwrap_or(-1))) }
 }
 
 portcullis_sdk::export_tools![probe_path];

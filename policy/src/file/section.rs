@@ -198,8 +198,8 @@ impl<'t> Entry<'t> {
 
 /// Says what would be right in place of an unknown name: the nearest one, or else all.
 pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    // Beyond half of the letters it is another word, not a slip of the keyboard.
-    let near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) <= name.len().max(known.len()) - 1;
+    // From half of the letters on it is another word, not a slip of the keyboard.
+    let near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) < name.len().max(known.len());
     let nearest = known
         .clone()
         .filter(|known| name.len() <= MAX_COMPARED_BYTES && !known.is_empty() && near(known))

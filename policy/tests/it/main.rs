@@ -5,5 +5,6 @@ mod authorize;
 mod digest;
 mod load;
 mod model;
+mod random;
 mod reduce;
 mod support;

@@ -1,166 +1,21 @@
-//! Random policies, overlays and calls: the evaluator against a model that was written for comparison, and
-//! the promise that reductions only take away.
+//! The evaluator against a model that was written for comparison, on random policies and calls; and the
+//! promise that reductions only take away.
 //!
 //! The model works on texts where the evaluator works on parsed values: a path is a string that is
 //! searched, a policy is a list of lines. Where both agree, a mistake would have to be made twice.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use portcullis_policy::{Approval, Decision, Grant, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
 use portcullis_types::{Access, SafetyTier, ToolPolicy};
 use proptest::prelude::*;
 
-use crate::support::{decide, path, tool, try_load};
-
-/// Keys and values of a policy. A random policy takes some of the keys with one of the values.
-type Lines = BTreeMap<&'static str, &'static str>;
-
-const MOUNTS: [&str; 3] = ["shared", "tmp", "vault"];
-const PROFILES: [&str; 3] = ["A", "B", "C"];
-
-const OPERATOR: &[(&str, &[&str])] = &[
-    ("profiles.A.mounts.shared", &["'read'", "'write'"]),
-    ("profiles.A.mounts.tmp", &["'read'", "'write'"]),
-    ("profiles.A.mounts.vault", &["'read'"]),
-    ("profiles.B.mounts.shared", &["'read'", "'write'"]),
-    ("profiles.B.mounts.tmp", &["'read'", "'write'"]),
-    ("profiles.C.mounts.vault", &["'read'", "'write'"]),
-    ("profiles.C.mounts.tmp", &["'read'"]),
-    (
-        "tiers.read_only",
-        &["{profile='A',approval='allow'}", "{profile='B',approval='ask'}"],
-    ),
-    (
-        "tiers.side_effecting",
-        &[
-            "{profile='B',approval='allow'}",
-            "{profile='Nothing',approval='deny'}",
-        ],
-    ),
-    (
-        "tiers.privileged",
-        &["{profile='B',approval='ask'}", "{profile='C',approval='allow'}"],
-    ),
-    ("tools.t.profile", &["'A'", "'B'", "'C'", "'Nothing'"]),
-    ("tools.t.approval", &["'allow'", "'ask'", "'deny'"]),
-    ("tools.t.enabled", &["true", "false"]),
-    ("tools.t.timeout", &["'5s'", "'1m'", "'1h'"]),
-    ("tools.t.memory", &["'1MiB'", "'128MiB'"]),
-    ("tools.t.max_output_bytes", &["'1KiB'", "'1MiB'"]),
-    (
-        "protect.paths",
-        &["['.git/hooks']", "['.git/hooks', '.bashrc']", "[]"],
-    ),
-    ("limits.max_timeout", &["'20s'", "'2m'"]),
-    ("limits.wasm_memory", &["'2MiB'"]),
-    ("limits.concurrency", &["5"]),
-];
-
-const OVERLAY: &[(&str, &[&str])] = &[
-    ("require", &["['landlock']"]),
-    ("profiles.A.mounts.shared", &["'none'", "'read'"]),
-    ("profiles.A.mounts.vault", &["'none'", "'read'"]),
-    ("profiles.B.mounts.tmp", &["'none'", "'read'", "'write'"]),
-    ("profiles.C.mounts.vault", &["'none'"]),
-    ("tiers.read_only.approval", &["'allow'", "'ask'", "'deny'"]),
-    ("tiers.privileged.approval", &["'ask'", "'deny'"]),
-    ("tools.t.approval", &["'ask'", "'deny'"]),
-    ("tools.t.enabled", &["true", "false"]),
-    ("tools.t.timeout", &["'4s'", "'15s'", "'50s'"]),
-    ("tools.t.memory", &["'512KiB'", "'32MiB'"]),
-    ("tools.t.max_output_bytes", &["'512B'", "'15KiB'"]),
-    ("tools.u.approval", &["'ask'", "'deny'"]),
-    ("tools.u.timeout", &["'3s'", "'15s'"]),
-    ("tools.u.enabled", &["false"]),
-    ("protect.paths", &["['.bashrc']", "['a/b']"]),
-    ("limits.max_timeout", &["'3s'", "'18s'"]),
-    ("limits.wasm_memory", &["'1MiB'"]),
-    ("limits.max_output_bytes", &["'1KiB'"]),
-    ("limits.concurrency", &["4"]),
-];
-
-fn lines(
-    table: &'static [(&'static str, &'static [&'static str])],
-    share: f64,
-) -> impl Strategy<Value = Lines> {
-    let choice = prop::option::weighted(share, any::<prop::sample::Index>());
-    prop::collection::vec(choice, table.len()).prop_map(move |choices| {
-        let taken = table.iter().zip(choices).filter_map(|((key, values), choice)| {
-            choice.map(|index| (*key, values[index.index(values.len())]))
-        });
-        taken.collect()
-    })
-}
-
-fn operator_text(lines: &Lines) -> String {
-    let mut text = String::from("version = 1\n");
-    for mount in MOUNTS {
-        text += &format!("mounts.{mount} = '{mount}'\n");
-    }
-    for profile in PROFILES {
-        // The profile exists even if no line names a mount of it.
-        text += &format!("profiles.{profile}.mounts.tmp2 = 'read'\n");
-    }
-    text += "mounts.tmp2 = 'tmp2'\n";
-    text + &plain_text(lines, "")
-}
-
-fn plain_text(lines: &Lines, prefix: &str) -> String {
-    lines
-        .iter()
-        .map(|(key, value)| format!("{prefix}{key} = {value}\n"))
-        .collect()
-}
-
-fn some_tool() -> impl Strategy<Value = ToolFacts> {
-    let origins = [
-        ToolOrigin::ShippedNative,
-        ToolOrigin::Native,
-        ToolOrigin::ShippedModule,
-        ToolOrigin::ForeignModule,
-    ];
-    let tiers = [
-        None,
-        Some(SafetyTier::ReadOnly),
-        Some(SafetyTier::SideEffecting),
-        Some(SafetyTier::Privileged),
-    ];
-    let policies = [ToolPolicy::Auto, ToolPolicy::RequiresApproval];
-    let timeouts = [None, Some(Duration::from_secs(2)), Some(Duration::from_secs(40))];
-    (
-        prop::sample::select(vec!["t", "u"]),
-        prop::sample::select(origins.to_vec()),
-        prop::sample::select(tiers.to_vec()),
-        prop::sample::select(policies.to_vec()),
-        prop::sample::select(timeouts.to_vec()),
-    )
-        .prop_map(
-            |(name, origin, declared_tier, declared_policy, declared_timeout)| ToolFacts {
-                origin,
-                declared_tier,
-                declared_policy,
-                declared_timeout,
-                ..tool(name, SafetyTier::ReadOnly)
-            },
-        )
-}
-
-fn some_path() -> impl Strategy<Value = (String, Access)> {
-    let tokens = vec![
-        "shared", "tmp", "vault", "tmp2", "nope", "..", ".", "", "a", "b", ".git", "hooks", ".GIT", "Hooks",
-        ".bashrc", ".BashRC", "x.git",
-    ];
-    let starts = vec!["/shared/", "/tmp/", "/vault/", "/", ""];
-    (
-        prop::sample::select(starts),
-        prop::collection::vec(prop::sample::select(tokens), 1..7),
-        prop::sample::select(vec![Access::Read, Access::Write]),
-    )
-        .prop_map(|(start, tokens, access)| {
-            let text = format!("{start}{}", tokens.join("/"));
-            (if text.is_empty() { ".".to_owned() } else { text }, access)
-        })
-}
+use crate::{
+    random::{
+        Lines, MOUNTS, OPERATOR, OVERLAY, PROFILES, lines, operator_text, plain_text, some_path, some_tool,
+    },
+    support::{decide, path, try_load},
+};
 
 /// What the model says of one call: the mounts of the grant, or the code of the denial.
 type Verdict = Result<BTreeMap<String, String>, &'static str>;
@@ -196,7 +51,7 @@ fn model_loads(lines: &Lines) -> bool {
     profiles_hold && tiers_hold
 }
 
-fn model_tier<'l>(lines: &'l Lines, tier: Option<SafetyTier>) -> (&'l str, u8) {
+fn model_tier(lines: &Lines, tier: Option<SafetyTier>) -> (&str, u8) {
     let name = tier.map_or("side_effecting", SafetyTier::as_str);
     let value = *lines
         .get(format!("tiers.{name}").as_str())

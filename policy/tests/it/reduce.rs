@@ -3,14 +3,12 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    Approval, DEFAULT_POLICY, Layer, LoadOptions, PolicySource, ToolFacts, ToolOrigin,
+    Approval, DEFAULT_POLICY, Decision, Layer, LoadOptions, PolicySource, ToolFacts, ToolOrigin,
     WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SafetyTier, SandboxTier};
 
 use crate::support::{BASE, decide, load, load_with, path, tool, try_load};
-
-use portcullis_policy::Decision;
 
 /// The operator's policy of these tests: one tool with an entry for everything.
 fn operator() -> String {
@@ -85,7 +83,7 @@ fn an_overlays_limits_hold_for_every_tool() {
          max_timeout = '9s'\n[tools.full]\nmemory = '16MiB'\n[tools.new]\ntimeout = '5s'",
     );
     assert_eq!((policy.concurrency(), policy.calls_per_minute()), (2, 5));
-    for (name, seconds) in [("full", 9), ("other", 9), ("new", 5)] {
+    for (name, seconds) in [("full", 9), ("other", 9), ("free", 9), ("new", 5)] {
         let assignment = policy.assign(&tool(name, SafetyTier::ReadOnly)).expect("enabled");
         assert_eq!(assignment.timeout, Duration::from_secs(seconds), "{name}");
         assert_eq!(
@@ -103,6 +101,20 @@ fn an_overlays_limits_hold_for_every_tool() {
         policy.assign(&quick).expect("enabled").timeout,
         Duration::from_secs(1)
     );
+}
+
+#[test]
+fn a_lowered_limit_does_not_raise_a_smaller_entry() {
+    let policy = load_with(
+        &format!("{BASE}\n[tools.t]\nmemory = '256KiB'\nmax_output_bytes = '1KiB'\ntimeout = '2s'"),
+        "[limits]\nwasm_memory = '1MiB'\nmax_output_bytes = '2KiB'\nmax_timeout = '9s'",
+    );
+    let assignment = policy.assign(&tool("t", SafetyTier::ReadOnly)).expect("enabled");
+    assert_eq!(
+        (assignment.memory.0, assignment.max_output.0),
+        (256 << 10, 1 << 10)
+    );
+    assert_eq!(assignment.timeout, Duration::from_secs(2));
 }
 
 #[test]

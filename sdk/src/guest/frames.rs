@@ -55,12 +55,7 @@ impl<W: Write> Frames<W> {
 }
 
 fn line_of_output(output: ToolOutput) -> io::Result<Vec<u8>> {
-    let text: usize = output
-        .content
-        .iter()
-        .filter_map(|block| block.as_text())
-        .map(str::len)
-        .sum();
+    let text: usize = output.content.iter().filter_map(|block| block.as_text()).map(str::len).sum();
     // Newlines and quotes take two bytes each; an eighth more spares most texts a second allocation.
     line(&GuestFrame::Ok(OutputFrame(output)), text + text / 8 + 128)
 }

@@ -6,6 +6,8 @@
 mod entry;
 mod frames;
 mod serve;
+#[cfg(test)]
+mod tests;
 
 pub use entry::main;
 pub use serve::{EXIT_MISUSE, EXIT_OK, serve};

@@ -47,16 +47,11 @@ pub fn serve(
 }
 
 fn describe(tools: &[&dyn DeclaredTool], mut stdout: impl Write) -> Result<(), String> {
-    let declarations = Declarations {
-        v: FRAME_VERSION,
-        tools: tools.iter().map(|tool| tool.declaration()).collect(),
-    };
+    let declarations =
+        Declarations { v: FRAME_VERSION, tools: tools.iter().map(|tool| tool.declaration()).collect() };
     let mut answer = serde_json::to_vec(&declarations).map_err(|error| error.to_string())?;
     answer.push(b'\n');
-    stdout
-        .write_all(&answer)
-        .and_then(|()| stdout.flush())
-        .map_err(|error| format!("stdout: {error}"))
+    stdout.write_all(&answer).and_then(|()| stdout.flush()).map_err(|error| format!("stdout: {error}"))
 }
 
 fn call(
@@ -66,15 +61,10 @@ fn call(
     stderr: &mut impl Write,
 ) -> Result<(), String> {
     let mut text = Vec::with_capacity(USUAL_CALL_BYTES);
-    stdin
-        .read_to_end(&mut text)
-        .map_err(|error| format!("stdin: {error}"))?;
+    stdin.read_to_end(&mut text).map_err(|error| format!("stdin: {error}"))?;
     let frame: CallFrame = serde_json::from_slice(&text).map_err(|error| format!("call frame: {error}"))?;
     if frame.v != FRAME_VERSION {
-        return Err(format!(
-            "call frame: version {} where {FRAME_VERSION} is spoken",
-            frame.v
-        ));
+        return Err(format!("call frame: version {} where {FRAME_VERSION} is spoken", frame.v));
     }
     let frames = Arc::new(Frames::new(stdout));
     let result = match tools.iter().find(|tool| tool.spec().name == frame.tool) {
@@ -83,10 +73,7 @@ fn call(
             let ctx = context(frame.tool, frame.call_id, frame.deadline_ms, &frames);
             pollster::block_on(tool.run(&ctx, arguments))
         }
-        None => Err(ToolError::not_found(format!(
-            "no tool `{}` in this module",
-            frame.tool
-        ))),
+        None => Err(ToolError::not_found(format!("no tool `{}` in this module", frame.tool))),
     };
     if let Err(error) = &result
         && let Some(detail) = error.operator_detail()

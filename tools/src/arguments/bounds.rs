@@ -20,6 +20,7 @@ pub(super) fn ensure_bounded(schema: &Value) -> Result<(), SchemaError> {
     Survey {
         root: schema,
         weights: HashMap::new(),
+        patterns: 0,
     }
     .schema(schema)
 }
@@ -29,6 +30,7 @@ struct Survey<'s> {
     /// By address: how many subschemas one value is held against; 0 while that is being counted, which
     /// also ends circles (the validator has its own guard against those).
     weights: HashMap<*const Value, u64>,
+    patterns: usize,
 }
 
 impl<'s> Survey<'s> {
@@ -39,6 +41,14 @@ impl<'s> Survey<'s> {
         self.ensure_references_stay_inside(schema, map)?;
         if self.weight(schema) > MAX_EVALUATIONS {
             return Err(SchemaError::TooComplex);
+        }
+        self.patterns += usize::from(map.get("pattern").is_some_and(Value::is_string));
+        self.patterns += map
+            .get("patternProperties")
+            .and_then(Value::as_object)
+            .map_or(0, Map::len);
+        if self.patterns > MAX_PATTERNS {
+            return Err(SchemaError::TooManyPatterns);
         }
         for (keyword, below) in map {
             match below {
@@ -128,6 +138,9 @@ fn deeper_than(value: &Value, levels: usize) -> bool {
 /// How long a schema may be, written as JSON: 256 KiB. It is kept, compiled, for as long as its tool is
 /// registered.
 pub const MAX_SCHEMA_BYTES: usize = 256 << 10;
+
+/// How many patterns a schema may have: 128. Each may take a megabyte when compiled, from a few letters.
+pub(super) const MAX_PATTERNS: usize = 128;
 
 /// How deep a schema may be: 100 levels of JSON. The compiler recurses, on the stack of whoever registers.
 const MAX_SCHEMA_DEPTH: usize = 100;

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::{
-    bounds::{MAX_SCHEMA_BYTES, ensure_bounded},
-    decode::{MAX_ARGUMENT_DEPTH, decode_strict},
+    bounds::{MAX_PATTERNS, MAX_SCHEMA_BYTES, ensure_bounded},
+    decode::{MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, decode_strict},
     explain::{Complaints, kind_of, place_name, show_name},
     ranges::spell_out_formats,
     repair::{Repaired, Scope, has_whole_float, repair, reread},
@@ -159,6 +159,9 @@ pub enum SchemaError {
     /// One value would be held against too many subschemas.
     #[error("the schema has too many alternatives for one value")]
     TooComplex,
+    /// It has too many patterns, each of which may compile to a megabyte.
+    #[error("the schema has more than {MAX_PATTERNS} patterns")]
+    TooManyPatterns,
     /// It refers to what is not a place in it.
     #[error("the schema refers to `{reference}`: only places within it (`#/…`) can be referred to")]
     Reference {
@@ -182,7 +185,7 @@ fn open<'t>(
     repairs: Repairs,
     changes: &mut Changes,
 ) -> Result<(Cow<'t, str>, Value), ToolError> {
-    if text.bytes().all(|byte| byte.is_ascii_whitespace()) {
+    if text.len() <= MAX_ARGUMENT_BYTES && text.bytes().all(|byte| byte.is_ascii_whitespace()) {
         return Ok((Cow::Borrowed("{}"), Value::Object(Map::new())));
     }
     let value = decode_strict(text)?;

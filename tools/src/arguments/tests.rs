@@ -569,6 +569,12 @@ fn schemas_that_cannot_be_trusted_are_refused() {
         json!({"type": "object", "description": "x".repeat(MAX_SCHEMA_BYTES)}),
         |e| matches!(e, SchemaError::TooLarge { .. }),
     );
+    let patterns: serde_json::Map<_, _> = (0..200)
+        .map(|n| (n.to_string(), json!({"pattern": "a"})))
+        .collect();
+    check(json!({"type": "object", "properties": patterns}), |e| {
+        matches!(e, SchemaError::TooManyPatterns)
+    });
     let mut deep = json!({"type": "integer"});
     for _ in 0..200 {
         deep = json!({"items": deep});

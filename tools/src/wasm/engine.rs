@@ -23,8 +23,12 @@ const FIBER_STACK_BYTES: usize = 2 << 20;
 /// Where the kernel can say which pages were touched, only those are zeroed.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
-/// Makes the engine for `slots` calls at a time, each with at most `max_memory_bytes` in one memory.
-pub(super) fn build(slots: u32, max_memory_bytes: usize) -> Result<Engine, WasmError> {
+/// What one memory may grow to as far as the engine is concerned: all that 32-bit WebAssembly can address.
+/// Address space is reserved for that anyway; the limit of a call is the limiter's.
+const MAX_MEMORY_BYTES: usize = 4 << 30;
+
+/// Makes the engine for `slots` calls at a time.
+pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(slots)
         .total_stacks(slots)
@@ -32,7 +36,7 @@ pub(super) fn build(slots: u32, max_memory_bytes: usize) -> Result<Engine, WasmE
         .total_tables(slots * 2)
         .max_memories_per_module(MAX_MEMORIES_PER_MODULE)
         .max_tables_per_module(MAX_TABLES_PER_MODULE)
-        .max_memory_size(max_memory_bytes)
+        .max_memory_size(MAX_MEMORY_BYTES)
         .table_elements(MAX_TABLE_ELEMENTS)
         .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
         .table_keep_resident(1 << 16)

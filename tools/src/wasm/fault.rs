@@ -124,6 +124,9 @@ pub enum WasmError {
         /// The engine's reason.
         source: wasmtime::Error,
     },
+    /// There is no runner to load a module with.
+    #[error("no runner is set up, so no module can be loaded")]
+    NoRunner,
     /// A thread could not be started.
     #[error("cannot start a {what} thread")]
     Thread {

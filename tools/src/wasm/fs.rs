@@ -96,7 +96,7 @@ pub(super) enum Slot {
 pub(super) struct Directory {
     preopen: usize,
     handle: Arc<OwnedFd>,
-    pub(super) cursor: Option<DirectoryCursor>,
+    cursor: Option<DirectoryCursor>,
 }
 
 /// How `path_open` means to use what it opens.
@@ -379,9 +379,12 @@ impl GuestFs {
 }
 
 impl Directory {
-    /// The directory's handle.
-    pub(super) fn handle(&self) -> &Arc<OwnedFd> {
-        &self.handle
+    /// The directory's cursor, opened on first use.
+    pub(super) fn cursor(&mut self) -> Result<&mut DirectoryCursor, Os> {
+        match &mut self.cursor {
+            Some(cursor) => Ok(cursor),
+            none => Ok(none.insert(DirectoryCursor::open(&self.handle)?)),
+        }
     }
 }
 

@@ -22,7 +22,6 @@ use super::{
 use portcullis_types::Access;
 
 /// What host functions of a call find in its store.
-#[expect(missing_debug_implementations, reason = "the stock WASI context has none")]
 pub(super) struct GuestState {
     pub(super) wasi: WasiP1Ctx,
     pub(super) fs: GuestFs,

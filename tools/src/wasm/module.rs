@@ -55,6 +55,8 @@ impl GuestModule {
         digest: ModuleDigest,
         module: &Module,
     ) -> Result<Self, WasmError> {
+        // The memory's first contents are mapped from a memfd, which a confined worker could not make.
+        module.initialize_copy_on_write_image().map_err(|source| WasmError::Compile { source })?;
         let instance_pre = linker.instantiate_pre(module).map_err(|source| WasmError::Link { source })?;
         Ok(Self { digest, instance_pre })
     }

@@ -12,7 +12,6 @@ use super::{
     fs::{Change, Errno, GuestFs, OpenIntent, Slot, Verdict},
     guest::GuestState,
     poll::{self, Subscriptions},
-    readdir::DirectoryCursor,
 };
 
 const MODULE: &str = "wasi_snapshot_preview1";
@@ -329,10 +328,7 @@ fn read_directory(
     out: i32,
 ) -> Verdict {
     let directory = fs.directory_mut(number(fd)).ok_or(Errno::BADF)?;
-    let cursor = match &mut directory.cursor {
-        Some(cursor) => cursor,
-        none => none.insert(DirectoryCursor::open(directory.handle()).map_err(|_| Errno::ACCES)?),
-    };
+    let cursor = directory.cursor().map_err(|_| Errno::ACCES)?;
     let start = usize::try_from(number(buffer)).map_err(|_| Errno::FAULT)?;
     let end = usize::try_from(number(len)).ok().and_then(|len| start.checked_add(len)).ok_or(Errno::FAULT)?;
     let target = memory.get_mut(start..end).ok_or(Errno::FAULT)?;

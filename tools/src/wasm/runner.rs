@@ -57,8 +57,6 @@ pub struct RunnerConfig {
     pub seccomp: Requirement,
     /// Calls at a time.
     pub concurrency: usize,
-    /// The largest memory that any grant may give.
-    pub max_memory_bytes: usize,
 }
 
 /// Runs guests of any module, each call in a fresh store on a thread that the kernel confines to exactly
@@ -129,7 +127,7 @@ impl HostWasmToolRunner {
     pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
         interrupt::install_handler()?;
         let slots = u32::try_from(config.concurrency.saturating_add(MAX_STUCK + 2)).unwrap_or(u32::MAX);
-        let engine = engine::build(slots, config.max_memory_bytes.max(DESCRIBE_MEMORY_BYTES))?;
+        let engine = engine::build(slots)?;
         let mut linker = Linker::new(&engine);
         preview1::add_to_linker(&mut linker).map_err(|source| WasmError::Link { source })?;
         let cache = ModuleCache::open(&config.state, &engine)?;
@@ -248,15 +246,11 @@ impl HostWasmToolRunner {
         if let Some(pool) = pools.get(mounts) {
             return Ok(Arc::clone(pool));
         }
-        let preopens: Result<Vec<_>, _> = mounts
-            .iter()
-            .map(|mount| {
-                let handle = self.config.mounts.get(mount.name.as_str()).cloned();
-                let handle = handle.ok_or_else(|| WasmError::UnknownMount { mount: mount.name.to_string() })?;
-                Ok(Preopen { handle, access: mount.access })
-            })
-            .collect();
-        let preopens: Arc<[Preopen]> = preopens?.into();
+        let preopens = mounts.iter().map(|mount| match self.config.mounts.get(mount.name.as_str()) {
+            Some(handle) => Ok(Preopen { handle: handle.clone(), access: mount.access }),
+            None => Err(WasmError::UnknownMount { mount: mount.name.to_string() }),
+        });
+        let preopens: Arc<[Preopen]> = preopens.collect::<Result<_, _>>()?;
         let confinement = ThreadConfinement {
             landlock: self.config.landlock,
             seccomp: self.config.seccomp,

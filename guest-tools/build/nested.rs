@@ -1,0 +1,91 @@
+//! Builds guests for WASI through a nested cargo. Part of the build scripts of the crates that embed or
+//! test them; it is no part of the guests themselves.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+/// Builds programs of this package and returns the folder with their modules. `which` are cargo's own
+/// arguments: `--bin NAME`, or `--bins`.
+pub fn build(which: &[&str]) -> PathBuf {
+    let manifest = PathBuf::from(required("CARGO_MANIFEST_DIR"));
+    let Some(root) = manifest.parent() else { fail("the crate has no workspace around it") };
+    let target = guests_folder();
+    #[expect(clippy::disallowed_methods, reason = "a build script, at build time: cargo builds the guests")]
+    let mut cargo = Command::new(required("CARGO"));
+    // What the outer cargo is set up with must not reach the inner one: its target folder is locked, and
+    // its wrappers and flags are meant for the host.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        let inherited = name.starts_with("CARGO_") && name != "CARGO_HOME" && !name.starts_with("CARGO_NET_")
+            || name.contains("RUSTFLAGS")
+            || name.starts_with("RUSTC")
+            || name.starts_with("RUSTDOC");
+        if inherited {
+            cargo.env_remove(&*name);
+        }
+    }
+    cargo
+        .current_dir(root)
+        .args(["build", "--quiet", "--locked", "--package", "portcullis-guest-tools"])
+        .args(which)
+        .args(["--profile", "guest", "--target", "wasm32-wasip1", "--target-dir"])
+        .arg(&target)
+        .env("CARGO_ENCODED_RUSTFLAGS", rustflags(root));
+    let status = cargo.status().unwrap_or_else(|error| fail(&format!("cannot start cargo: {error}")));
+    if !status.success() {
+        fail(
+            "the guest tools do not build for wasm32-wasip1; if the target is missing, run \
+             `rustup target add wasm32-wasip1`",
+        );
+    }
+    for file in ["../Cargo.lock", "../Cargo.toml", "../guest-tools/Cargo.toml", "../sdk/Cargo.toml"] {
+        println!("cargo::rerun-if-changed={file}");
+    }
+    target.join("wasm32-wasip1/guest")
+}
+
+/// Asks cargo to run the build script again when one of a module's sources changes, as the dependency file
+/// beside it lists them.
+pub fn rerun_if_sources_change(module: &Path) {
+    let dependencies = module.with_extension("d");
+    let Ok(text) = fs::read_to_string(&dependencies) else {
+        fail(&format!("cannot read `{}`", dependencies.display()));
+    };
+    let Some((_, sources)) = text.split_once(": ") else { return };
+    for source in sources.trim_end().replace("\\ ", "\0").split(' ') {
+        println!("cargo::rerun-if-changed={}", source.replace('\0', " "));
+    }
+}
+
+/// Ends the build with a reason that cargo shows.
+pub fn fail(reason: &str) -> ! {
+    println!("cargo::error={reason}");
+    std::process::exit(1)
+}
+
+/// A variable that cargo sets for build scripts.
+pub fn required(name: &str) -> String {
+    env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
+}
+
+/// SIMD, and no path of the building machine in panic messages.
+fn rustflags(root: &Path) -> String {
+    let mut flags = vec!["-Ctarget-feature=+simd128".to_owned()];
+    flags.push(format!("--remap-path-prefix={}=portcullis", root.display()));
+    let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    if let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or(home) {
+        flags.push(format!("--remap-path-prefix={}=cargo", home.display()));
+    }
+    flags.join("\u{1f}")
+}
+
+/// `<target>/guests`, shared by all profiles. The build script's own folder is
+/// `<target>/[<triple>/]<profile>/build/<crate>-<hash>/out`, and cargo marks the target folder.
+fn guests_folder() -> PathBuf {
+    let out = PathBuf::from(required("OUT_DIR"));
+    let marked = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    marked.or_else(|| out.ancestors().nth(4)).unwrap_or(&out).join("guests")
+}

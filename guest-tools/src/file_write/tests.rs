@@ -1,0 +1,142 @@
+//! `file_write` run natively, on a folder that stands for the mounts.
+
+use std::{fs, os::unix::fs::symlink, path::Path};
+
+use portcullis_sdk::{ToolError, ToolErrorKind, testing};
+
+use super::*;
+
+fn write(root: &Path, arguments: &str) -> Result<String, ToolError> {
+    let output = testing::with_root(root, || testing::call(&file_write_tool(), arguments));
+    output.map(|output| output.joined_text())
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shared = folder.path().join("shared");
+    fs::create_dir_all(shared.join("d")).expect("a directory");
+    fs::write(shared.join("old"), "old").expect("a file");
+    symlink("old", shared.join("link")).expect("a link");
+    folder
+}
+
+/// What is in the mount, except for the directory itself: no temporary file may be left.
+fn names(root: &Path) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(root.join("shared"))
+        .expect("a mount")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8"))
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[track_caller]
+fn check(arguments: &str, said: &str, file: &str, content: &str) {
+    let folder = folder();
+    assert_eq!(write(folder.path(), arguments).expect("writes"), said);
+    let path = folder.path().join("shared").join(file);
+    assert_eq!(fs::read_to_string(path).expect("the file"), content);
+    assert!(names(folder.path()).iter().all(|name| !name.starts_with(".portcullis-tmp-")));
+}
+
+#[track_caller]
+fn refused(arguments: &str, kind: ToolErrorKind, message: &str) {
+    let folder = folder();
+    let before = names(folder.path());
+    let error = write(folder.path(), arguments).expect_err("refused");
+    assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
+    assert_eq!(names(folder.path()), before);
+    assert_eq!(fs::read_to_string(folder.path().join("shared/old")).expect("the file"), "old");
+}
+
+#[test]
+fn a_file_is_created_or_replaced_whole() {
+    check(r#"{"path":"new","content":"é\n"}"#, "wrote 3 bytes to /shared/new", "new", "é\n");
+    check(r#"{"path":"old","content":""}"#, "wrote 0 bytes to /shared/old", "old", "");
+    check(r#"{"path":"a/b/c","content":"x"}"#, "wrote 1 bytes to /shared/a/b/c", "a/b/c", "x");
+}
+
+#[test]
+fn create_never_replaces() {
+    check(r#"{"path":"new","content":"x","mode":"create"}"#, "wrote 1 bytes to /shared/new", "new", "x");
+    let exists = "already exists";
+    refused(
+        r#"{"path":"old","content":"x","mode":"create"}"#,
+        ToolErrorKind::Failed,
+        &format!("`/shared/old` {exists}"),
+    );
+    refused(
+        r#"{"path":"link","content":"x","mode":"create"}"#,
+        ToolErrorKind::Failed,
+        &format!("`/shared/link` {exists}"),
+    );
+}
+
+#[test]
+fn append_adds_to_the_end_or_creates() {
+    check(
+        r#"{"path":"old","content":"er","mode":"append"}"#,
+        "appended 2 bytes to /shared/old",
+        "old",
+        "older",
+    );
+    check(r#"{"path":"e/f","content":"x","mode":"append"}"#, "appended 1 bytes to /shared/e/f", "e/f", "x");
+}
+
+#[test]
+fn what_cannot_be_written_leaves_everything_as_it_was() {
+    use ToolErrorKind as Kind;
+    refused(
+        r#"{"path":"link","content":"x"}"#,
+        Kind::Failed,
+        "cannot write `/shared/link`: it is a symbolic link: write to what it leads to",
+    );
+    refused(r#"{"path":"d","content":"x"}"#, Kind::Failed, "cannot write `/shared/d`: it is a directory");
+    refused(r#"{"path":"/shared","content":"x"}"#, Kind::Failed, "cannot write `/shared`: it is a directory");
+    refused(
+        r#"{"path":"old/x","content":"x"}"#,
+        Kind::Failed,
+        "cannot write `/shared/old/x`: a part of it is a file",
+    );
+    refused(
+        r#"{"path":"d/..","content":"x"}"#,
+        Kind::InvalidArguments,
+        "field 'path': `/shared/d/..` names no file",
+    );
+    refused(
+        r#"{"path":"old","content":"x","mode":"truncate"}"#,
+        Kind::InvalidArguments,
+        r#"field 'mode': "truncate" is not one of ["create", "overwrite", "append"]"#,
+    );
+    refused(r#"{"path":"../../x","content":"x"}"#, Kind::Denied, "`/shared/../../x` leads out of its mount");
+}
+
+#[test]
+fn of_many_creators_one_succeeds() {
+    let folder = folder();
+    let won: usize = std::thread::scope(|scope| {
+        let create = || write(folder.path(), r#"{"path":"race","content":"x","mode":"create"}"#).is_ok();
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(create)).collect();
+        threads.into_iter().map(|thread| usize::from(thread.join().expect("no panic"))).sum()
+    });
+    assert_eq!(won, 1);
+}
+
+#[test]
+fn a_reader_never_sees_a_part() {
+    let folder = folder();
+    let path = folder.path().join("shared/old");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for round in 0..200 {
+                let content = if round % 2 == 0 { "a".repeat(100_000) } else { "b".repeat(50_000) };
+                let arguments = format!(r#"{{"path":"old","content":"{content}"}}"#);
+                write(folder.path(), &arguments).expect("writes");
+            }
+        });
+        while !writer.is_finished() {
+            let text = fs::read(&path).expect("always there");
+            assert!(matches!(text.len(), 3 | 100_000 | 50_000), "{} bytes", text.len());
+        }
+    });
+}

@@ -1,0 +1,159 @@
+//! Random policies, overlays, tools and paths.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use portcullis_policy::{ToolFacts, ToolOrigin};
+use portcullis_types::{Access, SafetyTier, ToolPolicy};
+use proptest::prelude::*;
+
+use crate::support::tool;
+
+/// Keys and values of a policy. A random policy takes some of the keys with one of the values.
+pub(crate) type Lines = BTreeMap<&'static str, &'static str>;
+
+pub(crate) const MOUNTS: [&str; 3] = ["shared", "tmp", "vault"];
+pub(crate) const PROFILES: [&str; 3] = ["A", "B", "C"];
+
+pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
+    ("profiles.A.mounts.shared", &["'read'", "'write'"]),
+    ("profiles.A.mounts.tmp", &["'read'", "'write'"]),
+    ("profiles.A.mounts.vault", &["'read'"]),
+    ("profiles.B.mounts.shared", &["'read'", "'write'"]),
+    ("profiles.B.mounts.tmp", &["'read'", "'write'"]),
+    ("profiles.C.mounts.vault", &["'read'", "'write'"]),
+    ("profiles.C.mounts.tmp", &["'read'"]),
+    (
+        "tiers.read_only",
+        &["{profile='A',approval='allow'}", "{profile='B',approval='ask'}"],
+    ),
+    (
+        "tiers.side_effecting",
+        &[
+            "{profile='B',approval='allow'}",
+            "{profile='Nothing',approval='deny'}",
+        ],
+    ),
+    (
+        "tiers.privileged",
+        &["{profile='B',approval='ask'}", "{profile='C',approval='allow'}"],
+    ),
+    ("tools.t.profile", &["'A'", "'B'", "'C'", "'Nothing'"]),
+    ("tools.t.approval", &["'allow'", "'ask'", "'deny'"]),
+    ("tools.t.enabled", &["true", "false"]),
+    ("tools.t.timeout", &["'5s'", "'1m'", "'1h'"]),
+    ("tools.t.memory", &["'256KiB'", "'128MiB'"]),
+    ("tools.t.max_output_bytes", &["'256B'", "'1MiB'"]),
+    (
+        "protect.paths",
+        &["['.git/hooks']", "['.git/hooks', '.bashrc']", "[]"],
+    ),
+    ("limits.max_timeout", &["'20s'", "'2m'"]),
+    ("limits.wasm_memory", &["'2MiB'"]),
+    ("limits.concurrency", &["5"]),
+];
+
+pub(crate) const OVERLAY: &[(&str, &[&str])] = &[
+    ("require", &["['landlock']"]),
+    ("profiles.A.mounts.shared", &["'none'", "'read'"]),
+    ("profiles.A.mounts.vault", &["'none'", "'read'"]),
+    ("profiles.B.mounts.tmp", &["'none'", "'read'", "'write'"]),
+    ("profiles.C.mounts.vault", &["'none'"]),
+    ("tiers.read_only.approval", &["'allow'", "'ask'", "'deny'"]),
+    ("tiers.privileged.approval", &["'ask'", "'deny'"]),
+    ("tools.t.approval", &["'ask'", "'deny'"]),
+    ("tools.t.enabled", &["true", "false"]),
+    ("tools.t.timeout", &["'4s'", "'15s'", "'50s'"]),
+    ("tools.t.memory", &["'512KiB'", "'32MiB'"]),
+    ("tools.t.max_output_bytes", &["'512B'", "'15KiB'"]),
+    ("tools.u.approval", &["'ask'", "'deny'"]),
+    ("tools.u.timeout", &["'3s'", "'15s'"]),
+    ("tools.u.enabled", &["false"]),
+    ("protect.paths", &["['.bashrc']", "['a/b']"]),
+    ("limits.max_timeout", &["'3s'", "'18s'"]),
+    ("limits.wasm_memory", &["'1MiB'"]),
+    ("limits.max_output_bytes", &["'1KiB'"]),
+    ("limits.concurrency", &["4"]),
+];
+
+pub(crate) fn lines(
+    table: &'static [(&'static str, &'static [&'static str])],
+    share: f64,
+) -> impl Strategy<Value = Lines> {
+    let choice = prop::option::weighted(share, any::<prop::sample::Index>());
+    prop::collection::vec(choice, table.len()).prop_map(move |choices| {
+        let taken = table.iter().zip(choices).filter_map(|((key, values), choice)| {
+            choice.map(|index| (*key, values[index.index(values.len())]))
+        });
+        taken.collect()
+    })
+}
+
+pub(crate) fn operator_text(lines: &Lines) -> String {
+    let mut text = String::from("version = 1\n");
+    for mount in MOUNTS {
+        text += &format!("mounts.{mount} = '{mount}'\n");
+    }
+    for profile in PROFILES {
+        // The profile exists even if no line names a mount of it.
+        text += &format!("profiles.{profile}.mounts.tmp2 = 'read'\n");
+    }
+    text += "mounts.tmp2 = 'tmp2'\n";
+    text + &plain_text(lines, "")
+}
+
+pub(crate) fn plain_text(lines: &Lines, prefix: &str) -> String {
+    lines
+        .iter()
+        .map(|(key, value)| format!("{prefix}{key} = {value}\n"))
+        .collect()
+}
+
+pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
+    let origins = [
+        ToolOrigin::ShippedNative,
+        ToolOrigin::Native,
+        ToolOrigin::ShippedModule,
+        ToolOrigin::ForeignModule,
+    ];
+    let tiers = [
+        None,
+        Some(SafetyTier::ReadOnly),
+        Some(SafetyTier::SideEffecting),
+        Some(SafetyTier::Privileged),
+    ];
+    let policies = [ToolPolicy::Auto, ToolPolicy::RequiresApproval];
+    let timeouts = [None, Some(Duration::from_secs(2)), Some(Duration::from_secs(40))];
+    (
+        prop::sample::select(vec!["t", "u"]),
+        prop::sample::select(origins.to_vec()),
+        prop::sample::select(tiers.to_vec()),
+        prop::sample::select(policies.to_vec()),
+        prop::sample::select(timeouts.to_vec()),
+    )
+        .prop_map(
+            |(name, origin, declared_tier, declared_policy, declared_timeout)| ToolFacts {
+                origin,
+                declared_tier,
+                declared_policy,
+                declared_timeout,
+                ..tool(name, SafetyTier::ReadOnly)
+            },
+        )
+}
+
+pub(crate) fn some_path() -> impl Strategy<Value = (String, Access)> {
+    let tokens = vec![
+        "shared", "tmp", "vault", "tmp2", "nope", "..", ".", "", "a", "b", ".git", "hooks", ".GIT", "Hooks",
+        ".bashrc", ".BashRC", "x.git",
+    ];
+    let starts = vec!["/shared/", "/tmp/", "/vault/", "/", ""];
+    (
+        prop::sample::select(starts),
+        prop::collection::vec(prop::sample::select(tokens), 1..7),
+        prop::sample::select(vec![Access::Read, Access::Write]),
+    )
+        .prop_map(|(start, tokens, access)| {
+            let text = format!("{start}{}", tokens.join("/"));
+            (if text.is_empty() { ".".to_owned() } else { text }, access)
+        })
+}

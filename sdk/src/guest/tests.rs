@@ -1,0 +1,159 @@
+//! Whole conversations, without a sandbox.
+
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+};
+
+use portcullis_types::{Declarations, GuestFrame, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES};
+
+use crate::{
+    ToolContext, ToolError, ToolErrorKind, ToolOutput,
+    guest::{EXIT_MISUSE, EXIT_OK, serve},
+    tool,
+};
+
+/// Greets.
+#[tool(tier = ReadOnly)]
+async fn greet(name: &str) -> String {
+    format!("hello {name}")
+}
+
+#[tool]
+async fn busy(ctx: &ToolContext) -> String {
+    ctx.progress("half");
+    ctx.progress("x".repeat(MAX_STREAM_FRAME_BYTES));
+    ctx.update(ToolOutput::text("part"));
+    assert!(ctx.remaining().is_some_and(|left| left.as_millis() <= 500));
+    format!("{} {}", ctx.call_id, ctx.tool_name)
+}
+
+#[tool]
+async fn fails(kind: &str) -> Result<(), ToolError> {
+    let kind = ToolErrorKind::ALL.into_iter().find(|known| known.as_str() == kind);
+    Err(ToolError::new(kind.unwrap_or(ToolErrorKind::Failed), "the very words"))
+}
+
+#[tool]
+async fn endless() -> String {
+    "x".repeat(MAX_FINAL_FRAME_BYTES)
+}
+
+/// A stream that counts its writes.
+#[derive(Clone, Default)]
+struct Stream(Arc<Mutex<(Vec<u8>, usize)>>);
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut inner = self.0.lock().expect("not poisoned");
+        inner.0.extend_from_slice(bytes);
+        inner.1 += 1;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct Said {
+    code: u8,
+    stdout: String,
+    stderr: String,
+    writes: usize,
+}
+
+fn converse(verb: Option<&str>, stdin: &str) -> Said {
+    let (stdout, mut stderr) = (Stream::default(), Vec::new());
+    let tools: [&dyn crate::DeclaredTool; 4] = [&greet_tool(), &busy_tool(), &fails_tool(), &endless_tool()];
+    let code = serve(&tools, verb, stdin.as_bytes(), stdout.clone(), &mut stderr);
+    let (bytes, writes) = stdout.0.lock().expect("not poisoned").clone();
+    Said {
+        code,
+        stdout: String::from_utf8(bytes).expect("frames are UTF-8"),
+        stderr: String::from_utf8(stderr).expect("messages are UTF-8"),
+        writes,
+    }
+}
+
+fn call(tool: &str, arguments: &str) -> Said {
+    let frame =
+        format!(r#"{{"v":1,"tool":"{tool}","call_id":"c1","arguments":{arguments},"deadline_ms":500}}"#);
+    converse(Some("call"), &frame)
+}
+
+#[test]
+fn describe_answers_the_declarations() {
+    let said = converse(Some("describe"), "");
+    assert_eq!((said.code, said.writes), (EXIT_OK, 1));
+    let declarations: Declarations = serde_json::from_str(&said.stdout).expect("declarations");
+    assert_eq!(declarations.v, 1);
+    assert_eq!(declarations.tools[0], __tool_declaration_greet());
+    assert_eq!(declarations.tools.len(), 4);
+}
+
+#[test]
+fn a_call_is_one_frame_in_and_one_write_out() {
+    let said = call("greet", r#"{"name":"you"}"#);
+    assert_eq!(said.stdout, "{\"ok\":{\"content\":[{\"type\":\"text\",\"text\":\"hello you\"}]}}\n");
+    assert_eq!((said.code, said.writes, said.stderr.as_str()), (EXIT_OK, 1, ""));
+}
+
+#[test]
+fn reports_precede_the_result_and_one_that_is_too_long_is_dropped() {
+    let said = call("busy", "{}");
+    let frames: Vec<GuestFrame> =
+        said.stdout.lines().map(|line| serde_json::from_str(line).expect("a frame")).collect();
+    let [GuestFrame::Progress(half), GuestFrame::Update(part), GuestFrame::Ok(result)] = &frames[..] else {
+        panic!("other frames: {frames:?}");
+    };
+    assert_eq!((half.as_str(), part.0.joined_text().as_str()), ("half", "part"));
+    assert_eq!(result.0.joined_text(), "c1 busy");
+}
+
+#[test]
+fn errors_pass_word_for_word_and_internal_ones_do_not() {
+    let said = call("fails", r#"{"kind":"not_found"}"#);
+    assert_eq!(said.stdout, "{\"error\":{\"kind\":\"not_found\",\"message\":\"the very words\"}}\n");
+    let said = call("fails", r#"{"kind":"timeout"}"#);
+    assert!(said.stdout.contains(r#""kind":"failed""#), "{}", said.stdout);
+    let said = call("fails", r#"{"kind":"internal"}"#);
+    assert_eq!(said.code, EXIT_OK);
+    assert!(said.stdout.contains(ToolError::INTERNAL_MESSAGE));
+    assert!(!said.stdout.contains("very words"));
+    assert_eq!(said.stderr, "the very words\n");
+}
+
+#[test]
+fn unknown_tools_and_bad_arguments_are_answers() {
+    let said = call("gret", "{}");
+    assert_eq!(
+        said.stdout,
+        "{\"error\":{\"kind\":\"not_found\",\"message\":\"no tool `gret` in this module\"}}\n"
+    );
+    assert_eq!(said.code, EXIT_OK);
+    let said = call("greet", "{}");
+    assert!(said.stdout.contains(r#""kind":"invalid_arguments""#));
+}
+
+#[test]
+fn a_result_too_long_for_a_frame_is_an_error_that_says_so() {
+    let said = call("endless", "{}");
+    assert!(said.stdout.contains(r#""kind":"failed""#));
+    assert!(said.stdout.contains("at most 8388608"), "{}", said.stdout);
+}
+
+#[test]
+fn what_is_no_conversation_ends_with_a_line_for_the_operator() {
+    for (verb, stdin) in [
+        (None, ""),
+        (Some("run"), ""),
+        (Some("call"), ""),
+        (Some("call"), "{}"),
+        (Some("call"), r#"{"v":2,"tool":"greet","call_id":"c","arguments":{},"deadline_ms":1}"#),
+    ] {
+        let said = converse(verb, stdin);
+        assert_eq!((said.code, said.stdout.as_str()), (EXIT_MISUSE, ""), "{verb:?} {stdin}");
+        assert_eq!(said.stderr.lines().count(), 1);
+    }
+}

@@ -1,0 +1,33 @@
+//! Builds the hostile guests and names each to the tests, so that a guest without a test does not compile.
+
+use std::{env, fmt::Write as _, fs, path::PathBuf};
+
+#[path = "../guest-tools/build/nested.rs"]
+mod nested;
+
+/// What hostile guests' names begin with.
+const PREFIX: &str = "hostile_";
+
+fn main() {
+    println!("cargo::rerun-if-changed=../guest-tools/src/bin");
+    let folder = nested::build(&["--bins"]);
+    let mut names: Vec<String> = fs::read_dir("../guest-tools/src/bin")
+        .unwrap_or_else(|error| nested::fail(&format!("cannot list the guests: {error}")))
+        .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str()?.strip_prefix(PREFIX).map(str::to_owned))
+        .collect();
+    names.sort();
+    let mut code = String::from("/// The bytes of a hostile guest's module.\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n");
+    for name in &names {
+        let module = folder.join(format!("{PREFIX}{name}.wasm"));
+        nested::rerun_if_sources_change(&module);
+        writeln!(code, "        {name:?} => include_bytes!({module:?}),").unwrap_or_default();
+    }
+    code.push_str("        other => panic!(\"there is no hostile guest `{other}`\"),\n    }\n}\n\n");
+    code.push_str("/// Calls a macro with the name of each hostile guest.\n#[macro_export]\nmacro_rules! foreach_hostile_guest {\n    ($call:ident) => {\n");
+    for name in &names {
+        writeln!(code, "        $call!({name});").unwrap_or_default();
+    }
+    code.push_str("    };\n}\n");
+    let out = PathBuf::from(nested::required("OUT_DIR")).join("guests.rs");
+    fs::write(&out, code).unwrap_or_else(|error| nested::fail(&format!("cannot write `{}`: {error}", out.display())));
+}

@@ -1,0 +1,3 @@
+//! The hostile guests, as the build script found and built them.
+
+include!(concat!(env!("OUT_DIR"), "/guests.rs"));

@@ -1,0 +1,230 @@
+//! A workspace, a state folder and a registry that belong to one test and go with it.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use portcullis_tools::{
+    BootstrapError, Caller, RegistryBuilder, ToolCall, ToolRegistry, ToolResult,
+    approval::ApproveAll,
+    audit::{self, Row},
+    policy::{DEFAULT_POLICY, ToolOrigin},
+    runtime_builder,
+};
+use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolErrorKind};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A test's own world.
+#[derive(Debug)]
+pub struct World {
+    root: TempDir,
+    policy: String,
+}
+
+/// What a call answered, in the form that tests compare.
+#[derive(Debug)]
+pub struct Answer(pub ToolResult);
+
+impl World {
+    /// An empty workspace under the shipped policy.
+    ///
+    /// # Panics
+    /// When the system has no room for it.
+    #[must_use]
+    pub fn new() -> Self {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        let world = Self { root, policy: DEFAULT_POLICY.to_owned() };
+        for mount in ["shared", "tmp", "vault"] {
+            fs::create_dir_all(world.workspace().join(mount)).expect("a mount's folder");
+        }
+        world
+    }
+
+    /// Adds a text to the policy, such as an entry for a tool.
+    #[must_use]
+    pub fn with_policy(mut self, text: &str) -> Self {
+        self.policy.push('\n');
+        self.policy.push_str(text);
+        self
+    }
+
+    /// Replaces a part of the policy's text; the part must be there.
+    ///
+    /// # Panics
+    /// When it is not.
+    #[must_use]
+    pub fn with_policy_edit(mut self, from: &str, to: &str) -> Self {
+        assert!(self.policy.contains(from), "the policy has no `{from}`");
+        self.policy = self.policy.replace(from, to);
+        self
+    }
+
+    /// The folder that holds workspace and state.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.root.path()
+    }
+
+    /// The workspace.
+    #[must_use]
+    pub fn workspace(&self) -> PathBuf {
+        self.root.path().join("workspace")
+    }
+
+    /// The state folder.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.root.path().join("state")
+    }
+
+    /// The policy file, written on each call.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn policy_file(&self) -> PathBuf {
+        let path = self.root.path().join("policy.toml");
+        fs::write(&path, &self.policy).expect("writable");
+        path
+    }
+
+    /// The host path of something in `shared`.
+    #[must_use]
+    pub fn shared(&self, below: &str) -> PathBuf {
+        self.workspace().join("shared").join(below)
+    }
+
+    /// Puts a file into `shared`, with its parents.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    pub fn put(&self, below: &str, content: impl AsRef<[u8]>) {
+        let path = self.shared(below);
+        fs::create_dir_all(path.parent().expect("below shared")).expect("a folder");
+        fs::write(path, content).expect("writable");
+    }
+
+    /// What a runner of this world starts with.
+    #[must_use]
+    pub fn envelope(&self) -> RunnerBootstrapEnvelope {
+        let mut envelope = RunnerBootstrapEnvelope::new(self.workspace(), self.state());
+        envelope.policy = Some(self.policy_file());
+        envelope
+    }
+
+    /// A builder with the core tools.
+    ///
+    /// # Errors
+    /// What bootstrap reports.
+    pub async fn builder(&self) -> Result<RegistryBuilder, BootstrapError> {
+        runtime_builder(&self.envelope()).await
+    }
+
+    /// A registry with the core tools.
+    ///
+    /// # Panics
+    /// When it cannot be put together.
+    pub async fn registry(&self) -> ToolRegistry {
+        self.builder().await.expect("bootstraps").build().expect("builds")
+    }
+
+    /// A registry with a hostile guest as well, as a module from outside.
+    ///
+    /// # Panics
+    /// When it cannot be put together.
+    pub async fn registry_with(&self, guests: &[&str]) -> ToolRegistry {
+        let mut builder = self.builder().await.expect("bootstraps");
+        for name in guests {
+            let module = crate::guest(name);
+            builder = builder.module(*name, module, ToolOrigin::ForeignModule).await.expect("describes itself");
+        }
+        builder.build().expect("builds")
+    }
+
+    /// The rows of the audit log.
+    ///
+    /// # Panics
+    /// When one cannot be read.
+    #[must_use]
+    pub fn rows(&self) -> Vec<Row> {
+        let rows = audit::rows(&audit::log_path(&self.state()));
+        rows.map(|row| row.expect("a readable row")).collect()
+    }
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A caller whose questions are all answered with yes.
+#[must_use]
+pub fn approving() -> Caller {
+    let mut caller = Caller::new("tester", "run");
+    caller.approver = Some(Arc::new(ApproveAll));
+    caller
+}
+
+impl Answer {
+    /// Makes one call as an approving caller.
+    pub async fn of(registry: &ToolRegistry, tool: &str, arguments: impl Into<Value>) -> Self {
+        let arguments: Value = arguments.into();
+        Self(registry.execute_with_policy(ToolCall::new(tool, arguments.to_string()), &approving()).await)
+    }
+
+    /// The result's text.
+    ///
+    /// # Panics
+    /// When there is an error instead.
+    #[track_caller]
+    #[must_use]
+    pub fn text(&self) -> String {
+        match &self.0.outcome {
+            Ok(output) => output.joined_text(),
+            Err(error) => panic!("expected a result, got {error:?}"),
+        }
+    }
+
+    /// The error.
+    ///
+    /// # Panics
+    /// When there is a result instead.
+    #[track_caller]
+    #[must_use]
+    pub fn error(&self) -> &ToolError {
+        match &self.0.outcome {
+            Err(error) => error,
+            Ok(output) => panic!("expected an error, got {:?}", output.joined_text()),
+        }
+    }
+
+    /// Asserts kind and code of the error, and returns its message.
+    ///
+    /// # Panics
+    /// When they are others.
+    #[track_caller]
+    pub fn refused(&self, kind: ToolErrorKind, code: &str) -> String {
+        let error = self.error();
+        assert_eq!((error.kind(), error.code()), (kind, code), "{error}");
+        error.to_string()
+    }
+}
+
+/// Whether a kernel feature is there. Where it is not, says so and lets the test skip; on CI, or with
+/// `PORTCULLIS_REQUIRE_KERNEL=1`, that is a failure.
+///
+/// # Panics
+/// On CI, when it is not there.
+#[must_use]
+pub fn kernel_or_skip(feature: &str, is_there: bool) -> bool {
+    if is_there {
+        return true;
+    }
+    let required = std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some();
+    assert!(!required, "this kernel lacks {feature}, which the test needs");
+    false
+}

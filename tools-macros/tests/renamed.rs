@@ -1,0 +1,31 @@
+//! The macros find their facade under the name that the author gave it, here `gate_sdk`.
+
+use gate_sdk::{Tool, ToolContext, ToolError, testing, tool};
+
+/// Adds.
+#[tool(tier = ReadOnly)]
+async fn add(_ctx: &ToolContext, a: u64, #[arg(default = 1)] b: u64) -> Result<String, ToolError> {
+    a.checked_add(b).map(|sum| sum.to_string()).ok_or_else(|| ToolError::failed("too large"))
+}
+
+#[test]
+fn a_renamed_facade_is_found() {
+    assert_eq!(add_tool().schema().name, "add");
+    assert_eq!(testing::call(&add_tool(), r#"{"a":2}"#).expect("a sum").joined_text(), "3");
+}
+
+#[test]
+fn the_specifications_trait_runs_it_too() {
+    assert_eq!(pollster::block_on(add_tool().execute(r#"{"a":2,"b":3}"#)).expect("a sum"), "5");
+    let text = serde_json::to_string(&__tool_function_decl_add()).expect("serialises");
+    assert!(text.contains(r#""required":["a"],"type":"object""#), "{text}");
+}
+
+mod exported {
+    gate_sdk::export_tools![super::add];
+
+    #[test]
+    fn a_main_was_made() {
+        let _: fn() -> std::process::ExitCode = main;
+    }
+}
