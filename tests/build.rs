@@ -1,6 +1,6 @@
 //! Builds the hostile guests and names each to the tests, so that a guest without a test does not compile.
 
-use std::{env, fmt::Write as _, fs, path::PathBuf};
+use std::{fmt::Write as _, fs, path::PathBuf};
 
 #[path = "../guest-tools/build/nested.rs"]
 mod nested;

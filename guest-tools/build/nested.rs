@@ -9,7 +9,7 @@ use std::{
 
 /// Builds programs of this package and returns the folder with their modules. `which` are cargo's own
 /// arguments: `--bin NAME`, or `--bins`.
-pub fn build(which: &[&str]) -> PathBuf {
+pub(crate) fn build(which: &[&str]) -> PathBuf {
     let manifest = PathBuf::from(required("CARGO_MANIFEST_DIR"));
     let Some(root) = manifest.parent() else { fail("the crate has no workspace around it") };
     let target = guests_folder();
@@ -49,7 +49,7 @@ pub fn build(which: &[&str]) -> PathBuf {
 
 /// Asks cargo to run the build script again when one of a module's sources changes, as the dependency file
 /// beside it lists them.
-pub fn rerun_if_sources_change(module: &Path) {
+pub(crate) fn rerun_if_sources_change(module: &Path) {
     let dependencies = module.with_extension("d");
     let Ok(text) = fs::read_to_string(&dependencies) else {
         fail(&format!("cannot read `{}`", dependencies.display()));
@@ -61,19 +61,22 @@ pub fn rerun_if_sources_change(module: &Path) {
 }
 
 /// Ends the build with a reason that cargo shows.
-pub fn fail(reason: &str) -> ! {
+pub(crate) fn fail(reason: &str) -> ! {
     println!("cargo::error={reason}");
     std::process::exit(1)
 }
 
 /// A variable that cargo sets for build scripts.
-pub fn required(name: &str) -> String {
+pub(crate) fn required(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
 }
 
-/// SIMD, and no path of the building machine in panic messages.
+/// SIMD, a first heap, and no path of the building machine in panic messages.
 fn rustflags(root: &Path) -> String {
-    let mut flags = vec!["-Ctarget-feature=+simd128".to_owned()];
+    // Room for the first allocations, so that a short call never grows its memory: each growth is two
+    // changes of the process' address space, under a lock that all threads share.
+    let mut flags =
+        vec!["-Ctarget-feature=+simd128".to_owned(), "-Clink-arg=--initial-heap=1048576".to_owned()];
     flags.push(format!("--remap-path-prefix={}=portcullis", root.display()));
     let home = env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
     if let Some(home) = env::var_os("CARGO_HOME").map(PathBuf::from).or(home) {

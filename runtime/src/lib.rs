@@ -1,0 +1,36 @@
+//! The command line of Portcullis: reads options, calls the registry, shows what came of it.
+//!
+//! It decides nothing and enforces nothing. Every tool call goes through
+//! [`portcullis_tools::ToolRegistry::execute_with_policy`], every policy through `portcullis-policy`, every
+//! proof through `portcullis-confine`; this crate turns options into their input and their output into text.
+//!
+//! The answer of a command goes to standard output and nothing else does; all that is said about it goes to
+//! standard error.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `cli.rs` | the options, and the manual that `--help` prints |
+//! | `run.rs` | from options to an exit code |
+//! | `setup.rs` | the envelope that a registry is put together from |
+//! | `workspace.rs` | the workspace's first use |
+//! | `command/` | one file per command |
+//! | `approve/` | who is asked for approvals |
+//! | `output/` | text, tables, JSON, and the two streams |
+//!
+//! ```
+//! use std::process::ExitCode;
+//!
+//! assert_eq!(portcullis::run(["portcullis", "policy", "default"].map(Into::into)), ExitCode::SUCCESS);
+//! ```
+#![forbid(unsafe_code)]
+
+mod approve;
+mod cli;
+mod command;
+mod error;
+mod output;
+mod run;
+mod setup;
+mod workspace;
+
+pub use run::run;

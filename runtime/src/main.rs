@@ -1,1 +1,7 @@
-fn main() {}
+//! The binary `portcullis`: everything is in the library, so that tests can build the same program.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    portcullis::run(std::env::args_os())
+}

@@ -137,6 +137,14 @@ impl PolicyFiles {
         Ok(Self { operator, overlay })
     }
 
+    /// One file as the operator's policy, without any overlay.
+    ///
+    /// # Errors
+    /// [`BootstrapError::PolicyFile`] when it cannot be read.
+    pub fn read(path: &Path) -> Result<Self, BootstrapError> {
+        Ok(Self { operator: Source::read(path)?, overlay: None })
+    }
+
     /// Loads them.
     ///
     /// # Errors

@@ -114,6 +114,11 @@ impl Caller {
         }
     }
 
+    /// Whether anybody wants what a tool reports while it runs.
+    pub(crate) fn watches_frames(&self) -> bool {
+        self.on_update.is_some() || self.on_progress.is_some() || self.on_event.is_some()
+    }
+
     pub(crate) fn emit(&self, event: &ToolEvent) {
         if let Some(listener) = &self.on_event {
             listener(event);

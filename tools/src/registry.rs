@@ -252,6 +252,15 @@ impl RegisteredTool {
         }
     }
 
+    /// The module that a guest tool is of.
+    #[must_use]
+    pub fn module(&self) -> Option<&Arc<GuestModule>> {
+        match &self.backend {
+            Backend::Native(_) => None,
+            Backend::Guest(guest) => Some(&guest.module),
+        }
+    }
+
     pub(crate) fn backend(&self) -> &Backend {
         &self.backend
     }

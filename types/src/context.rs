@@ -2,7 +2,7 @@
 
 use std::{
     any::{Any, TypeId},
-    collections::HashMap,
+    collections::BTreeMap,
     fmt,
     sync::Arc,
     time::{Duration, Instant},
@@ -100,8 +100,10 @@ impl fmt::Debug for ToolContext {
 }
 
 /// Values by their type, at most one of each.
+///
+/// An ordered map, since a hash map would ask a guest's host for randomness at every call.
 #[derive(Clone, Default)]
-pub struct Extensions(HashMap<TypeId, Arc<dyn Any + Send + Sync>>);
+pub struct Extensions(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl Extensions {
     /// Puts a value in, in place of one of the same type.

@@ -1,3 +1,12 @@
 //! All cross-crate tests, in one binary: linking the engine once is enough.
 
+mod approval;
+mod audit;
+mod core_tools;
+mod files;
+mod hostile;
+mod natives;
 mod pipeline;
+mod policy;
+mod repository;
+mod support;

@@ -1,7 +1,32 @@
-//! The way of a call, step by step.
+//! The way of a call, step by step: what each step refuses, and that nothing behind it happens then.
 
-use portcullis_tests::{Answer, World};
-use serde_json::json;
+mod arguments;
+mod endings;
+mod failures;
+mod outputs;
+mod places;
+mod timeouts;
+
+use std::{
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+
+use portcullis_tests::{Answer, World, approving};
+use portcullis_tools::{
+    Caller, ToolCall,
+    approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRule},
+    audit::{Event, Outcome, Verdict},
+    policy::ToolFacts,
+};
+use portcullis_types::{
+    Access, ArgumentRole, RoleKind, SafetyTier, ToolError,
+    ToolErrorKind::{self, Denied, InvalidArguments, NotFound, RateLimited},
+    ToolEvent, ToolOutput,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Scripted, Spy, asking, caller, enabled, listening, natives, raw, world_enabling};
 
 #[tokio::test]
 async fn a_guest_reads_a_file_behind_the_whole_pipeline_and_leaves_a_row() {
@@ -12,5 +37,244 @@ async fn a_guest_reads_a_file_behind_the_whole_pipeline_and_leaves_a_row() {
     assert_eq!(answer.text(), "hello, guest\n");
     let rows = world.rows();
     assert_eq!(rows.len(), 1, "{rows:#?}");
-    println!("{:#?}", rows[0]);
+}
+
+/// What a caller wants beyond the policy file, as one value for all calls.
+pub(crate) struct Always(pub(crate) ApprovalRule);
+
+impl ApprovalPolicy for Always {
+    fn decide(&self, _tool: &ToolFacts, _arguments: &Value) -> ApprovalRule {
+        self.0.clone()
+    }
+}
+
+fn spy() -> Spy {
+    let properties = json!({"path": {"type": "string"}, "n": {"type": "integer"}, "url": {"type": "string"},
+        "command": {"type": "string"}});
+    Spy::repeating("spy")
+        .tier(SafetyTier::SideEffecting)
+        .parameters(json!({"type": "object", "properties": properties, "required": ["n"]}))
+        .role(ArgumentRole::path("path", Access::Write))
+        .role(ArgumentRole { argument: "url".into(), role: RoleKind::Url })
+        .role(ArgumentRole { argument: "command".into(), role: RoleKind::Command })
+}
+
+/// Makes one call of a spy and expects a refusal, one row, and a spy that was never polled.
+#[track_caller]
+fn check(
+    policy: &str,
+    adjust: impl FnOnce(&mut Caller),
+    call: ToolCall,
+    kind: ToolErrorKind,
+    code: &str,
+) -> impl Future<Output = ()> {
+    let world = World::new().with_policy(policy);
+    let spy = spy();
+    let calls = spy.calls();
+    let mut caller = caller();
+    adjust(&mut caller);
+    let code = code.to_owned();
+    let place = std::panic::Location::caller();
+    async move {
+        let registry = natives(&world, [spy]);
+        let events = listening(&mut caller);
+        let id = call.id.clone();
+        let result = registry.execute_with_policy(call, &caller).await;
+        let error = result.outcome.expect_err("refused");
+        assert_eq!((error.kind(), error.code()), (kind, code.as_str()), "{place}: {error}");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "{place}: the tool was polled");
+        let events = events.lock().expect("not poisoned").clone();
+        assert!(!events.iter().any(|event| event.starts_with("started")), "{place}: {events:?}");
+        assert_eq!(events.last(), Some(&format!("finished {kind}")), "{place}");
+        let rows = world.rows();
+        assert_eq!(rows.len(), 1, "{place}: {rows:#?}");
+        assert_eq!(&*rows[0].call_id, id);
+        assert_eq!((rows[0].event, rows[0].outcome), (Event::End, Some(Outcome::Error(kind))), "{place}");
+        assert_eq!(rows[0].code.as_deref(), Some(code.as_str()), "{place}");
+        if kind == Denied {
+            assert_eq!(rows[0].decision, Some(Verdict::Deny), "{place}");
+            assert!(rows[0].rule.is_some(), "{place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_refusal_at_any_step_means_that_the_tool_was_never_polled_and_leaves_one_row() {
+    let on = enabled("spy");
+    let fits = || raw("spy", r#"{"n":1}"#);
+    check(&on, |_| {}, raw("spi", r#"{"n":1}"#), NotFound, "unknown_tool").await;
+    check(&on, |_| {}, raw("SPY", r#"{"n":1}"#), NotFound, "unknown_tool").await;
+    check(&on, |_| {}, raw("", "{}"), NotFound, "unknown_tool").await;
+    check(&on, |_| {}, raw("spy", "{}"), InvalidArguments, "invalid_arguments").await;
+    check("", |_| {}, fits(), Denied, "native_not_enabled").await;
+    check("[tools.spy]\nenabled = false", |_| {}, fits(), Denied, "tool_disabled").await;
+    check("[tools.spy]\ntimeout = \"1s\"", |_| {}, fits(), Denied, "native_not_enabled").await;
+    check(&format!("{on}approval = \"deny\""), |_| {}, fits(), Denied, "approval_denied").await;
+    check(&format!("{on}approval = \"ask\""), |_| {}, fits(), Denied, "approval_unavailable").await;
+    let deny = ApprovalRule::Deny { reason: "not today".to_owned() };
+    check(&on, |own| own.approval_policy = Some(Arc::new(Always(deny))), fits(), Denied, "approval_denied")
+        .await;
+    let ask = Always(ApprovalRule::Ask);
+    check(&on, |own| own.approval_policy = Some(Arc::new(ask)), fits(), Denied, "approval_unavailable").await;
+    for (arguments, code) in [
+        (r#"{"n":1,"path":"/etc/passwd"}"#, "unknown_mount"),
+        (r#"{"n":1,"path":"/vault/x"}"#, "mount_not_granted"),
+        (r#"{"n":1,"path":"../vault/x"}"#, "path_escapes_mount"),
+        (r#"{"n":1,"path":"/shared/.git/hooks/x"}"#, "protected_path"),
+        (r#"{"n":1,"url":"https://example.com/"}"#, "egress_not_granted"),
+        (r#"{"n":1,"command":"true"}"#, "commands_not_granted"),
+    ] {
+        check(&on, |_| {}, raw("spy", arguments), Denied, code).await;
+    }
+}
+
+#[tokio::test]
+async fn of_several_reasons_the_earliest_step_refuses() {
+    let on = enabled("spy");
+    // check before admit
+    check("", |_| {}, raw("spy", "{}"), InvalidArguments, "invalid_arguments").await;
+    // admit before authorize
+    check("", |_| {}, raw("spy", r#"{"n":1,"path":"/etc/passwd"}"#), Denied, "native_not_enabled").await;
+    // the path before the question, so that nobody is asked about what may not be
+    let asked = Scripted::new(|_, _| ApprovalAnswer::Approve);
+    let approver = asked.clone();
+    let escaping = raw("spy", r#"{"n":1,"path":"/etc/passwd"}"#);
+    let adjust = |own: &mut Caller| own.approver = Some(Arc::new(approver));
+    check(&format!("{on}approval = \"ask\""), adjust, escaping, Denied, "unknown_mount").await;
+    assert!(asked.requests().is_empty());
+}
+
+#[tokio::test]
+async fn the_rate_is_counted_per_agent_and_tool() {
+    let edit = |world: World| world.with_policy_edit("calls_per_minute = 600", "calls_per_minute = 2");
+    let world = edit(world_enabling(&["one", "two"]));
+    let spies = [Spy::repeating("one"), Spy::repeating("two")];
+    let calls = spies[0].calls();
+    let registry = natives(&world, spies);
+    for agent in ["a", "b"] {
+        for tool in ["one", "two"] {
+            let caller = Caller::new(agent, "run");
+            for _ in 0..2 {
+                let result = registry.execute_with_policy(raw(tool, "{}"), &caller).await;
+                assert!(result.outcome.is_ok(), "{agent} {tool}: {:?}", result.outcome);
+            }
+            // Another run of the same agent does not help it.
+            let result = registry.execute_with_policy(raw(tool, "{}"), &Caller::new(agent, "other")).await;
+            let error = result.outcome.expect_err("too often");
+            assert_eq!((error.kind(), error.code()), (RateLimited, "rate_limited"));
+            assert_eq!(error.hint(), Some("wait a little, then try again"));
+        }
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 4, "the refused ones never ran");
+    assert_eq!(world.rows().len(), 12);
+}
+
+#[tokio::test]
+async fn an_unknown_tool_is_answered_with_the_nearest_names() {
+    let world = World::new();
+    let registry = world.registry().await;
+    for (asked, near) in
+        [("file_raed", "`file_read`"), ("File_Read", "`file_read`"), ("fileread", "`file_read`"), ("ecko", "`echo`")]
+    {
+        let answer = Answer::of(&registry, asked, json!({})).await;
+        let hint = answer.error().hint().expect("a suggestion").to_owned();
+        assert!(hint.starts_with(&format!("did you mean {near}")), "{asked}: {hint}");
+        answer.refused(NotFound, "unknown_tool");
+    }
+    let odd = format!("\u{1b}[2J\u{202e}{}", "x".repeat(100_000));
+    let answer = Answer::of(&registry, &odd, json!({})).await;
+    let said = answer.refused(NotFound, "unknown_tool");
+    assert!(said.len() < 1000 && said.is_ascii() && !said.contains('\u{1b}'), "{said}");
+    assert!(world.rows().iter().all(|row| row.tool.len() <= 512));
+}
+
+#[tokio::test]
+async fn events_come_in_the_order_of_the_steps() {
+    let world = world_enabling(&["spy"]).with_policy("[tools.reporter]\nenabled = true");
+    let reporter = Spy::new("reporter", |ctx, _| async move {
+        ctx.progress("half");
+        ctx.update(ToolOutput::text("part"));
+        Ok(ToolOutput::text("whole"))
+    });
+    let registry = natives(&world, [spy().requiring_approval(), reporter]);
+    let mut caller = asking(Scripted::new(|number, _| match number {
+        0 => ApprovalAnswer::Approve,
+        _ => ApprovalAnswer::Deny { reason: None },
+    }));
+    let heard = listening(&mut caller);
+    let taken = || std::mem::take(&mut *heard.lock().expect("not poisoned"));
+    let run = async |tool: &str, arguments: &str| {
+        registry.execute_with_policy(raw(tool, arguments), &caller).await
+    };
+
+    run("spy", r#"{"n":1}"#).await;
+    assert_eq!(
+        taken(),
+        ["requested spy", "approval requested", "approval true", "started spy", "finished"]
+    );
+    run("spy", r#"{"n":2}"#).await;
+    assert_eq!(taken(), ["requested spy", "approval requested", "approval false", "finished denied"]);
+    run("spy", "{}").await;
+    assert_eq!(taken(), ["requested spy", "finished invalid_arguments"]);
+    run("reporter", "{}").await;
+    assert_eq!(
+        taken(),
+        ["requested reporter", "started reporter", "progress half", "update part", "finished"]
+    );
+}
+
+#[tokio::test]
+async fn a_guests_progress_reaches_those_who_listen_and_never_the_result() {
+    let world = World::new();
+    let registry = world.registry_with(&["progress_then_ok"]).await;
+    let mut caller = approving();
+    let heard = listening(&mut caller);
+    let texts = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&texts);
+    caller.on_progress = Some(Arc::new(move |text| sink.lock().expect("not poisoned").push(text)));
+    let result = registry.execute_with_policy(raw("progress_then_ok", "{}"), &caller).await;
+    assert_eq!(result.model_text(), "whole");
+    assert_eq!(
+        *heard.lock().expect("not poisoned"),
+        [
+            "requested progress_then_ok",
+            "approval requested",
+            "approval true",
+            "started progress_then_ok",
+            "progress step 1",
+            "update part 1",
+            "progress step 2",
+            "update part 2",
+            "progress step 3",
+            "finished",
+        ]
+    );
+    assert_eq!(*texts.lock().expect("not poisoned"), ["step 1", "step 2", "step 3"]);
+}
+
+#[tokio::test]
+async fn the_row_is_on_record_when_the_end_is_told() {
+    let world = Arc::new(world_enabling(&["spy"]));
+    let registry = natives(&world, [Spy::repeating("spy").timeout(Duration::from_secs(5))]);
+    let mut caller = caller();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (sink, looked_at) = (Arc::clone(&seen), Arc::clone(&world));
+    caller.on_event = Some(Arc::new(move |event| {
+        let count = match event {
+            ToolEvent::Finished { .. } => looked_at.rows().len(),
+            _ => return,
+        };
+        sink.lock().expect("not poisoned").push(count);
+    }));
+    registry.execute_with_policy(raw("spy", "{}"), &caller).await.outcome.expect("runs");
+    registry.execute_with_policy(raw("nobody", "{}"), &caller).await.outcome.expect_err("refused");
+    assert_eq!(*seen.lock().expect("not poisoned"), [1, 2]);
+}
+
+/// A spy that fails with what it was given.
+pub(crate) fn failing(name: &str, error: ToolError) -> Spy {
+    Spy::new(name, move |_, _| {
+        let error = error.clone();
+        async move { Err(error) }
+    })
 }

@@ -70,10 +70,9 @@ pub(crate) async fn run(
             (result, None)
         }
         Backend::Guest(guest) => {
-            let _place = place;
             let runner = runner.ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
             let limits = (time_limit, deadline);
-            run_guest(runner, guest, &checked, &grant, limits, caller, trail).await?
+            run_guest(runner, guest, &checked, &grant, (limits, place), caller, trail).await?
         }
     };
     Ok(RawOutcome { result, usage, grant, notes: checked.notes, tool: checked.tool })
@@ -129,7 +128,7 @@ async fn run_guest(
     guest: &GuestTool,
     checked: &super::check::Checked,
     grant: &Grant,
-    (time_limit, deadline): (Duration, Instant),
+    ((time_limit, deadline), place): ((Duration, Instant), Place),
     caller: &Caller,
     trail: &mut Trail,
 ) -> Result<(Result<ToolOutput, ToolError>, Option<GuestUsage>), ToolError> {
@@ -141,6 +140,8 @@ async fn run_guest(
         time_limit,
         deadline,
         cancel: caller.cancel.clone(),
+        place: Some(place),
+        is_watched: caller.watches_frames(),
     };
     let call_id = &checked.call.id;
     let ran = runner.run(job, |frame| pass_on(frame, call_id, caller)).await;

@@ -2,13 +2,19 @@
 
 use std::{
     sync::{
-        OnceLock,
-        atomic::{AtomicU8, Ordering},
+        Mutex, OnceLock, PoisonError,
+        atomic::{AtomicU8, AtomicU32, Ordering},
     },
     time::Instant,
 };
 
 use portcullis_confine::interrupt::ThreadTarget;
+
+use crate::places::Place;
+
+/// For how many ticks a thread is interrupted before it counts as stuck and the call's place goes to another.
+/// A caller that still waits gives up about then as well.
+const PLACE_TICKS: u32 = 60;
 
 /// Why a call was stopped before it ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +31,9 @@ pub(super) struct CallControl {
     deadline: Instant,
     state: AtomicU8,
     thread: OnceLock<ThreadTarget>,
+    /// Held by the work, not by whoever waits for it: a caller may go long before the thread is free.
+    place: Mutex<Option<Place>>,
+    overdue_ticks: AtomicU32,
 }
 
 const RUNNING: u8 = 0;
@@ -33,8 +42,14 @@ const DONE: u8 = 2;
 const WRITTEN_OFF: u8 = 3;
 
 impl CallControl {
-    pub(super) fn new(deadline: Instant) -> Self {
-        Self { deadline, state: AtomicU8::new(RUNNING), thread: OnceLock::new() }
+    pub(super) fn new(deadline: Instant, place: Option<Place>) -> Self {
+        Self {
+            deadline,
+            state: AtomicU8::new(RUNNING),
+            thread: OnceLock::new(),
+            place: Mutex::new(place),
+            overdue_ticks: AtomicU32::new(0),
+        }
     }
 
     pub(super) fn deadline(&self) -> Instant {
@@ -56,8 +71,8 @@ impl CallControl {
     }
 
     /// Says on which thread the call runs. Called once, by that thread.
-    pub(super) fn runs_here(&self) {
-        let _set_once = self.thread.set(ThreadTarget::current());
+    pub(super) fn runs_on(&self, thread: ThreadTarget) {
+        let _set_once = self.thread.set(thread);
     }
 
     /// Interrupts a blocking system call of the call's thread, if the call should stop. Repeated at every
@@ -69,7 +84,15 @@ impl CallControl {
             && let Some(thread) = self.thread.get()
         {
             thread.interrupt();
+            if self.overdue_ticks.fetch_add(1, Ordering::Relaxed) >= PLACE_TICKS {
+                self.leave_place();
+            }
         }
+    }
+
+    /// Gives the call's place to the next one. Called when its thread is free, or not worth waiting for.
+    pub(super) fn leave_place(&self) {
+        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Ends the call from the worker's side; `false` if the caller had written it off.
@@ -79,9 +102,14 @@ impl CallControl {
 
     /// Ends the call from the caller's side; `false` if the worker was done just before.
     pub(super) fn write_off(&self) -> bool {
-        self.state
+        let written_off = self
+            .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != DONE).then_some(WRITTEN_OFF))
-            .is_ok()
+            .is_ok();
+        if written_off {
+            self.leave_place();
+        }
+        written_off
     }
 }
 
@@ -94,10 +122,10 @@ mod tests {
     #[test]
     fn a_call_ends_once_from_either_side() {
         let later = Instant::now() + Duration::from_secs(60);
-        let worker_first = CallControl::new(later);
+        let worker_first = CallControl::new(later, None);
         assert!(worker_first.finish());
         assert!(!worker_first.write_off());
-        let caller_first = CallControl::new(later);
+        let caller_first = CallControl::new(later, None);
         caller_first.cancel();
         assert_eq!(caller_first.stop_reason(), Some(StopReason::Cancelled));
         assert!(caller_first.write_off());
@@ -106,6 +134,6 @@ mod tests {
 
     #[test]
     fn a_passed_deadline_is_a_reason_to_stop() {
-        assert_eq!(CallControl::new(Instant::now()).stop_reason(), Some(StopReason::Deadline));
+        assert_eq!(CallControl::new(Instant::now(), None).stop_reason(), Some(StopReason::Deadline));
     }
 }

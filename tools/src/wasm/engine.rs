@@ -32,8 +32,9 @@ pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(slots)
         .total_stacks(slots)
-        .total_memories(slots * 2)
-        .total_tables(slots * 2)
+        // Every call may be of a module with as many as there may be, and must not take another's.
+        .total_memories(slots.saturating_mul(MAX_MEMORIES_PER_MODULE))
+        .total_tables(slots.saturating_mul(MAX_TABLES_PER_MODULE))
         .max_memories_per_module(MAX_MEMORIES_PER_MODULE)
         .max_tables_per_module(MAX_TABLES_PER_MODULE)
         .max_memory_size(MAX_MEMORY_BYTES)

@@ -83,12 +83,15 @@ pub(super) struct GuestFs {
     violation: Option<Violation>,
 }
 
-/// What a descriptor is. Files are not listed: nothing about them is decided after their open.
+/// What a descriptor is. Files that are open for reading are not listed: nothing about them is decided
+/// after their open.
 #[derive(Debug)]
 pub(super) enum Slot {
     Stdout,
     Stderr,
     Directory(Directory),
+    /// A file that was judged as one to be written.
+    Written,
 }
 
 /// An open directory.
@@ -113,6 +116,7 @@ pub(super) struct OpenIntent {
 pub(super) struct Found {
     preopen: usize,
     directory: Option<OwnedFd>,
+    writes: bool,
 }
 
 /// What an operation does to the name at the end of a path.
@@ -120,9 +124,9 @@ pub(super) struct Found {
 pub(super) enum Change {
     /// The name is made, removed, or its metadata change.
     Alter,
-    /// The name is given to a link, or to something that exists and may be a directory: what it brings
-    /// along would appear below the name.
-    BringHere,
+    /// The name is given to a link or to something that exists, or taken from it: it may be a directory,
+    /// and what that holds appears below the name or vanishes from there.
+    Whole,
 }
 
 impl GuestFs {
@@ -184,13 +188,14 @@ impl GuestFs {
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let found = match resolve(from.as_fd(), path, follow) {
             Ok(target) => {
-                self.judge_existing(preopen, &target, &from, path, intent)?;
-                let directory = is_directory(target.as_fd())?.then_some(target);
-                Found { preopen, directory }
+                let kind = file_type(target.as_fd())?;
+                self.judge_existing(preopen, (&target, kind), &from, path, intent)?;
+                let directory = (kind == FileType::Directory).then_some(target);
+                Found { preopen, directory, writes: intent.writes }
             }
             Err(Os::NOENT) if intent.create => {
                 self.judge_missing(preopen, &from, path)?;
-                Found { preopen, directory: None }
+                Found { preopen, directory: None, writes: true }
             }
             Err(error) => return Err(self.refusal(error, preopen, &from, path)),
         };
@@ -202,11 +207,38 @@ impl GuestFs {
     pub(super) fn opened(&mut self, fd: u32, found: Found) {
         match found.directory {
             Some(handle) => {
-                let directory =
-                    Directory { preopen: found.preopen, handle: Arc::new(handle), cursor: None };
+                let directory = Directory { preopen: found.preopen, handle: Arc::new(handle), cursor: None };
                 self.slots.insert(fd, Slot::Directory(directory));
             }
+            None if found.writes => {
+                self.slots.insert(fd, Slot::Written);
+            }
             None => self.closed(fd),
+        }
+    }
+
+    /// Decides on an operation that only looks at what a path leads to: it may not lead out.
+    pub(super) fn look(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
+        let Some((preopen, from)) = self.start(fd) else { return Ok(()) };
+        let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        if let Err(error @ Os::XDEV) = resolve(from.as_fd(), path, flags) {
+            return Err(self.refusal(error, preopen, &from, path));
+        }
+        self.used[preopen] = true;
+        Ok(())
+    }
+
+    /// Decides on setting the times of what is open: a file that was opened for reading was never asked
+    /// whether it is protected.
+    pub(super) fn set_times(&mut self, fd: u32) -> Verdict {
+        match self.slots.get(&fd) {
+            Some(Slot::Written) => Ok(()),
+            Some(Slot::Directory(directory)) => {
+                let (preopen, handle) = (directory.preopen, Arc::clone(&directory.handle));
+                let below = self.below_mount(preopen, handle.as_fd(), None)?;
+                self.refuse_protected(preopen, &below)
+            }
+            _ => Err(Errno::PERM),
         }
     }
 
@@ -228,7 +260,7 @@ impl GuestFs {
         };
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
-        if change == Change::BringHere {
+        if change == Change::Whole {
             self.refuse_stand_in(preopen, &below)?;
         }
         self.used[preopen] = true;
@@ -280,21 +312,25 @@ impl GuestFs {
     fn judge_existing(
         &mut self,
         preopen: usize,
-        target: &OwnedFd,
+        (target, kind): (&OwnedFd, FileType),
         from: &OwnedFd,
         path: &str,
         intent: OpenIntent,
     ) -> Verdict {
-        match file_type(target.as_fd())? {
-            FileType::RegularFile | FileType::Directory => {}
+        let is_file = match kind {
+            FileType::RegularFile => true,
+            FileType::Directory => false,
             // Not followed, so the open will fail by itself.
-            FileType::Symlink => {}
+            FileType::Symlink => false,
             // An open of a FIFO would wait for its other end; a device's may do anything.
             _ => return Err(Errno::ACCES),
-        }
+        };
         if intent.writes {
             let below = self.below_mount(preopen, target.as_fd(), None)?;
             self.refuse_protected(preopen, &below)?;
+            if is_file {
+                self.refuse_stand_in(preopen, &below)?;
+            }
             // The name counts as well as what it leads to: a protected name that is a link is still one.
             if let Some((parent, name)) = split(path)
                 && let Ok(parent) = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
@@ -318,11 +354,17 @@ impl GuestFs {
             return Err(Errno::ACCES);
         }
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
-        self.refuse_protected(preopen, &below)
+        self.refuse_protected(preopen, &below)?;
+        self.refuse_stand_in(preopen, &below)
     }
 
     /// The components of a handle below its mount's root, links resolved.
-    fn below_mount(&self, preopen: usize, handle: BorrowedFd<'_>, name: Option<&str>) -> Verdict<Vec<String>> {
+    fn below_mount(
+        &self,
+        preopen: usize,
+        handle: BorrowedFd<'_>,
+        name: Option<&str>,
+    ) -> Verdict<Vec<String>> {
         let failed = |_| Errno::IO;
         let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
         let real = real_path(handle).map_err(failed)?;
@@ -342,7 +384,8 @@ impl GuestFs {
     }
 
     /// Refuses a name under which a directory or link would bring its own contents to a protected place,
-    /// such as a prepared folder that is renamed to `.git`.
+    /// such as a prepared folder that is renamed to `.git`, and a file there, which leads elsewhere too: Git
+    /// reads in a file `.git` where the repository is.
     fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> Verdict {
         if !self.protected.is_prefix_of_protected(below) {
             return Ok(());
@@ -391,10 +434,6 @@ impl Directory {
 fn file_type(handle: BorrowedFd<'_>) -> Verdict<FileType> {
     let stat = rustix::fs::fstat(handle).map_err(|_| Errno::IO)?;
     Ok(FileType::from_raw_mode(stat.st_mode))
-}
-
-fn is_directory(handle: BorrowedFd<'_>) -> Verdict<bool> {
-    Ok(file_type(handle)? == FileType::Directory)
 }
 
 /// Splits a path into its parent and its last name; none where it ends in no name.

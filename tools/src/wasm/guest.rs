@@ -8,7 +8,7 @@ use std::{
 use portcullis_confine::Posture;
 use portcullis_types::FinalFrame;
 use rustix::time::ClockId;
-use wasmtime::{Engine, Error, Memory, Store, Trap, UpdateDeadline};
+use wasmtime::{Engine, Error, Instance, Memory, Store, Trap, UpdateDeadline};
 use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, p1::WasiP1Ctx, p2::pipe::MemoryInputPipe};
 
 use super::{
@@ -63,12 +63,17 @@ pub(super) async fn run(
 ) -> Result<GuestReport, WasmError> {
     let cpu_before = thread_cpu_time();
     let mut store = new_store(engine, preopens, job)?;
-    let outcome = execute(&mut store, job).await;
-    let result = match outcome {
-        Ok(()) => None,
-        Err(error) => match fault(error, store.data(), job) {
-            Ok(fault) => Some(fault),
-            Err(error) => return Err(error),
+    let result = match job.module.instance_pre().instantiate_async(&mut store).await {
+        Ok(instance) => match enter(&mut store, &instance).await {
+            Ok(()) => None,
+            // Code of the guest has run, so what it ended with is of its making.
+            Err(error) => {
+                Some(fault(&error, store.data(), job).unwrap_or_else(|| misuse(&error, store.data())))
+            }
+        },
+        Err(error) => match fault(&error, store.data(), job) {
+            Some(fault) => Some(fault),
+            None => return Err(WasmError::Runtime { source: error }),
         },
     };
     let state = store.into_data();
@@ -129,8 +134,7 @@ fn new_store(
     Ok(store)
 }
 
-async fn execute(store: &mut Store<GuestState>, job: &Job) -> wasmtime::Result<()> {
-    let instance = job.module.instance_pre().instantiate_async(&mut *store).await?;
+async fn enter(store: &mut Store<GuestState>, instance: &Instance) -> wasmtime::Result<()> {
     let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
     match start.call_async(&mut *store, ()).await {
         Err(error) if matches!(error.downcast_ref::<I32Exit>(), Some(I32Exit(0))) => Ok(()),
@@ -138,28 +142,35 @@ async fn execute(store: &mut Store<GuestState>, job: &Job) -> wasmtime::Result<(
     }
 }
 
-/// Whose fault an error is: the guest's, in its own words, or ours.
-fn fault(error: Error, state: &GuestState, job: &Job) -> Result<GuestFault, WasmError> {
+/// The guest's fault in an error, where there is one.
+fn fault(error: &Error, state: &GuestState, job: &Job) -> Option<GuestFault> {
     if let Some(reason) = error.downcast_ref::<StopReason>() {
-        return Ok(match reason {
+        return Some(match reason {
             StopReason::Deadline => GuestFault::Timeout { limit: job.time_limit },
             StopReason::Cancelled => GuestFault::Cancelled,
         });
     }
     if let Some(fault) = error.downcast_ref::<GuestFault>() {
-        return Ok(fault.clone());
+        return Some(fault.clone());
     }
     if let Some(I32Exit(code)) = error.downcast_ref::<I32Exit>() {
-        return Ok(after_refusal(GuestFault::ExitCode { code: *code }, &state.limiter));
+        return Some(after_refusal(GuestFault::ExitCode { code: *code }, &state.limiter));
     }
     match error.downcast_ref::<Trap>() {
-        Some(Trap::StackOverflow) => Ok(GuestFault::StackOverflow),
-        Some(trap) => Ok(after_refusal(GuestFault::Trap { reason: trap.to_string() }, &state.limiter)),
+        Some(Trap::StackOverflow) => Some(GuestFault::StackOverflow),
+        Some(trap) => Some(after_refusal(GuestFault::Trap { reason: trap.to_string() }, &state.limiter)),
         None if state.limiter.refused().is_some() => {
-            Ok(after_refusal(GuestFault::NoFinalFrame, &state.limiter))
+            Some(after_refusal(GuestFault::NoFinalFrame, &state.limiter))
         }
-        None => Err(WasmError::Runtime { source: error }),
+        None => None,
     }
+}
+
+/// What is left of the ways to break off: no entry point or memory, or numbers that a host function cannot
+/// take, such as a pointer out of memory.
+fn misuse(error: &Error, state: &GuestState) -> GuestFault {
+    tracing::debug!(error = format!("{error:#}"), "a guest misused its host");
+    after_refusal(GuestFault::Trap { reason: "it misused a function of its host".to_owned() }, &state.limiter)
 }
 
 /// A guest that breaks down after it was refused memory did so because of it: the language it is written in

@@ -133,7 +133,7 @@ mod tests {
 
     fn wait(bytes: &[u8], deadline: Duration) -> Result<usize, StopReason> {
         let subscriptions = Subscriptions::parse(bytes, Duration::from_secs(100)).expect("parses");
-        let control = CallControl::new(Instant::now() + deadline);
+        let control = CallControl::new(Instant::now() + deadline, None);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("builds");
         runtime.block_on(subscriptions.wait(&control)).map(|events| events.len())
     }

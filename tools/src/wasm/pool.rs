@@ -1,14 +1,15 @@
 //! The worker threads of one mount set: idle ones are reused, new ones started, stuck ones written off.
 
 use std::sync::{
-    Arc, Mutex, MutexGuard, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError, Weak,
     atomic::{AtomicUsize, Ordering},
     mpsc::{SyncSender, TrySendError},
 };
 
 use super::{
     WasmError,
-    worker::{self, Job, WorkerSetup},
+    control::CallControl,
+    worker::{self, Assignment, Job, WorkerSetup},
 };
 
 /// Threads of a pool that may be stuck in the kernel before the pool answers `unavailable`.
@@ -20,8 +21,7 @@ pub(super) struct Pool {
     label: String,
     setup: Arc<WorkerSetup>,
     max_busy: usize,
-    idle: Mutex<Vec<SyncSender<Job>>>,
-    busy: AtomicUsize,
+    idle: Mutex<Vec<SyncSender<Assignment>>>,
     stuck: AtomicUsize,
 }
 
@@ -32,7 +32,6 @@ impl Pool {
             setup: Arc::new(setup),
             max_busy,
             idle: Mutex::default(),
-            busy: AtomicUsize::new(0),
             stuck: AtomicUsize::new(0),
         })
     }
@@ -46,48 +45,80 @@ impl Pool {
     }
 
     /// Hands a job to an idle thread, or to a new one.
-    pub(super) fn submit(self: &Arc<Self>, mut job: Job) -> Result<(), WasmError> {
-        let stuck = self.stuck.load(Ordering::Acquire);
-        if stuck > MAX_STUCK || self.busy.fetch_add(1, Ordering::AcqRel) >= self.max_busy + MAX_STUCK {
-            if stuck <= MAX_STUCK {
-                self.busy.fetch_sub(1, Ordering::AcqRel);
-            }
-            return Err(WasmError::Exhausted { mounts: self.label.clone(), stuck });
-        }
+    pub(super) fn submit(self: &Arc<Self>, job: Job) -> Result<(), WasmError> {
+        let mut seat = self.take_seat(&job)?;
+        let mut job = job;
         loop {
             let idle = self.idle().pop();
-            let Some(worker) = idle else { break };
+            let Some(back) = idle else { return worker::start(self, job, seat) };
+            let assignment = Assignment { job, seat, back: back.clone() };
             // A worker that has ended meanwhile gives the job back.
-            match worker.try_send(job) {
+            match back.try_send(assignment) {
                 Ok(()) => return Ok(()),
-                Err(TrySendError::Disconnected(back) | TrySendError::Full(back)) => job = back,
+                Err(TrySendError::Disconnected(returned) | TrySendError::Full(returned)) => {
+                    (job, seat) = (returned.job, returned.seat);
+                }
             }
         }
-        let started = worker::start(self, job);
-        if started.is_err() {
-            self.busy.fetch_sub(1, Ordering::AcqRel);
-        }
-        started
     }
 
-    /// Takes a worker back after a job; none where the thread ends. `in_time` is whether its caller was
-    /// still waiting.
-    pub(super) fn returns(&self, worker: Option<SyncSender<Job>>, in_time: bool) {
-        self.busy.fetch_sub(1, Ordering::AcqRel);
-        if !in_time {
+    /// Gives a call up whose worker is stuck, and counts the worker as such until it comes back; `false` if it
+    /// came back just now.
+    pub(super) fn write_off(&self, control: &CallControl) -> bool {
+        // Counted first, so that a worker that comes back at once has something to take away.
+        self.stuck.fetch_add(1, Ordering::AcqRel);
+        let written_off = control.write_off();
+        if !written_off {
             self.stuck.fetch_sub(1, Ordering::AcqRel);
         }
-        if let Some(worker) = worker {
-            self.idle().push(worker);
+        written_off
+    }
+
+    fn take_seat(self: &Arc<Self>, job: &Job) -> Result<Seat, WasmError> {
+        let stuck = self.stuck.load(Ordering::Acquire);
+        let seats = self.max_busy + MAX_STUCK;
+        let taken = self.setup.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {
+            (stuck <= MAX_STUCK && busy < seats).then_some(busy + 1)
+        });
+        match taken {
+            Ok(_) => Ok(Seat { pool: Arc::downgrade(self), control: Arc::clone(&job.control) }),
+            Err(_) => Err(WasmError::Exhausted { mounts: self.label.clone(), stuck }),
         }
     }
 
-    /// Counts a worker as stuck until it comes back.
-    pub(super) fn write_off(&self) {
-        self.stuck.fetch_add(1, Ordering::AcqRel);
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<SyncSender<Job>>> {
+    fn idle(&self) -> MutexGuard<'_, Vec<SyncSender<Assignment>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A busy worker's place in its pool's count; given back however the worker ends.
+#[derive(Debug)]
+pub(super) struct Seat {
+    pool: Weak<Pool>,
+    control: Arc<CallControl>,
+}
+
+impl Seat {
+    /// Ends the job and leaves its worker to the next one.
+    pub(super) fn leave_idle(self, back: SyncSender<Assignment>) {
+        let pool = self.pool.upgrade();
+        drop(self);
+        if let Some(pool) = pool {
+            pool.idle().push(back);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let in_time = self.control.finish();
+        if let Some(pool) = self.pool.upgrade() {
+            pool.setup.busy.fetch_sub(1, Ordering::AcqRel);
+            if !in_time {
+                pool.stuck.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+        // Last, so that whoever takes the place finds a seat.
+        self.control.leave_place();
     }
 }

@@ -5,7 +5,10 @@
 //! for it.
 
 use wasmtime::{Caller, Error, Extern, Linker, Memory, Result};
-use wasmtime_wasi::p1::wasi_snapshot_preview1::{self as stock, WasiSnapshotPreview1};
+use wasmtime_wasi::{
+    I32Exit,
+    p1::wasi_snapshot_preview1::{self as stock, WasiSnapshotPreview1},
+};
 use wiggle::GuestMemory;
 
 use super::{
@@ -24,6 +27,10 @@ const RIGHT_FD_WRITE: i64 = 1 << 6;
 
 /// Buffers that one `fd_write` may name.
 const MAX_IO_VECTORS: u32 = 1024;
+
+/// What one `fd_write` to a standard stream takes; a guest that has more calls again. Many vectors may name
+/// the same memory, and between two calls is where a guest is stopped.
+const MAX_WRITE_BYTES: u32 = 1 << 20;
 
 /// Forwards to the stock function of the same name.
 macro_rules! forward {
@@ -54,6 +61,7 @@ pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     wasmtime_wasi::p1::add_to_linker_async(linker, |state| &mut state.wasi)?;
     linker.allow_shadowing(true);
     add_opens(linker)?;
+    add_looks(linker)?;
     add_changes(linker)?;
     add_descriptors(linker)?;
     add_waits(linker)?;
@@ -97,6 +105,34 @@ fn add_opens(linker: &mut Linker<GuestState>) -> Result<()> {
                     state.fs.opened(opened, found);
                 }
                 Ok(errno)
+            })
+        },
+    )?;
+    Ok(())
+}
+
+fn add_looks(linker: &mut Linker<GuestState>) -> Result<()> {
+    linker.func_wrap_async(
+        MODULE,
+        "path_filestat_get",
+        |mut caller: Caller<'_, GuestState>, (fd, flags, path, len, out): (i32, i32, i32, i32, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| {
+                    let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
+                    fs.look(number(fd), text(memory, path, len)?, follow)
+                });
+                forward!(caller, path_filestat_get, fd, flags, path, len, out)
+            })
+        },
+    )?;
+    linker.func_wrap_async(
+        MODULE,
+        "path_readlink",
+        |mut caller: Caller<'_, GuestState>,
+         (fd, path, len, buffer, room, out): (i32, i32, i32, i32, i32, i32)| {
+            Box::new(async move {
+                ask!(caller, |fs, memory| fs.look(number(fd), text(memory, path, len)?, false));
+                forward!(caller, path_readlink, fd, path, len, buffer, room, out)
             })
         },
     )?;
@@ -156,8 +192,9 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          (from_fd, from, from_len, to_fd, to, to_len): (i32, i32, i32, i32, i32, i32)| {
             Box::new(async move {
                 ask!(caller, |fs, memory| {
-                    fs.change(number(from_fd), text(memory, from, from_len)?, Change::Alter)?;
-                    fs.change(number(to_fd), text(memory, to, to_len)?, Change::BringHere)
+                    // Moved away, what a protected place holds would be protected no more.
+                    fs.change(number(from_fd), text(memory, from, from_len)?, Change::Whole)?;
+                    fs.change(number(to_fd), text(memory, to, to_len)?, Change::Whole)
                 });
                 forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)
             })
@@ -172,7 +209,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
                 ask!(caller, |fs, memory| {
                     let from = text(memory, from, from_len)?;
                     fs.reach(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
-                    fs.change(number(to_fd), text(memory, to, to_len)?, Change::BringHere)
+                    fs.change(number(to_fd), text(memory, to, to_len)?, Change::Whole)
                 });
                 forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len)
             })
@@ -187,7 +224,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
                 ask!(caller, |fs, memory| {
                     let link = text(memory, link, link_len)?;
                     fs.link_target(number(fd), text(memory, target, target_len)?, link)?;
-                    fs.change(number(fd), link, Change::BringHere)
+                    fs.change(number(fd), link, Change::Whole)
                 });
                 forward!(caller, path_symlink, target, target_len, fd, link, link_len)
             })
@@ -197,19 +234,15 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
 }
 
 fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
-    linker.func_wrap_async(
-        MODULE,
-        "fd_close",
-        |mut caller: Caller<'_, GuestState>, (fd,): (i32,)| {
-            Box::new(async move {
-                let errno = forward!(caller, fd_close, fd)?;
-                if errno == Errno::SUCCESS.0 {
-                    caller.data_mut().fs.closed(number(fd));
-                }
-                Ok(errno)
-            })
-        },
-    )?;
+    linker.func_wrap_async(MODULE, "fd_close", |mut caller: Caller<'_, GuestState>, (fd,): (i32,)| {
+        Box::new(async move {
+            let errno = forward!(caller, fd_close, fd)?;
+            if errno == Errno::SUCCESS.0 {
+                caller.data_mut().fs.closed(number(fd));
+            }
+            Ok(errno)
+        })
+    })?;
     linker.func_wrap_async(
         MODULE,
         "fd_renumber",
@@ -223,6 +256,21 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
             })
         },
     )?;
+    linker.func_wrap_async(
+        MODULE,
+        "fd_filestat_set_times",
+        |mut caller: Caller<'_, GuestState>, (fd, atim, mtim, which): (i32, i64, i64, i32)| {
+            Box::new(async move {
+                let verdict = caller.data_mut().fs.set_times(number(fd));
+                if let Err(errno) = verdict {
+                    return Ok(errno.0);
+                }
+                forward!(caller, fd_filestat_set_times, fd, atim, mtim, which)
+            })
+        },
+    )?;
+    // The stock one calls an exit code beyond 125 an error of the host.
+    linker.func_wrap(MODULE, "proc_exit", |code: i32| Err::<(), _>(Error::new(I32Exit(code))))?;
     linker.func_wrap_async(
         MODULE,
         "fd_write",
@@ -306,6 +354,7 @@ fn write_stream(
             (word(start), word(len))
         });
         let Ok((start, len)) = vector else { return Ok(Errno::FAULT.0) };
+        let len = len.min(MAX_WRITE_BYTES - written);
         let Ok(bytes) = slice(memory, signed(start), usize::try_from(len)?) else {
             return Ok(Errno::FAULT.0);
         };
@@ -314,7 +363,10 @@ fn write_stream(
         } else {
             state.stderr.write(bytes);
         }
-        written = written.saturating_add(len);
+        written += len;
+        if written == MAX_WRITE_BYTES {
+            break;
+        }
     }
     Ok(store(memory, number(out), &written.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
 }

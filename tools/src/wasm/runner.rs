@@ -5,12 +5,12 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{Canary, Layer, Requirement, ThreadConfinement, interrupt};
+use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement, interrupt};
 use portcullis_policy::{GrantedMount, ProtectedPaths};
 use portcullis_types::{CancellationToken, Declarations, FinalFrame, ToolOutput};
 use tokio::sync::{mpsc, oneshot};
@@ -29,7 +29,7 @@ use super::{
     ticker::Ticker,
     worker::{Job, Verb, WorkerSetup, mount_rule},
 };
-use crate::mounts::MountTable;
+use crate::{mounts::MountTable, places::Place};
 
 /// Progress and update frames that wait for their reader; beyond, the oldest news is not worth waiting for
 /// and the newest is dropped and counted.
@@ -117,6 +117,10 @@ pub(crate) struct GuestJob {
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
     pub(crate) cancel: CancellationToken,
+    /// Held until the guest's thread is free, however early its caller goes.
+    pub(crate) place: Option<Place>,
+    /// Whether anybody watches progress and update frames.
+    pub(crate) is_watched: bool,
 }
 
 impl HostWasmToolRunner {
@@ -155,6 +159,28 @@ impl HostWasmToolRunner {
     /// # Cancellation
     /// Dropping the future stops the guest.
     pub async fn describe(&self, module: &Arc<GuestModule>) -> Result<Declarations, WasmError> {
+        let report = self.run_describe(module).await?;
+        let refuse = |reason: String| WasmError::Describe { reason };
+        match report.result {
+            Ok(FinalFrame::Ok(output)) => module::check_declarations(&output.joined_text()),
+            Ok(FinalFrame::Error(error)) => Err(refuse(error.message)),
+            Err(fault) => Err(refuse(fault.to_string())),
+        }
+    }
+
+    /// What holds a worker, with the evidence: a module is asked to describe itself as in
+    /// [`Self::describe`], and the thread that ran it tells.
+    ///
+    /// # Errors
+    /// [`WasmError`] when no worker could be confined, or the module not be run.
+    ///
+    /// # Cancellation
+    /// Dropping the future stops the guest.
+    pub async fn posture(&self, module: &Arc<GuestModule>) -> Result<Posture, WasmError> {
+        Ok(self.run_describe(module).await?.posture)
+    }
+
+    async fn run_describe(&self, module: &Arc<GuestModule>) -> Result<GuestReport, WasmError> {
         let job = GuestJob {
             module: Arc::clone(module),
             stdin: Vec::new(),
@@ -163,14 +189,10 @@ impl HostWasmToolRunner {
             time_limit: DESCRIBE_TIME,
             deadline: Instant::now() + DESCRIBE_TIME,
             cancel: CancellationToken::new(),
+            place: None,
+            is_watched: false,
         };
-        let report = self.run_verb(Verb::Describe, job, |_| {}).await?;
-        let refuse = |reason: String| WasmError::Describe { reason };
-        match report.result {
-            Ok(FinalFrame::Ok(output)) => module::check_declarations(&output.joined_text()),
-            Ok(FinalFrame::Error(error)) => Err(refuse(error.message)),
-            Err(fault) => Err(refuse(fault.to_string())),
-        }
+        self.run_verb(Verb::Describe, job, |_| {}).await
     }
 
     /// Runs one call; `watch` sees progress and update frames as they come, on the caller's side.
@@ -192,7 +214,7 @@ impl HostWasmToolRunner {
         mut watch: impl FnMut(StreamFrame),
     ) -> Result<GuestReport, WasmError> {
         let pool = self.pool(&job.mounts)?;
-        let control = Arc::new(CallControl::new(job.deadline));
+        let control = Arc::new(CallControl::new(job.deadline, job.place));
         let _stops_with_us = StopOnDrop(Arc::clone(&control));
         let (sender, mut frames) = mpsc::channel(LISTENER_CAPACITY);
         let dropped = Arc::new(AtomicU64::new(0));
@@ -205,13 +227,16 @@ impl HostWasmToolRunner {
             time_limit: job.time_limit,
             protected: Arc::clone(&self.config.protected),
             control: Arc::clone(&control),
-            listener: Some(Listener { sender, dropped: Arc::clone(&dropped) }),
+            // A sender of our own stays open, so that the end of the guest's wakes nobody early.
+            listener: job
+                .is_watched
+                .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
             watch: self.ticker.watch(Arc::clone(&control)),
             reply,
         })?;
         let give_up = tokio::time::sleep_until((control.deadline() + STOP_GRACE).into());
         tokio::pin!(give_up);
-        let mut cancelled = false;
+        let (mut cancelled, mut given_up) = (false, false);
         let report = loop {
             tokio::select! {
                 biased;
@@ -222,14 +247,16 @@ impl HostWasmToolRunner {
                     control.cancel();
                     give_up.as_mut().reset((Instant::now() + STOP_GRACE).into());
                 }
-                () = &mut give_up => {
-                    if control.write_off() {
-                        pool.write_off();
+                () = &mut give_up, if !given_up => {
+                    if pool.write_off(&control) {
                         break Err(WasmError::Stuck);
                     }
+                    // The answer is on its way.
+                    given_up = true;
                 }
             }
         };
+        drop(sender);
         while let Ok(frame) = frames.try_recv() {
             watch(frame);
         }
@@ -257,10 +284,17 @@ impl HostWasmToolRunner {
             mounts: preopens.iter().map(mount_rule).collect(),
             canary: self.canary.clone(),
         };
-        let setup = WorkerSetup { engine: self.engine.clone(), preopens, confinement };
+        let busy = AtomicUsize::new(0);
+        let setup = WorkerSetup { engine: self.engine.clone(), preopens, confinement, busy };
         let pool = Pool::new(label(mounts), setup, self.config.concurrency);
         pools.insert(mounts.to_vec(), Arc::clone(&pool));
         Ok(pool)
+    }
+
+    /// Whether the kernel tells which pages a call touched, which makes clearing its memory cheaper.
+    #[must_use]
+    pub fn has_pagemap_scan() -> bool {
+        wasmtime::PoolingAllocationConfig::is_pagemap_scan_available()
     }
 
     /// Whether a layer must hold every worker.

@@ -1,11 +1,17 @@
 //! One worker thread: it confines itself before its first call and proves it again before each.
 
 use std::{
-    sync::{Arc, mpsc},
-    time::Duration,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc::{self, SyncSender},
+    },
+    time::{Duration, Instant},
 };
 
-use portcullis_confine::{MountAccess, MountRule, ProvenThread, ThreadConfinement, confine_current_thread};
+use portcullis_confine::{
+    MountAccess, MountRule, ProvenThread, ThreadConfinement, confine_current_thread, interrupt::ThreadTarget,
+};
 use portcullis_policy::ProtectedPaths;
 use portcullis_types::Access;
 use tokio::sync::oneshot;
@@ -16,7 +22,7 @@ use super::{
     control::CallControl,
     fs::Preopen,
     guest,
-    pool::Pool,
+    pool::{Pool, Seat},
     stdio::{FrameReader, Stdout},
     ticker::Watch,
 };
@@ -35,6 +41,7 @@ pub(super) struct Job {
     pub(super) time_limit: Duration,
     pub(super) protected: Arc<ProtectedPaths>,
     pub(super) control: Arc<CallControl>,
+    /// Takes progress and update frames, if anybody watches.
     pub(super) listener: Option<Listener>,
     pub(super) watch: Watch,
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
@@ -72,6 +79,8 @@ pub(super) struct WorkerSetup {
     pub(super) engine: Engine,
     pub(super) preopens: Arc<[Preopen]>,
     pub(super) confinement: ThreadConfinement,
+    /// Workers of the pool that have a job.
+    pub(super) busy: AtomicUsize,
 }
 
 /// The kernel's rule for a preopen: the same handle, the same access.
@@ -85,41 +94,53 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
     }
 }
 
+/// A job on its way to a worker.
+#[derive(Debug)]
+pub(super) struct Assignment {
+    pub(super) job: Job,
+    pub(super) seat: Seat,
+    /// The way back to this worker. It travels with the job, so that a worker at rest holds no sender of its
+    /// own, and ends when its pool does.
+    pub(super) back: SyncSender<Assignment>,
+}
+
 /// Starts a worker with its first job waiting.
-pub(super) fn start(pool: &Arc<Pool>, first: Job) -> Result<(), WasmError> {
-    let (sender, receiver) = mpsc::sync_channel(1);
+pub(super) fn start(pool: &Arc<Pool>, job: Job, seat: Seat) -> Result<(), WasmError> {
+    let (back, receiver) = mpsc::sync_channel(1);
+    let first = Assignment { job, seat, back: back.clone() };
     // The receiver is alive, so the one place of the channel takes it.
-    sender.try_send(first).map_err(|_| WasmError::WorkerLost)?;
-    let weak = Arc::downgrade(pool);
+    back.try_send(first).map_err(|_| WasmError::WorkerLost)?;
+    drop(back);
     let setup = Arc::clone(pool.setup());
     std::thread::Builder::new()
         .name(format!("portcullis-wasm-{}", pool.label()))
-        .spawn(move || {
-            // Made before the confinement, and entered for good: what wasmtime-wasi would start
-            // otherwise is a global runtime, whose threads would inherit it.
-            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
-                return;
-            };
-            let proven = confine_current_thread(&setup.confinement);
-            let mut next = receive(&receiver);
-            while let Some(mut job) = next {
-                let report = runtime.block_on(serve(&setup, &proven, &mut job));
-                let Job { control, watch, reply, .. } = job;
-                drop(watch);
-                let in_time = control.finish();
-                let Some(pool) = weak.upgrade() else { return };
-                pool.returns(proven.is_ok().then(|| sender.clone()), in_time);
-                drop(pool);
-                // Nobody waits for a call that was written off.
-                let _ = reply.send(report);
-                if proven.is_err() {
-                    return;
-                }
-                next = receive(&receiver);
-            }
-        })
+        .spawn(move || work(&setup, &receiver))
         .map(drop)
         .map_err(|source| WasmError::Thread { what: "worker", source })
+}
+
+/// The life of a worker thread.
+fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
+    // Made before the confinement, and entered for good: what wasmtime-wasi would start otherwise is a
+    // global runtime, whose threads would inherit it.
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
+    let thread = ThreadTarget::current();
+    let proven = confine_current_thread(&setup.confinement);
+    while let Some(Assignment { mut job, seat, back }) = receive(receiver, setup) {
+        job.control.runs_on(thread);
+        let report = runtime.block_on(serve(setup, &proven, &mut job));
+        let Job { watch, reply, .. } = job;
+        drop(watch);
+        match proven {
+            Ok(_) => seat.leave_idle(back),
+            Err(_) => drop(seat),
+        }
+        // Nobody waits for a call that was written off.
+        let _ = reply.send(report);
+        if proven.is_err() {
+            return;
+        }
+    }
 }
 
 async fn serve(
@@ -127,7 +148,6 @@ async fn serve(
     proven: &Result<ProvenThread, portcullis_confine::ConfineError>,
     job: &mut Job,
 ) -> Result<GuestReport, WasmError> {
-    job.control.runs_here();
     let proven = match proven {
         Ok(proven) => proven,
         Err(error) => return Err(WasmError::Unconfined { reason: chain(error) }),
@@ -148,14 +168,16 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-fn receive(receiver: &mpsc::Receiver<Job>) -> Option<Job> {
-    let start = std::time::Instant::now();
-    loop {
+/// The next assignment; none once the pool is gone.
+fn receive(receiver: &mpsc::Receiver<Assignment>, setup: &WorkerSetup) -> Option<Assignment> {
+    let start = Instant::now();
+    // Where others are at work, the processor is theirs.
+    while setup.busy.load(Ordering::Relaxed) == 0 && start.elapsed() < SPIN {
         match receiver.try_recv() {
-            Ok(job) => return Some(job),
+            Ok(assignment) => return Some(assignment),
             Err(mpsc::TryRecvError::Disconnected) => return None,
-            Err(mpsc::TryRecvError::Empty) if start.elapsed() < SPIN => std::hint::spin_loop(),
-            Err(mpsc::TryRecvError::Empty) => return receiver.recv().ok(),
+            Err(mpsc::TryRecvError::Empty) => std::hint::spin_loop(),
         }
     }
+    receiver.recv().ok()
 }

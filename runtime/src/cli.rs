@@ -1,0 +1,282 @@
+//! The options. Their help texts are the manual, so they say what happens, not only what is wanted.
+
+use std::path::PathBuf;
+
+use clap::{
+    Args, Parser, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use portcullis_types::SandboxTier;
+
+/// The agent and the run that calls from the command line belong to.
+pub(crate) const CLI_ID: &str = "cli";
+
+/// How many rows `audit log` shows.
+const DEFAULT_LIMIT: usize = 50;
+
+/// A tool runtime for AI agents: decides, confines, records.
+///
+/// A tool call is checked against a policy, runs where it can do no harm, and leaves one row in an audit
+/// log. Tools see the folders that the policy mounts (`/shared`, `/tmp`, `/vault`) and nothing else.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis", version, max_term_width = 100, after_long_help = AFTER_HELP)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) common: Common,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The options of every command.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Common options")]
+pub(crate) struct Common {
+    /// The folder that tools work in.
+    ///
+    /// The policy's mounts lie in it. It is made on first use, with a short `shared/README.md` that says
+    /// what it is; nothing in it is ever overwritten. A file `portcullis.toml` in it may take away from the
+    /// policy, never add.
+    #[arg(long, global = true, value_name = "DIR", default_value = "./workspace")]
+    pub(crate) workspace: PathBuf,
+
+    /// The policy file to use.
+    ///
+    /// Without it: `/etc/portcullis/portcullis.toml`, else `$XDG_CONFIG_HOME/portcullis/portcullis.toml`,
+    /// else the policy that `portcullis policy default` prints.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+
+    /// The folder for the audit log, compiled modules and whole outputs.
+    ///
+    /// It is private to its user and must lie outside every mount. Without it:
+    /// `$XDG_STATE_HOME/portcullis/HASH`, else `$HOME/.local/state/portcullis/HASH`, where HASH stands for
+    /// the workspace's path.
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
+
+    /// What isolates this process itself; chooses the policy's `[sandbox.…]` section.
+    #[arg(long, global = true, value_name = "TIER", default_value = SandboxTier::Process.as_str(),
+          value_parser = sandbox_tier())]
+    pub(crate) sandbox_tier: SandboxTier,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Call(Call),
+    Tools(Tools),
+    /// Show or check a policy.
+    #[command(subcommand)]
+    Policy(Policy),
+    /// Read or verify the audit log.
+    #[command(subcommand)]
+    Audit(Audit),
+    Doctor(Doctor),
+}
+
+/// Call one tool.
+///
+/// The call goes the way of every call: it is checked, decided, confined and recorded. The tool's text goes
+/// to standard output, exactly as it is where that is a file or a pipe; on a terminal it ends with a newline
+/// and control characters are shown escaped. Progress, warnings and questions go to standard error.
+///
+/// A call that needs an approval is asked about on the terminal. Where there is none it is denied, unless
+/// `--approve` is given.
+///
+/// A call that fails prints `Tool execution failed: …` to standard error. Ctrl-C cancels the call; pressed
+/// twice it ends the program at once.
+#[derive(Debug, Args)]
+#[command(after_long_help = "\
+Examples:
+  portcullis call file_read '{\"path\": \"/shared/README.md\"}'
+  portcullis call add '{\"a\": 2, \"b\": 3}'
+  jq -n --rawfile text notes.md '{path: \"notes.md\", content: $text}' | portcullis call file_write -
+
+Exit codes:
+  0 the tool answered    1 the call failed       2 wrong usage, or a policy that cannot be used
+  3 denied               4 timed out             5 what the tool needs is not available")]
+pub(crate) struct Call {
+    /// The tool's name, as in `portcullis tools`.
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+
+    /// The arguments, a JSON object; `-` reads them from standard input.
+    #[arg(value_name = "JSON", default_value = "{}", hide_default_value = true)]
+    pub(crate) arguments: String,
+
+    /// Approve of the call in advance, for when you have read it and nobody is there to be asked.
+    ///
+    /// It answers a question that the policy asks; it opens nothing that the policy denies.
+    #[arg(long)]
+    pub(crate) approve: bool,
+
+    /// Print the whole result, or the error, as one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// The run that the call belongs to.
+    ///
+    /// Rows of the audit log name it, and `output_read` gives the whole of a shortened output to calls of the
+    /// same run only.
+    #[arg(long, value_name = "ID", default_value = CLI_ID)]
+    pub(crate) run: String,
+}
+
+/// List the tools and what the policy gives to each.
+#[derive(Debug, Args)]
+pub(crate) struct Tools {
+    #[command(flatten)]
+    pub(crate) format: ToolsFormat,
+}
+
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+pub(crate) struct ToolsFormat {
+    /// Print all that is known of each tool, as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+
+    /// Print the `tools` array of an OpenAI request. Tools that the policy switches off are left out.
+    #[arg(long)]
+    pub(crate) openai: bool,
+
+    /// Print the result of the Model Context Protocol's `tools/list`. Tools that the policy switches off
+    /// are left out.
+    #[arg(long)]
+    pub(crate) mcp: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Policy {
+    /// Print the policy that holds when there is no other; a good file to start from.
+    Default,
+    /// Check a policy and show what it gives to whom.
+    ///
+    /// With FILE that file alone is read, and nothing is made or run. Without it the policy in force is
+    /// shown, as `portcullis call` would use it: with the workspace's overlay, each tool's share, and the
+    /// digest that audit rows carry; what `call` needs for that is made on first use.
+    ///
+    /// Faults are printed to standard error, each as `file:line:column: key: message`; the exit code is 2.
+    Check {
+        /// The policy file to check.
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Audit {
+    /// Show the newest rows of the audit log, the newest last.
+    Log {
+        /// How many rows to show; 0 means all.
+        #[arg(long, value_name = "N", default_value_t = DEFAULT_LIMIT)]
+        limit: usize,
+        /// Print the rows as they are in the log, one JSON object a line.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Check that no row of the audit log was changed, removed or slipped in.
+    ///
+    /// Prints the number of rows and the hash of the last one. Note that hash elsewhere: it proves later that
+    /// every row up to it is as it was, and that none was cut off the end. Exits with 1 if the log is not
+    /// intact, or if there is none.
+    Verify,
+}
+
+/// Show what is enforced here, with the proof, and how to get what is missing.
+///
+/// A worker thread is started, confined as for a call, and tries what it must not be able to do. Exits with
+/// 0 if all that the policy requires was seen to hold, else with 5.
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn sandbox_tier() -> impl TypedValueParser<Value = SandboxTier> {
+    PossibleValuesParser::new(SandboxTier::ALL.map(SandboxTier::as_str))
+        .try_map(|text| text.parse::<SandboxTier>())
+}
+
+const AFTER_HELP: &str = "\
+Environment:
+  PORTCULLIS_LOG   what is logged to standard error: error, warn (the default), info, debug, trace,
+                   or a list such as `info,portcullis_tools=debug`
+
+First steps:
+  portcullis call file_read '{\"path\": \"/shared/README.md\"}'
+  portcullis tools
+  portcullis doctor";
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn parse(words: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("portcullis").chain(words.split_whitespace()))
+    }
+
+    #[test]
+    fn the_options_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_call_has_the_defaults_of_the_manual() {
+        let cli = parse("call echo").expect("parses");
+        let Command::Call(call) = cli.command else { panic!("not a call") };
+        assert_eq!((call.tool.as_str(), call.arguments.as_str(), call.run.as_str()), ("echo", "{}", "cli"));
+        assert!(!call.approve && !call.json);
+        assert_eq!(cli.common.workspace, PathBuf::from("./workspace"));
+        assert_eq!(cli.common.sandbox_tier, SandboxTier::Process);
+        assert_eq!((cli.common.policy, cli.common.state), (None, None));
+    }
+
+    #[test]
+    fn common_options_stand_before_or_after_the_command() {
+        for words in [
+            "--workspace w --state s --policy p --sandbox-tier micro_vm audit verify",
+            "audit verify --workspace w --state s --policy p --sandbox-tier micro_vm",
+        ] {
+            let common = parse(words).expect(words).common;
+            assert_eq!(common.workspace, PathBuf::from("w"));
+            assert_eq!(common.state, Some(PathBuf::from("s")));
+            assert_eq!(common.policy, Some(PathBuf::from("p")));
+            assert_eq!(common.sandbox_tier, SandboxTier::MicroVm);
+        }
+    }
+
+    #[test]
+    fn standard_input_is_a_dash() {
+        let Command::Call(call) = parse("call file_write - --json").expect("parses").command else {
+            panic!("not a call")
+        };
+        assert_eq!(call.arguments, "-");
+        assert!(call.json);
+    }
+
+    #[test]
+    fn wrong_usage_exits_with_two() {
+        for words in [
+            "",
+            "call",
+            "call echo {} extra",
+            "tools --json --mcp",
+            "policy",
+            "audit log --limit x",
+            "--sandbox-tier vm doctor",
+            "serve",
+        ] {
+            assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
+        }
+    }
+
+    #[test]
+    fn the_commands_are_those_that_are_built() {
+        let command = Cli::command();
+        let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
+        assert_eq!(names, ["call", "tools", "policy", "audit", "doctor"]);
+    }
+}

@@ -1,0 +1,156 @@
+//! `portcullis audit`: what happened, and whether the record of it holds.
+
+use std::{collections::VecDeque, fmt::Write as _, path::PathBuf, process::ExitCode};
+
+use portcullis_tools::audit::{self, Event, Row, VerifyReport};
+
+use crate::{
+    cli::Common,
+    error::CliError,
+    output::{stream, table, text},
+    setup,
+};
+
+/// Shows the newest rows. A line that is no row is reported and passed over; then the exit code is 1.
+pub(crate) fn log(common: &Common, limit: usize, as_json: bool) -> Result<ExitCode, CliError> {
+    let path = path(common)?;
+    let mut newest: VecDeque<Row> = VecDeque::new();
+    let mut code = ExitCode::SUCCESS;
+    for row in audit::rows(&path) {
+        match row {
+            Ok(row) => {
+                if limit != 0 && newest.len() == limit {
+                    newest.pop_front();
+                }
+                newest.push_back(row);
+            }
+            Err(error) if error.is_missing() => {
+                stream::tell(&format!("no call is on record yet: there is no `{}`\n", path.display()));
+                return Ok(ExitCode::SUCCESS);
+            }
+            Err(source) => {
+                stream::tell(&CliError::Audit { source }.report());
+                code = ExitCode::FAILURE;
+            }
+        }
+    }
+    let answer = if as_json { lines(&newest)? } else { listing(&newest) };
+    stream::answer(&answer)?;
+    Ok(code)
+}
+
+/// Verifies the whole log.
+pub(crate) fn verify(common: &Common) -> Result<ExitCode, CliError> {
+    let path = path(common)?;
+    let report = audit::verify(&path).map_err(|source| {
+        if source.is_missing() {
+            CliError::NoAuditLog { path: path.clone() }
+        } else {
+            CliError::Audit { source }
+        }
+    })?;
+    stream::answer(&verdict(&report))?;
+    Ok(if report.is_intact() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn path(common: &Common) -> Result<PathBuf, CliError> {
+    Ok(audit::log_path(&setup::envelope(common)?.state))
+}
+
+fn lines(rows: &VecDeque<Row>) -> Result<String, CliError> {
+    let mut out = String::new();
+    for row in rows {
+        out.push_str(&serde_json::to_string(row).map_err(|source| CliError::Json { source })?);
+        out.push('\n');
+    }
+    Ok(out)
+}
+
+fn listing(rows: &VecDeque<Row>) -> String {
+    let rows = rows.iter().map(|row| {
+        let outcome = match (row.event, row.outcome) {
+            (Event::Begin, _) => "begins".to_owned(),
+            (Event::End, Some(outcome)) => outcome.to_string(),
+            (Event::End, None) => "–".to_owned(),
+        };
+        let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
+        [
+            row.seq.to_string(),
+            format!("{:.3}", row.time),
+            row.agent.as_deref().unwrap_or("–").to_owned(),
+            row.tool.to_string(),
+            outcome,
+            row.code.as_deref().unwrap_or("–").to_owned(),
+            row.duration_us.map_or_else(|| "–".to_owned(), milliseconds),
+            subjects.join(", "),
+        ]
+    });
+    table::render(["SEQ", "TIME", "AGENT", "TOOL", "OUTCOME", "CODE", "TIME TAKEN", "NAMES"], rows)
+}
+
+fn milliseconds(microseconds: u64) -> String {
+    format!("{}.{} ms", microseconds / 1000, microseconds % 1000 / 100)
+}
+
+/// What a verification found, in words.
+pub(crate) fn verdict(report: &VerifyReport) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = match report.broken {
+        None => writeln!(out, "intact: {} rows, head {}", report.rows, report.head),
+        Some(broken) => writeln!(
+            out,
+            "broken: line {} (byte {}): {}\n{} rows before it hold, head {}",
+            broken.line, broken.offset, broken.why, report.last_seq, report.head
+        ),
+    };
+    for begin in &report.open_begins {
+        let _ = writeln!(
+            out,
+            "open: row {}, {}, call {}, process {} (runs now, or died)",
+            begin.seq,
+            text::inline(&begin.tool),
+            text::inline(&begin.call_id),
+            text::inline(&begin.process)
+        );
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_tools::audit::{BreakReason, Broken, OpenBegin};
+
+    use super::*;
+
+    #[test]
+    fn a_verdict_says_where_and_why() {
+        let mut report = VerifyReport {
+            rows: 9,
+            last_seq: 9,
+            head: "ab".repeat(32),
+            broken: None,
+            open_begins: vec![OpenBegin {
+                seq: 8,
+                call_id: "call_\u{1b}".into(),
+                tool: "file_write".into(),
+                process: "1-2-3".into(),
+            }],
+        };
+        insta::assert_snapshot!("intact", verdict(&report));
+        report.last_seq = 4;
+        let why = BreakReason::SequenceGap { expected: 5, found: 6 };
+        report.broken = Some(Broken { line: 5, offset: 4096, why });
+        report.open_begins.clear();
+        insta::assert_snapshot!("broken", verdict(&report));
+    }
+
+    #[test]
+    fn times_are_shown_in_tenths_of_a_millisecond() {
+        for (microseconds, shown) in
+            [(0, "0.0 ms"), (99, "0.0 ms"), (1234, "1.2 ms"), (10_050_000, "10050.0 ms")]
+        {
+            assert_eq!(milliseconds(microseconds), shown);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `portcullis call`: one call through the pipeline.
+
+use std::{
+    io::{self, Read},
+    process::ExitCode,
+    sync::Arc,
+};
+
+use portcullis_tools::{
+    Caller, ToolCall, ToolResult,
+    approval::{ApproveAll, Approver},
+    policy::DenialCode,
+};
+use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolError};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+};
+
+use crate::{
+    approve::TerminalApprover,
+    cli::{CLI_ID, Call, Common},
+    error::CliError,
+    output::{
+        json::{self, CallAnswer},
+        stream, text,
+    },
+    setup,
+};
+
+/// What the pipeline takes at most (1 MiB), and one byte more, by which it sees that there was more.
+const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
+
+/// What a shell expects of a program that an interrupt ended.
+const INTERRUPTED: u8 = 130;
+
+/// Runs the command.
+pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> {
+    let envelope = setup::envelope(common)?;
+    let arguments = match options.arguments.as_str() {
+        "-" => read_arguments(io::stdin().lock())?,
+        _ => options.arguments,
+    };
+    let call = ToolCall::new(options.tool, arguments);
+    let caller = caller(options.run, options.approve);
+    let cancel = caller.cancel.clone();
+    let run_id = caller.run_id.clone();
+    let (sender, ended) = oneshot::channel();
+    // Apart from the signals: whatever the call's thread waits for, a second interrupt is heard.
+    std::thread::Builder::new()
+        .name("portcullis-call".to_owned())
+        .spawn(move || {
+            // Nobody waits for a call that was interrupted twice.
+            let _ = sender.send(make(&envelope, call, &caller));
+        })
+        .map_err(|source| CliError::Start { source })?;
+    match setup::runtime()?.block_on(interruptible(ended, &cancel))? {
+        Some(result) => answer(&hinted(result?), &run_id, options.json),
+        None => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+/// Makes the call, from the registry's start to its end. Blocks until the audit row is on the disk.
+fn make(envelope: &RunnerBootstrapEnvelope, call: ToolCall, caller: &Caller) -> Answer {
+    let runtime = setup::runtime()?;
+    let result = runtime.block_on(async {
+        let registry = setup::registry(envelope).await?;
+        Ok(registry.execute_with_policy(call, caller).await)
+    });
+    // A native tool that blocks its thread, or a question that nobody answers, must not keep us.
+    runtime.shutdown_background();
+    result
+}
+
+/// The arguments' text, bounded. What is too long is handed on as it is: the pipeline refuses it, and so
+/// there is a row for it.
+fn read_arguments(source: impl Read) -> Result<String, CliError> {
+    let failed = |source| CliError::Arguments { source };
+    let mut bytes = Vec::new();
+    source.take(MAX_STDIN_BYTES).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 == MAX_STDIN_BYTES {
+        // It may have been cut within a character.
+        return Ok(String::from_utf8_lossy(&bytes).into_owned());
+    }
+    String::from_utf8(bytes).map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
+}
+
+fn caller(run: String, approve: bool) -> Caller {
+    let mut caller = Caller::new(CLI_ID, run);
+    caller.approver = if approve {
+        Some(Arc::new(ApproveAll))
+    } else {
+        TerminalApprover::find().map(|approver| Arc::new(approver) as Arc<dyn Approver>)
+    };
+    caller.on_progress = Some(Arc::new(|progress| stream::tell(&format!("{}\n", progress.trim_end()))));
+    caller.on_update = Some(Arc::new(|partial| {
+        stream::tell(&format!("{}\n", text::of_content(&partial.content).trim_end()));
+    }));
+    caller
+}
+
+/// What a call answers.
+type Answer = Result<ToolResult, CliError>;
+
+/// Waits for the call. The first interrupt cancels it, and its row says so; the second gives up on it,
+/// which is what no answer means.
+///
+/// # Cancellation
+/// Safe; the call goes on.
+async fn interruptible(
+    mut ended: oneshot::Receiver<Answer>,
+    cancel: &CancellationToken,
+) -> Result<Option<Answer>, CliError> {
+    let mut interrupts = Interrupts::listen()?;
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut ended => {
+                let lost = |error| CliError::Start { source: io::Error::other(error) };
+                return Ok(Some(ended.map_err(lost)?));
+            }
+            () = interrupts.next() => {
+                if cancel.is_cancelled() {
+                    return Ok(None);
+                }
+                cancel.cancel();
+                if stream::stderr_is_terminal() {
+                    // It may stand in the middle of a line, perhaps behind a question.
+                    stream::tell("\n");
+                }
+            }
+        }
+    }
+}
+
+/// Ctrl-C, and the signal by which systems end programs.
+struct Interrupts {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Interrupts {
+    fn listen() -> Result<Self, CliError> {
+        let listen = |kind| signal(kind).map_err(|source| CliError::Start { source });
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
+    }
+
+    /// # Cancellation
+    /// Safe: no signal is lost.
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}
+
+/// Says how to approve of a call that nobody could be asked about. Only this front end knows.
+fn hinted(mut result: ToolResult) -> ToolResult {
+    result.outcome = result.outcome.map_err(|error| {
+        if error.code() == DenialCode::ApprovalUnavailable.as_str() && error.hint().is_none() {
+            error.with_hint("read the call, then repeat it with --approve, or run it on a terminal")
+        } else {
+            error
+        }
+    });
+    result
+}
+
+fn answer(result: &ToolResult, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
+    let code = match &result.outcome {
+        Ok(_) => ExitCode::SUCCESS,
+        Err(error) => ExitCode::from(error.kind().exit_code()),
+    };
+    if as_json {
+        json::answer(&CallAnswer::new(result))?;
+        return Ok(code);
+    }
+    match &result.outcome {
+        Ok(output) => {
+            let answer = text::of_content(&output.content);
+            if stream::stdout_is_terminal() {
+                stream::answer(&text::for_terminal_with_newline(&answer))?;
+            } else {
+                stream::answer(&answer)?;
+            }
+            if let Some(id) = result.details["output_id"].as_str() {
+                stream::tell(&rest_of(id, run, result.original_bytes));
+            }
+        }
+        Err(error) => stream::tell(&failure(error)),
+    }
+    Ok(code)
+}
+
+fn failure(error: &ToolError) -> String {
+    format!("Tool execution failed: {error}\n")
+}
+
+/// Where the rest of a shortened output is.
+fn rest_of(output_id: &str, run: &str, bytes: u64) -> String {
+    let run = if run == CLI_ID { String::new() } else { format!(" --run {run}") };
+    format!(
+        "the whole output has {bytes} bytes; to read it: portcullis call output_read '{{\"call_id\": \"{output_id}\"}}'{run}\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn arguments_from_standard_input_are_bounded_and_text() {
+        assert_eq!(read_arguments(&b"{}\n"[..]).expect("text"), "{}\n");
+        let long = "\u{e4}".repeat(1 << 20);
+        let read = read_arguments(long.as_bytes()).expect("too long, which the pipeline says");
+        assert!(read.len() > 1 << 20 && read.len() < (1 << 20) + 8);
+        let error = read_arguments(&b"{\xff}"[..]).expect_err("no text");
+        assert_eq!(error.exit_code(), ExitCode::from(2));
+    }
+
+    #[test]
+    fn a_call_that_nobody_could_be_asked_about_says_how_to_approve() {
+        let denied = |code: DenialCode| ToolResult {
+            call_id: "c".into(),
+            tool: "t".into(),
+            outcome: Err(ToolError::denied("no").with_code(code.as_str())),
+            details: Value::Null,
+            truncated: false,
+            original_bytes: 0,
+            duration: Duration::ZERO,
+        };
+        let hint = |code| hinted(denied(code)).outcome.expect_err("denied").hint().map(str::to_owned);
+        assert!(hint(DenialCode::ApprovalUnavailable).expect("a hint").contains("--approve"));
+        assert_eq!(hint(DenialCode::ApprovalRefused), None);
+    }
+}

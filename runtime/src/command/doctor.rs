@@ -1,0 +1,364 @@
+//! `portcullis doctor`: what is enforced here, with the proof, and how to get what is missing.
+//!
+//! What it finds is a value, shown as text or as JSON. A start that fails is a finding too.
+
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
+
+use portcullis_tools::{
+    BootstrapError, HostWasmToolRunner, PolicyFiles, ToolRegistry,
+    audit::{self, BreakReason, Confinement},
+    confine::{
+        Canary, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, ThreadConfinement,
+        probe_kernel, prove_on_scratch_thread,
+    },
+    policy,
+};
+use portcullis_types::{RunnerBootstrapEnvelope, ToolErrorKind};
+use serde::Serialize;
+
+use crate::{
+    cli::{self, Common},
+    error::{CliError, causes},
+    output::{json, stream, text},
+    setup,
+};
+
+/// Runs the command.
+pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, CliError> {
+    let findings = examine(common)?;
+    if options.json {
+        json::answer(&findings)?;
+    } else {
+        stream::answer(&shown(&findings))?;
+    }
+    Ok(if findings.ok { ExitCode::SUCCESS } else { ExitCode::from(ToolErrorKind::Unavailable.exit_code()) })
+}
+
+/// All that was found.
+#[derive(Debug, Serialize)]
+struct Findings {
+    version: &'static str,
+    /// Whether all that the policy requires was seen to hold.
+    ok: bool,
+    layers: Vec<LayerFinding>,
+    kernel: Kernel,
+    workspace: PathBuf,
+    state: PathBuf,
+    policy: PolicyFinding,
+    tools: Option<ToolCount>,
+    audit: Option<AuditFinding>,
+    /// What kept the tools from starting, with its causes.
+    error: Option<String>,
+    missing: Vec<Missing>,
+}
+
+/// One layer, as a worker thread proved it.
+#[derive(Debug, Serialize)]
+struct LayerFinding {
+    layer: Layer,
+    required: bool,
+    /// Whether the thread saw the layer refuse something.
+    proven: bool,
+    #[serde(flatten)]
+    status: LayerStatus,
+    evidence: Vec<Evidence>,
+}
+
+#[derive(Debug, Serialize)]
+struct Kernel {
+    release: String,
+    arch: &'static str,
+    landlock_abi: Option<u32>,
+    seccomp: bool,
+    pagemap_scan: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct PolicyFinding {
+    source: String,
+    overlay: Option<String>,
+    requires: Vec<&'static str>,
+    digest: String,
+}
+
+#[derive(Debug, Serialize)]
+struct ToolCount {
+    wasm: usize,
+    native_unconfined: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct AuditFinding {
+    path: PathBuf,
+    intact: bool,
+    /// What `audit verify` prints, or why it could not be verified.
+    report: String,
+}
+
+/// Something that is not there, and how to get it.
+#[derive(Debug, Serialize)]
+struct Missing {
+    what: String,
+    required: bool,
+    remedy: String,
+}
+
+fn examine(common: &Common) -> Result<Findings, CliError> {
+    let envelope = setup::envelope(common)?;
+    let files = PolicyFiles::find(&envelope)?;
+    // A policy that cannot be used requires nothing that could be examined.
+    let policy = files.load(envelope.sandbox_tier)?;
+    let support = probe_kernel();
+    // Before the start, which mends what a crash left and perhaps hides more.
+    let audit = audit_finding(&envelope);
+    let runtime = setup::runtime()?;
+    let started = runtime.block_on(start(&envelope));
+    let (registry, posture, error) = match started {
+        Ok((registry, posture)) => (Some(registry), posture, None),
+        Err(error) if is_finding(&error) => {
+            (None, prove_without_tools(&envelope, &policy, &support), Some(error))
+        }
+        Err(error) => return Err(error),
+    };
+    let layers: Vec<_> =
+        Layer::THREAD.map(|layer| layer_finding(layer, &policy, &support, posture.as_ref())).into();
+    let audit = audit.or_else(|| audit_finding(&envelope));
+    let proven = layers.iter().all(|layer| layer.proven || !layer.required);
+    let recorded = audit.as_ref().is_some_and(|audit| audit.intact);
+    let digest = registry.as_ref().map_or(policy.digest(), |registry| registry.policy().digest()).to_string();
+    Ok(Findings {
+        version: env!("CARGO_PKG_VERSION"),
+        ok: error.is_none() && proven && recorded,
+        missing: missing(&layers, &support),
+        layers,
+        kernel: Kernel {
+            release: rustix::system::uname().release().to_string_lossy().into_owned(),
+            arch: std::env::consts::ARCH,
+            landlock_abi: support.landlock_abi,
+            seccomp: support.seccomp,
+            pagemap_scan: HostWasmToolRunner::has_pagemap_scan(),
+        },
+        policy: PolicyFinding {
+            source: files.operator_name().to_owned(),
+            overlay: files.overlay_name().map(str::to_owned),
+            requires: policy.required_layers().map(policy::Layer::as_str).collect(),
+            digest,
+        },
+        tools: registry.as_ref().map(count),
+        audit,
+        error: error.map(|error| format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
+        workspace: envelope.workspace,
+        state: envelope.state,
+    })
+}
+
+/// Starts the tools as for a call, and has a worker thread prove what holds it.
+async fn start(envelope: &RunnerBootstrapEnvelope) -> Result<(ToolRegistry, Option<Posture>), CliError> {
+    let registry = setup::registry(envelope).await?;
+    let posture = match (registry.runner(), registry.tools().find_map(|tool| tool.module())) {
+        (Some(runner), Some(module)) => Some(runner.posture(module).await.map_err(BootstrapError::Wasm)?),
+        _ => None,
+    };
+    Ok((registry, posture))
+}
+
+/// Whether an error of the start says something about what is enforced here, and not only that the
+/// options are wrong.
+fn is_finding(error: &CliError) -> bool {
+    use BootstrapError as E;
+    matches!(
+        error,
+        CliError::Bootstrap(
+            E::MissingLayer { .. } | E::Wasm(_) | E::Audit(_) | E::Outputs(_) | E::State(_) | E::Registry(_)
+        )
+    )
+}
+
+/// Where the tools do not start, the layers that are to be had are proven all the same, on a thread that
+/// does nothing else.
+fn prove_without_tools(
+    envelope: &RunnerBootstrapEnvelope,
+    policy: &policy::WorkspaceSecurityPolicy,
+    support: &KernelSupport,
+) -> Option<Posture> {
+    portcullis_tools::state::prepare(&envelope.state).ok()?;
+    let requirement = |layer| {
+        if is_required(layer, policy) && support.missing(layer).is_none() {
+            Requirement::Required
+        } else {
+            Requirement::Waived
+        }
+    };
+    let rules = ThreadConfinement {
+        landlock: requirement(Layer::Landlock),
+        seccomp: requirement(Layer::Seccomp),
+        mounts: Vec::new(),
+        canary: Canary::create(&envelope.state).ok()?,
+    };
+    prove_on_scratch_thread(&rules).ok()
+}
+
+fn is_required(layer: Layer, policy: &policy::WorkspaceSecurityPolicy) -> bool {
+    policy.required_layers().any(|required| required.as_str() == layer.as_str())
+}
+
+fn layer_finding(
+    layer: Layer,
+    policy: &policy::WorkspaceSecurityPolicy,
+    support: &KernelSupport,
+    posture: Option<&Posture>,
+) -> LayerFinding {
+    let required = is_required(layer, policy);
+    let of_layer = |evidence: &&Evidence| evidence.layer == layer;
+    let evidence: Vec<_> =
+        posture.map_or(&[][..], Posture::evidence).iter().filter(of_layer).cloned().collect();
+    let status = match (support.missing(layer), posture) {
+        _ if !required => LayerStatus::Waived,
+        (Some(reason), _) => LayerStatus::Missing { reason: reason.to_owned() },
+        (None, Some(posture)) => posture.layer(layer).clone(),
+        (None, None) => {
+            LayerStatus::Missing { reason: "the kernel has it, but no thread could prove it".to_owned() }
+        }
+    };
+    let held = matches!(status, LayerStatus::Enforced | LayerStatus::Partial { .. });
+    LayerFinding { layer, required, proven: held && !evidence.is_empty(), status, evidence }
+}
+
+/// What verification finds; nothing where there is no log yet, or one that the next start will mend.
+fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
+    let path = audit::log_path(&envelope.state);
+    let (intact, report) = match audit::verify(&path) {
+        Ok(report) if report.broken.is_some_and(|broken| broken.why == BreakReason::TornTail) => return None,
+        Ok(report) => (report.is_intact(), super::audit::verdict(&report).trim_end().to_owned()),
+        Err(error) if error.is_missing() => return None,
+        Err(error) => (false, format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
+    };
+    Some(AuditFinding { path, intact, report })
+}
+
+fn count(registry: &ToolRegistry) -> ToolCount {
+    let native_unconfined = registry.tools().filter(|tool| tool.confinement() == Confinement::Native).count();
+    ToolCount { wasm: registry.tools().count() - native_unconfined, native_unconfined }
+}
+
+fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<Missing> {
+    let mut missing = Vec::new();
+    for finding in layers {
+        let LayerFinding { layer, required, status, .. } = finding;
+        let required = *required;
+        match status {
+            LayerStatus::Enforced => {}
+            LayerStatus::Partial { missing: rights } => missing.push(Missing {
+                what: format!("{layer}: {}", rights.join(", ")),
+                required: false,
+                remedy: "a newer kernel restricts these too; until then seccomp refuses what they would"
+                    .to_owned(),
+            }),
+            LayerStatus::Waived => missing.push(Missing {
+                what: layer.to_string(),
+                required,
+                remedy: match support.missing(*layer) {
+                    None => format!("name `{layer}` in `require` in the policy; the kernel has it"),
+                    Some(reason) => reason.to_owned(),
+                },
+            }),
+            LayerStatus::Missing { reason } => {
+                missing.push(Missing { what: layer.to_string(), required, remedy: remedy(*layer, reason) });
+            }
+        }
+    }
+    if !HostWasmToolRunner::has_pagemap_scan() {
+        missing.push(Missing {
+            what: "pagemap_scan".to_owned(),
+            required: false,
+            remedy: "Linux 6.7 or newer with /proc mounted; without it calls take longer".to_owned(),
+        });
+    }
+    missing
+}
+
+fn remedy(layer: Layer, reason: &str) -> String {
+    let how = match layer {
+        Layer::Landlock => {
+            "needed: Linux 6.2 or newer with CONFIG_SECURITY_LANDLOCK=y and `landlock` in the boot parameter \
+             lsm=; in a container, a seccomp profile that lets landlock_create_ruleset, landlock_add_rule and \
+             landlock_restrict_self through"
+        }
+        Layer::Seccomp => {
+            "needed: Linux with CONFIG_SECCOMP_FILTER=y on x86_64 or aarch64; in a container, a seccomp profile \
+             that lets seccomp and prctl through"
+        }
+        _ => "",
+    };
+    format!("{reason}; {how}")
+}
+
+fn shown(findings: &Findings) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_shown(&mut out, findings);
+    out
+}
+
+fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
+    let Findings { kernel, policy, .. } = findings;
+    writeln!(out, "portcullis {} on Linux {}, {}", findings.version, kernel.release, kernel.arch)?;
+
+    writeln!(out, "\nlayers, as a thread of ours met them before and after it was confined")?;
+    for layer in &findings.layers {
+        let required = if layer.required { "required" } else { "not required" };
+        writeln!(out, "  {:<12} {} ({required})", layer.layer.as_str(), status(&layer.status))?;
+        for evidence in &layer.evidence {
+            writeln!(out, "    {:<48} {} → {}", evidence.canary, evidence.before, evidence.after)?;
+        }
+    }
+
+    writeln!(out, "\nkernel")?;
+    let landlock = kernel.landlock_abi.map_or("none".to_owned(), |abi| format!("ABI {abi}"));
+    writeln!(out, "  {:<12} {landlock}", "landlock")?;
+    let available = |is: bool| if is { "available" } else { "not available" };
+    writeln!(out, "  {:<12} {}", "seccomp", available(kernel.seccomp))?;
+    writeln!(out, "  {:<12} {}", "pagemap_scan", available(kernel.pagemap_scan))?;
+
+    writeln!(out, "\nplaces")?;
+    let mut line = |name: &str, value: &str| writeln!(out, "  {name:<12} {}", text::inline(value));
+    line("workspace", &findings.workspace.display().to_string())?;
+    line("state", &findings.state.display().to_string())?;
+    line("policy", &policy.source)?;
+    if let Some(overlay) = &policy.overlay {
+        line("overlay", overlay)?;
+    }
+    line("digest", &policy.digest)?;
+    if let Some(tools) = &findings.tools {
+        line("tools", &format!("{} wasm, {} native, unconfined", tools.wasm, tools.native_unconfined))?;
+    }
+    let audit = findings.audit.as_ref().map_or("none yet", |audit| audit.report.as_str());
+    for (index, report) in audit.lines().enumerate() {
+        line(if index == 0 { "audit log" } else { "" }, report)?;
+    }
+
+    if !findings.missing.is_empty() {
+        writeln!(out, "\nmissing")?;
+        for missing in &findings.missing {
+            let required = if missing.required { " (required)" } else { "" };
+            writeln!(out, "  {}{required}: {}", missing.what, missing.remedy)?;
+        }
+    }
+    if let Some(error) = &findings.error {
+        writeln!(out, "\nthe tools cannot start: {}", text::for_terminal(error))?;
+    }
+    if findings.ok {
+        writeln!(out, "\nAll that the policy requires is enforced and proven.")
+    } else {
+        writeln!(out, "\nNot all that the policy requires is enforced and proven.")
+    }
+}
+
+fn status(status: &LayerStatus) -> String {
+    match status {
+        LayerStatus::Enforced => "enforced".to_owned(),
+        LayerStatus::Partial { missing } => format!("partial, without {}", missing.join(", ")),
+        LayerStatus::Waived => "waived by the policy".to_owned(),
+        LayerStatus::Missing { reason } => format!("missing: {reason}"),
+    }
+}

@@ -1,0 +1,29 @@
+//! The commands, one per file, and which is which.
+
+mod audit;
+mod call;
+mod doctor;
+mod policy;
+mod tools;
+
+use std::process::ExitCode;
+
+use crate::{
+    cli::{Audit, Cli, Command, Policy},
+    error::CliError,
+};
+
+/// Runs one command.
+pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
+    let common = &cli.common;
+    match cli.command {
+        Command::Call(options) => call::run(common, options),
+        Command::Tools(options) => tools::run(common, &options.format),
+        Command::Policy(Policy::Default) => policy::default(),
+        Command::Policy(Policy::Check { file: Some(file) }) => policy::check_file(common, &file),
+        Command::Policy(Policy::Check { file: None }) => policy::check_in_force(common),
+        Command::Audit(Audit::Log { limit, json }) => audit::log(common, limit, json),
+        Command::Audit(Audit::Verify) => audit::verify(common),
+        Command::Doctor(options) => doctor::run(common, &options),
+    }
+}

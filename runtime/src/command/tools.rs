@@ -1,0 +1,266 @@
+//! `portcullis tools`: what is registered, and what the policy gives to each.
+
+use std::process::ExitCode;
+
+use portcullis_tools::{
+    RegisteredTool, ToolRegistry,
+    policy::{Approval, ToolOrigin},
+};
+use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolPolicy};
+use serde::Serialize;
+
+use crate::{
+    cli::{Common, ToolsFormat},
+    error::CliError,
+    output::{json, stream, table},
+    setup,
+};
+
+/// Runs the command.
+pub(crate) fn run(common: &Common, format: &ToolsFormat) -> Result<ExitCode, CliError> {
+    let envelope = setup::envelope(common)?;
+    let runtime = setup::runtime()?;
+    let registry = runtime.block_on(setup::registry(&envelope))?;
+    if format.json {
+        json::answer(&registry.tools().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;
+    } else if format.openai {
+        json::answer(&callable(&registry).map(OpenAiTool::of).collect::<Vec<_>>())?;
+    } else if format.mcp {
+        let tools = callable(&registry).map(|tool| McpTool::of(&registry, tool)).collect();
+        json::answer(&McpToolList { tools })?;
+    } else {
+        stream::answer(&listing(&registry))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The tools as a table.
+pub(crate) fn listing(registry: &ToolRegistry) -> String {
+    let rows = registry.tools().map(|tool| {
+        let assigned = registry.policy().describe(tool.facts());
+        let approval = if assigned.enabled { assigned.approval.to_string() } else { "disabled".to_owned() };
+        [
+            tool.decl().name.clone(),
+            assigned.tier.to_string(),
+            format!("{} ({})", assigned.profile, mounts(registry, &assigned.profile)),
+            approval,
+            tool.confinement().as_str().to_owned(),
+            humantime::format_duration(assigned.timeout).to_string(),
+        ]
+    });
+    table::render(["TOOL", "TIER", "PROFILE", "APPROVAL", "CONFINEMENT", "TIMEOUT"], rows)
+}
+
+fn mounts(registry: &ToolRegistry, profile: &portcullis_tools::policy::ProfileName) -> String {
+    let mounts = registry.policy().mounts_of(profile);
+    if mounts.is_empty() {
+        return "no folder".to_owned();
+    }
+    let shown = mounts.iter().map(|mount| format!("/{} {}", mount.name, mount.access));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
+/// The tools that a model may be offered: not those that every call of is refused.
+fn callable(registry: &ToolRegistry) -> impl Iterator<Item = &RegisteredTool> {
+    registry
+        .tools()
+        .filter(|tool| registry.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny))
+}
+
+/// All that is known of a tool.
+#[derive(Debug, Serialize)]
+struct Facts<'a> {
+    name: &'a str,
+    description: Option<&'a str>,
+    label: Option<&'a str>,
+    origin: &'static str,
+    confinement: &'static str,
+    module_sha256: Option<String>,
+    tier: SafetyTier,
+    declared_tier: Option<SafetyTier>,
+    declared_policy: ToolPolicy,
+    enabled: bool,
+    approval: Approval,
+    profile: &'a str,
+    mounts: Vec<Mount<'a>>,
+    timeout_ms: u64,
+    memory_bytes: Option<u64>,
+    max_output_bytes: u64,
+    roles: &'a [ArgumentRole],
+    parameters: &'a JsonSchema,
+    output_schema: Option<&'a JsonSchema>,
+}
+
+#[derive(Debug, Serialize)]
+struct Mount<'a> {
+    name: &'a str,
+    access: portcullis_types::Access,
+}
+
+impl<'a> Facts<'a> {
+    fn of(registry: &'a ToolRegistry, tool: &'a RegisteredTool) -> Self {
+        let facts = tool.facts();
+        let assigned = registry.policy().describe(facts);
+        let profile = registry.policy().profiles().find(|(name, _)| **name == assigned.profile);
+        let (profile, mounts) =
+            profile.map_or(("Nothing", &[][..]), |(name, mounts)| (name.as_str(), mounts));
+        let module = tool.module();
+        Self {
+            name: &tool.decl().name,
+            description: tool.decl().description.as_deref(),
+            label: tool.label(),
+            origin: origin(facts.origin),
+            confinement: tool.confinement().as_str(),
+            module_sha256: module.map(|module| module.digest().to_string()),
+            tier: assigned.tier,
+            declared_tier: facts.declared_tier,
+            declared_policy: facts.declared_policy,
+            enabled: assigned.enabled,
+            approval: assigned.approval,
+            profile,
+            mounts: mounts
+                .iter()
+                .map(|mount| Mount { name: mount.name.as_str(), access: mount.access })
+                .collect(),
+            timeout_ms: u64::try_from(assigned.timeout.as_millis()).unwrap_or(u64::MAX),
+            // Nothing limits what a native tool takes.
+            memory_bytes: module.map(|_| assigned.memory.0),
+            max_output_bytes: assigned.max_output.0,
+            roles: &facts.roles,
+            parameters: &tool.decl().parameters,
+            output_schema: tool.output_schema(),
+        }
+    }
+}
+
+fn origin(origin: ToolOrigin) -> &'static str {
+    match origin {
+        ToolOrigin::ShippedNative => "shipped_native",
+        ToolOrigin::Native => "native",
+        ToolOrigin::ShippedModule => "shipped_module",
+        ToolOrigin::ForeignModule => "foreign_module",
+    }
+}
+
+/// A tool as OpenAI's interface takes it.
+#[derive(Debug, Serialize)]
+struct OpenAiTool<'a> {
+    r#type: &'static str,
+    function: OpenAiFunction<'a>,
+}
+
+#[derive(Debug, Serialize)]
+struct OpenAiFunction<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    parameters: &'a JsonSchema,
+}
+
+impl<'a> OpenAiTool<'a> {
+    fn of(tool: &'a RegisteredTool) -> Self {
+        let decl = tool.decl();
+        Self {
+            r#type: "function",
+            function: OpenAiFunction {
+                name: &decl.name,
+                description: decl.description.as_deref(),
+                parameters: &decl.parameters,
+            },
+        }
+    }
+}
+
+/// The result of the Model Context Protocol's `tools/list`, revision 2025-06-18.
+#[derive(Debug, Serialize)]
+struct McpToolList<'a> {
+    tools: Vec<McpTool<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct McpTool<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    input_schema: &'a JsonSchema,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output_schema: Option<&'a JsonSchema>,
+    annotations: McpAnnotations,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct McpAnnotations {
+    read_only_hint: bool,
+    destructive_hint: bool,
+}
+
+impl<'a> McpTool<'a> {
+    fn of(registry: &ToolRegistry, tool: &'a RegisteredTool) -> Self {
+        let read_only = registry.policy().describe(tool.facts()).tier == SafetyTier::ReadOnly;
+        Self {
+            name: &tool.decl().name,
+            title: tool.label(),
+            description: tool.decl().description.as_deref(),
+            input_schema: &tool.decl().parameters,
+            output_schema: tool.output_schema(),
+            annotations: McpAnnotations { read_only_hint: read_only, destructive_hint: !read_only },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The native tools: a registry with guests would have to compile them.
+    fn registry(policy: &str) -> (tempfile::TempDir, ToolRegistry) {
+        use portcullis_tools::policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
+        let state = tempfile::tempdir().expect("a folder");
+        let text = format!("{DEFAULT_POLICY}\n{policy}");
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: &text },
+            overlay: None,
+            sandbox_tier: portcullis_types::SandboxTier::Process,
+        })
+        .expect("loads");
+        let registry = ToolRegistry::builder().default_tools().policy(policy).state(state.path());
+        let registry = registry.build().expect("builds");
+        (state, registry)
+    }
+
+    #[test]
+    fn the_table_shows_what_the_policy_gives_to_each_tool() {
+        let (_state, registry) = registry("[tools.add]\nenabled = false\n[tools.echo]\napproval = \"ask\"\n");
+        insta::assert_snapshot!(listing(&registry));
+    }
+
+    #[test]
+    fn what_is_switched_off_is_offered_to_no_model() {
+        let (_state, registry) =
+            registry("[tools.add]\nenabled = false\n[tools.echo]\napproval = \"deny\"\n");
+        let names: Vec<_> = callable(&registry).map(|tool| tool.decl().name.as_str()).collect();
+        assert!(!names.contains(&"add") && !names.contains(&"echo") && names.contains(&"divide"));
+    }
+
+    #[test]
+    fn a_tool_has_the_shape_that_each_consumer_knows() {
+        let (_state, registry) = registry("");
+        let tool = registry.get("echo").expect("shipped");
+        insta::assert_snapshot!(
+            "openai",
+            serde_json::to_string_pretty(&OpenAiTool::of(tool)).expect("encodes")
+        );
+        insta::assert_snapshot!(
+            "mcp",
+            serde_json::to_string_pretty(&McpTool::of(&registry, tool)).expect("encodes")
+        );
+        insta::assert_snapshot!(
+            "facts",
+            serde_json::to_string_pretty(&Facts::of(&registry, tool)).expect("encodes")
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! What keeps a command from giving its answer. For the operator, who sees the whole chain; what a tool
+//! reports is not an error of the command line but its answer.
+
+use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
+
+use portcullis_tools::{BootstrapError, audit::AuditError};
+use thiserror::Error;
+
+/// The exit code for wrong usage and for policies that cannot be used.
+const USAGE: u8 = 2;
+
+/// The exit code where something that is needed is not to be had.
+const UNAVAILABLE: u8 = 5;
+
+/// Why a command has no answer.
+#[derive(Debug, Error)]
+pub(crate) enum CliError {
+    /// No registry could be put together, or no policy be loaded.
+    #[error(transparent)]
+    Bootstrap(#[from] BootstrapError),
+    /// The workspace cannot be made or found.
+    #[error("cannot use the workspace `{}`", path.display())]
+    Workspace { path: PathBuf, source: io::Error },
+    /// There is no place to keep state in.
+    #[error("there is no place for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
+    NoState,
+    /// The arguments of a call cannot be read.
+    #[error("cannot read the arguments from standard input")]
+    Arguments { source: io::Error },
+    /// There is no audit log where there should be one.
+    #[error("there is no audit log at `{}`", path.display())]
+    NoAuditLog { path: PathBuf },
+    /// The audit log cannot be read.
+    #[error("cannot show the audit log")]
+    Audit { source: AuditError },
+    /// The async runtime or the signals cannot be had.
+    #[error("cannot start")]
+    Start { source: io::Error },
+    /// The answer cannot be encoded.
+    #[error("cannot encode the answer as JSON")]
+    Json { source: serde_json::Error },
+    /// The answer cannot be written.
+    #[error("cannot write to standard output")]
+    Output { source: io::Error },
+}
+
+impl CliError {
+    /// What the process exits with.
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        let code = match self {
+            Self::Bootstrap(
+                BootstrapError::Policy(_)
+                | BootstrapError::PolicyFile { .. }
+                | BootstrapError::Mount(_)
+                | BootstrapError::NoHome,
+            )
+            | Self::Workspace { .. }
+            | Self::NoState
+            | Self::Arguments { .. } => USAGE,
+            Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
+            _ => 1,
+        };
+        ExitCode::from(code)
+    }
+
+    /// The error with its causes, one a line. The faults of a policy stand each at the beginning of its
+    /// line, as editors and CI systems expect places to.
+    pub(crate) fn report(&self) -> String {
+        if let Self::Bootstrap(BootstrapError::Policy(faults)) = self {
+            return format!("error: the policy cannot be used\n{faults}\n");
+        }
+        let mut report = format!("error: {self}\n");
+        report.push_str(&causes(self));
+        report
+    }
+}
+
+/// The causes of an error, each on a line of its own.
+pub(crate) fn causes(error: &dyn std::error::Error) -> String {
+    let mut text = String::new();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  caused by: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_tools::policy::{PolicyError, PolicyFault};
+
+    use super::*;
+
+    #[test]
+    fn a_report_has_one_line_for_each_cause() {
+        let error = CliError::Bootstrap(BootstrapError::PolicyFile {
+            path: "/etc/portcullis/portcullis.toml".into(),
+            source: io::Error::from(io::ErrorKind::PermissionDenied),
+        });
+        assert_eq!(
+            error.report(),
+            "error: cannot read the policy file `/etc/portcullis/portcullis.toml`\n  caused by: permission denied\n"
+        );
+        assert_eq!(error.exit_code(), ExitCode::from(2));
+    }
+
+    #[test]
+    fn the_faults_of_a_policy_begin_their_lines() {
+        let fault = |line| PolicyFault {
+            file: "p.toml".into(),
+            line,
+            column: 1,
+            key: "tools.x.y".into(),
+            message: "unknown key".into(),
+        };
+        let faults = PolicyError { faults: vec![fault(3), fault(9)], left_out: 0 };
+        let error = CliError::Bootstrap(BootstrapError::Policy(faults));
+        assert_eq!(
+            error.report(),
+            "error: the policy cannot be used\np.toml:3:1: tools.x.y: unknown key\np.toml:9:1: tools.x.y: unknown key\n"
+        );
+        assert_eq!(error.exit_code(), ExitCode::from(2));
+    }
+
+    #[test]
+    fn a_layer_that_is_not_to_be_had_is_unavailable() {
+        let error = CliError::from(BootstrapError::MissingLayer { layer: "landlock", reason: "off".into() });
+        assert_eq!(error.exit_code(), ExitCode::from(5));
+    }
+}

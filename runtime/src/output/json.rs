@@ -1,0 +1,117 @@
+//! Answers for programs: one JSON value and a newline, laid out for people where they read it themselves.
+
+use portcullis_tools::ToolResult;
+use portcullis_types::{Content, ToolErrorKind};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::stream;
+use crate::error::CliError;
+
+/// Writes one value as the answer.
+pub(crate) fn answer(value: &impl Serialize) -> Result<(), CliError> {
+    let layout =
+        if stream::stdout_is_terminal() { serde_json::to_string_pretty } else { serde_json::to_string };
+    let mut text = layout(value).map_err(|source| CliError::Json { source })?;
+    text.push('\n');
+    stream::answer(&text)
+}
+
+/// What came of a call. The fields and their order are the design's, for results and errors alike.
+#[derive(Debug, Serialize)]
+pub(crate) struct CallAnswer<'a> {
+    call_id: &'a str,
+    tool: &'a str,
+    is_error: bool,
+    /// What a model reads; of a failed call the one text that says so.
+    content: Vec<Content>,
+    structured: Option<&'a Value>,
+    details: &'a Value,
+    error: Option<CallError<'a>>,
+    truncated: bool,
+    original_bytes: u64,
+    duration_us: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct CallError<'a> {
+    kind: ToolErrorKind,
+    code: &'a str,
+    message: &'a str,
+    hint: Option<&'a str>,
+}
+
+impl<'a> CallAnswer<'a> {
+    pub(crate) fn new(result: &'a ToolResult) -> Self {
+        let (content, structured, error) = match &result.outcome {
+            Ok(output) => (output.content.clone(), output.structured.as_ref(), None),
+            Err(error) => {
+                let error_of = CallError {
+                    kind: error.kind(),
+                    code: error.code(),
+                    message: error.message(),
+                    hint: error.hint(),
+                };
+                (vec![Content::text(result.model_text())], None, Some(error_of))
+            }
+        };
+        Self {
+            call_id: &result.call_id,
+            tool: &result.tool,
+            is_error: error.is_some(),
+            content,
+            structured,
+            details: &result.details,
+            error,
+            truncated: result.truncated,
+            original_bytes: result.original_bytes,
+            duration_us: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use portcullis_types::{ToolError, ToolOutput};
+    use serde_json::json;
+
+    use super::*;
+
+    fn result(outcome: Result<ToolOutput, ToolError>) -> ToolResult {
+        ToolResult {
+            call_id: "call_1".into(),
+            tool: "echo".into(),
+            outcome,
+            details: json!({"repaired": ["n"]}),
+            truncated: false,
+            original_bytes: 2,
+            duration: Duration::from_micros(42),
+        }
+    }
+
+    #[track_caller]
+    fn check(outcome: Result<ToolOutput, ToolError>, expected: &str) {
+        let result = result(outcome);
+        assert_eq!(serde_json::to_string(&CallAnswer::new(&result)).expect("encodes"), expected);
+    }
+
+    #[test]
+    fn a_result_has_exactly_the_fields_of_the_design() {
+        let mut output = ToolOutput::text("hi");
+        output.structured = Some(json!({"n": 1}));
+        check(
+            Ok(output),
+            r#"{"call_id":"call_1","tool":"echo","is_error":false,"content":[{"type":"text","text":"hi"}],"structured":{"n":1},"details":{"repaired":["n"]},"error":null,"truncated":false,"original_bytes":2,"duration_us":42}"#,
+        );
+    }
+
+    #[test]
+    fn an_error_has_the_same_fields() {
+        check(
+            Err(ToolError::denied("no").with_code("mount_read_only").with_hint("elsewhere")),
+            r#"{"call_id":"call_1","tool":"echo","is_error":true,"content":[{"type":"text","text":"Tool execution failed: no (elsewhere)"}],"structured":null,"details":{"repaired":["n"]},"error":{"kind":"denied","code":"mount_read_only","message":"no","hint":"elsewhere"},"truncated":false,"original_bytes":2,"duration_us":42}"#,
+        );
+    }
+}

@@ -1,0 +1,125 @@
+//! Results as text: exact for programs, harmless for terminals.
+
+use portcullis_tools::approval::escape_for_display;
+use portcullis_types::Content;
+
+/// The text of a result: its text blocks joined by newlines, as a model reads them; in the place of any
+/// other block, a line that says what it is.
+pub(crate) fn of_content(content: &[Content]) -> String {
+    let blocks: Vec<String> = content.iter().map(block).collect();
+    blocks.join("\n")
+}
+
+/// A text as a terminal may show it: control characters and those that deceive the eye are escaped, but for
+/// newlines (also those of Windows) and tabs.
+pub(crate) fn for_terminal(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        let end = if line.ends_with("\r\n") {
+            "\r\n"
+        } else if line.ends_with('\n') {
+            "\n"
+        } else {
+            ""
+        };
+        for (index, part) in line[..line.len() - end.len()].split('\t').enumerate() {
+            if index > 0 {
+                shown.push('\t');
+            }
+            shown.push_str(&escape_for_display(part).to_string());
+        }
+        shown.push_str(end);
+    }
+    shown
+}
+
+/// A text as a terminal may show it, with a newline at its end.
+pub(crate) fn for_terminal_with_newline(text: &str) -> String {
+    let mut shown = for_terminal(text);
+    if !shown.is_empty() && !shown.ends_with('\n') {
+        shown.push('\n');
+    }
+    shown
+}
+
+/// A text within a line of ours.
+pub(crate) fn inline(text: &str) -> String {
+    escape_for_display(text).to_string()
+}
+
+/// A number of bytes with the unit that reads best; exact below 1 KiB.
+pub(crate) fn bytes(count: u64) -> String {
+    let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    match units.into_iter().find(|(_, size)| count >= *size) {
+        None => format!("{count} bytes"),
+        Some((unit, size)) if count.is_multiple_of(size) => format!("{} {unit}", count / size),
+        Some((unit, size)) => format!("{}.{} {unit}", count / size, count % size * 10 / size),
+    }
+}
+
+fn block(content: &Content) -> String {
+    match content {
+        Content::Text { text } => text.clone(),
+        Content::Image { data, mime_type } => format!("[image: {mime_type}, {}]", decoded_size(data)),
+        Content::Audio { data, mime_type } => format!("[audio: {mime_type}, {}]", decoded_size(data)),
+        Content::Resource { text: Some(text), .. } => text.clone(),
+        Content::Resource { uri, mime_type, blob, .. } => {
+            let mime_type = mime_type.as_deref().unwrap_or("unknown type");
+            match blob {
+                Some(blob) => format!("[resource: {uri}, {mime_type}, {}]", decoded_size(blob)),
+                None => format!("[resource: {uri}, {mime_type}, empty]"),
+            }
+        }
+        Content::ResourceLink { uri, name, .. } => format!("[resource link: {name}, {uri}]"),
+        _ => "[content of an unknown kind; --json shows it]".to_owned(),
+    }
+}
+
+/// The size of what base64 text stands for.
+fn decoded_size(base64: &str) -> String {
+    let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
+    bytes((base64.len() / 4 * 3).saturating_sub(padding) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_blocks_are_joined_and_others_are_named() {
+        let image = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
+        assert_eq!(of_content(&[Content::text("a\n")]), "a\n");
+        assert_eq!(
+            of_content(&[Content::text("a"), image, Content::text("b")]),
+            "a\n[image: image/png, 3 bytes]\nb"
+        );
+        assert_eq!(of_content(&[]), "");
+    }
+
+    #[test]
+    fn a_terminal_gets_lines_and_tabs_and_nothing_else_to_act_on() {
+        for (text, shown) in [
+            ("a\tb\nc", "a\tb\nc\n"),
+            ("a\r\nb\n", "a\r\nb\n"),
+            ("a\rb", "a\\u{d}b\n"),
+            ("\u{1b}]52;c;x\u{7}", "\\u{1b}]52;c;x\\u{7}\n"),
+            ("\u{202e}gpj", "\\u{202e}gpj\n"),
+            ("", ""),
+        ] {
+            assert_eq!(for_terminal_with_newline(text), shown);
+        }
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        for (count, shown) in [
+            (0, "0 bytes"),
+            (1023, "1023 bytes"),
+            (16_384, "16 KiB"),
+            (1536, "1.5 KiB"),
+            (64 << 20, "64 MiB"),
+        ] {
+            assert_eq!(bytes(count), shown);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! From the words of the command line to an exit code: parse, dispatch, report.
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::Parser;
+use tracing_subscriber::{EnvFilter, filter::LevelFilter};
+
+use crate::{cli::Cli, command, output::stream};
+
+/// The variable that says what is logged to standard error, in the syntax of `tracing_subscriber`.
+const LOG_VARIABLE: &str = "PORTCULLIS_LOG";
+
+/// Runs one command, program name first, and tells what the process should exit with.
+///
+/// 0: done. 1: failed. 2: wrong usage, or a policy that cannot be used. 3: denied. 4: timed out.
+/// 5: unavailable.
+#[must_use]
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are answers, the rest is not; clap knows which stream is whose. Nobody
+            // is left to tell if the stream is gone.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    log_to_stderr();
+    match command::dispatch(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            stream::tell(&error.report());
+            error.exit_code()
+        }
+    }
+}
+
+/// Starts the log. A second call in one process changes nothing.
+fn log_to_stderr() {
+    let builder =
+        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(stream::stderr_is_terminal());
+    let started = match std::env::var(LOG_VARIABLE) {
+        Ok(text) if !text.is_empty() => match EnvFilter::builder().parse(&text) {
+            Ok(filter) => builder.with_env_filter(filter).try_init(),
+            Err(error) => {
+                stream::tell(&format!("warning: {LOG_VARIABLE} is not used: {error}\n"));
+                builder.with_max_level(LevelFilter::WARN).try_init()
+            }
+        },
+        // The default without the filter's machinery, which every start would pay for.
+        _ => builder.with_max_level(LevelFilter::WARN).try_init(),
+    };
+    // Only where a program runs several commands in one process.
+    let _ = started;
+}

@@ -1,0 +1,152 @@
+//! What a registry is put together from, as the common options say it.
+
+use std::{
+    ffi::OsString,
+    io,
+    path::{Path, PathBuf},
+    sync::mpsc::{self, RecvTimeoutError},
+    time::Duration,
+};
+
+use portcullis_tools::{ToolRegistry, bootstrap_runtime_tools};
+use portcullis_types::RunnerBootstrapEnvelope;
+use sha2::{Digest, Sha256};
+use tokio::runtime::Runtime;
+
+use crate::{cli::Common, error::CliError, output::stream, workspace};
+
+/// How long a start may take before a person at a terminal is told why.
+const PATIENCE: Duration = Duration::from_millis(400);
+
+/// How many characters of the workspace's digest name its state folder.
+const WORKSPACE_HASH_CHARS: usize = 16;
+
+/// The envelope that the options describe. Nothing is made.
+pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliError> {
+    let failed = |source| CliError::Workspace { path: common.workspace.clone(), source };
+    let workspace = real_path(&common.workspace).map_err(failed)?;
+    let state = match &common.state {
+        Some(state) => std::path::absolute(state)
+            .map_err(|source| CliError::Workspace { path: state.clone(), source })?,
+        None => {
+            let base = state_base(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"));
+            base.ok_or(CliError::NoState)?.join("portcullis").join(workspace_hash(&workspace))
+        }
+    };
+    let mut envelope = RunnerBootstrapEnvelope::new(workspace, state);
+    envelope.sandbox_tier = common.sandbox_tier;
+    envelope.policy.clone_from(&common.policy);
+    Ok(envelope)
+}
+
+/// The runtime of one command: one thread. Guests have threads of their own, native tools those that may
+/// block.
+pub(crate) fn runtime() -> Result<Runtime, CliError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| CliError::Start { source })
+}
+
+/// The registry of an envelope, with a workspace that is ready to be used.
+///
+/// # Cancellation
+/// Dropping the future stops what it started.
+pub(crate) async fn registry(envelope: &RunnerBootstrapEnvelope) -> Result<ToolRegistry, CliError> {
+    workspace::prepare(envelope)?;
+    let _notice = stream::stderr_is_terminal().then(Notice::start);
+    Ok(bootstrap_runtime_tools(envelope).await?)
+}
+
+/// Tells a waiting person why nothing happens, unless it is dropped soon.
+struct Notice {
+    /// Its end is what the thread waits for.
+    _done: mpsc::Sender<()>,
+}
+
+impl Notice {
+    fn start() -> Self {
+        let (done, waiting) = mpsc::channel::<()>();
+        // Without a thread nobody is told, which is no reason not to go on.
+        let _ = std::thread::Builder::new().name("portcullis-notice".to_owned()).spawn(move || {
+            if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                stream::tell("compiling the core tools; this happens once\n");
+            }
+        });
+        Self { _done: done }
+    }
+}
+
+/// Where state lies: `$XDG_STATE_HOME`, which counts only if it is absolute, else `$HOME/.local/state`.
+fn state_base(xdg: Option<OsString>, home: Option<OsString>) -> Option<PathBuf> {
+    let absolute = |path: OsString| Some(PathBuf::from(path)).filter(|path| path.is_absolute());
+    xdg.and_then(absolute).or_else(|| Some(home.and_then(absolute)?.join(".local/state")))
+}
+
+/// A short name for a workspace.
+fn workspace_hash(workspace: &Path) -> String {
+    let mut name = hex::encode(Sha256::digest(workspace.as_os_str().as_encoded_bytes()));
+    name.truncate(WORKSPACE_HASH_CHARS);
+    name
+}
+
+/// The real path of a folder that need not exist yet: links of the part that does are resolved.
+fn real_path(path: &Path) -> io::Result<PathBuf> {
+    let absolute = std::path::absolute(path)?;
+    let mut missing = Vec::new();
+    let mut existing = absolute.as_path();
+    loop {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it names the state folder and stands in messages; the registry opens the workspace once and goes by the handle"
+        )]
+        match std::fs::canonicalize(existing) {
+            Ok(mut real) => {
+                real.extend(missing.iter().rev());
+                return Ok(real);
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match (existing.parent(), existing.file_name()) {
+                    (Some(parent), Some(name)) => {
+                        missing.push(name);
+                        existing = parent;
+                    }
+                    _ => return Err(error),
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn state_lies_where_the_environment_says() {
+        let text = |text: &str| Some(OsString::from(text));
+        for (xdg, home, expected) in [
+            (text("/x"), text("/h"), Some("/x")),
+            (text(""), text("/h"), Some("/h/.local/state")),
+            (text("relative"), text("/h"), Some("/h/.local/state")),
+            (None, text("/h"), Some("/h/.local/state")),
+            (None, text(""), None),
+            (None, None, None),
+        ] {
+            assert_eq!(state_base(xdg, home), expected.map(PathBuf::from));
+        }
+    }
+
+    #[test]
+    fn a_workspace_has_one_name_whichever_way_it_is_written() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let real = real_path(dir.path()).expect("there");
+        let link = real.join("link");
+        std::os::unix::fs::symlink(&real, &link).expect("links");
+        assert_eq!(real_path(&link.join("not/there")).expect("resolves"), real.join("not/there"));
+        assert_eq!(real_path(&real.join("./not/there/")).expect("resolves"), real.join("not/there"));
+        assert_eq!(workspace_hash(&real), workspace_hash(&real_path(&link).expect("resolves")));
+        assert_eq!(workspace_hash(Path::new("/work")).len(), 16);
+    }
+}

@@ -1,0 +1,131 @@
+//! The first use of a workspace: the folder, and a text that tells a person what it is.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::DirBuilderExt,
+    path::Path,
+};
+
+use portcullis_tools::PolicyFiles;
+use portcullis_types::RunnerBootstrapEnvelope;
+use rustix::fs::{CWD, RenameFlags};
+
+use crate::error::CliError;
+
+/// The mount that gets the text.
+const SHARED: &str = "shared";
+
+/// The text.
+const README: &str = "\
+# This folder is shared with your agents
+
+Portcullis made it. What you put here, tools can read as `/shared/...`; what they write there, you find
+here. Beside it lie `tmp`, for what may be thrown away, and `vault`, which tools may read if the policy
+says so, but never write. Tools see nothing else of this machine.
+
+Try:
+
+    portcullis call file_list
+    portcullis call file_write '{\"path\": \"/shared/hello.txt\", \"content\": \"Hello!\\n\"}'
+    portcullis tools
+    portcullis audit log
+";
+
+/// Makes the folder of the mount `shared` with its text, where there is none yet. What is there is left as
+/// it is, text or no text.
+pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError> {
+    let workspace = &envelope.workspace;
+    // The usual case, without a look at the policy.
+    if workspace.join(SHARED).symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    // A policy may have another folder under that name, or none; and one that cannot be used should leave
+    // nothing behind.
+    let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
+    let Some(mount) = policy.mounts().iter().find(|mount| mount.name.as_str() == SHARED) else {
+        return Ok(());
+    };
+    make(&workspace.join(&mount.folder))
+        .map_err(|source| CliError::Workspace { path: workspace.clone(), source })
+}
+
+/// Makes the folder complete under another name first: of two processes that start at once, neither finds
+/// it without the text.
+fn make(folder: &Path) -> io::Result<()> {
+    if folder.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    let Some(parent) = folder.parent() else { return Ok(()) };
+    fs::create_dir_all(parent)?;
+    let unfinished = parent.join(format!(".portcullis-new-{}", std::process::id()));
+    DirBuilder::new().mode(0o750).create(&unfinished)?;
+    let made = fs::write(unfinished.join("README.md"), README).and_then(|()| {
+        rustix::fs::renameat_with(CWD, &unfinished, CWD, folder, RenameFlags::NOREPLACE)
+            .map_err(io::Error::from)
+    });
+    match made {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            // Ours alone, and of no use to anybody.
+            let _ = fs::remove_dir_all(&unfinished);
+            if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn envelope(root: &Path) -> RunnerBootstrapEnvelope {
+        let mut envelope = RunnerBootstrapEnvelope::new(root.join("w"), root.join("s"));
+        let policy = root.join("policy.toml");
+        if !policy.exists() {
+            fs::write(&policy, portcullis_tools::policy::DEFAULT_POLICY).expect("writable");
+        }
+        envelope.policy = Some(policy);
+        envelope
+    }
+
+    #[test]
+    fn the_text_is_written_once_and_never_again() {
+        let root = tempfile::tempdir().expect("a folder");
+        let envelope = envelope(root.path());
+        let readme = root.path().join("w/shared/README.md");
+        prepare(&envelope).expect("made");
+        assert_eq!(fs::read_to_string(&readme).expect("there"), README);
+        fs::write(&readme, "mine").expect("writable");
+        prepare(&envelope).expect("left alone");
+        assert_eq!(fs::read_to_string(&readme).expect("there"), "mine");
+        fs::remove_file(&readme).expect("removed");
+        prepare(&envelope).expect("left alone");
+        assert!(!readme.exists());
+        assert_eq!(fs::read_dir(root.path().join("w")).expect("readable").count(), 1);
+    }
+
+    #[test]
+    fn the_text_goes_to_the_mount_and_a_bad_policy_leaves_nothing_behind() {
+        let root = tempfile::tempdir().expect("a folder");
+        let envelope = envelope(root.path());
+        let policy = root.path().join("policy.toml");
+        fs::write(&policy, "version = 1\nmount = 3\n").expect("writable");
+        prepare(&envelope).expect_err("a policy with faults");
+        assert!(!root.path().join("w").exists());
+        let elsewhere = portcullis_tools::policy::DEFAULT_POLICY.replace("\"shared\"", "\"data/in\"");
+        fs::write(&policy, elsewhere).expect("writable");
+        prepare(&envelope).expect("made");
+        assert!(root.path().join("w/data/in/README.md").exists());
+        assert!(!root.path().join("w/shared").exists());
+    }
+
+    #[test]
+    fn a_link_in_its_place_is_not_followed() {
+        let root = tempfile::tempdir().expect("a folder");
+        let envelope = envelope(root.path());
+        fs::create_dir(root.path().join("w")).expect("made");
+        std::os::unix::fs::symlink(root.path().join("gone"), root.path().join("w/shared")).expect("links");
+        prepare(&envelope).expect("left to the registry to refuse");
+        assert!(!root.path().join("gone").exists());
+    }
+}

@@ -1,0 +1,43 @@
+//! The budgets of the design, measured: each number beside its limit and beside what it is compared with in
+//! the same run. Exits with 1 when one is missed.
+//!
+//! Run with `cargo xtask bench`. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
+//! audit log on disk, Landlock and seccomp on, another file at each call, the output compared.
+
+mod list;
+mod memory;
+mod process;
+mod read;
+mod report;
+mod sample;
+
+use std::{process::ExitCode, sync::Arc};
+
+use portcullis_tests::World;
+
+use report::Report;
+
+fn main() -> ExitCode {
+    // `cargo test --benches` calls this to see that it builds and starts.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return ExitCode::SUCCESS;
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let mut report = Report::default();
+    let world = World::new();
+    let files = Arc::new(read::Files::create(&world));
+    memory::idle(&world, &mut report);
+    let registry = Arc::new(runtime.block_on(world.registry()));
+    runtime.block_on(read::latency(&registry, &world, &files, &mut report));
+    runtime.block_on(read::throughput(&registry, &files, &mut report));
+    runtime.block_on(list::listing(&registry, &world, &mut report));
+    process::start(&world, &mut report);
+    runtime.block_on(memory::growth(&registry, &files, &mut report));
+    runtime.shutdown_background();
+    report.print();
+    if report.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,48 @@
+//! Memory: of a registry at rest, and over 100 000 calls.
+
+use portcullis_tests::World;
+use portcullis_tools::ToolRegistry;
+
+use crate::{read::Files, report::Report, sample::resident_bytes};
+
+const CALLS: usize = 100_000;
+const CALLS_PER_AGENT: usize = 500;
+
+/// The resident memory of this process with a registry that has served one call of each tier. It is measured
+/// before anything else, in a process that has nothing but the registry and the list of files.
+pub(crate) fn idle(world: &World, report: &mut Report) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let registry = runtime.block_on(world.registry());
+    runtime.block_on(async {
+        let call = |tool: &str, arguments: &str| portcullis_tools::ToolCall::new(tool, arguments);
+        let caller = portcullis_tools::Caller::new("idle", "bench");
+        let read = call("file_read", r#"{"path":"/shared/bench/0.txt"}"#);
+        registry.execute_with_policy(read, &caller).await.outcome.expect("reads");
+        let write = call("file_write", r#"{"path":"/shared/idle.txt","content":"x"}"#);
+        registry.execute_with_policy(write, &caller).await.outcome.expect("writes");
+    });
+    report.at_most("memory of an idle registry", megabytes(resident_bytes(std::process::id())), 60.0, "MB");
+}
+
+/// The growth over many calls, after a first tenth has filled every pool and cache.
+pub(crate) async fn growth(registry: &ToolRegistry, files: &Files, report: &mut Report) {
+    let mut caller = files.fresh_caller();
+    let mut settled = 0;
+    for number in 0..CALLS {
+        if number % CALLS_PER_AGENT == 0 {
+            caller = files.fresh_caller();
+        }
+        if number == CALLS / 10 {
+            settled = resident_bytes(std::process::id());
+        }
+        files.read(registry, &caller, number).await;
+    }
+    let grown = resident_bytes(std::process::id()).saturating_sub(settled);
+    report.reference("memory after 10 000 calls", megabytes(settled), "MB");
+    // Page-sized noise of allocator and kernel; a leak of 16 bytes a call would show.
+    report.at_most("growth over the next 90 000 calls", megabytes(grown), 1.4, "MB");
+}
+
+fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}

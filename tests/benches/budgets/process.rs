@@ -1,0 +1,47 @@
+//! `portcullis call file_read` as a process of its own.
+
+use std::{
+    process::{Command, Stdio},
+    time::Instant,
+};
+
+use portcullis_tests::World;
+
+use crate::{report::Report, sample::median_us};
+
+const STARTS: usize = 40;
+
+pub(crate) fn start(world: &World, report: &mut Report) {
+    let mut samples = Vec::with_capacity(STARTS);
+    for number in 0..=STARTS {
+        let start = Instant::now();
+        let output = command(world)
+            .args(["call", "file_read", &format!("{{\"path\":\"/shared/bench/{number}.txt\"}}")])
+            .output()
+            .expect("starts");
+        let elapsed = start.elapsed();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout.starts_with(format!("file {number}\n").as_bytes()));
+        // The first start fills the module cache.
+        if number > 0 {
+            samples.push(elapsed);
+        }
+    }
+    let p50 = median_us(&mut samples) / 1000.0;
+    report.at_most("`portcullis call file_read` as a process, p50", p50, 25.0, "ms");
+}
+
+/// The binary, in the benchmark's world.
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+pub(crate) fn command(world: &World) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis-test"));
+    command
+        .arg("--workspace")
+        .arg(world.workspace())
+        .arg("--state")
+        .arg(world.root().join("process-state"))
+        .arg("--policy")
+        .arg(world.policy_file())
+        .stdin(Stdio::null());
+    command
+}

@@ -1,0 +1,140 @@
+//! `file_read` of 1 KiB: latency against `cat` and a native read, and throughput.
+
+use std::{
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use portcullis_tests::World;
+use portcullis_tools::{Caller, ToolCall, ToolRegistry};
+
+use crate::{
+    report::Report,
+    sample::{median_us, quantile_us},
+};
+
+const FILES: usize = 2000;
+const FILE_BYTES: usize = 1024;
+
+/// Calls under one agent's name: below the shipped policy's rate, which stays in force.
+const CALLS_PER_AGENT: usize = 500;
+
+const LATENCY_CALLS: usize = 20_000;
+const CAT_SPAWNS: usize = 400;
+const CALLERS: usize = 8;
+const THROUGHPUT_TIME: Duration = Duration::from_secs(5);
+
+/// Files of which each has its own content.
+#[derive(Debug)]
+pub(crate) struct Files {
+    contents: Vec<String>,
+    next_agent: AtomicUsize,
+}
+
+impl Files {
+    pub(crate) fn create(world: &World) -> Self {
+        let contents: Vec<String> = (0..FILES).map(content).collect();
+        for (number, content) in contents.iter().enumerate() {
+            world.put(&format!("bench/{number}.txt"), content);
+        }
+        Self { contents, next_agent: AtomicUsize::new(0) }
+    }
+
+    /// A caller under a name that was not used before.
+    pub(crate) fn fresh_caller(&self) -> Caller {
+        let number = self.next_agent.fetch_add(1, Ordering::Relaxed);
+        Caller::new(format!("agent-{number}"), "bench")
+    }
+
+    /// Reads one file through the whole pipeline and compares it.
+    pub(crate) async fn read(&self, registry: &ToolRegistry, caller: &Caller, number: usize) {
+        let number = number % FILES;
+        let call = ToolCall::new("file_read", format!("{{\"path\":\"/shared/bench/{number}.txt\"}}"));
+        let result = registry.execute_with_policy(call, caller).await;
+        let output = result.outcome.expect("a result");
+        assert_eq!(output.joined_text(), self.contents[number]);
+    }
+}
+
+fn content(number: usize) -> String {
+    format!("file {number}\n").repeat(FILE_BYTES).chars().take(FILE_BYTES).collect()
+}
+
+/// The latency of one call after another.
+pub(crate) async fn latency(registry: &ToolRegistry, world: &World, files: &Files, report: &mut Report) {
+    let mut whole = Vec::with_capacity(LATENCY_CALLS);
+    let mut native = Vec::with_capacity(LATENCY_CALLS);
+    let mut spawned = Vec::with_capacity(CAT_SPAWNS);
+    for number in 0..1000 {
+        files.read(registry, &files.fresh_caller(), number).await;
+    }
+    let first_row = world.rows().len();
+    let mut caller = files.fresh_caller();
+    for number in 0..LATENCY_CALLS {
+        if number % CALLS_PER_AGENT == 0 {
+            caller = files.fresh_caller();
+        }
+        let start = Instant::now();
+        files.read(registry, &caller, number).await;
+        whole.push(start.elapsed());
+        let path = world.shared(&format!("bench/{}.txt", number % FILES));
+        let start = Instant::now();
+        let text = std::fs::read_to_string(&path).expect("readable");
+        native.push(start.elapsed());
+        assert_eq!(text, files.contents[number % FILES]);
+        if number % (LATENCY_CALLS / CAT_SPAWNS) == 0 {
+            let start = Instant::now();
+            let output = cat(&path);
+            spawned.push(start.elapsed());
+            assert_eq!(output, files.contents[number % FILES].as_bytes());
+        }
+    }
+    let mut inside: Vec<Duration> =
+        world.rows()[first_row..].iter().filter_map(|row| row.cpu_us).map(Duration::from_micros).collect();
+    let p50 = median_us(&mut whole);
+    let cat = median_us(&mut spawned);
+    report.reference("native read of 1 KiB, p50", median_us(&mut native), "µs");
+    report.reference("`cat` spawned, p50", cat, "µs");
+    report.at_most("file_read of 1 KiB, whole pipeline, p50", p50, 90.0, "µs");
+    report.reference("file_read of 1 KiB, whole pipeline, p99", quantile_us(&mut whole, 0.99), "µs");
+    report.at_most("… as a part of `cat` spawned", p50 / cat, 1.0 / 8.0, "");
+    report.at_most("… inside the worker (its processor time), p50", median_us(&mut inside), 30.0, "µs");
+}
+
+#[expect(clippy::disallowed_methods, reason = "the measure that the budget names")]
+fn cat(path: &std::path::Path) -> Vec<u8> {
+    Command::new("cat").arg(path).stderr(Stdio::null()).output().expect("cat runs").stdout
+}
+
+/// Calls per second of eight callers at once.
+#[expect(clippy::disallowed_methods, reason = "a benchmark's own tasks, awaited below")]
+pub(crate) async fn throughput(registry: &Arc<ToolRegistry>, files: &Arc<Files>, report: &mut Report) {
+    let start = Instant::now();
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|caller| {
+            let (registry, files) = (Arc::clone(registry), Arc::clone(files));
+            tokio::spawn(async move {
+                let mut number = caller * (FILES / CALLERS);
+                let first = number;
+                while start.elapsed() < THROUGHPUT_TIME {
+                    let caller = files.fresh_caller();
+                    for _ in 0..CALLS_PER_AGENT {
+                        files.read(&registry, &caller, number).await;
+                        number += 1;
+                    }
+                }
+                number - first
+            })
+        })
+        .collect();
+    let mut calls = 0;
+    for caller in callers {
+        calls += caller.await.expect("a caller");
+    }
+    let per_second = calls as f64 / start.elapsed().as_secs_f64();
+    report.at_least("file_read throughput, 8 callers", per_second, 30_000.0, "calls/s");
+}

@@ -1,0 +1,158 @@
+//! Answers that are no clear yes, and answers that change the call.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use async_trait::async_trait;
+use portcullis_tools::{
+    approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver},
+    audit::Outcome,
+    policy::ToolFacts,
+};
+use portcullis_types::ToolErrorKind::{self, Cancelled, Denied, InvalidArguments};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::{HARMLESS, outcome, refused, run, spy, world};
+use crate::support::{Scripted, Spy, asking, listening, natives, raw};
+
+#[tokio::test]
+async fn an_approver_that_panics_means_no() {
+    let panicking = Scripted::new(|_, _| panic!("at the approver's"));
+    assert_eq!(outcome(&world(), spy(), &asking(panicking)).await, refused("approval_unavailable"));
+}
+
+/// An approver that is asked, says so, and never answers.
+struct Silent(Arc<Notify>);
+
+#[async_trait]
+impl Approver for Silent {
+    async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
+        self.0.notify_one();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approver_that_never_answers_means_no() {
+    let before = tokio::time::Instant::now();
+    let caller = asking(Silent(Arc::default()));
+    assert_eq!(outcome(&world(), spy(), &caller).await, refused("approval_timed_out"));
+    let waited = before.elapsed();
+    assert!(waited >= portcullis_tools::approval::APPROVAL_TIMEOUT, "{waited:?}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_while_it_waits_for_an_answer_never_runs() {
+    let world = world();
+    let spy = spy();
+    let calls = spy.calls();
+    let registry = natives(&world, [spy]);
+    let asked = Arc::new(Notify::new());
+    let mut caller = asking(Silent(Arc::clone(&asked)));
+    let heard = listening(&mut caller);
+    let cancelling = async {
+        asked.notified().await;
+        caller.cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(run(&registry, &caller), cancelling);
+    assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    let rows = world.rows();
+    assert_eq!(rows.len(), 1, "it never began");
+    assert_eq!(rows[0].outcome, Some(Outcome::Error(Cancelled)));
+    assert_ne!(rows[0].approval.as_deref(), Some("approved"));
+    assert_eq!(
+        *heard.lock().expect("not poisoned"),
+        ["requested spy", "approval requested", "finished cancelled"]
+    );
+}
+
+/// An approver that puts these arguments in place of the first ones, and approves of what comes then.
+fn changing(arguments: &str) -> Scripted {
+    let arguments = arguments.to_owned();
+    Scripted::new(move |number, _| match number {
+        0 => ApprovalAnswer::ApproveWith { arguments: arguments.clone() },
+        _ => ApprovalAnswer::Approve,
+    })
+}
+
+#[tokio::test]
+async fn changed_arguments_are_checked_authorized_and_asked_about_like_new_ones() {
+    let changed = r#"{"path":"/tmp/b","n":2}"#;
+    let world = world();
+    let approver = changing(changed);
+    let registry = natives(&world, [spy()]);
+    let result = run(&registry, &asking(approver.clone())).await;
+    assert_eq!(result.outcome.expect("approved").joined_text(), changed, "the tool got the new ones");
+    let asked = approver.requests();
+    assert_eq!(asked.iter().map(|request| &*request.arguments).collect::<Vec<_>>(), [HARMLESS, changed]);
+    assert_ne!(asked[0].binding, asked[1].binding);
+    for row in world.rows() {
+        assert_eq!(&*row.subjects[0].value, "/tmp/b", "the row names what was touched");
+        assert_eq!(row.approval.as_deref(), Some("approved"));
+    }
+}
+
+#[tokio::test]
+async fn changed_arguments_that_may_not_be_are_refused_and_nothing_runs() {
+    let cases: [(&str, ToolErrorKind, &str); 7] = [
+        ("{", InvalidArguments, "invalid_arguments"),
+        ("{}", InvalidArguments, "invalid_arguments"),
+        (r#"{"path":"/shared/a","n":10}"#, InvalidArguments, "invalid_arguments"),
+        (r#"{"path":"/shared/a","path":"/shared/b"}"#, InvalidArguments, "invalid_arguments"),
+        (r#"{"path":"/etc/passwd"}"#, Denied, "unknown_mount"),
+        (r#"{"path":"/vault/x"}"#, Denied, "mount_not_granted"),
+        (r#"{"path":"/shared/.git/hooks/x"}"#, Denied, "protected_path"),
+    ];
+    for (arguments, kind, code) in cases {
+        let world = world();
+        let spy = spy();
+        let calls = spy.calls();
+        let registry = natives(&world, [spy]);
+        let error = run(&registry, &asking(changing(arguments))).await.outcome.expect_err(arguments);
+        assert_eq!((error.kind(), error.code()), (kind, code), "{arguments}");
+        assert_eq!(calls.load(Ordering::SeqCst), 0, "{arguments}");
+        let rows = world.rows();
+        assert_eq!(rows.len(), 1, "{arguments}");
+        assert_eq!(rows[0].approval.as_deref(), Some("approved_with_changes"), "{arguments}");
+    }
+}
+
+/// Asks about one argument alone.
+struct AskAboutOne;
+
+impl ApprovalPolicy for AskAboutOne {
+    fn decide(&self, _tool: &ToolFacts, arguments: &Value) -> ApprovalRule {
+        if arguments["n"] == 1 { ApprovalRule::Ask } else { ApprovalRule::Allow }
+    }
+}
+
+#[tokio::test]
+async fn a_row_says_that_arguments_were_changed_even_if_the_new_ones_need_no_answer() {
+    let world = world();
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let registry = natives(&world, [Spy::repeating("spy").parameters(schema)]);
+    let approver = changing(r#"{"n":2}"#);
+    let mut caller = asking(approver.clone());
+    caller.approval_policy = Some(Arc::new(AskAboutOne));
+    registry.execute_with_policy(raw("spy", r#"{"n":1}"#), &caller).await.outcome.expect("runs");
+    assert_eq!(approver.requests().len(), 1);
+    let row = world.rows().pop().expect("a row");
+    assert_eq!(row.approval.as_deref(), Some("approved_with_changes"));
+}
+
+#[tokio::test]
+async fn an_approver_that_changes_the_arguments_without_end_is_given_up() {
+    let world = world();
+    let spy = spy();
+    let calls = spy.calls();
+    let registry = natives(&world, [spy]);
+    let approver = Scripted::new(|number, _| ApprovalAnswer::ApproveWith {
+        arguments: format!("{{\"path\":\"/shared/{number}\"}}"),
+    });
+    let error = run(&registry, &asking(approver.clone())).await.outcome.expect_err("given up");
+    assert_eq!(error.kind(), Denied);
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    assert!(approver.requests().len() < 20);
+    assert_eq!(world.rows().len(), 1);
+}

@@ -1,0 +1,212 @@
+//! The audit log as calls leave it: what a row says, what it never holds, and that it comes first.
+
+mod processes;
+mod unwritable;
+
+use std::{collections::BTreeMap, fs};
+
+use futures_util::future::join_all;
+use portcullis_tests::{Answer, World, approving, kernel_or_skip};
+use portcullis_tools::{
+    Caller, ToolCall,
+    audit::{self, Confinement, Event, Outcome, Row, SubjectKind, Verdict},
+    confine::{Layer, probe_kernel},
+};
+use portcullis_types::{Access, SafetyTier, ToolErrorKind};
+use serde_json::{Value, json};
+
+use crate::support::{assert_nowhere_below, caller, natives, raw};
+
+/// SHA-256 of `{"path":"/shared/a.txt"}`, as `sha256sum` says.
+const ARGS_SHA256: &str = "cd8762edbd570c42adfebae2d3cd141d3fe783aed48196ee04dfe741a629332a";
+
+fn mounts(row: &Row) -> Vec<(&str, Access)> {
+    row.mounts.iter().map(|mount| (&*mount.name, mount.access)).collect()
+}
+
+#[tokio::test]
+async fn the_row_of_a_read_says_who_what_by_which_right_and_at_what_cost() {
+    let world = World::new();
+    world.put("a.txt", "content");
+    let registry = world.registry().await;
+    let mut caller = Caller::new("the agent", "the run");
+    caller.operation_id = Some("the operation".to_owned());
+    let call = raw("file_read", r#"{"path":"/shared/a.txt"}"#);
+    let id = call.id.clone();
+    registry.execute_with_policy(call, &caller).await.outcome.expect("reads");
+    let rows = world.rows();
+    assert_eq!(rows.len(), 1, "a call without effects has one row");
+    let row = &rows[0];
+    assert_eq!((row.seq, row.event, row.outcome), (1, Event::End, Some(Outcome::Ok)));
+    assert_eq!(*row.call_id, *id);
+    assert_eq!(row.agent.as_deref(), Some("the agent"));
+    assert_eq!(row.run_id.as_deref(), Some("the run"));
+    assert_eq!(row.operation_id.as_deref(), Some("the operation"));
+    assert_eq!((&*row.tool, row.tier), ("file_read", Some(SafetyTier::ReadOnly)));
+    assert_eq!(row.confinement, Some(Confinement::Wasm));
+    assert_eq!(row.profile.as_deref(), Some("FileReadOnly"));
+    assert_eq!(mounts(row), [("shared", Access::Read), ("tmp", Access::Read), ("vault", Access::Read)]);
+    let subjects: Vec<_> =
+        row.subjects.iter().map(|subject| (&*subject.argument, subject.kind, &*subject.value)).collect();
+    assert_eq!(subjects, [("path", SubjectKind::Path, "/shared/a.txt")]);
+    assert_eq!(row.args_sha256.as_deref(), Some(ARGS_SHA256));
+    assert_eq!(row.policy_digest.as_deref(), Some(registry.policy().digest().as_str()));
+    assert!(row.module_sha256.as_deref().is_some_and(|hash| hash.len() == 64), "{:?}", row.module_sha256);
+    assert_eq!((row.decision, row.code.as_deref()), (Some(Verdict::Allow), None));
+    assert_eq!(row.rule.as_deref(), Some("profiles.FileReadOnly"));
+    assert_eq!(row.approval.as_deref(), Some("not_required"));
+    assert_eq!((row.bytes_out, row.truncated, row.omitted), (Some(7), Some(false), 0));
+    assert!(row.duration_us.is_some() && row.cpu_us.is_some());
+    assert!(row.peak_memory.is_some_and(|bytes| bytes >= 64 << 10), "{:?}", row.peak_memory);
+    assert_eq!(row.mounts_used.iter().map(|name| &**name).collect::<Vec<_>>(), ["shared"]);
+    let kernel = probe_kernel();
+    for layer in [Layer::Landlock, Layer::Seccomp] {
+        if kernel_or_skip(layer.as_str(), kernel.missing(layer).is_none()) {
+            let posture = row.posture.as_deref().unwrap_or_default();
+            let held = posture.split(',').any(|part| {
+                part.starts_with(&format!("{layer}=enforced")) || part.starts_with(&format!("{layer}=partial"))
+            });
+            assert!(held, "{layer}: {posture}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_call_with_effects_has_a_begin_with_its_grant_and_then_an_end() {
+    let world = World::new();
+    let registry = world.registry().await;
+    Answer::of(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"})).await.0.outcome.expect("writes");
+    let rows = world.rows();
+    assert_eq!(rows.iter().map(|row| (row.event, row.outcome)).collect::<Vec<_>>(), [
+        (Event::Begin, None),
+        (Event::End, Some(Outcome::Ok)),
+    ]);
+    for row in &rows {
+        assert_eq!(row.call_id, rows[0].call_id);
+        assert_eq!(mounts(row), [("shared", Access::Write), ("tmp", Access::Write)]);
+        assert_eq!(&*row.subjects[0].value, "/tmp/x");
+        assert_eq!((row.tier, row.profile.as_deref()), (Some(SafetyTier::SideEffecting), Some("FileReadWrite")));
+        assert_eq!((row.decision, row.approval.as_deref()), (Some(Verdict::Allow), Some("not_required")));
+        assert!(row.args_sha256.is_some() && row.module_sha256.is_some() && row.policy_digest.is_some());
+    }
+    assert_eq!(rows[0].duration_us, None);
+    assert!(rows[0].mounts_used.is_empty());
+    assert_eq!(rows[1].mounts_used.iter().map(|name| &**name).collect::<Vec<_>>(), ["tmp"]);
+}
+
+#[tokio::test]
+async fn a_native_tool_is_marked_and_has_neither_module_nor_mounts_nor_posture() {
+    let world = World::new();
+    let registry = natives(&world, []);
+    registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await.outcome.expect("runs");
+    let row = world.rows().pop().expect("a row");
+    assert_eq!(row.confinement, Some(Confinement::Native));
+    assert_eq!(row.confinement.map(Confinement::as_str), Some("native, unconfined"));
+    assert_eq!((row.module_sha256, row.posture, row.mounts.len()), (None, None, 0));
+    assert_eq!(row.profile.as_deref(), Some("Nothing"));
+}
+
+#[tokio::test]
+async fn refused_and_failed_calls_have_their_row_with_the_reason() {
+    let world = World::new();
+    let registry = world.registry().await;
+    for (tool, arguments, code, rule, subject) in [
+        ("nobody", json!({}), "unknown_tool", None, None),
+        ("file_read", json!({}), "invalid_arguments", None, None),
+        ("file_read", json!({"path": "/etc/passwd"}), "unknown_mount", Some("mounts"), Some("/etc/passwd")),
+        (
+            "file_write",
+            json!({"path": "/vault/x", "content": ""}),
+            "mount_not_granted",
+            Some("profiles.FileReadWrite.mounts.vault"),
+            Some("/vault/x"),
+        ),
+        (
+            "file_write",
+            json!({"path": "a/.ENVRC", "content": ""}),
+            "protected_path",
+            Some("protect.paths[\".envrc\"]"),
+            Some("/shared/a/.ENVRC"),
+        ),
+        ("file_read", json!({"path": "none"}), "not_found", Some("profiles.FileReadOnly"), Some("/shared/none")),
+        ("failing_tool", json!({}), "failed", Some("profiles.Nothing"), None),
+    ] {
+        let before = world.rows().len();
+        let error = Answer::of(&registry, tool, arguments).await.0.outcome.expect_err("refused");
+        let row = &world.rows()[before..];
+        assert_eq!(row.len(), 1, "{tool}: {row:#?}");
+        assert_eq!(row[0].outcome, Some(Outcome::Error(error.kind())), "{tool}");
+        assert_eq!((row[0].code.as_deref(), row[0].rule.as_deref()), (Some(code), rule), "{tool}");
+        assert_eq!(row[0].subjects.first().map(|subject| &*subject.value), subject, "{tool}");
+        let denied = error.kind() == ToolErrorKind::Denied;
+        assert_eq!(row[0].decision == Some(Verdict::Deny), denied, "{tool}");
+    }
+}
+
+#[tokio::test]
+async fn no_row_and_no_file_of_the_state_folder_holds_contents() {
+    const PLANTED: &str = "planted-content-4711";
+    let world = World::new();
+    world.put("a.txt", format!("{PLANTED}\n"));
+    world.put("bad.txt", format!("{PLANTED}\n").replace('\n', "\u{0}"));
+    let registry = world.registry().await;
+    let write = |path: &str, mode: &str| json!({"path": path, "content": PLANTED, "mode": mode});
+    for (tool, arguments) in [
+        ("file_read", json!({"path": "a.txt"})),
+        ("file_read", json!({"path": "bad.txt"})),
+        ("file_write", write("b.txt", "overwrite")),
+        ("file_write", write("b.txt", "create")),
+        ("file_write", write("/vault/b.txt", "append")),
+        ("file_write", write("b.txt", PLANTED)),
+        ("file_write", json!({"path": "b.txt", "content": PLANTED, "more": PLANTED})),
+        ("echo", json!({"message": PLANTED})),
+        ("echo", json!({"message": [PLANTED]})),
+    ] {
+        Answer::of(&registry, tool, arguments).await;
+    }
+    assert_eq!(world.rows().len(), 11);
+    drop(registry);
+    assert_nowhere_below(&world.state(), PLANTED);
+    let log = fs::metadata(audit::log_path(&world.state())).expect("there");
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&log) & 0o777, 0o600, "for its owner alone");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_hundred_concurrent_calls_of_all_kinds_each_have_their_rows_in_one_chain() {
+    let world = World::new();
+    world.put("a.txt", "a");
+    let registry = world.registry().await;
+    let calls: Vec<ToolCall> = (0..200)
+        .map(|number| {
+            let (tool, arguments): (&str, Value) = match number % 8 {
+                0 | 1 => ("file_read", json!({"path": "a.txt"})),
+                2 => ("file_write", json!({"path": format!("w/{number}"), "content": "x"})),
+                3 => ("echo", json!({"message": "m"})),
+                4 => ("failing_tool", json!({})),
+                5 => ("nobody", json!({})),
+                6 => ("file_list", json!({"depth": "x"})),
+                _ => ("file_write", json!({"path": "/vault/x", "content": ""})),
+            };
+            raw(tool, &arguments.to_string())
+        })
+        .collect();
+    let caller = approving();
+    let results = join_all(calls.into_iter().map(|call| registry.execute_with_policy(call, &caller))).await;
+    let mut rows: BTreeMap<String, Vec<Row>> = BTreeMap::new();
+    for row in world.rows() {
+        rows.entry(row.call_id.to_string()).or_default().push(row);
+    }
+    assert_eq!(rows.len(), 200);
+    for result in results {
+        let rows = rows.remove(&result.call_id).expect("rows");
+        let outcome = result.outcome.as_ref().map_or_else(|error| Outcome::Error(error.kind()), |_| Outcome::Ok);
+        let seen: Vec<_> = rows.iter().map(|row| (row.event, row.outcome)).collect();
+        let wrote = result.tool == "file_write" && outcome == Outcome::Ok;
+        let end = (Event::End, Some(outcome));
+        let expected = if wrote { vec![(Event::Begin, None), end] } else { vec![end] };
+        assert_eq!(seen, expected, "{}", result.tool);
+    }
+    let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
+    assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
+    assert_eq!((report.rows, report.last_seq), (225, 225));
+}

@@ -1,0 +1,250 @@
+//! What the core tools do, natively and as modules: the same in both, case by case.
+
+mod writing;
+
+use std::{fs, os::unix::fs::symlink};
+
+use portcullis_guest_tools::{file_list_tool, file_read_tool, file_write_tool};
+use portcullis_sdk::{DeclaredTool, testing};
+use portcullis_tests::{Answer, World};
+use portcullis_types::ToolErrorKind::{self, Failed, InvalidArguments, NotFound};
+use serde_json::{Value, json};
+
+use crate::support::snapshot;
+
+/// A tool, its arguments, and the text of its result or the kind and message of its error.
+type Case = (&'static str, Value, Result<String, (ToolErrorKind, &'static str)>);
+
+fn ok(text: impl Into<String>) -> Result<String, (ToolErrorKind, &'static str)> {
+    Ok(text.into())
+}
+
+fn populated() -> World {
+    // Two results are compared, so the host must not cut one of them.
+    let world = World::new().with_policy_edit("max_output_bytes = \"16KiB\"", "max_output_bytes = \"1MiB\"");
+    world.put("lines.txt", "one\ntwo\nthree");
+    world.put("ended.txt", "one\ntwo\n");
+    world.put("crlf.txt", "\u{feff}one\r\ntwo\r\n");
+    world.put("wide.txt", "aé€😀z");
+    world.put("empty.txt", "");
+    world.put("binary", b"\xff\xfe\x00");
+    world.put("half.txt", b"fine\nbad \xc3");
+    world.put("tree/a/b/c.txt", "c");
+    world.put("tree/B.txt", "b");
+    world.put("tree/a-1", "");
+    fs::create_dir(world.shared("tree/none")).expect("a folder");
+    symlink("a", world.shared("tree/link")).expect("a link");
+    symlink("missing", world.shared("tree/dangling")).expect("a link");
+    fs::write(world.workspace().join("vault/key"), "k").expect("writable");
+    world
+}
+
+fn natively(world: &World, tool: &str, arguments: &Value) -> (Result<String, (ToolErrorKind, String)>, Value) {
+    let tool: &dyn DeclaredTool = match tool {
+        "file_read" => &file_read_tool(),
+        "file_list" => &file_list_tool(),
+        _ => &file_write_tool(),
+    };
+    let arguments = arguments.to_string();
+    match testing::with_root(world.workspace(), || testing::call(tool, &arguments)) {
+        Ok(output) => (Ok(output.joined_text()), output.details),
+        Err(error) => (Err((error.kind(), error.to_string())), Value::Null),
+    }
+}
+
+/// Runs the cases in order in two worlds, natively in one and through the registry in the other; both must
+/// give what is expected and leave the same files.
+async fn check(cases: Vec<Case>) {
+    let (native, wasm) = (populated(), populated());
+    let registry = wasm.registry().await;
+    for (tool, arguments, expected) in cases {
+        let shown = format!("{tool} {arguments}");
+        let expected = expected.map_err(|(kind, message)| (kind, message.to_owned()));
+        let (result, details) = natively(&native, tool, &arguments);
+        assert_eq!(result, expected, "natively: {shown}");
+        let answer = Answer::of(&registry, tool, arguments).await;
+        let through = match &answer.0.outcome {
+            Ok(output) => Ok(output.joined_text()),
+            Err(error) => Err((error.kind(), error.to_string())),
+        };
+        assert_eq!(through, expected, "as a module: {shown}");
+        let details = if details.is_null() { json!({}) } else { details };
+        assert_eq!(answer.0.details, details, "{shown}");
+        assert!(!answer.0.truncated, "{shown}");
+    }
+    assert_eq!(snapshot(&native.workspace()), snapshot(&wasm.workspace()));
+}
+
+#[tokio::test]
+async fn file_read_returns_exact_text_lines_and_bytes() {
+    let read = |arguments: Value| ("file_read", arguments);
+    let case = |(tool, arguments), expected| (tool, arguments, expected);
+    check(vec![
+        case(read(json!({"path": "/shared/lines.txt"})), ok("one\ntwo\nthree")),
+        case(read(json!({"path": "lines.txt", "offset": 1})), ok("one\ntwo\nthree")),
+        case(read(json!({"path": "lines.txt", "offset": 2})), ok("two\nthree")),
+        case(read(json!({"path": "lines.txt", "offset": 3})), ok("three")),
+        case(read(json!({"path": "lines.txt", "limit": 1})), ok("one\n")),
+        case(read(json!({"path": "lines.txt", "offset": 2, "limit": 1})), ok("two\n")),
+        case(read(json!({"path": "lines.txt", "offset": 2, "limit": 9})), ok("two\nthree")),
+        case(read(json!({"path": "lines.txt", "byte_offset": 0})), ok("one\ntwo\nthree")),
+        case(read(json!({"path": "lines.txt", "byte_offset": 4})), ok("two\nthree")),
+        case(read(json!({"path": "lines.txt", "byte_offset": 13})), ok("")),
+        case(read(json!({"path": "lines.txt", "limit": null, "byte_offset": 12})), ok("e")),
+        case(read(json!({"path": "ended.txt", "offset": 2})), ok("two\n")),
+        case(read(json!({"path": "crlf.txt"})), ok("\u{feff}one\r\ntwo\r\n")),
+        case(read(json!({"path": "crlf.txt", "offset": 2})), ok("two\r\n")),
+        case(read(json!({"path": "wide.txt", "byte_offset": 2})), ok("€😀z")),
+        case(read(json!({"path": "wide.txt", "byte_offset": 7})), ok("z")),
+        case(read(json!({"path": "empty.txt"})), ok("")),
+        case(read(json!({"path": "half.txt", "limit": 1})), ok("fine\n")),
+        case(read(json!({"path": "tree/link/b/c.txt"})), ok("c")),
+        case(read(json!({"path": "/vault/key"})), ok("k")),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn file_read_says_what_it_cannot_read() {
+    let case = |arguments: Value, kind, message| ("file_read", arguments, Err((kind, message)));
+    check(vec![
+        case(json!({"path": "nothing"}), NotFound, "no such file `/shared/nothing`"),
+        case(json!({"path": "tree"}), Failed, "`/shared/tree` is a directory: use file_list"),
+        case(json!({"path": "binary"}), Failed, "`/shared/binary` is not UTF-8 text (3 bytes)"),
+        case(json!({"path": "half.txt"}), Failed, "`/shared/half.txt` is not UTF-8 text (10 bytes)"),
+        case(
+            json!({"path": "lines.txt/x"}),
+            Failed,
+            "cannot read `/shared/lines.txt/x`: a part of it is a file",
+        ),
+        case(
+            json!({"path": "lines.txt", "offset": 4}),
+            InvalidArguments,
+            "field 'offset': 4 is past the end, `/shared/lines.txt` has 3 lines",
+        ),
+        case(
+            json!({"path": "ended.txt", "offset": 3}),
+            InvalidArguments,
+            "field 'offset': 3 is past the end, `/shared/ended.txt` has 2 lines",
+        ),
+        case(
+            json!({"path": "lines.txt", "byte_offset": 14}),
+            InvalidArguments,
+            "field 'byte_offset': 14 is past the end, `/shared/lines.txt` has 13 bytes",
+        ),
+        case(
+            json!({"path": "lines.txt", "byte_offset": 1, "limit": 1}),
+            InvalidArguments,
+            "field 'byte_offset': give it alone, without 'offset' and 'limit'",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn file_list_sorts_marks_and_descends() {
+    let case = |arguments: Value, text: &str| ("file_list", arguments, ok(text));
+    let top = "B.txt\na/\na-1\ndangling@\nlink@\nnone/";
+    check(vec![
+        case(json!({"path": "tree"}), top),
+        case(json!({"path": "/shared/tree/", "depth": 1}), top),
+        case(json!({"path": "tree", "depth": 2}), "B.txt\na/\na/b/\na-1\ndangling@\nlink@\nnone/"),
+        case(json!({"path": "tree", "depth": 16}), "B.txt\na/\na/b/\na/b/c.txt\na-1\ndangling@\nlink@\nnone/"),
+        case(json!({"path": "tree/link"}), "b/"),
+        case(json!({"path": "tree/none"}), "(empty)"),
+        case(json!({"path": "/tmp"}), "(empty)"),
+        case(json!({"path": "/vault"}), "key"),
+        case(json!({}), "binary\ncrlf.txt\nempty.txt\nended.txt\nhalf.txt\nlines.txt\ntree/\nwide.txt"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn file_list_says_what_it_cannot_list() {
+    let case = |arguments: Value, kind, message| ("file_list", arguments, Err((kind, message)));
+    check(vec![
+        case(json!({"path": "nothing"}), NotFound, "no such directory `/shared/nothing`"),
+        case(json!({"path": "tree/dangling"}), NotFound, "no such directory `/shared/tree/dangling`"),
+        case(
+            json!({"path": "lines.txt"}),
+            Failed,
+            "`/shared/lines.txt` is not a directory: use file_read",
+        ),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn file_write_creates_replaces_and_appends_and_makes_parents() {
+    let write = |path: &str, content: &str, mode: &str| json!({"path": path, "content": content, "mode": mode});
+    let done = |arguments: Value, text: &str| ("file_write", arguments, ok(text));
+    let failed = |arguments: Value, message| ("file_write", arguments, Err((Failed, message)));
+    check(vec![
+        done(json!({"path": "new.txt", "content": "é\n"}), "wrote 3 bytes to /shared/new.txt"),
+        done(write("new.txt", "shorter", "overwrite"), "wrote 7 bytes to /shared/new.txt"),
+        done(write("new.txt", "!", "append"), "appended 1 bytes to /shared/new.txt"),
+        failed(write("new.txt", "x", "create"), "`/shared/new.txt` already exists"),
+        done(write("p/q/r.txt", "r", "create"), "wrote 1 bytes to /shared/p/q/r.txt"),
+        done(write("p/s/t.txt", "t", "append"), "appended 1 bytes to /shared/p/s/t.txt"),
+        done(write("/tmp/u/v.txt", "", "overwrite"), "wrote 0 bytes to /tmp/u/v.txt"),
+        done(write("tree/link/through.txt", "x", "create"), "wrote 1 bytes to /shared/tree/link/through.txt"),
+        done(write("control\u{1}.txt", "\0\u{1b}", "create"), "wrote 2 bytes to /shared/control\u{1}.txt"),
+        failed(
+            write("tree/link", "x", "overwrite"),
+            "cannot write `/shared/tree/link`: it is a symbolic link: write to what it leads to",
+        ),
+        failed(write("tree", "x", "overwrite"), "cannot write `/shared/tree`: it is a directory"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_that_a_core_tool_does_not_know_is_refused_with_the_nearest() {
+    let world = populated();
+    let registry = world.registry().await;
+    for (tool, arguments, message) in [
+        (
+            "file_read",
+            json!({"path": "lines.txt", "lmit": 1}),
+            "unknown field 'lmit' in arguments; did you mean 'limit'?",
+        ),
+        ("file_list", json!({"dept": 1}), "unknown field 'dept' in arguments; did you mean 'depth'?"),
+        (
+            "file_write",
+            json!({"path": "x", "contents": "y", "content": "z"}),
+            "unknown field 'contents' in arguments; did you mean 'content'?",
+        ),
+        (
+            "file_write",
+            json!({"pth": "x", "content": "z"}),
+            "missing required field 'path' in arguments; unknown field 'pth' in arguments; did you mean 'path'?",
+        ),
+    ] {
+        let said = Answer::of(&registry, tool, arguments).await.refused(InvalidArguments, "invalid_arguments");
+        assert_eq!(said, message);
+    }
+    assert!(!world.shared("x").exists());
+}
+
+#[tokio::test]
+async fn what_a_module_says_of_itself_is_what_the_function_says() {
+    let world = World::new();
+    let registry = world.registry().await;
+    let tools: [&dyn DeclaredTool; 3] = [&file_read_tool(), &file_list_tool(), &file_write_tool()];
+    for tool in tools {
+        let spec = tool.spec();
+        let registered = registry.get(spec.name).expect("registered");
+        assert_eq!(registered.decl(), &spec.function_decl(), "{}", spec.name);
+        assert_eq!(registered.label(), spec.label, "{}", spec.name);
+        assert_eq!(registered.facts().declared_tier, spec.tier, "{}", spec.name);
+        let declared = registered.facts().declared_timeout.map(|time| time.as_millis());
+        assert_eq!(declared, spec.timeout_ms.map(u128::from), "{}", spec.name);
+    }
+    let tier_and_time = |name: &str| {
+        let facts = registry.get(name).expect("registered").facts();
+        (facts.declared_tier.expect("a tier").as_str(), facts.declared_timeout.expect("a time").as_secs())
+    };
+    assert_eq!(tier_and_time("file_read"), ("read_only", 10));
+    assert_eq!(tier_and_time("file_list"), ("read_only", 10));
+    assert_eq!(tier_and_time("file_write"), ("side_effecting", 15));
+}

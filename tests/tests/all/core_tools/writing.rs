@@ -1,0 +1,80 @@
+//! Writing while others read and write: nobody sees a half, and nothing is lost.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use futures_util::future::join_all;
+use portcullis_tests::{Answer, World};
+use serde_json::json;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
+    let world = World::new();
+    let texts = ["a".repeat(300_000), "b".repeat(500_000)];
+    world.put("f.txt", &texts[0]);
+    let registry = world.registry().await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let reader = {
+        let (path, stop, texts) = (world.shared("f.txt"), Arc::clone(&stop), texts.clone());
+        thread::spawn(move || {
+            let mut reads = 0_u32;
+            while !stop.load(Ordering::SeqCst) || reads == 0 {
+                let text = fs::read_to_string(&path).expect("always there");
+                assert!(texts.contains(&text), "half a file of {} bytes", text.len());
+                reads += 1;
+            }
+        })
+    };
+    for round in 0..20 {
+        let arguments = json!({"path": "f.txt", "content": texts[round % 2]});
+        let written = Answer::of(&registry, "file_write", arguments).await;
+        assert!(written.0.outcome.is_ok(), "{:?}", written.0.outcome);
+    }
+    stop.store(true, Ordering::SeqCst);
+    reader.join().expect("saw no half");
+    let left: Vec<_> = fs::read_dir(world.workspace().join("shared"))
+        .expect("readable")
+        .map(|entry| entry.expect("readable").file_name())
+        .collect();
+    assert_eq!(left, ["f.txt"], "no temporary file stays");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_many_that_create_one_file_one_succeeds() {
+    let world = World::new();
+    let registry = world.registry().await;
+    let calls = (0..12).map(|number| {
+        let arguments = json!({"path": "new/one.txt", "content": format!("{number}"), "mode": "create"});
+        Answer::of(&registry, "file_write", arguments)
+    });
+    let answers = join_all(calls).await;
+    let winners: Vec<usize> =
+        (0..answers.len()).filter(|number| answers[*number].0.outcome.is_ok()).collect();
+    assert_eq!(winners.len(), 1, "{answers:#?}");
+    let text = fs::read_to_string(world.shared("new/one.txt")).expect("there");
+    assert_eq!(text, winners[0].to_string());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lines_that_many_append_are_all_there_and_whole() {
+    let world = World::new();
+    let registry = world.registry().await;
+    let line = |number: usize| format!("{number:03} {}\n", "x".repeat(1000));
+    let calls = (0..24).map(|number| {
+        let arguments = json!({"path": "log.txt", "content": line(number), "mode": "append"});
+        Answer::of(&registry, "file_write", arguments)
+    });
+    for answer in join_all(calls).await {
+        assert!(answer.0.outcome.is_ok(), "{:?}", answer.0.outcome);
+    }
+    let text = fs::read_to_string(world.shared("log.txt")).expect("there");
+    let mut lines: Vec<String> = text.split_inclusive('\n').map(str::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, (0..24).map(line).collect::<Vec<_>>());
+}

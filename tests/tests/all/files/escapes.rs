@@ -1,0 +1,193 @@
+//! Paths that lead out of a mount, or are none.
+
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
+
+use portcullis_tests::World;
+use portcullis_types::ToolErrorKind::{self, Denied, Failed, InvalidArguments, NotFound};
+use serde_json::json;
+
+use super::{IN_VAULT, Place, writing};
+
+/// Paths, and how each is refused by a tool that reads and by one that writes.
+type Table = &'static [(&'static str, ToolErrorKind, &'static str)];
+
+const BY_LINK: Table = &[
+    ("/shared/passwd", Denied, "link_escapes_mount"),
+    ("/shared/up", Denied, "link_escapes_mount"),
+    ("/shared/to_vault", Denied, "link_escapes_mount"),
+    ("/shared/vault_folder/secret.txt", Denied, "link_escapes_mount"),
+    ("/shared/vault_folder/new/er/file.txt", Denied, "link_escapes_mount"),
+    ("/shared/beside/x.txt", Denied, "link_escapes_mount"),
+    ("/shared/beside/new.txt", Denied, "link_escapes_mount"),
+    ("/shared/chain", Denied, "link_escapes_mount"),
+    ("/shared/d/../chain", Denied, "link_escapes_mount"),
+    ("/shared/folder/chain_3", Denied, "link_escapes_mount"),
+    ("/shared/dangling_out", Denied, "link_escapes_mount"),
+    ("/shared/dangling_up", Denied, "link_escapes_mount"),
+    ("/shared/dangling_up/below", Denied, "link_escapes_mount"),
+    ("/shared/proc/etc/passwd", Denied, "link_escapes_mount"),
+    ("/shared/descriptor/3", Denied, "link_escapes_mount"),
+    ("/shared/null", Denied, "link_escapes_mount"),
+    // An absolute link is an escape wherever it leads: the host's root is not the guest's.
+    ("/shared/absolute_inside", Denied, "link_escapes_mount"),
+];
+
+const BY_NAME: Table = &[
+    ("/shared/../vault/secret.txt", Denied, "path_escapes_mount"),
+    ("../vault/secret.txt", Denied, "path_escapes_mount"),
+    ("/shared/d/../../vault/secret.txt", Denied, "path_escapes_mount"),
+    ("/shared//./..//../outside.txt", Denied, "path_escapes_mount"),
+    ("/shared/..", Denied, "path_escapes_mount"),
+    ("..", Denied, "path_escapes_mount"),
+    ("/../etc/passwd", Denied, "path_escapes_mount"),
+    ("/shared/../shared/notes.txt", Denied, "path_escapes_mount"),
+    ("/etc/passwd", Denied, "unknown_mount"),
+    ("//etc//passwd", Denied, "unknown_mount"),
+    ("/./etc/./passwd/", Denied, "unknown_mount"),
+    ("/", Denied, "unknown_mount"),
+    ("/proc/self/root/etc/passwd", Denied, "unknown_mount"),
+    ("/dev/zero", Denied, "unknown_mount"),
+    ("/sharedx/x.txt", Denied, "unknown_mount"),
+    ("/share", Denied, "unknown_mount"),
+    ("/SHARED/notes.txt", Denied, "unknown_mount"),
+    ("/shared\u{200b}/notes.txt", Denied, "unknown_mount"),
+    ("/\u{ff53}hared/notes.txt", Denied, "unknown_mount"),
+    ("", InvalidArguments, "invalid_arguments"),
+    ("/shared/notes.txt\0", InvalidArguments, "invalid_arguments"),
+    ("/shared/\0/../../etc/passwd", InvalidArguments, "invalid_arguments"),
+];
+
+async fn check(place: &Place, table: Table) {
+    for (path, kind, code) in table {
+        place.refused("file_read", json!({"path": path}), *kind, code).await;
+        place.refused("file_list", json!({"path": path}), *kind, code).await;
+        for mode in ["create", "overwrite", "append"] {
+            place.refused("file_write", writing(path, mode), *kind, code).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn links_that_lead_out_of_the_mount_are_refused_and_change_nothing() {
+    check(&Place::new().await, BY_LINK).await;
+}
+
+#[tokio::test]
+async fn names_that_lead_out_of_the_mounts_are_refused_and_change_nothing() {
+    check(&Place::new().await, BY_NAME).await;
+}
+
+#[tokio::test]
+async fn the_absolute_host_path_of_a_file_in_a_mount_is_no_way_to_it() {
+    let place = Place::new().await;
+    let host = place.world.shared("notes.txt");
+    let host = host.to_str().expect("UTF-8");
+    place.refused("file_read", json!({"path": host}), Denied, "unknown_mount").await;
+    place.refused("file_write", writing(host, "overwrite"), Denied, "unknown_mount").await;
+}
+
+#[tokio::test]
+async fn links_that_stay_within_the_mount_are_followed_for_reading() {
+    let place = Place::new().await;
+    for (path, text) in [
+        ("/shared/same", "inside\n"),
+        ("/shared/folder/inner.txt", "deeper\n"),
+        ("/shared/folder/../notes.txt", "inside\n"),
+        ("/shared/d/..//./notes.txt/", "inside\n"),
+        ("//shared//.//notes.txt", "inside\n"),
+        ("notes.txt", "inside\n"),
+        ("./d/inner.txt/.", "deeper\n"),
+    ] {
+        assert_eq!(place.call("file_read", json!({"path": path})).await.text(), text, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_link_is_never_replaced_and_a_dangling_one_makes_no_file() {
+    let place = Place::new().await;
+    for path in ["/shared/same", "/shared/dangling_in", "/shared/loop"] {
+        place.refused("file_write", writing(path, "overwrite"), Failed, "failed").await;
+    }
+    place.refused("file_write", writing("/shared/same", "create"), Failed, "failed").await;
+    for mode in ["create", "append"] {
+        let answer = place.call("file_write", writing("/shared/dangling_in", mode)).await;
+        assert!(matches!(answer.error().kind(), Denied | Failed), "{:?}", answer.error());
+    }
+    assert!(!place.world.shared("not-there").exists());
+    place.refused("file_read", json!({"path": "/shared/dangling_in"}), NotFound, "not_found").await;
+    place.refused("file_read", json!({"path": "/shared/loop"}), Failed, "failed").await;
+    place.refused("file_read", json!({"path": "/shared/notes.txt/x"}), Failed, "failed").await;
+}
+
+#[tokio::test]
+async fn a_path_of_5_000_characters_is_refused_before_anything_opens() {
+    let place = Place::new().await;
+    for path in ["a".repeat(5000), format!("/shared/{}", "a/".repeat(2500)), "é".repeat(2500)] {
+        place.refused("file_read", json!({"path": path}), InvalidArguments, "invalid_arguments").await;
+        place.refused("file_write", writing(&path, "overwrite"), InvalidArguments, "invalid_arguments").await;
+    }
+    // As long as a path may be, but no file system has such a name.
+    let name = format!("/shared/{}", "a".repeat(4000));
+    place.refused("file_read", json!({"path": name}), Failed, "failed").await;
+    place.refused("file_write", writing(&name, "overwrite"), Failed, "failed").await;
+    let deep = format!("/shared/{}x", "a/".repeat(2000));
+    place.refused("file_read", json!({"path": deep}), NotFound, "not_found").await;
+}
+
+#[tokio::test]
+async fn names_that_are_not_utf_8_are_listed_and_harm_nothing() {
+    let place = Place::new().await;
+    fs::create_dir(place.world.shared("odd")).expect("a folder");
+    for name in [b"bad\xff".as_slice(), b"\xc3(", b"line\nbreak", b"esc\x1b[2J"] {
+        fs::write(place.world.shared("odd").join(OsStr::from_bytes(name)), "x").expect("writable");
+    }
+    let listing = place.call("file_list", json!({"path": "odd"})).await.text();
+    assert_eq!(listing.lines().count(), 4, "one line an entry: {listing:?}");
+    assert!(!listing.contains('\u{1b}'), "{listing:?}");
+    assert!(listing.contains("bad\u{fffd}"), "{listing:?}");
+    place.refused("file_read", json!({"path": "odd/bad\u{fffd}"}), NotFound, "not_found").await;
+    let half = "{\"path\": \"odd/bad\\udcff\"}";
+    let call = portcullis_tools::ToolCall::new("file_read", half);
+    let answer = portcullis_tests::Answer(
+        place.registry.execute_with_policy(call, &portcullis_tests::approving()).await,
+    );
+    answer.refused(InvalidArguments, "invalid_arguments");
+}
+
+#[tokio::test]
+async fn the_vault_is_read_by_readers_and_written_by_nobody() {
+    let place = Place::new().await;
+    assert_eq!(place.call("file_read", json!({"path": "/vault/secret.txt"})).await.text(), IN_VAULT);
+    assert_eq!(place.call("file_list", json!({"path": "/vault"})).await.text(), "secret.txt");
+    for path in ["/vault/secret.txt", "/vault/new.txt", "/vault/new/er.txt", "/vault//./secret.txt/", "/vault"] {
+        for mode in ["create", "overwrite", "append"] {
+            let said = place.refused("file_write", writing(path, mode), Denied, "mount_not_granted").await;
+            assert!(said.ends_with("(writable here: /shared, /tmp)"), "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_profile_that_only_reads_keeps_a_writing_tool_from_its_mounts() {
+    let world = World::new().with_policy("[tools.file_write]\nprofile = \"WorkspaceRead\"");
+    let place = Place::of(world).await;
+    for path in ["/shared/notes.txt", "/shared/new.txt", "/tmp/new.txt"] {
+        for mode in ["create", "overwrite", "append"] {
+            place.refused("file_write", writing(path, mode), Denied, "mount_read_only").await;
+        }
+    }
+    place.refused("file_write", writing("/vault/x", "create"), Denied, "mount_not_granted").await;
+}
+
+#[tokio::test]
+async fn a_profile_without_mounts_reaches_nothing() {
+    let place = Place::of(World::new().with_policy_edit(
+        "[tools.file_read]                  # per tool: profile, approval, timeout, memory, max_output_bytes, enabled\nprofile = \"FileReadOnly\"",
+        "[tools.file_read]\nprofile = \"Nothing\"",
+    ))
+    .await;
+    for path in ["/shared/notes.txt", "notes.txt", "/tmp", "/vault/secret.txt", "/shared/passwd"] {
+        let said = place.refused("file_read", json!({"path": path}), Denied, "mount_not_granted").await;
+        assert!(said.contains("nothing is readable for this tool"), "{said}");
+    }
+}

@@ -1,0 +1,89 @@
+//! Paths that no tool writes, at any depth and under any disguise.
+
+use std::{fs, os::unix::fs::symlink};
+
+use portcullis_types::ToolErrorKind::Denied;
+use serde_json::json;
+
+use super::{Place, writing};
+
+async fn denied(place: &Place, path: &str) {
+    for mode in ["create", "overwrite", "append"] {
+        let said = place.refused("file_write", writing(path, mode), Denied, "protected_path").await;
+        assert!(said.contains("protected"), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn every_protected_path_is_refused_at_any_depth_in_any_case_and_leaves_no_ghost() {
+    let place = Place::new().await;
+    let patterns: Vec<String> = place.registry.policy().protected().patterns().map(str::to_owned).collect();
+    assert_eq!(patterns.len(), 9, "the shipped ones");
+    for pattern in &patterns {
+        let upper = pattern.to_uppercase();
+        for path in [
+            format!("/shared/{pattern}"),
+            format!("/tmp/{pattern}"),
+            format!("/shared/a/b/{pattern}"),
+            format!("/shared/{pattern}/below"),
+            format!("/shared/{upper}"),
+            format!("deep/er/{upper}/x"),
+            format!("/shared//./{pattern}/"),
+            format!("/shared/d/../{pattern}"),
+        ] {
+            place.refused("file_write", writing(&path, "overwrite"), Denied, "protected_path").await;
+        }
+        denied(&place, &format!("new/{pattern}")).await;
+    }
+}
+
+#[tokio::test]
+async fn disguises_of_protected_names_are_seen_through() {
+    let place = Place::new().await;
+    for path in [
+        "/shared/.Git/hOOks/pre-commit",
+        "/shared/.g\u{200c}it/hooks/pre-commit",
+        "/shared/.ba\u{17f}hrc",
+        "/shared/.git/x/../hooks/pre-commit",
+        "/shared/.vscode/tas\u{212a}s.json",
+    ] {
+        denied(&place, path).await;
+    }
+}
+
+#[tokio::test]
+async fn a_link_to_a_protected_path_is_no_way_round() {
+    let place = Place::new().await;
+    let shared = |name: &str| place.world.shared(name);
+    place.world.put("repo/.git/config", "[core]\n");
+    place.world.put("repo/.git/index", "index");
+    fs::create_dir(shared("repo/.git/hooks")).expect("a folder");
+    symlink("repo/.git/config", shared("innocent.txt")).expect("a link");
+    symlink("repo/.git", shared("innocent")).expect("a link");
+    symlink("innocent/hooks", shared("hooks")).expect("a link");
+    symlink("repo", shared("again")).expect("a link");
+    for path in [
+        "/shared/innocent.txt",
+        "/shared/innocent/config",
+        "/shared/innocent/hooks/pre-commit",
+        "/shared/innocent/hooks/new/er/pre-commit",
+        "/shared/hooks/pre-commit",
+        "/shared/again/.git/config",
+        "/shared/d/../hooks/post-merge",
+    ] {
+        denied(&place, path).await;
+    }
+    // Beside what is protected one may write, and what is protected may be read.
+    place.call("file_write", writing("/shared/innocent/index", "overwrite")).await.text();
+    let read = place.call("file_read", json!({"path": "/shared/innocent.txt"})).await;
+    assert_eq!(read.text(), "[core]\n");
+}
+
+#[tokio::test]
+async fn what_only_resembles_a_protected_path_is_written() {
+    let place = Place::new().await;
+    for path in ["/shared/.gitignore", "/shared/.git/info/x", "/shared/hooks/pre-commit", "/tmp/.bashrc.bak"] {
+        place.call("file_write", writing(path, "create")).await.text();
+    }
+    assert!(place.world.shared("hooks/pre-commit").is_file());
+}

@@ -1,0 +1,34 @@
+//! A test that needs a process of its own: to measure its memory, or to see all that it prints.
+
+use std::{
+    future::Future,
+    process::{Command, Output},
+};
+
+const MARK: &str = "PORTCULLIS_TEST_ALONE";
+
+/// Runs `test` in a process of its own, in which this test binary runs nothing but `name`. Returns what that
+/// process printed; nothing within it.
+pub(super) fn alone(name: &str, test: impl Future<Output = ()>) -> Option<Output> {
+    if std::env::var_os(MARK).is_some() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.expect("builds").block_on(test);
+        return None;
+    }
+    #[expect(clippy::disallowed_methods, reason = "the test binary itself, with nothing of a guest's")]
+    let mut command = Command::new(std::env::current_exe().expect("a path"));
+    command.args(["--exact", name, "--nocapture", "--test-threads=1"]).env(MARK, "1");
+    let output = command.output().expect("starts");
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{name} fails in a process of its own:\n{text}");
+    assert!(text.contains("1 passed"), "there is no test `{name}`:\n{text}");
+    Some(output)
+}
+
+/// Bytes of this process in memory.
+pub(super) fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").expect("readable");
+    let pages: u64 = statm.split(' ').nth(1).expect("a field").parse().expect("a number");
+    pages * u64::try_from(rustix::param::page_size()).expect("small")
+}

@@ -1,0 +1,117 @@
+//! A call that its caller gives up stops the guest, not only the wait for it.
+
+use std::{sync::Arc, time::Instant};
+
+use futures_util::future::join_all;
+use portcullis_tests::{Answer, approving};
+use portcullis_tools::{Caller, ToolCall, ToolResult};
+use portcullis_types::{ToolErrorKind, ToolEvent};
+use tokio::sync::Semaphore;
+
+use super::{PATIENCE, Trial};
+
+/// A caller that tells when a call of its runs.
+fn telling() -> (Caller, Arc<Semaphore>) {
+    let started = Arc::new(Semaphore::new(0));
+    let mut caller = approving();
+    let signal = Arc::clone(&started);
+    caller.on_event = Some(Arc::new(move |event| {
+        if matches!(event, ToolEvent::Started { .. }) {
+            signal.add_permits(1);
+        }
+    }));
+    (caller, started)
+}
+
+async fn execute(trial: &Trial, caller: &Caller) -> ToolResult {
+    trial.registry.execute_with_policy(ToolCall::new(trial.guest, "{}"), caller).await
+}
+
+async fn check_cancelled(guest: &'static str) {
+    let trial = Trial::with(guest, "Nothing", "60s").await;
+    for _ in 0..20 {
+        let (caller, started) = telling();
+        let cancel = async {
+            started.acquire().await.expect("open").forget();
+            caller.cancel.cancel();
+            Instant::now()
+        };
+        let calls = async { (execute(&trial, &caller).await, Instant::now()) };
+        let ((result, ended), cancelled) = tokio::join!(calls, cancel);
+        Answer(result).refused(ToolErrorKind::Cancelled, "cancelled");
+        assert!(ended.duration_since(cancelled).as_secs() < 3);
+        let row = trial.row();
+        assert_eq!(row.outcome.expect("an outcome").as_str(), "cancelled");
+        assert!(row.cpu_us.is_some(), "the worker itself reported, it was not written off: {row:#?}");
+    }
+    trial.others_go_on().await;
+}
+
+#[tokio::test]
+async fn a_cancelled_loop_ends_and_frees_its_worker() {
+    check_cancelled("loop_forever").await;
+}
+
+#[tokio::test]
+async fn a_cancelled_sleep_ends_and_frees_its_worker() {
+    check_cancelled("sleep_for_an_hour").await;
+}
+
+#[tokio::test]
+async fn a_call_cancelled_before_it_starts_never_runs() {
+    let trial = Trial::new("loop_forever").await;
+    let caller = approving();
+    caller.cancel.cancel();
+    Answer(execute(&trial, &caller).await).refused(ToolErrorKind::Cancelled, "cancelled");
+    assert_eq!(trial.row().peak_memory, None);
+}
+
+#[tokio::test]
+async fn a_dropped_call_is_in_the_log_and_its_worker_serves_others() {
+    let trial = Trial::with("loop_forever", "WorkspaceRead", "60s").await;
+    for _ in 0..20 {
+        let (caller, started) = telling();
+        tokio::select! {
+            result = execute(&trial, &caller) => panic!("it ended by itself: {result:?}"),
+            permit = started.acquire() => permit.expect("open").forget(),
+        }
+        let row = trial.row();
+        assert_eq!(row.outcome.expect("an outcome").as_str(), "cancelled");
+        assert_eq!(row.code.as_deref(), Some("caller_gone"));
+    }
+    for _ in 0..20 {
+        trial.others_go_on().await;
+    }
+}
+
+/// A batch is given up and another made at once: the threads of the first are still on their way back.
+#[tokio::test]
+async fn a_batch_may_follow_at_once_on_one_that_was_dropped() {
+    let trial = Trial::with("loop_forever", "Nothing", "60s").await;
+    for _ in 0..10 {
+        let (caller, started) = telling();
+        tokio::select! {
+            _ = join_all((0..10).map(|_| execute(&trial, &caller))) => panic!("they ended by themselves"),
+            permits = started.acquire_many(10) => permits.expect("open").forget(),
+        }
+    }
+    let (caller, started) = telling();
+    let cancel = async {
+        started.acquire_many(10).await.expect("open").forget();
+        caller.cancel.cancel();
+    };
+    let (results, ()) = tokio::join!(join_all((0..10).map(|_| execute(&trial, &caller))), cancel);
+    for result in results {
+        Answer(result).refused(ToolErrorKind::Cancelled, "cancelled");
+    }
+    trial.others_go_on().await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_turn_ends_the_call() {
+    let trial = Trial::with("loop_forever", "Nothing", "60s").await;
+    let mut caller = approving();
+    caller.turn_deadline = Some(Instant::now() + std::time::Duration::from_millis(300));
+    let result = tokio::time::timeout(PATIENCE, execute(&trial, &caller)).await.expect("it ends");
+    Answer(result).refused(ToolErrorKind::Timeout, "timeout");
+}

@@ -1,0 +1,73 @@
+//! What held the thread that served a call, as its audit row tells it.
+
+use portcullis_tests::{World, kernel_or_skip};
+use portcullis_tools::{audit::Row, confine};
+use serde_json::json;
+
+use super::{Trial, entry};
+
+/// Whether this kernel has both layers.
+fn has_layers() -> bool {
+    let kernel = confine::probe_kernel();
+    let has = |layer| kernel.missing(layer).is_none();
+    kernel_or_skip("Landlock and seccomp", has(confine::Layer::Landlock) && has(confine::Layer::Seccomp))
+}
+
+/// Both layers were proven on the thread that served the call.
+#[track_caller]
+pub(super) fn assert_confined(row: &Row) {
+    if has_layers() {
+        let posture = row.posture.as_deref().expect("a posture");
+        let landlock =
+            posture.starts_with("landlock=enforced(abi ") || posture.starts_with("landlock=partial(abi ");
+        assert!(landlock && posture.ends_with(",seccomp=enforced"), "{posture}");
+    }
+}
+
+#[tokio::test]
+async fn the_row_shows_landlock_and_seccomp_enforced_on_the_serving_thread() {
+    // A guest that works, one that does not, and one that is stopped.
+    for (guest, timeout) in [("state_left_in_memory", "15s"), ("panics", "15s"), ("loop_forever", "300ms")] {
+        for profile in ["Nothing", "WorkspaceRead", "FileReadWrite", "VaultRead"] {
+            let trial = Trial::with(guest, profile, timeout).await;
+            trial.call(json!({})).await;
+            assert_confined(&trial.row());
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_row_says_which_layers_were_waived() {
+    for (require, expected) in [
+        ("require = []", ["landlock=waived", "seccomp=waived"]),
+        ("require = [\"landlock\"]", ["landlock=", "seccomp=waived"]),
+        ("require = [\"seccomp\"]", ["landlock=waived", "seccomp=enforced"]),
+    ] {
+        if !has_layers() {
+            return;
+        }
+        let world = World::new()
+            .with_policy_edit("require = [\"landlock\", \"seccomp\"]", require)
+            .with_policy(&entry("state_left_in_memory", "WorkspaceRead", "15s"));
+        let trial = Trial::within(world, "state_left_in_memory").await;
+        assert_eq!(trial.call(json!({})).await.text(), "0");
+        let posture = trial.row().posture.expect("a posture");
+        for part in expected {
+            assert!(posture.contains(part), "{require}: {posture}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_guest_without_landlock_or_seccomp_still_does_not_leave_its_mount() {
+    let world = World::new()
+        .with_policy_edit("require = [\"landlock\", \"seccomp\"]", "require = []")
+        .with_policy(&entry("raw_path", "FileReadWrite", "15s"));
+    let trial = Trial::within(world, "raw_path").await;
+    for path in ["../vault", "/etc/passwd", "../../policy.toml"] {
+        trial
+            .call(json!({"op": "read", "path": path}))
+            .await
+            .refused(portcullis_types::ToolErrorKind::Denied, "path_escapes_mount");
+    }
+}

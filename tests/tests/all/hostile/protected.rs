@@ -1,0 +1,157 @@
+//! Paths that other programs run things from: no guest writes them, under no name and by no operation.
+
+use std::{fs, os::unix::fs::symlink};
+
+use portcullis_tests::World;
+use portcullis_types::ToolErrorKind;
+use serde_json::{Value, json};
+
+use super::{Trial, entry, snapshot::Snapshot};
+
+/// A repository with a hook, links to it, and a folder prepared to take its place.
+async fn scene() -> Trial {
+    let world = World::new()
+        .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000")
+        .with_policy(&entry("raw_path", "FileReadWrite", "15s"));
+    for (path, content) in [
+        ("repo/.git/hooks/pre-commit", "good"),
+        ("repo/.git/config", "good"),
+        ("repo/.git/index", "good"),
+        ("repo/.bashrc", "good"),
+        ("fresh/file", "good"),
+        ("file", "evil"),
+        ("prepared/hooks/pre-commit", "evil"),
+        ("prepared/config", "evil"),
+    ] {
+        world.put(path, content);
+    }
+    fs::create_dir(world.shared("fresh/.GIT")).expect("made");
+    fs::create_dir(world.shared("repo/.vscode")).expect("made");
+    symlink("repo/.git/hooks", world.shared("hooks")).expect("linked");
+    symlink("repo/.git", world.shared("git")).expect("linked");
+    symlink("repo/.git/config", world.shared("config")).expect("linked");
+    symlink("../.bashrc", world.shared("fresh/dangling")).expect("linked");
+    symlink("../../file", world.shared("repo/.vscode/tasks.json")).expect("linked");
+    Trial::within(world, "raw_path").await
+}
+
+async fn check(trial: &Trial, arguments: Value) {
+    let before = Snapshot::of(&trial.world.workspace());
+    let answer = trial.call(arguments.clone()).await;
+    before.assert_same(&Snapshot::of(&trial.world.workspace()), &arguments.to_string());
+    let Err(error) = &answer.0.outcome else { panic!("{arguments}: {}", answer.text()) };
+    assert_eq!(
+        (error.kind(), error.code()),
+        (ToolErrorKind::Denied, "protected_path"),
+        "{arguments}: {error}"
+    );
+}
+
+#[tokio::test]
+async fn a_protected_file_is_not_written_by_any_operation() {
+    let trial = scene().await;
+    for path in [
+        "repo/.git/config",
+        "repo/.git/hooks/pre-commit",
+        "repo/.bashrc",
+        "config",
+        "hooks/pre-commit",
+        "git/config",
+    ] {
+        for op in ["write", "truncate", "touch"] {
+            check(&trial, json!({"op": op, "path": path})).await;
+        }
+    }
+    for path in [
+        "repo/.git/config",
+        "repo/.git/hooks/pre-commit",
+        "repo/.bashrc",
+        "git/config",
+        "repo/.vscode/tasks.json",
+    ] {
+        check(&trial, json!({"op": "remove", "path": path})).await;
+        check(&trial, json!({"op": "rename", "path": path, "to": "moved"})).await;
+        check(&trial, json!({"op": "rename", "path": "file", "to": path})).await;
+        check(&trial, json!({"op": "link", "path": "file", "to": path})).await;
+        check(&trial, json!({"op": "symlink", "path": "file", "to": path})).await;
+    }
+    // Under a second name it would not be protected.
+    check(&trial, json!({"op": "link", "path": "repo/.git/config", "to": "second"})).await;
+    check(&trial, json!({"op": "link", "path": "git/config", "to": "second"})).await;
+    check(&trial, json!({"op": "write", "path": "repo/.vscode/tasks.json"})).await;
+    check(&trial, json!({"op": "rmdir", "path": "repo/.git/hooks"})).await;
+    check(&trial, json!({"op": "rename", "path": "repo/.git/hooks", "to": "moved"})).await;
+}
+
+#[tokio::test]
+async fn the_times_of_a_protected_file_stay_even_if_it_is_open_for_reading() {
+    let trial = scene().await;
+    let before = Snapshot::of(&trial.world.workspace());
+    trial.call(json!({"op": "touch_open", "path": "repo/.git/config"})).await;
+    before.assert_same(&Snapshot::of(&trial.world.workspace()), "touch_open");
+}
+
+#[tokio::test]
+async fn no_protected_name_is_made_at_any_depth() {
+    let trial = scene().await;
+    for path in [
+        ".bashrc",
+        ".BashRC",
+        "fresh/.envrc",
+        ".ba\u{17f}hrc",
+        ".mcp.json",
+        "repo/.git/hooks/post-merge",
+        "hooks/post-merge",
+        "git/hooks/post-merge",
+        "fresh/.GIT/Hooks",
+        "fresh/.GIT/config",
+        "fresh/./.GIT/../.GIT/config",
+    ] {
+        check(&trial, json!({"op": "create", "path": path})).await;
+        check(&trial, json!({"op": "mkdir", "path": path})).await;
+        check(&trial, json!({"op": "rename", "path": "file", "to": path})).await;
+        check(&trial, json!({"op": "rename", "path": "prepared", "to": path})).await;
+        check(&trial, json!({"op": "link", "path": "file", "to": path})).await;
+        check(&trial, json!({"op": "symlink", "path": "file", "to": path})).await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_prepared_elsewhere_takes_the_place_of_a_repository() {
+    let trial = scene().await;
+    for path in ["fresh/.git", ".git", ".Git", "repo/.vscode"] {
+        check(&trial, json!({"op": "rename", "path": "prepared", "to": path})).await;
+        check(&trial, json!({"op": "rename", "path": "git", "to": path})).await;
+        check(&trial, json!({"op": "symlink", "path": "prepared", "to": path})).await;
+    }
+    // `.git` may be a file that says where the repository is: that leads to one as a link does.
+    check(&trial, json!({"op": "create", "path": "fresh/.git"})).await;
+    check(&trial, json!({"op": "link", "path": "file", "to": "fresh/.git"})).await;
+    // Moved away, what it holds would be open to writing, and be moved back by whoever repairs it.
+    check(&trial, json!({"op": "rename", "path": "repo/.git", "to": "prepared/git"})).await;
+}
+
+#[tokio::test]
+async fn a_dangling_link_to_a_protected_name_makes_nothing() {
+    let trial = scene().await;
+    let before = Snapshot::of(&trial.world.workspace());
+    for op in ["write", "create", "truncate"] {
+        trial.call(json!({"op": op, "path": "fresh/dangling"})).await;
+        before.assert_same(&Snapshot::of(&trial.world.workspace()), op);
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_protected_is_written_as_ever() {
+    let trial = scene().await;
+    for (arguments, path) in [
+        (json!({"op": "write", "path": "repo/.git/index"}), "repo/.git/index"),
+        (json!({"op": "create", "path": "repo/.gitignore"}), "repo/.gitignore"),
+        (json!({"op": "mkdir", "path": "new/.git"}), "new/.git"),
+        (json!({"op": "rename", "path": "repo", "to": "other"}), "other/.git/config"),
+    ] {
+        fs::create_dir_all(trial.world.shared("new")).expect("made");
+        assert_eq!(trial.call(arguments.clone()).await.text(), "ok ", "{arguments}");
+        assert!(trial.world.shared(path).exists(), "{path}");
+    }
+}

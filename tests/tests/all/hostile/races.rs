@@ -1,0 +1,80 @@
+//! A second party exchanges a folder for a link while guests go through it.
+
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use portcullis_tests::World;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde_json::json;
+
+use super::{Trial, entry, snapshot::Snapshot};
+
+const EXCHANGES: usize = 10_000;
+
+/// Exchanges two paths until it is told to stop, and at least [`EXCHANGES`] times. An even number, so that
+/// both stand where they stood.
+fn exchange(one: &std::path::Path, other: &std::path::Path, stop: &AtomicBool) {
+    let mut done = 0;
+    while done < EXCHANGES || done % 2 == 1 || !stop.load(Ordering::Acquire) {
+        renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE).expect("exchanges");
+        done += 1;
+    }
+}
+
+/// Lets guests try operations on `shared/door/…` while the door is a folder and a link by turns.
+async fn race(trial: &Trial, attempts: &[serde_json::Value]) {
+    let (door, link) = (trial.world.shared("door"), trial.world.shared("link"));
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = Arc::clone(&stop);
+    let swapping = std::thread::spawn(move || exchange(&door, &link, &stopped));
+    while !swapping.is_finished() {
+        for arguments in attempts {
+            trial.call(arguments.clone()).await;
+        }
+        stop.store(true, Ordering::Release);
+    }
+    swapping.join().expect("no exchange fails");
+}
+
+#[tokio::test]
+async fn a_folder_exchanged_for_a_link_never_leads_out() {
+    let world = World::new()
+        .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000")
+        .with_policy(&entry("raw_path", "FileReadWrite", "15s"));
+    let outside = tempfile::tempdir().expect("a folder");
+    for name in ["secret", "victim"] {
+        fs::write(outside.path().join(name), "OUTSIDE").expect("written");
+        world.put(&format!("door/{name}"), "inside");
+    }
+    symlink(outside.path(), world.shared("link")).expect("linked");
+    let trial = Trial::within(world, "raw_path").await;
+    let before = Snapshot::of(outside.path());
+    let times = 200;
+    race(
+        &trial,
+        &[
+            json!({"op": "read", "path": "door/secret", "times": times}),
+            json!({"op": "write", "path": "door/victim", "times": times}),
+            json!({"op": "create", "path": "door/new", "times": times}),
+            json!({"op": "truncate", "path": "door/victim", "times": times}),
+            json!({"op": "mkdir", "path": "door/made", "times": times}),
+            json!({"op": "symlink", "path": "secret", "to": "door/linked", "times": times}),
+            json!({"op": "link", "path": "door/secret", "to": "stolen", "times": times}),
+            json!({"op": "rename", "path": "door/secret", "to": "door/moved", "times": times}),
+            json!({"op": "rename", "path": "door/moved", "to": "door/secret", "times": times}),
+            json!({"op": "remove", "path": "door/new", "times": times}),
+            json!({"op": "touch", "path": "door/victim", "times": times}),
+            json!({"op": "read", "path": "stolen"}),
+        ],
+    )
+    .await;
+    before.assert_same(&Snapshot::of(outside.path()), "a race");
+    assert!(!trial.world.shared("loot").exists(), "a guest has read what is outside");
+    trial.others_go_on().await;
+}

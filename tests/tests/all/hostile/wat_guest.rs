@@ -1,0 +1,92 @@
+//! Modules written by hand, for what no compiler would make.
+
+use portcullis_tests::World;
+use portcullis_tools::{BootstrapError, ToolRegistry, policy::ToolOrigin};
+
+/// A module that answers `describe` and does as it is told on `call`.
+///
+/// Memory: arguments at 16 and 64, the good answer at 512, the description at 1024. `$say` writes to the
+/// standard output.
+pub(super) struct WatGuest {
+    pub(super) describe: String,
+    /// The exported memory: `(memory (export "memory") 2)`.
+    pub(super) memory: String,
+    /// Further imports.
+    pub(super) imports: String,
+    /// Further functions, memories and tables.
+    pub(super) fields: String,
+    /// What a call does.
+    pub(super) call: String,
+}
+
+const ANSWER: &str = "{\"ok\":\"done\"}\n";
+
+impl WatGuest {
+    /// One tool without parameters, which answers `done`.
+    pub(super) fn new(tool: &str) -> Self {
+        Self {
+            describe: format!(
+                "{{\"v\":1,\"tools\":[{{\"name\":\"{tool}\",\"parameters\":{{\"type\":\"object\"}}}}]}}"
+            ),
+            memory: "(memory (export \"memory\") 2)".to_owned(),
+            imports: String::new(),
+            fields: String::new(),
+            call: "(call $answer)".to_owned(),
+        }
+    }
+
+    pub(super) fn describing(describe: &str) -> Self {
+        Self { describe: describe.to_owned(), ..Self::new("unused") }
+    }
+
+    /// The module's bytes.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let Self { describe, memory, imports, fields, call } = self;
+        let text = format!(
+            r#"(module
+                (import "wasi_snapshot_preview1" "args_get"
+                    (func $args_get (param i32 i32) (result i32)))
+                (import "wasi_snapshot_preview1" "fd_write"
+                    (func $fd_write (param i32 i32 i32 i32) (result i32)))
+                {imports}
+                {memory}
+                (data (i32.const 512) "{answer}")
+                (data (i32.const 1024) "{described}")
+                (func $say (param $at i32) (param $len i32)
+                    (i32.store (i32.const 0) (local.get $at))
+                    (i32.store (i32.const 4) (local.get $len))
+                    (drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))
+                (func $answer (call $say (i32.const 512) (i32.const {answer_len})))
+                {fields}
+                (func (export "_start")
+                    (drop (call $args_get (i32.const 16) (i32.const 64)))
+                    (if (i32.eq (i32.load8_u (i32.const 69)) (i32.const 100))
+                        (then (call $say (i32.const 1024) (i32.const {described_len})))
+                        (else {call}))))"#,
+            answer = escaped(ANSWER),
+            answer_len = ANSWER.len(),
+            described = escaped(describe),
+            described_len = describe.len(),
+        );
+        wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    /// A registry with this module as one from outside.
+    pub(super) async fn registry(&self, world: &World) -> ToolRegistry {
+        self.try_registry(world).await.expect("bootstraps")
+    }
+
+    pub(super) async fn try_registry(&self, world: &World) -> Result<ToolRegistry, BootstrapError> {
+        load(world, &self.bytes()).await
+    }
+}
+
+/// A registry with a module from outside.
+pub(super) async fn load(world: &World, module: &[u8]) -> Result<ToolRegistry, BootstrapError> {
+    world.builder().await?.module("outside", module, ToolOrigin::ForeignModule).await?.build()
+}
+
+/// The text as it stands in a WAT string.
+fn escaped(text: &str) -> String {
+    text.bytes().map(|byte| format!("\\{byte:02x}")).collect()
+}

@@ -1,0 +1,193 @@
+//! Tools of this process: the shipped ones, and those that an embedder adds.
+
+use std::sync::atomic::Ordering;
+
+use portcullis_tests::{Answer, World};
+use portcullis_tools::{
+    BootstrapError, RegistryError, ToolRegistry,
+    audit::Confinement,
+    native::FailingTool,
+};
+use portcullis_types::{ToolErrorKind::{Denied, Failed, Internal, InvalidArguments}};
+use serde_json::{Value, json};
+
+use crate::support::{Spy, caller, enabled, natives, raw};
+
+async fn registry() -> (World, ToolRegistry) {
+    let world = World::new();
+    let registry = world.registry().await;
+    (world, registry)
+}
+
+#[tokio::test]
+async fn the_shipped_tools_are_registered_by_name_and_marked_unconfined() {
+    let (_world, registry) = registry().await;
+    let names: Vec<&str> = registry.tools().map(|tool| tool.facts().name.as_str()).collect();
+    let expected = [
+        "add", "divide", "echo", "failing_tool", "file_list", "file_read", "file_write", "get_current_time",
+        "multiply", "output_read", "subtract",
+    ];
+    assert_eq!(names, expected, "sorted, and every one of them is known");
+    for tool in registry.tools() {
+        let name = tool.facts().name.as_str();
+        let confined = if name.starts_with("file_") { Confinement::Wasm } else { Confinement::Native };
+        assert_eq!(tool.confinement(), confined, "{name}");
+        assert_eq!(tool.decl().name, name);
+        assert!(tool.decl().description.is_some(), "{name}");
+        assert!(tool.decl().parameters.denies_unknown(), "{name}");
+        registry.assignment(tool).expect("the shipped policy allows what is shipped");
+    }
+}
+
+#[tokio::test]
+async fn the_shipped_tools_answer_under_the_shipped_policy() {
+    let (world, registry) = registry().await;
+    for (tool, arguments, expected) in [
+        ("echo", json!({"message": "añ€😀"}), json!({"echoed": "añ€😀", "length": 4})),
+        ("echo", json!({"message": ""}), json!({"echoed": "", "length": 0})),
+        ("add", json!({"a": 2, "b": 3}), json!({"result": 5})),
+        ("add", json!({"a": 0.5, "b": 0.25}), json!({"result": 0.75})),
+        ("add", json!({"a": 9_007_199_254_740_993_i64, "b": 1}), json!({"result": 9_007_199_254_740_994_i64})),
+        ("subtract", json!({"a": 2, "b": 3}), json!({"result": -1})),
+        ("multiply", json!({"a": -4, "b": 2.5}), json!({"result": -10})),
+        ("divide", json!({"a": 1, "b": 4}), json!({"result": 0.25})),
+        ("divide", json!({"a": 6, "b": 3}), json!({"result": 2})),
+    ] {
+        let answer = Answer::of(&registry, tool, arguments.clone()).await;
+        let value: Value = serde_json::from_str(&answer.text()).expect("JSON");
+        assert_eq!(value, expected, "{tool} {arguments}");
+        let structured = answer.0.outcome.expect("a result").structured;
+        assert_eq!(structured, Some(expected), "{tool} {arguments}");
+    }
+    for row in world.rows() {
+        assert_eq!(row.confinement, Some(Confinement::Native));
+        assert_eq!(row.profile.as_deref(), Some("Nothing"));
+    }
+}
+
+#[tokio::test]
+async fn get_current_time_tells_the_time_in_each_format_and_zone() {
+    let (_world, registry) = registry().await;
+    let time = async |arguments: Value| -> Value {
+        let answer = Answer::of(&registry, "get_current_time", arguments).await;
+        serde_json::from_str(&answer.text()).expect("JSON")
+    };
+    let now = time(json!({})).await;
+    assert_eq!((&now["format"], &now["timezone"]), (&json!("iso8601"), &json!("UTC")));
+    assert!(now["datetime"].as_str().is_some_and(|text| text.ends_with("+00:00")), "{now}");
+    let unix = time(json!({"format": "unix", "timezone": "Asia/Kolkata"})).await;
+    assert!(unix["timestamp"].as_i64().is_some_and(|seconds| seconds > 1_700_000_000), "{unix}");
+    let there = time(json!({"timezone": "Asia/Kolkata"})).await;
+    assert!(there["datetime"].as_str().is_some_and(|text| text.ends_with("+05:30")), "{there}");
+    let human = time(json!({"format": "human"})).await;
+    assert!(human["datetime"].as_str().is_some_and(|text| text.ends_with("UTC")), "{human}");
+    let bad = Answer::of(&registry, "get_current_time", json!({"format": "roman"})).await;
+    bad.refused(InvalidArguments, "invalid_arguments");
+    let bad = Answer::of(&registry, "get_current_time", json!({"timezone": "Europe/Berln"})).await;
+    assert!(bad.refused(InvalidArguments, "invalid_arguments").contains("did you mean 'Europe/Berlin'?"));
+}
+
+#[tokio::test]
+async fn failures_of_the_shipped_tools_are_typed() {
+    let (_world, registry) = registry().await;
+    for (tool, arguments, kind, said) in [
+        ("failing_tool", json!({}), Failed, "Tool execution failed"),
+        ("divide", json!({"a": 1, "b": 0}), Failed, "division by zero"),
+        ("add", json!({"a": 1}), InvalidArguments, "missing required field 'b' in arguments"),
+        (
+            "echo",
+            json!({"message": "m", "mesage": "n"}),
+            InvalidArguments,
+            "unknown field 'mesage' in arguments; did you mean 'message'?",
+        ),
+    ] {
+        let answer = Answer::of(&registry, tool, arguments).await;
+        assert_eq!(answer.refused(kind, kind.as_str()), said);
+    }
+    let world = World::new().with_policy(&enabled("failing_tool"));
+    let files = portcullis_tools::PolicyFiles::find(&world.envelope()).expect("files");
+    let policy = files.load(portcullis_types::SandboxTier::Process).expect("a policy");
+    let builder = ToolRegistry::builder().policy(policy).state(world.state());
+    let registry = builder.tool(FailingTool::with_internal_error("a secret")).build().expect("builds");
+    let answer = Answer::of(&registry, "failing_tool", json!({})).await;
+    let said = answer.refused(Internal, "internal");
+    assert_eq!(said, "An internal error occurred while executing the tool");
+}
+
+#[tokio::test]
+async fn an_embedders_tool_is_denied_until_the_policy_enables_it_by_name() {
+    for (policy, code) in [
+        (String::new(), Some("native_not_enabled")),
+        ("[tools.spy]\napproval = \"allow\"".to_owned(), Some("native_not_enabled")),
+        ("[tools.other]\nenabled = true".to_owned(), Some("native_not_enabled")),
+        ("[tools.spy]\nenabled = false".to_owned(), Some("tool_disabled")),
+        (enabled("spy"), None),
+    ] {
+        let world = World::new().with_policy(&policy);
+        let spy = Spy::repeating("spy");
+        let calls = spy.calls();
+        let registry = natives(&world, [spy]);
+        let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
+        match (result.outcome, code) {
+            (Ok(_), None) => assert_eq!(calls.load(Ordering::SeqCst), 1),
+            (Err(error), Some(code)) => {
+                assert_eq!((error.kind(), error.code()), (Denied, code), "{policy}");
+                assert_eq!(calls.load(Ordering::SeqCst), 0, "{policy}");
+            }
+            (outcome, _) => panic!("{policy}: {outcome:?}"),
+        }
+        let row = world.rows().pop().expect("a row");
+        assert_eq!(row.confinement, Some(Confinement::Native), "{policy}");
+    }
+}
+
+#[tokio::test]
+async fn a_name_that_is_taken_or_looks_like_another_is_refused_at_the_build() {
+    for name in ["echo", "output_read", "file_read", "add"] {
+        let builder = World::new();
+        let builder = builder.builder().await.expect("bootstraps");
+        let error = builder.tool(Spy::repeating(name)).build().expect_err(name);
+        let taken = matches!(&error, BootstrapError::Registry(RegistryError::Taken { name: taken }) if taken.as_str() == name);
+        assert!(taken, "{name}: {error:?}");
+    }
+    let world = World::new();
+    for name in [
+        "Echo", "ECHO", "ech\u{43e}", "echo\u{200b}", "e\u{301}cho", "\u{ff45}cho", "echo ", " echo", "echo\n", "", "a.b",
+        "a/b", &"x".repeat(65),
+    ] {
+        let error = ToolRegistry::builder().state(world.state()).tool(Spy::repeating(name)).build().expect_err(name);
+        assert!(matches!(error, BootstrapError::Registry(RegistryError::Name { .. })), "{name:?}: {error:?}");
+    }
+    let twice = ToolRegistry::builder().state(world.state()).tool(Spy::repeating("a")).tool(Spy::repeating("a"));
+    assert!(matches!(
+        twice.build().expect_err("twice"),
+        BootstrapError::Registry(RegistryError::Taken { .. })
+    ));
+}
+
+#[tokio::test]
+async fn two_modules_with_a_tool_of_one_name_are_refused() {
+    let world = World::new();
+    let module = portcullis_tests::guest("progress_then_ok");
+    let mut builder = world.builder().await.expect("bootstraps");
+    for name in ["one", "other"] {
+        let origin = portcullis_tools::policy::ToolOrigin::ForeignModule;
+        builder = builder.module(name, module, origin).await.expect("describes itself");
+    }
+    let error = builder.build().expect_err("one name");
+    assert!(matches!(error, BootstrapError::Registry(RegistryError::Taken { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_schema_that_cannot_be_used_is_refused_at_the_build() {
+    let world = World::new();
+    for schema in [
+        json!({"type": "object", "properties": {"a": {"$ref": "https://example.com/schema.json"}}}),
+        json!({"type": "object", "properties": {"a": {"type": "no such type"}}}),
+        json!({"type": "object", "properties": {"a": {"pattern": "("}}}),
+    ] {
+        let spy = Spy::repeating("spy").parameters(schema.clone());
+        let error = ToolRegistry::builder().state(world.state()).tool(spy).build().expect_err("unusable");
+        assert!(matches!(error, BootstrapError::Registry(RegistryError::Schema { .. })), "{schema}: {error:?}");
+    }
+}

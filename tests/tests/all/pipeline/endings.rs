@@ -1,0 +1,165 @@
+//! Calls that are given up: each still has exactly one result, and its rows.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures_util::future::join_all;
+use portcullis_tests::World;
+use portcullis_tools::{
+    ToolCall,
+    audit::{self, Event, Outcome},
+};
+use portcullis_types::{CancellationToken, SafetyTier, ToolErrorKind::Cancelled};
+use tokio::sync::{Semaphore, oneshot};
+
+use crate::support::{Spy, caller, natives, raw, world_enabling};
+
+/// A tool that says that it runs, and then never ends by itself.
+fn endless(started: &Arc<Semaphore>, tier: SafetyTier) -> Spy {
+    let started = Arc::clone(started);
+    let spy = Spy::new("endless", move |_, _| {
+        started.add_permits(1);
+        std::future::pending()
+    });
+    spy.tier(tier).timeout(Duration::from_secs(500))
+}
+
+/// Which rows each call has.
+fn rows_by_call(world: &World) -> BTreeMap<String, Vec<(Event, Option<Outcome>)>> {
+    let mut calls: BTreeMap<_, Vec<_>> = BTreeMap::new();
+    for row in world.rows() {
+        calls.entry(row.call_id.to_string()).or_default().push((row.event, row.outcome));
+    }
+    calls
+}
+
+async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(Event, Option<Outcome>)>> {
+    const CALLS: usize = 25;
+    let world = world_enabling(&["endless"]);
+    let started = Arc::new(Semaphore::new(0));
+    let registry = natives(&world, [endless(&started, tier)]);
+    let mut caller = caller();
+    caller.cancel = CancellationToken::new();
+    let calls: Vec<ToolCall> = (0..CALLS).map(|_| raw("endless", "{}")).collect();
+    let ids: BTreeSet<String> = calls.iter().map(|call| call.id.clone()).collect();
+    let batch = join_all(calls.into_iter().map(|call| registry.execute_with_policy(call, &caller)));
+    let cancelling = async {
+        // Ten run, the others wait for a place.
+        started.acquire_many(10).await.expect("open").forget();
+        caller.cancel.cancel();
+    };
+    let (results, ()) = tokio::join!(batch, cancelling);
+    let answered: BTreeSet<String> = results.iter().map(|result| result.call_id.clone()).collect();
+    assert_eq!((results.len(), answered), (CALLS, ids), "one result a call");
+    for result in results {
+        let error = result.outcome.expect_err("cancelled");
+        assert_eq!((error.kind(), error.code()), (Cancelled, "cancelled"));
+    }
+    let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
+    assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
+    let rows = rows_by_call(&world);
+    assert_eq!(rows.len(), CALLS);
+    rows
+}
+
+#[tokio::test]
+async fn every_call_of_a_cancelled_batch_has_exactly_one_result_and_one_row() {
+    let end = (Event::End, Some(Outcome::Error(Cancelled)));
+    for (call, rows) in cancel_a_batch(SafetyTier::ReadOnly).await {
+        assert_eq!(rows, [end], "{call}");
+    }
+}
+
+#[tokio::test]
+async fn of_a_cancelled_batch_with_effects_those_that_began_say_so() {
+    let (begin, end) = ((Event::Begin, None), (Event::End, Some(Outcome::Error(Cancelled))));
+    let rows = cancel_a_batch(SafetyTier::SideEffecting).await;
+    let began = rows.values().filter(|rows| **rows == [begin, end]).count();
+    let waited = rows.values().filter(|rows| **rows == [end]).count();
+    assert_eq!((began, waited), (10, 15), "{rows:#?}");
+}
+
+#[tokio::test]
+async fn a_call_that_is_cancelled_before_it_is_made_never_runs() {
+    let world = world_enabling(&["endless"]);
+    let started = Arc::new(Semaphore::new(0));
+    let registry = natives(&world, [endless(&started, SafetyTier::SideEffecting)]);
+    let caller = caller();
+    caller.cancel.cancel();
+    let result = registry.execute_with_policy(raw("endless", "{}"), &caller).await;
+    assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+    assert_eq!(started.available_permits(), 0);
+    assert_eq!(world.rows().len(), 1);
+}
+
+/// Tells when it is dropped.
+struct Tells(Option<oneshot::Sender<()>>);
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        if let Some(sender) = self.0.take() {
+            let _ = sender.send(());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_goes_away_stops_the_tool_and_leaves_a_row() {
+    let world = world_enabling(&["spy"]);
+    let (gone, is_gone) = oneshot::channel();
+    let gone = std::sync::Mutex::new(Some(Tells(Some(gone))));
+    let started = Arc::new(Semaphore::new(0));
+    let starts = Arc::clone(&started);
+    let spy = Spy::new("spy", move |_, _| {
+        let guard = gone.lock().expect("not poisoned").take();
+        let started = Arc::clone(&starts);
+        async move {
+            let _guard = guard;
+            started.add_permits(1);
+            std::future::pending().await
+        }
+    });
+    let registry = natives(&world, [spy.tier(SafetyTier::SideEffecting).timeout(Duration::from_secs(500))]);
+    let caller = caller();
+    {
+        let call = registry.execute_with_policy(raw("spy", "{}"), &caller);
+        tokio::select! {
+            result = call => panic!("never ends by itself: {result:?}"),
+            permit = started.acquire() => permit.expect("open").forget(),
+        }
+    }
+    tokio::time::timeout(Duration::from_secs(20), is_gone)
+        .await
+        .expect("the tool is stopped, not only left alone")
+        .expect("dropped");
+    let rows = world.rows();
+    let seen: Vec<_> = rows.iter().map(|row| (row.event, row.outcome, row.code.as_deref())).collect();
+    assert_eq!(
+        seen,
+        [
+            (Event::Begin, None, None),
+            (Event::End, Some(Outcome::Error(Cancelled)), Some("caller_gone")),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn two_calls_of_one_id_each_have_their_rows() {
+    let world = world_enabling(&["spy"]);
+    let registry = natives(&world, [Spy::repeating("spy").tier(SafetyTier::SideEffecting)]);
+    let caller = caller();
+    let call = || ToolCall { id: "the provider's".to_owned(), ..raw("spy", "{}") };
+    let (one, other) = tokio::join!(
+        registry.execute_with_policy(call(), &caller),
+        registry.execute_with_policy(call(), &caller)
+    );
+    assert!(one.outcome.is_ok() && other.outcome.is_ok());
+    let rows = rows_by_call(&world).remove("the provider's").expect("rows");
+    let begins = rows.iter().filter(|(event, _)| *event == Event::Begin).count();
+    assert_eq!((begins, rows.len()), (2, 4));
+    let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
+    assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
+}

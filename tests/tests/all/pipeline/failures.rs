@@ -1,0 +1,188 @@
+//! How calls fail on our side, and that nobody but the operator learns why.
+
+use std::{
+    future::Future,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Sender, channel},
+    },
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use portcullis_tools::{ToolRegistry, approval::ApprovalPolicy, approval::ApprovalRule, policy::ToolFacts};
+use portcullis_types::{
+    FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError,
+    ToolErrorKind::{Denied, Failed, Internal, Timeout},
+    ToolOutput,
+};
+use serde_json::Value;
+
+use super::failing;
+use crate::support::{Spy, assert_nowhere_below, caller, listening, natives, raw, world_enabling};
+
+const SECRET: &str = "hunter2-of-the-host";
+
+/// Makes a call of a tool that breaks, and looks for the secret in everything that is not the log of the
+/// operator.
+async fn breaks(spy: Spy) {
+    let world = world_enabling(&["spy"]);
+    let registry = natives(&world, [spy]);
+    let mut caller = caller();
+    let heard = listening(&mut caller);
+    let result = registry.execute_with_policy(raw("spy", "{}"), &caller).await;
+    assert_eq!(
+        result.model_text(),
+        "Tool execution failed: An internal error occurred while executing the tool"
+    );
+    let error = result.outcome.expect_err("breaks");
+    assert_eq!((error.kind(), error.code(), error.hint()), (Internal, "internal", None));
+    assert!(!result.details.to_string().contains(SECRET));
+    let heard = heard.lock().expect("not poisoned").clone();
+    assert!(heard.iter().all(|event| !event.contains(SECRET)), "{heard:?}");
+    assert_eq!(heard.last().map(String::as_str), Some("finished internal"));
+    assert_eq!(world.rows().len(), 1);
+    // Later calls are not harmed.
+    registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller).await.outcome.expect("runs");
+    drop(registry);
+    assert_nowhere_below(world.root(), SECRET);
+}
+
+#[tokio::test]
+async fn a_panic_is_an_internal_error_whose_text_nobody_sees() {
+    breaks(Spy::new("spy", |_, _| async { panic!("{SECRET}") })).await;
+    // Also one that no longer is within the future that the registry watches.
+    breaks(Spy::new("spy", |_, _| -> std::future::Ready<Result<ToolOutput, ToolError>> { panic!("{SECRET}") }))
+        .await;
+}
+
+#[tokio::test]
+async fn an_internal_error_keeps_its_text_for_the_operator() {
+    breaks(failing("spy", ToolError::internal(SECRET))).await;
+    breaks(failing("spy", std::io::Error::other(SECRET).into())).await;
+}
+
+#[tokio::test]
+async fn a_failure_that_a_tool_reports_reaches_the_model_word_for_word() {
+    let world = world_enabling(&["spy"]);
+    let error = ToolError::failed("City not found").with_operator_detail(SECRET);
+    let registry = natives(&world, [failing("spy", error)]);
+    let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
+    assert_eq!(result.model_text(), "Tool execution failed: City not found");
+    assert_eq!(result.outcome.expect_err("fails").kind(), Failed);
+    drop(registry);
+    assert_nowhere_below(world.root(), SECRET);
+}
+
+/// A tool whose `call` panics before there is a future.
+struct Abrupt;
+
+#[async_trait]
+impl Tool for Abrupt {
+    fn schema(&self) -> FunctionDecl {
+        let parameters = JsonSchema::empty_object();
+        FunctionDecl { name: "abrupt".to_owned(), description: None, parameters }
+    }
+    async fn execute(&self, _args: &str) -> Result<String, ToolError> {
+        Ok(String::new())
+    }
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+    fn safety_tier(&self) -> SafetyTier {
+        SafetyTier::ReadOnly
+    }
+    fn call<'a, 'b, 'c, 'r>(
+        &'a self,
+        _ctx: &'b ToolContext,
+        _args: &'c ToolArgs,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<ToolOutput, ToolError>> + Send + 'r>>
+    where
+        'a: 'r,
+        'b: 'r,
+        'c: 'r,
+        Self: 'r,
+    {
+        panic!("{SECRET}")
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_panics_before_it_is_polled_is_contained_too() {
+    let world = world_enabling(&["abrupt"]);
+    let policy = portcullis_tools::PolicyFiles::find(&world.envelope()).expect("files");
+    let policy = policy.load(portcullis_types::SandboxTier::Process).expect("a policy");
+    let registry =
+        ToolRegistry::builder().policy(policy).state(world.state()).tool(Abrupt).build().expect("builds");
+    let result = registry.execute_with_policy(raw("abrupt", "{}"), &caller()).await;
+    let error = result.outcome.expect_err("panics");
+    assert_eq!(error.kind(), Internal);
+    assert!(!error.to_string().contains(SECRET));
+    assert_eq!(world.rows().len(), 1);
+}
+
+/// A caller's policy that panics.
+struct PanickingPolicy;
+
+impl ApprovalPolicy for PanickingPolicy {
+    fn decide(&self, _tool: &ToolFacts, _arguments: &Value) -> ApprovalRule {
+        panic!("{SECRET}")
+    }
+}
+
+#[tokio::test]
+async fn a_callers_policy_that_panics_means_no() {
+    let world = world_enabling(&["spy"]);
+    let spy = Spy::repeating("spy");
+    let calls = spy.calls();
+    let registry = natives(&world, [spy]);
+    let mut caller = caller();
+    caller.approval_policy = Some(Arc::new(PanickingPolicy));
+    let result = registry.execute_with_policy(raw("spy", "{}"), &caller).await;
+    let error = result.outcome.expect_err("means no");
+    assert_eq!(error.kind(), Denied, "{error}");
+    assert!(!error.to_string().contains(SECRET));
+    assert_eq!(calls.load(std::sync::atomic::Ordering::SeqCst), 0);
+    assert_eq!(world.rows().len(), 1);
+}
+
+/// A tool that blocks its thread until the sender goes, and the sender.
+fn blocking() -> (Spy, Sender<()>) {
+    let (release, blocked) = channel::<()>();
+    let blocked = Arc::new(Mutex::new(blocked));
+    let spy = Spy::new("spy", move |_, _| {
+        let blocked = Arc::clone(&blocked);
+        async move {
+            let _ = blocked.lock().expect("not poisoned").recv();
+            Ok(ToolOutput::text("too late"))
+        }
+    });
+    (spy.timeout(Duration::from_millis(50)), release)
+}
+
+async fn a_blocked_thread_does_not_hold_up_its_call() {
+    let world = world_enabling(&["spy"]);
+    let (spy, release) = blocking();
+    let registry = natives(&world, [spy]);
+    let started = Instant::now();
+    let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
+    // The thread stays blocked until the release below, so any bound shows that nobody waited for it.
+    assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
+    let error = result.outcome.expect_err("overdue");
+    assert_eq!((error.kind(), error.code()), (Timeout, "timeout"));
+    assert_eq!(error.to_string(), "the tool did not finish within 50ms");
+    // The others go on meanwhile.
+    registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await.outcome.expect("runs");
+    drop(release);
+    assert_eq!(world.rows().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_blocks_its_thread_times_out_on_time() {
+    a_blocked_thread_does_not_hold_up_its_call().await;
+}
+
+#[tokio::test]
+async fn a_tool_that_blocks_its_thread_times_out_on_time_on_a_single_thread_too() {
+    a_blocked_thread_does_not_hold_up_its_call().await;
+}

@@ -1,0 +1,179 @@
+//! How many calls run at once, how many may wait, and calls that a tool makes itself.
+
+use std::{
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{FutureExt, future::join_all};
+use portcullis_tests::World;
+use portcullis_tools::{Caller, ToolCall, ToolRegistry};
+use portcullis_types::{CancellationToken, ToolError, ToolErrorKind::{Cancelled, ResourceLimit}, ToolOutput};
+use serde_json::json;
+use tokio::sync::Barrier;
+
+use crate::support::{Spy, caller, enabled, natives, raw, world_enabling};
+
+/// A tool that returns when so many calls of it are within it at once; and the most that ever were.
+fn meeting(count: usize) -> (Spy, Arc<AtomicUsize>) {
+    let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (barrier, peak) = (Arc::new(Barrier::new(count)), Arc::clone(&most));
+    let spy = Spy::new("meeting", move |_, _| {
+        let (now, peak, barrier) = (Arc::clone(&now), Arc::clone(&peak), Arc::clone(&barrier));
+        async move {
+            peak.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            barrier.wait().await;
+            now.fetch_sub(1, Ordering::SeqCst);
+            Ok(ToolOutput::text("met"))
+        }
+    });
+    (spy.timeout(Duration::from_secs(60)), most)
+}
+
+async fn check_cap(world: World, cap: usize) {
+    let (spy, most) = meeting(cap);
+    let registry = natives(&world.with_policy(&enabled("meeting")), [spy]);
+    let caller = caller();
+    let calls = (0..100).map(|_| registry.execute_with_policy(raw("meeting", "{}"), &caller));
+    for result in join_all(calls).await {
+        result.outcome.expect("all get their turn");
+    }
+    assert_eq!(most.load(Ordering::SeqCst), cap, "as many as may, and never more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hundred_parallel_calls_run_ten_at_a_time() {
+    check_cap(World::new(), 10).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_policy_sets_how_many_run_at_a_time() {
+    check_cap(World::new().with_policy_edit("concurrency = 10", "concurrency = 4"), 4).await;
+}
+
+#[tokio::test]
+async fn the_1_025th_that_waits_is_refused_and_the_others_are_not_lost() {
+    let world = world_enabling(&["endless"])
+        .with_policy_edit("concurrency = 10", "concurrency = 1")
+        .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000");
+    let spy = Spy::new("endless", |_, _| std::future::pending());
+    let calls = spy.calls();
+    let registry = natives(&world, [spy.timeout(Duration::from_secs(500))]);
+    let mut caller = caller();
+    caller.cancel = CancellationToken::new();
+    let mut pending: Vec<_> = (0..1 + 1024)
+        .map(|_| Box::pin(registry.execute_with_policy(raw("endless", "{}"), &caller)))
+        .collect();
+    for call in &mut pending {
+        assert!(call.now_or_never().is_none(), "none of them ends by itself");
+    }
+    let refused = registry.execute_with_policy(raw("endless", "{}"), &caller).await;
+    let error = refused.outcome.expect_err("full");
+    assert_eq!((error.kind(), error.code()), (ResourceLimit, "queue_full"));
+    caller.cancel.cancel();
+    for result in join_all(pending).await {
+        assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+    }
+    assert!(calls.load(Ordering::SeqCst) <= 1);
+    assert_eq!(world.rows().len(), 1026);
+}
+
+/// A tool that calls others through the registry, as many at once as it is told, and joins their texts.
+fn nesting(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
+    let registry = Arc::clone(registry);
+    let parameters = json!({
+        "type": "object",
+        "properties": {"tool": {"type": "string"}, "arguments": {"type": "string"}, "times": {"type": "integer"}},
+        "required": ["tool", "arguments", "times"],
+    });
+    let spy = Spy::new("nesting", move |ctx, args| {
+        let registry = Arc::clone(registry.get().expect("set"));
+        async move {
+            let text = |name: &str| args.value()[name].as_str().unwrap_or_default().to_owned();
+            let caller = Caller::nested(&ctx);
+            let calls = (0..args.value()["times"].as_u64().unwrap_or_default()).map(|_| {
+                registry.execute_with_policy(ToolCall::new(text("tool"), text("arguments")), &caller)
+            });
+            let results = join_all(calls).await;
+            let texts: Result<Vec<String>, ToolError> =
+                results.into_iter().map(|result| Ok(result.outcome?.joined_text())).collect();
+            Ok(ToolOutput::text(texts?.join(" ")))
+        }
+    });
+    spy.parameters(parameters).timeout(Duration::from_secs(60))
+}
+
+fn calling(tool: &str, arguments: serde_json::Value, times: usize) -> String {
+    json!({"tool": tool, "arguments": arguments.to_string(), "times": times}).to_string()
+}
+
+#[tokio::test]
+async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
+    let world = world_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
+    world.put("a.txt", "a");
+    let cell = Arc::new(OnceLock::new());
+    let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));
+    let registry = Arc::new(builder.build().expect("builds"));
+    assert!(cell.set(Arc::clone(&registry)).is_ok());
+    let read = calling("file_read", json!({"path": "a.txt"}), 1);
+    for (arguments, expected) in [
+        (calling("echo", json!({"message": "m"}), 1), "{\"echoed\":\"m\",\"length\":1}".to_owned()),
+        (read.clone(), "a".to_owned()),
+        (calling("file_read", json!({"path": "a.txt"}), 3), "a a a".to_owned()),
+        (calling("nesting", serde_json::from_str(&read).expect("JSON"), 2), "a a".to_owned()),
+    ] {
+        let caller = caller();
+        let call = registry.execute_with_policy(raw("nesting", &arguments), &caller);
+        let result = tokio::time::timeout(Duration::from_secs(50), call).await.expect("no deadlock");
+        assert_eq!(result.outcome.expect("runs").joined_text(), expected, "{arguments}");
+    }
+    // Each nested call went the whole way: checked, refused, recorded under the same agent and run.
+    let caller = caller();
+    let escape = calling("file_read", json!({"path": "/etc/passwd"}), 1);
+    let result = registry.execute_with_policy(raw("nesting", &escape), &caller).await;
+    assert_eq!(result.outcome.expect_err("refused").code(), "unknown_mount");
+    let rows = world.rows();
+    assert_eq!(rows.len(), 2 + 2 + 4 + 5 + 2);
+    assert!(rows.iter().all(|row| row.agent.as_deref() == Some("tester") && row.run_id.as_deref() == Some("run")));
+    // The cell keeps the registry alive, and the registry the cell.
+    drop(cell);
+}
+
+#[tokio::test]
+async fn many_guests_at_once_within_one_call_all_get_an_answer() {
+    let world = world_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
+    world.put("a.txt", "a");
+    let cell = Arc::new(OnceLock::new());
+    let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));
+    let registry = Arc::new(builder.build().expect("builds"));
+    assert!(cell.set(Arc::clone(&registry)).is_ok());
+    let arguments = calling("file_read", json!({"path": "a.txt"}), 30);
+    let result = registry.execute_with_policy(raw("nesting", &arguments), &caller()).await;
+    assert_eq!(result.outcome.expect("runs").joined_text(), vec!["a"; 30].join(" "));
+}
+
+#[tokio::test]
+async fn cancelling_a_call_cancels_what_its_tool_called() {
+    let world = World::new().with_policy(&enabled("nesting")).with_policy(&enabled("endless"));
+    let cell = Arc::new(OnceLock::new());
+    let started = Arc::new(tokio::sync::Notify::new());
+    let starts = Arc::clone(&started);
+    let endless = Spy::new("endless", move |_, _| {
+        starts.notify_one();
+        std::future::pending()
+    });
+    let registry = Arc::new(natives(&world, [nesting(&cell), endless.timeout(Duration::from_secs(500))]));
+    assert!(cell.set(Arc::clone(&registry)).is_ok());
+    let caller = caller();
+    let arguments = calling("endless", json!({}), 1);
+    let call = registry.execute_with_policy(raw("nesting", &arguments), &caller);
+    let cancelling = async {
+        started.notified().await;
+        caller.cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(call, cancelling);
+    assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+}

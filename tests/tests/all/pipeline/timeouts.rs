@@ -1,0 +1,135 @@
+//! How long a call may take: by the tool's word, the policy's, and the caller's turn.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use portcullis_tests::World;
+use portcullis_types::{SafetyTier, ToolErrorKind::Timeout};
+use tokio::sync::Notify;
+
+use crate::support::{Spy, asking, caller, enabled, natives, raw, world_enabling};
+
+/// Far longer than any test takes.
+const LONG: Duration = Duration::from_secs(500);
+
+const SHORT: Duration = Duration::from_millis(30);
+
+/// Makes a call of a tool that never ends, and tells what its time-out says.
+async fn message(policy: &str, own: Duration, turn: Option<Duration>) -> String {
+    let world = World::new().with_policy(policy);
+    let spy = Spy::new("spy", |_, _| std::future::pending()).timeout(own);
+    let registry = natives(&world, [spy]);
+    let mut caller = caller();
+    caller.turn_deadline = turn.map(|left| Instant::now() + left);
+    let result = registry.execute_with_policy(raw("spy", "{}"), &caller).await;
+    let error = result.outcome.expect_err("never ends");
+    assert_eq!((error.kind(), error.code()), (Timeout, "timeout"));
+    assert_eq!(world.rows().len(), 1);
+    error.to_string()
+}
+
+#[tokio::test]
+async fn the_shortest_of_tool_policy_and_turn_holds() {
+    let on = enabled("spy");
+    let in_30_ms = "the tool did not finish within 30ms";
+    assert_eq!(message(&on, SHORT, None).await, in_30_ms);
+    assert_eq!(message(&on, SHORT, Some(LONG)).await, in_30_ms);
+    assert_eq!(message(&format!("{on}timeout = \"30ms\""), LONG, None).await, in_30_ms);
+    assert_eq!(message(&format!("{on}timeout = \"30ms\""), LONG, Some(LONG)).await, in_30_ms);
+    // What is left of a turn is a little less when the tool starts.
+    message(&on, LONG, Some(SHORT)).await;
+    message(&format!("{on}timeout = \"500s\""), LONG, Some(SHORT)).await;
+}
+
+#[tokio::test]
+async fn no_call_outlasts_the_longest_time_of_the_policy() {
+    let world = world_enabling(&["spy"]).with_policy_edit("max_timeout = \"10m\"", "max_timeout = \"30ms\"");
+    let registry = natives(&world, [Spy::new("spy", |_, _| std::future::pending()).timeout(LONG)]);
+    let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
+    assert_eq!(result.model_text(), "Tool execution failed: the tool did not finish within 30ms");
+}
+
+#[tokio::test]
+async fn a_tool_learns_its_deadline() {
+    let world = world_enabling(&["spy"]);
+    let spy = Spy::new("spy", |ctx, _| async move {
+        let left = ctx.remaining().expect("a deadline");
+        assert!(left <= LONG && left > LONG / 2, "{left:?}");
+        Ok(Default::default())
+    });
+    let registry = natives(&world, [spy.timeout(LONG)]);
+    registry.execute_with_policy(raw("spy", "{}"), &caller()).await.outcome.expect("in time");
+}
+
+#[tokio::test]
+async fn after_the_turn_nothing_starts() {
+    let world = world_enabling(&["spy"]);
+    let spy = Spy::repeating("spy").tier(SafetyTier::SideEffecting);
+    let calls = spy.calls();
+    let registry = natives(&world, [spy]);
+    let mut caller = caller();
+    caller.turn_deadline = Some(Instant::now());
+    // Often, since a race would be lost only sometimes.
+    for _ in 0..50 {
+        let result = registry.execute_with_policy(raw("spy", "{}"), &caller).await;
+        assert_eq!(result.outcome.expect_err("over").kind(), Timeout);
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 0, "the turn was over before");
+}
+
+#[tokio::test]
+async fn a_call_does_not_wait_for_a_place_beyond_its_turn() {
+    let world = world_enabling(&["holder"]).with_policy_edit("concurrency = 10", "concurrency = 1");
+    let (entered, release) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let (enters, waits) = (Arc::clone(&entered), Arc::clone(&release));
+    let holder = Spy::new("holder", move |_, _| {
+        let (entered, release) = (Arc::clone(&enters), Arc::clone(&waits));
+        async move {
+            entered.notify_one();
+            release.notified().await;
+            Ok(Default::default())
+        }
+    });
+    let registry = natives(&world, [holder.timeout(LONG)]);
+    let own = caller();
+    let holding = registry.execute_with_policy(raw("holder", "{}"), &own);
+    let waiting = async {
+        entered.notified().await;
+        let mut late = caller();
+        late.turn_deadline = Some(Instant::now() + SHORT);
+        let call = registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &late);
+        let result = tokio::time::timeout(Duration::from_secs(20), call).await;
+        release.notify_one();
+        result.expect("the turn ends the wait").outcome.expect_err("over")
+    };
+    let (held, error) = tokio::join!(holding, waiting);
+    held.outcome.expect("had its place");
+    assert_eq!(error.kind(), Timeout, "{error}");
+    assert_eq!(world.rows().len(), 2);
+}
+
+#[tokio::test]
+async fn a_question_does_not_wait_beyond_the_turn() {
+    struct Silent;
+    #[async_trait::async_trait]
+    impl portcullis_tools::approval::Approver for Silent {
+        async fn decide(
+            &self,
+            _request: &portcullis_tools::approval::ApprovalRequest,
+        ) -> portcullis_tools::approval::ApprovalAnswer {
+            std::future::pending().await
+        }
+    }
+    let world = world_enabling(&["spy"]);
+    let spy = Spy::repeating("spy").requiring_approval();
+    let calls = spy.calls();
+    let registry = natives(&world, [spy]);
+    let mut caller = asking(Silent);
+    caller.turn_deadline = Some(Instant::now() + SHORT);
+    let call = registry.execute_with_policy(raw("spy", "{}"), &caller);
+    let result = tokio::time::timeout(Duration::from_secs(20), call).await.expect("the turn ends the wait");
+    assert_eq!(result.outcome.expect_err("over").kind(), Timeout);
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}

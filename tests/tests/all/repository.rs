@@ -1,0 +1,217 @@
+//! House rules that a machine can check: layering, headers, sizes, and where `unsafe` may be.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use toml::Table;
+
+/// Which crates of ours each crate may depend on (DESIGN.md, section 2); for tests alone more is allowed.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("types", &[]),
+    ("tools-macros", &[]),
+    ("sdk", &["types", "tools-macros"]),
+    ("guest-tools", &["sdk"]),
+    ("policy", &["types"]),
+    ("confine", &["types"]),
+    ("tools", &["types", "sdk", "policy", "confine"]),
+    ("runtime", &["tools", "shell-daemon", "types"]),
+    ("shell-daemon", &["types", "policy", "confine"]),
+];
+
+/// Where `unsafe` may be: the system calls, and the checked loading of compiled modules. The hostile guests
+/// call what the standard library does not offer; they are never shipped.
+const UNSAFE: &[&str] = &["confine/src/sys.rs", "tools/src/wasm/cache.rs", "guest-tools/src/bin/hostile_"];
+
+/// The most lines of a file that are no tests.
+const MAX_LINES: usize = 500;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root").to_owned()
+}
+
+/// All files of the repository with this ending, by their path from its root; no build output.
+fn files(ending: &str) -> BTreeMap<String, String> {
+    let root = root();
+    let mut found = BTreeMap::new();
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let kind = fs::symlink_metadata(&path).expect("there").file_type();
+            if kind.is_dir() && !matches!(name, "target" | ".git" | "node_modules") {
+                folders.push(path);
+            } else if kind.is_file() && name.ends_with(ending)
+                // What is no text has no lines and no headers.
+                && let Ok(text) = fs::read_to_string(&path)
+            {
+                let below = path.strip_prefix(&root).expect("below the root");
+                found.insert(below.to_string_lossy().into_owned(), text);
+            }
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn assert_none(what: &str, offenders: &[String]) {
+    assert!(offenders.is_empty(), "{what}:\n{}", offenders.join("\n"));
+}
+
+#[test]
+fn every_source_file_begins_with_what_it_is() {
+    let sources = files(".rs");
+    assert!(sources.len() > 100, "the repository was found");
+    let without: Vec<String> = sources
+        .into_iter()
+        .filter(|(_, text)| !text.trim().is_empty() && !text.starts_with("//!"))
+        .map(|(path, _)| path)
+        .collect();
+    assert_none("files that do not begin with `//!`", &without);
+}
+
+#[test]
+fn no_source_file_outgrows_its_reader() {
+    let long: Vec<String> = files(".rs")
+        .iter()
+        .filter(|(path, _)| !path.contains("/tests/") && !path.ends_with("/tests.rs"))
+        .map(|(path, text)| (path, text.lines().take_while(|line| *line != "#[cfg(test)]").count()))
+        .filter(|(_, lines)| *lines > MAX_LINES)
+        .map(|(path, lines)| format!("{path}: {lines} lines"))
+        .collect();
+    assert_none(&format!("files of more than {MAX_LINES} lines without their tests"), &long);
+}
+
+#[test]
+fn unsafe_code_is_where_it_is_expected() {
+    let keyword = concat!("un", "safe");
+    let mut offenders = Vec::new();
+    for (path, text) in files(".rs") {
+        // The fixtures of the macro's tests are meant to fail.
+        if UNSAFE.iter().any(|allowed| path.starts_with(allowed)) || path.starts_with("sdk/tests/ui/") {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let uses = ["{", "fn", "impl", "trait", "extern", "(no_mangle", "(export_name"]
+                .iter()
+                .any(|after| code.contains(&format!("{keyword} {after}")) || code.contains(&format!("{keyword}{after}")));
+            let allows = code.contains(&format!("{keyword}_code"))
+                && (code.contains("allow(") || code.contains("expect("));
+            if uses || allows {
+                offenders.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none(&format!("{keyword} code in unexpected places"), &offenders);
+}
+
+#[test]
+fn crates_depend_only_on_the_layers_below_them() {
+    let mut wrong = Vec::new();
+    for (folder, allowed) in LAYERS {
+        let path = root().join(folder).join("Cargo.toml");
+        let Ok(text) = fs::read_to_string(&path) else {
+            // Not every crate of the design is built yet.
+            continue;
+        };
+        let manifest: Table = text.parse().expect("a manifest");
+        let dependencies: BTreeSet<&str> = ["dependencies", "build-dependencies"]
+            .iter()
+            .filter_map(|section| manifest.get(*section)?.as_table())
+            .chain(targets(&manifest))
+            .flat_map(|table| table.keys().map(String::as_str))
+            .filter(|name| name.starts_with("portcullis"))
+            .collect();
+        for name in dependencies {
+            let below = name.strip_prefix("portcullis-").unwrap_or("runtime");
+            if !allowed.contains(&below) {
+                wrong.push(format!("{folder} depends on {name}"));
+            }
+        }
+    }
+    assert_none("dependencies that the design does not have", &wrong);
+}
+
+/// The dependencies that a manifest names for some targets only.
+fn targets(manifest: &Table) -> impl Iterator<Item = &Table> {
+    let targets = manifest.get("target").and_then(toml::Value::as_table);
+    targets.into_iter().flat_map(Table::values).filter_map(|target| target.get("dependencies")?.as_table())
+}
+
+#[test]
+fn every_member_of_the_workspace_has_its_place_among_the_layers() {
+    let manifest: Table =
+        fs::read_to_string(root().join("Cargo.toml")).expect("readable").parse().expect("a manifest");
+    let members = manifest["workspace"]["members"].as_array().expect("members");
+    for member in members.iter().filter_map(toml::Value::as_str) {
+        let known = LAYERS.iter().any(|(folder, _)| *folder == member) || matches!(member, "tests" | "xtask");
+        assert!(known, "`{member}` has no place among the layers of this test");
+        let text = fs::read_to_string(root().join(member).join("Cargo.toml")).expect("readable");
+        let table: Table = text.parse().expect("a manifest");
+        assert_eq!(table["lints"]["workspace"].as_bool(), Some(true), "{member} uses the workspace's lints");
+        for section in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let entries = table.get(section).and_then(toml::Value::as_table);
+            for (name, entry) in entries.into_iter().flatten() {
+                let shared = entry.get("workspace").and_then(toml::Value::as_bool);
+                assert_eq!(shared, Some(true), "{member}: `{name}` is not declared once for all");
+            }
+        }
+    }
+}
+
+#[test]
+fn each_core_tool_has_its_own_file_and_its_tests() {
+    let sources = files(".rs");
+    let module = sources.get("guest-tools/src/bin/core_tools.rs").expect("the module");
+    let exported = module.split_once("export_tools![").and_then(|(_, rest)| rest.split_once(']'));
+    let names: Vec<&str> = exported.expect("its list").0.split(',').map(str::trim).collect();
+    let names: Vec<&str> = names
+        .into_iter()
+        .filter_map(|name| name.rsplit("::").next())
+        .filter(|name| !name.is_empty())
+        .collect();
+    assert!(names.contains(&"file_read") && names.len() >= 3, "{names:?}");
+    let docs: String = files(".md").into_iter().filter(|(path, _)| path.starts_with("docs/")).map(|(_, text)| text).collect();
+    for name in names {
+        let own = sources.get(&format!("guest-tools/src/{name}.rs")).unwrap_or_else(|| panic!("{name} has no file"));
+        assert!(own.contains(&format!("pub async fn {name}(")), "{name} is not in its file");
+        let tests = format!("guest-tools/src/{name}/tests.rs");
+        assert!(sources.contains_key(&tests) || own.contains("mod tests {"), "{name} has no tests");
+        assert!(docs.is_empty() || docs.contains(&format!("`{name}`")), "the docs do not mention {name}");
+    }
+}
+
+#[test]
+fn nothing_in_the_repository_names_the_machine_it_was_built_on() {
+    let cargo_home = env::var("CARGO_HOME").ok().filter(|path| path.len() > 1);
+    let home = env::var("HOME").ok().filter(|path| path.len() > 1).map(|home| format!("{home}/.cargo"));
+    let own = [Some(root().display().to_string()), cargo_home, home];
+    let mut offenders = Vec::new();
+    for (path, text) in files("") {
+        for (number, line) in text.lines().enumerate() {
+            for place in own.iter().flatten().filter(|place| line.contains(place.as_str())) {
+                offenders.push(format!("{path}:{}: {place}", number + 1));
+            }
+        }
+    }
+    assert_none("paths of this machine", &offenders);
+}
+
+#[test]
+fn no_test_is_ignored_or_waits_for_time_to_pass() {
+    let words = [concat!("#[ig", "nore"), concat!("thread::sl", "eep("), concat!("time::sl", "eep(")];
+    let mut offenders = Vec::new();
+    for (path, text) in files(".rs") {
+        let is_test = path.contains("/tests/") || path.ends_with("/tests.rs");
+        for (number, line) in text.lines().enumerate().filter(|_| is_test) {
+            if words.iter().any(|word| line.contains(word)) {
+                offenders.push(format!("{path}:{}: {}", number + 1, line.trim()));
+            }
+        }
+    }
+    assert_none("tests that are ignored or sleep", &offenders);
+}

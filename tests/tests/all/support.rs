@@ -1,0 +1,273 @@
+//! What several areas share: native tools that remember, callers that listen, and a picture of the disk.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    future::Future,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::Path,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::future::BoxFuture;
+use portcullis_tests::World;
+use portcullis_tools::{
+    Caller, PolicyFiles, ToolCall, ToolRegistry,
+    approval::{ApprovalAnswer, ApprovalRequest, Approver},
+};
+use portcullis_types::{
+    ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, SandboxTier, Tool, ToolArgs, ToolContext, ToolError,
+    ToolEvent, ToolOutput, ToolPolicy,
+};
+use serde_json::{Value, json};
+
+type Body = dyn Fn(ToolContext, ToolArgs) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
+
+/// A native tool that counts how often it was polled to run. Takes any arguments, declares no role.
+#[derive(Clone)]
+pub(crate) struct Spy {
+    name: String,
+    parameters: Value,
+    tier: SafetyTier,
+    policy: ToolPolicy,
+    timeout: Duration,
+    roles: Vec<ArgumentRole>,
+    calls: Arc<AtomicUsize>,
+    body: Arc<Body>,
+}
+
+impl Spy {
+    pub(crate) fn new<F>(
+        name: &str,
+        body: impl Fn(ToolContext, ToolArgs) -> F + Send + Sync + 'static,
+    ) -> Self
+    where
+        F: Future<Output = Result<ToolOutput, ToolError>> + Send + 'static,
+    {
+        Self {
+            name: name.to_owned(),
+            parameters: json!({"type": "object", "properties": {}, "required": []}),
+            tier: SafetyTier::ReadOnly,
+            policy: ToolPolicy::Auto,
+            timeout: Duration::from_secs(30),
+            roles: Vec::new(),
+            calls: Arc::default(),
+            body: Arc::new(move |ctx, args| Box::pin(body(ctx, args))),
+        }
+    }
+
+    /// A spy that answers with its arguments.
+    pub(crate) fn repeating(name: &str) -> Self {
+        Self::new(name, |_, args| async move { Ok(ToolOutput::text(args.text())) })
+    }
+
+    pub(crate) fn parameters(mut self, schema: Value) -> Self {
+        self.parameters = schema;
+        self
+    }
+
+    pub(crate) fn tier(mut self, tier: SafetyTier) -> Self {
+        self.tier = tier;
+        self
+    }
+
+    pub(crate) fn requiring_approval(mut self) -> Self {
+        self.policy = ToolPolicy::RequiresApproval;
+        self
+    }
+
+    pub(crate) fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    pub(crate) fn role(mut self, role: ArgumentRole) -> Self {
+        self.roles.push(role);
+        self
+    }
+
+    /// How often it ran, readable after it was registered.
+    pub(crate) fn calls(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.calls)
+    }
+}
+
+#[async_trait]
+impl Tool for Spy {
+    fn schema(&self) -> FunctionDecl {
+        let parameters = JsonSchema::new(self.parameters.clone());
+        FunctionDecl { name: self.name.clone(), description: None, parameters }
+    }
+
+    async fn execute(&self, _args: &str) -> Result<String, ToolError> {
+        Err(ToolError::failed("the registry uses `call`"))
+    }
+
+    fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    fn safety_tier(&self) -> SafetyTier {
+        self.tier
+    }
+
+    fn policy(&self) -> ToolPolicy {
+        self.policy
+    }
+
+    fn roles(&self) -> Vec<ArgumentRole> {
+        self.roles.clone()
+    }
+
+    async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        (self.body)(ctx.clone(), args.clone()).await
+    }
+}
+
+/// A world whose policy enables these native tools.
+pub(crate) fn world_enabling(names: &[&str]) -> World {
+    names.iter().fold(World::new(), |world, name| world.with_policy(&enabled(name)))
+}
+
+/// The policy entry that enables a native tool.
+pub(crate) fn enabled(name: &str) -> String {
+    format!("[tools.{name}]\nenabled = true\n")
+}
+
+/// A registry of native tools alone, under the world's policy and in its state folder: without the engine,
+/// which most steps of the pipeline have nothing to do with.
+#[track_caller]
+pub(crate) fn natives(world: &World, spies: impl IntoIterator<Item = Spy>) -> ToolRegistry {
+    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+    let policy = files.load(SandboxTier::Process).expect("a policy");
+    let builder = ToolRegistry::builder().policy(policy).state(world.state()).default_tools();
+    spies.into_iter().fold(builder, portcullis_tools::RegistryBuilder::tool).build().expect("builds")
+}
+
+/// A caller without anybody to ask.
+pub(crate) fn caller() -> Caller {
+    Caller::new("tester", "run")
+}
+
+/// A caller with an approver.
+pub(crate) fn asking(approver: impl Approver + 'static) -> Caller {
+    let mut caller = caller();
+    caller.approver = Some(Arc::new(approver));
+    caller
+}
+
+/// An approver that does what a closure says, and remembers what it was asked.
+#[derive(Clone)]
+pub(crate) struct Scripted {
+    answer: Arc<dyn Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync>,
+    pub(crate) asked: Arc<Mutex<Vec<ApprovalRequest>>>,
+}
+
+impl Scripted {
+    /// The closure gets the number of the question, from 0.
+    pub(crate) fn new(
+        answer: impl Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync + 'static,
+    ) -> Self {
+        Self { answer: Arc::new(answer), asked: Arc::default() }
+    }
+
+    pub(crate) fn requests(&self) -> Vec<ApprovalRequest> {
+        self.asked.lock().expect("not poisoned").clone()
+    }
+}
+
+#[async_trait]
+impl Approver for Scripted {
+    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+        let number = {
+            let mut asked = self.asked.lock().expect("not poisoned");
+            asked.push(request.clone());
+            asked.len() - 1
+        };
+        (self.answer)(number, request)
+    }
+}
+
+/// Makes a caller listen; what it heard is in the list, one word an event.
+pub(crate) fn listening(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&heard);
+    caller.on_event = Some(Arc::new(move |event| sink.lock().expect("not poisoned").push(word(event))));
+    heard
+}
+
+fn word(event: &ToolEvent) -> String {
+    match event {
+        ToolEvent::Requested { tool, .. } => format!("requested {tool}"),
+        ToolEvent::ApprovalRequested { .. } => "approval requested".to_owned(),
+        ToolEvent::ApprovalResolved { approved, .. } => format!("approval {approved}"),
+        ToolEvent::Started { tool, .. } => format!("started {tool}"),
+        ToolEvent::Progress { text, .. } => format!("progress {text}"),
+        ToolEvent::Update { partial, .. } => format!("update {}", partial.joined_text()),
+        ToolEvent::Finished { error: None, .. } => "finished".to_owned(),
+        ToolEvent::Finished { error: Some(kind), .. } => format!("finished {kind}"),
+        other => format!("{other:?}"),
+    }
+}
+
+/// A call with a text of arguments that is sent as it is.
+pub(crate) fn raw(tool: &str, arguments: &str) -> ToolCall {
+    ToolCall::new(tool, arguments)
+}
+
+/// Everything below a folder: kind, mode and content of each entry, by path.
+pub(crate) fn snapshot(folder: &Path) -> BTreeMap<String, String> {
+    let mut entries = BTreeMap::new();
+    collect(folder, folder, &mut entries);
+    entries
+}
+
+fn collect(root: &Path, folder: &Path, entries: &mut BTreeMap<String, String>) {
+    for entry in fs::read_dir(folder).expect("readable") {
+        let path = entry.expect("readable").path();
+        let found = fs::symlink_metadata(&path).expect("there");
+        let kind = found.file_type();
+        let content = if kind.is_symlink() {
+            format!("link to {}", fs::read_link(&path).expect("a link").display())
+        } else if kind.is_dir() {
+            "folder".to_owned()
+        } else if kind.is_fifo() || kind.is_socket() || kind.is_char_device() {
+            "special".to_owned()
+        } else if found.len() > 1 << 20 {
+            format!("{} bytes", found.len())
+        } else {
+            format!("{:?}", fs::read(&path).expect("readable"))
+        };
+        let name = path.strip_prefix(root).expect("below").to_string_lossy().into_owned();
+        entries.insert(name, format!("{:o} {content}", found.mode()));
+        if kind.is_dir() {
+            collect(root, &path, entries);
+        }
+    }
+}
+
+/// Asserts that no file below a folder has a text in its bytes or its name.
+#[track_caller]
+pub(crate) fn assert_nowhere_below(folder: &Path, text: &str) {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("readable") {
+            let path = entry.expect("readable").path();
+            assert!(!path.to_string_lossy().contains(text), "`{text}` is in the name {}", path.display());
+            let kind = fs::symlink_metadata(&path).expect("there").file_type();
+            if kind.is_dir() {
+                folders.push(path);
+            } else if kind.is_file() {
+                let bytes = fs::read(&path).expect("readable");
+                let found = bytes.windows(text.len()).any(|window| window == text.as_bytes());
+                assert!(!found, "`{text}` is in {}", path.display());
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Temporary.
+#[path = "all/hostile/mod.rs"]
+mod hostile;
