@@ -16,7 +16,9 @@ fn main() {
         .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str()?.strip_prefix(PREFIX).map(str::to_owned))
         .collect();
     names.sort();
-    let mut code = String::from("/// The bytes of a hostile guest's module.\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n");
+    let mut code = String::from(
+        "/// The bytes of a hostile guest's module.\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n",
+    );
     for name in &names {
         let module = folder.join(format!("{PREFIX}{name}.wasm"));
         nested::rerun_if_sources_change(&module);
@@ -29,5 +31,6 @@ fn main() {
     }
     code.push_str("    };\n}\n");
     let out = PathBuf::from(nested::required("OUT_DIR")).join("guests.rs");
-    fs::write(&out, code).unwrap_or_else(|error| nested::fail(&format!("cannot write `{}`: {error}", out.display())));
+    fs::write(&out, code)
+        .unwrap_or_else(|error| nested::fail(&format!("cannot write `{}`: {error}", out.display())));
 }

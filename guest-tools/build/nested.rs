@@ -61,6 +61,7 @@ pub(crate) fn rerun_if_sources_change(module: &Path) {
 }
 
 /// Ends the build with a reason that cargo shows.
+#[expect(clippy::exit, reason = "how a build script fails without a backtrace")]
 pub(crate) fn fail(reason: &str) -> ! {
     println!("cargo::error={reason}");
     std::process::exit(1)

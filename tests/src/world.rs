@@ -139,7 +139,8 @@ impl World {
         let mut builder = self.builder().await.expect("bootstraps");
         for name in guests {
             let module = crate::guest(name);
-            builder = builder.module(*name, module, ToolOrigin::ForeignModule).await.expect("describes itself");
+            builder =
+                builder.module(*name, module, ToolOrigin::ForeignModule).await.expect("describes itself");
         }
         builder.build().expect("builds")
     }
@@ -224,7 +225,8 @@ pub fn kernel_or_skip(feature: &str, is_there: bool) -> bool {
     if is_there {
         return true;
     }
-    let required = std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some();
+    let required =
+        std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some();
     assert!(!required, "this kernel lacks {feature}, which the test needs");
     false
 }

@@ -49,11 +49,13 @@ impl Places {
             let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
             return Err(ToolError::resource_limit(message).with_code("queue_full"));
         };
+        // In this order: a batch that is cancelled frees places, and none of its own may take them.
         tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(ToolError::cancelled("the call was cancelled before it ran")),
             permit = Arc::clone(&self.free).acquire_owned() => {
                 permit.map_err(|closed| ToolError::internal(closed.to_string()))
             }
-            () = cancel.cancelled() => Err(ToolError::cancelled("the call was cancelled before it ran")),
         }
     }
 }
@@ -66,7 +68,7 @@ impl<'a> Queued<'a> {
         let entered = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |queued| {
             (queued < MAX_QUEUED).then_some(queued + 1)
         });
-        entered.is_ok().then_some(Self(count))
+        entered.is_ok().then(|| Self(count))
     }
 }
 

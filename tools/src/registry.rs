@@ -41,7 +41,6 @@ pub struct ToolRegistry {
 
 impl ToolRegistry {
     /// A builder; see there for what a registry needs.
-    #[must_use]
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::new()
     }

@@ -80,8 +80,13 @@ async fn a_tool_that_requires_approval_runs_only_if_somebody_says_yes() {
 
 #[tokio::test]
 async fn the_strictest_of_tool_tier_entry_and_caller_decides() {
-    let auto = || Spy::repeating("spy").tier(SafetyTier::SideEffecting);
-    let approval = |value: &str| World::new().with_policy(&format!("{}approval = \"{value}\"", enabled("spy")));
+    let of_tier = |tier| {
+        let properties = json!({"path": {"type": "string"}, "n": {"type": "integer"}});
+        Spy::repeating("spy").tier(tier).parameters(json!({"type": "object", "properties": properties}))
+    };
+    let auto = || of_tier(SafetyTier::SideEffecting);
+    let approval =
+        |value: &str| World::new().with_policy(&format!("{}approval = \"{value}\"", enabled("spy")));
     let wanting = |rule: ApprovalRule, mut caller: Caller| {
         caller.approval_policy = Some(Arc::new(Always(rule)));
         caller
@@ -104,16 +109,15 @@ async fn the_strictest_of_tool_tier_entry_and_caller_decides() {
     let (result, ran_at_all, _) = outcome(&world(), auto(), &wanting(deny(), asking(yes()))).await;
     assert_eq!((result, ran_at_all), (Err("approval_denied".to_owned()), false));
 
-    let privileged = || Spy::repeating("spy").tier(SafetyTier::Privileged);
+    let privileged = || of_tier(SafetyTier::Privileged);
     assert_eq!(outcome(&world(), privileged(), &caller()).await, refused("approval_unavailable"));
     assert_eq!(outcome(&world(), privileged(), &asking(yes())).await, ran("approved"));
 }
 
 #[tokio::test]
 async fn the_reason_of_a_no_reaches_the_model() {
-    let mut caller = asking(Scripted::new(|_, _| ApprovalAnswer::Deny {
-        reason: Some("ask me after lunch".to_owned()),
-    }));
+    let mut caller =
+        asking(Scripted::new(|_, _| ApprovalAnswer::Deny { reason: Some("ask me after lunch".to_owned()) }));
     let result = run(&natives(&world(), [spy()]), &caller).await;
     assert_eq!(
         result.model_text(),

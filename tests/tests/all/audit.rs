@@ -64,7 +64,8 @@ async fn the_row_of_a_read_says_who_what_by_which_right_and_at_what_cost() {
         if kernel_or_skip(layer.as_str(), kernel.missing(layer).is_none()) {
             let posture = row.posture.as_deref().unwrap_or_default();
             let held = posture.split(',').any(|part| {
-                part.starts_with(&format!("{layer}=enforced")) || part.starts_with(&format!("{layer}=partial"))
+                part.starts_with(&format!("{layer}=enforced"))
+                    || part.starts_with(&format!("{layer}=partial"))
             });
             assert!(held, "{layer}: {posture}");
         }
@@ -75,17 +76,24 @@ async fn the_row_of_a_read_says_who_what_by_which_right_and_at_what_cost() {
 async fn a_call_with_effects_has_a_begin_with_its_grant_and_then_an_end() {
     let world = World::new();
     let registry = world.registry().await;
-    Answer::of(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"})).await.0.outcome.expect("writes");
+    Answer::of(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
+        .await
+        .0
+        .outcome
+        .expect("writes");
     let rows = world.rows();
-    assert_eq!(rows.iter().map(|row| (row.event, row.outcome)).collect::<Vec<_>>(), [
-        (Event::Begin, None),
-        (Event::End, Some(Outcome::Ok)),
-    ]);
+    assert_eq!(
+        rows.iter().map(|row| (row.event, row.outcome)).collect::<Vec<_>>(),
+        [(Event::Begin, None), (Event::End, Some(Outcome::Ok)),]
+    );
     for row in &rows {
         assert_eq!(row.call_id, rows[0].call_id);
         assert_eq!(mounts(row), [("shared", Access::Write), ("tmp", Access::Write)]);
         assert_eq!(&*row.subjects[0].value, "/tmp/x");
-        assert_eq!((row.tier, row.profile.as_deref()), (Some(SafetyTier::SideEffecting), Some("FileReadWrite")));
+        assert_eq!(
+            (row.tier, row.profile.as_deref()),
+            (Some(SafetyTier::SideEffecting), Some("FileReadWrite"))
+        );
         assert_eq!((row.decision, row.approval.as_deref()), (Some(Verdict::Allow), Some("not_required")));
         assert!(row.args_sha256.is_some() && row.module_sha256.is_some() && row.policy_digest.is_some());
     }
@@ -128,7 +136,13 @@ async fn refused_and_failed_calls_have_their_row_with_the_reason() {
             Some("protect.paths[\".envrc\"]"),
             Some("/shared/a/.ENVRC"),
         ),
-        ("file_read", json!({"path": "none"}), "not_found", Some("profiles.FileReadOnly"), Some("/shared/none")),
+        (
+            "file_read",
+            json!({"path": "none"}),
+            "not_found",
+            Some("profiles.FileReadOnly"),
+            Some("/shared/none"),
+        ),
         ("failing_tool", json!({}), "failed", Some("profiles.Nothing"), None),
     ] {
         let before = world.rows().len();
@@ -199,7 +213,8 @@ async fn two_hundred_concurrent_calls_of_all_kinds_each_have_their_rows_in_one_c
     assert_eq!(rows.len(), 200);
     for result in results {
         let rows = rows.remove(&result.call_id).expect("rows");
-        let outcome = result.outcome.as_ref().map_or_else(|error| Outcome::Error(error.kind()), |_| Outcome::Ok);
+        let outcome =
+            result.outcome.as_ref().map_or_else(|error| Outcome::Error(error.kind()), |_| Outcome::Ok);
         let seen: Vec<_> = rows.iter().map(|row| (row.event, row.outcome)).collect();
         let wrote = result.tool == "file_write" && outcome == Outcome::Ok;
         let end = (Event::End, Some(outcome));

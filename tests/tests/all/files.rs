@@ -76,7 +76,13 @@ impl Place {
     }
 
     /// One call that must be refused so, leave no trace but its row, and tell nothing of the host.
-    pub(crate) async fn refused(&self, tool: &str, arguments: Value, kind: ToolErrorKind, code: &str) -> String {
+    pub(crate) async fn refused(
+        &self,
+        tool: &str,
+        arguments: Value,
+        kind: ToolErrorKind,
+        code: &str,
+    ) -> String {
         let before = self.snapshot();
         let rows = self.world.rows().len();
         let answer = self.call(tool, arguments.clone()).await;
@@ -90,7 +96,9 @@ impl Place {
         let own = arguments.to_string();
         let said = format!("{} {:?} {}", error, error.hint(), answer.0.details);
         // What the caller wrote itself may be repeated to it.
-        for secret in [self.world.root().to_str().expect("UTF-8"), OUTSIDE, IN_VAULT, "root:x:", "/proc/self/fd/"] {
+        for secret in
+            [self.world.root().to_str().expect("UTF-8"), OUTSIDE, IN_VAULT, "root:x:", "/proc/self/fd/"]
+        {
             assert!(own.contains(secret) || !said.contains(secret), "{shown} told `{secret}`: {said}");
         }
         if kind == ToolErrorKind::Denied {

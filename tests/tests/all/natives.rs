@@ -4,11 +4,9 @@ use std::sync::atomic::Ordering;
 
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{
-    BootstrapError, RegistryError, ToolRegistry,
-    audit::Confinement,
-    native::FailingTool,
+    BootstrapError, RegistryError, ToolRegistry, audit::Confinement, native::FailingTool,
 };
-use portcullis_types::{ToolErrorKind::{Denied, Failed, Internal, InvalidArguments}};
+use portcullis_types::ToolErrorKind::{Denied, Failed, Internal, InvalidArguments};
 use serde_json::{Value, json};
 
 use crate::support::{Spy, caller, enabled, natives, raw};
@@ -24,8 +22,17 @@ async fn the_shipped_tools_are_registered_by_name_and_marked_unconfined() {
     let (_world, registry) = registry().await;
     let names: Vec<&str> = registry.tools().map(|tool| tool.facts().name.as_str()).collect();
     let expected = [
-        "add", "divide", "echo", "failing_tool", "file_list", "file_read", "file_write", "get_current_time",
-        "multiply", "output_read", "subtract",
+        "add",
+        "divide",
+        "echo",
+        "failing_tool",
+        "file_list",
+        "file_read",
+        "file_write",
+        "get_current_time",
+        "multiply",
+        "output_read",
+        "subtract",
     ];
     assert_eq!(names, expected, "sorted, and every one of them is known");
     for tool in registry.tools() {
@@ -47,7 +54,11 @@ async fn the_shipped_tools_answer_under_the_shipped_policy() {
         ("echo", json!({"message": ""}), json!({"echoed": "", "length": 0})),
         ("add", json!({"a": 2, "b": 3}), json!({"result": 5})),
         ("add", json!({"a": 0.5, "b": 0.25}), json!({"result": 0.75})),
-        ("add", json!({"a": 9_007_199_254_740_993_i64, "b": 1}), json!({"result": 9_007_199_254_740_994_i64})),
+        (
+            "add",
+            json!({"a": 9_007_199_254_740_993_i64, "b": 1}),
+            json!({"result": 9_007_199_254_740_994_i64}),
+        ),
         ("subtract", json!({"a": 2, "b": 3}), json!({"result": -1})),
         ("multiply", json!({"a": -4, "b": 2.5}), json!({"result": -10})),
         ("divide", json!({"a": 1, "b": 4}), json!({"result": 0.25})),
@@ -152,13 +163,26 @@ async fn a_name_that_is_taken_or_looks_like_another_is_refused_at_the_build() {
     }
     let world = World::new();
     for name in [
-        "Echo", "ECHO", "ech\u{43e}", "echo\u{200b}", "e\u{301}cho", "\u{ff45}cho", "echo ", " echo", "echo\n", "", "a.b",
-        "a/b", &"x".repeat(65),
+        "Echo",
+        "ECHO",
+        "ech\u{43e}",
+        "echo\u{200b}",
+        "e\u{301}cho",
+        "\u{ff45}cho",
+        "echo ",
+        " echo",
+        "echo\n",
+        "",
+        "a.b",
+        "a/b",
+        &"x".repeat(65),
     ] {
-        let error = ToolRegistry::builder().state(world.state()).tool(Spy::repeating(name)).build().expect_err(name);
+        let error =
+            ToolRegistry::builder().state(world.state()).tool(Spy::repeating(name)).build().expect_err(name);
         assert!(matches!(error, BootstrapError::Registry(RegistryError::Name { .. })), "{name:?}: {error:?}");
     }
-    let twice = ToolRegistry::builder().state(world.state()).tool(Spy::repeating("a")).tool(Spy::repeating("a"));
+    let twice =
+        ToolRegistry::builder().state(world.state()).tool(Spy::repeating("a")).tool(Spy::repeating("a"));
     assert!(matches!(
         twice.build().expect_err("twice"),
         BootstrapError::Registry(RegistryError::Taken { .. })
@@ -188,6 +212,9 @@ async fn a_schema_that_cannot_be_used_is_refused_at_the_build() {
     ] {
         let spy = Spy::repeating("spy").parameters(schema.clone());
         let error = ToolRegistry::builder().state(world.state()).tool(spy).build().expect_err("unusable");
-        assert!(matches!(error, BootstrapError::Registry(RegistryError::Schema { .. })), "{schema}: {error:?}");
+        assert!(
+            matches!(error, BootstrapError::Registry(RegistryError::Schema { .. })),
+            "{schema}: {error:?}"
+        );
     }
 }

@@ -173,9 +173,12 @@ async fn the_rate_is_counted_per_agent_and_tool() {
 async fn an_unknown_tool_is_answered_with_the_nearest_names() {
     let world = World::new();
     let registry = world.registry().await;
-    for (asked, near) in
-        [("file_raed", "`file_read`"), ("File_Read", "`file_read`"), ("fileread", "`file_read`"), ("ecko", "`echo`")]
-    {
+    for (asked, near) in [
+        ("file_raed", "`file_read`"),
+        ("File_Read", "`file_read`"),
+        ("fileread", "`file_read`"),
+        ("ecko", "`echo`"),
+    ] {
         let answer = Answer::of(&registry, asked, json!({})).await;
         let hint = answer.error().hint().expect("a suggestion").to_owned();
         assert!(hint.starts_with(&format!("did you mean {near}")), "{asked}: {hint}");
@@ -203,15 +206,11 @@ async fn events_come_in_the_order_of_the_steps() {
     }));
     let heard = listening(&mut caller);
     let taken = || std::mem::take(&mut *heard.lock().expect("not poisoned"));
-    let run = async |tool: &str, arguments: &str| {
-        registry.execute_with_policy(raw(tool, arguments), &caller).await
-    };
+    let run =
+        async |tool: &str, arguments: &str| registry.execute_with_policy(raw(tool, arguments), &caller).await;
 
     run("spy", r#"{"n":1}"#).await;
-    assert_eq!(
-        taken(),
-        ["requested spy", "approval requested", "approval true", "started spy", "finished"]
-    );
+    assert_eq!(taken(), ["requested spy", "approval requested", "approval true", "started spy", "finished"]);
     run("spy", r#"{"n":2}"#).await;
     assert_eq!(taken(), ["requested spy", "approval requested", "approval false", "finished denied"]);
     run("spy", "{}").await;

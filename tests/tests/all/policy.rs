@@ -10,7 +10,10 @@ use portcullis_tools::{
     OVERLAY_FILE,
     confine::{Layer, probe_kernel},
 };
-use portcullis_types::{Access, ToolErrorKind::{Denied, ResourceLimit}};
+use portcullis_types::{
+    Access,
+    ToolErrorKind::{Denied, ResourceLimit},
+};
 use serde_json::json;
 
 /// Puts an overlay into the world's workspace.
@@ -121,7 +124,8 @@ async fn a_tools_own_limits_hold_for_it_alone() {
     let read = Answer::of(&registry, "file_read", json!({"path": "a-long-enough-name.txt"})).await;
     assert!(!read.0.truncated && read.text().len() > 8);
 
-    let world = World::new().with_policy_edit("[tools.file_list]\n", "[tools.file_list]\nmax_output_bytes = \"8B\"\n");
+    let world = World::new()
+        .with_policy_edit("[tools.file_list]\n", "[tools.file_list]\nmax_output_bytes = \"8B\"\n");
     world.put("a-long-enough-name.txt", "");
     let answer = Answer::of(&world.registry().await, "file_list", json!({})).await;
     assert_eq!(answer.text(), "a-long-e\n[output truncated — original size: 22 bytes]");

@@ -77,7 +77,7 @@ pub enum AuditError {
     },
     /// A row that this process relies on is no longer what was written, or a row that follows is not
     /// from us or our like.
-    #[error("the audit log `{path}` was altered at byte {offset}", path = .path.display())]
+    #[error("the audit log `{path}` was altered at byte {offset}; look at it with `portcullis audit verify`, and move it away to start a new one", path = .path.display())]
     Altered {
         /// The log.
         path: PathBuf,

@@ -26,17 +26,8 @@ pub(super) struct Tail {
     pub(super) torn_bytes: u64,
 }
 
-/// What may stand after the last valid row.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Tolerance {
-    /// A piece of a line: a process was killed while it wrote.
-    Piece,
-    /// Also whole lines that are no rows: the machine lost power, and blocks came to the disk in any order.
-    Lines,
-}
-
 /// Reads the end of a log of this size, whose lock the caller holds.
-pub(super) fn read(file: &File, path: &Path, size: u64, tolerance: Tolerance) -> Result<Tail, AuditError> {
+pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditError> {
     let mut window = Vec::new();
     for wanted in [8 * 1024, 2 * MAX_ROW_BYTES, MAX_TORN_BYTES + MAX_ROW_BYTES] {
         let length = usize::try_from(size).unwrap_or(usize::MAX).min(wanted);
@@ -47,7 +38,7 @@ pub(super) fn read(file: &File, path: &Path, size: u64, tolerance: Tolerance) ->
                 path: path.to_owned(),
                 source,
             })?;
-        match last_row(&window, from == 0, tolerance) {
+        match last_row(&window, from == 0) {
             Found::Row { seq, hash, end } => {
                 let torn_bytes = (length - end) as u64;
                 return Ok(Tail {
@@ -97,31 +88,18 @@ enum Found {
     WindowTooSmall,
 }
 
-fn last_row(window: &[u8], whole: bool, tolerance: Tolerance) -> Found {
-    let mut rest = window;
-    loop {
-        let Some(newline) = rest.iter().rposition(|byte| *byte == b'\n') else {
-            return if whole {
-                Found::NoRow
-            } else {
-                Found::WindowTooSmall
-            };
-        };
-        let start = match rest[..newline].iter().rposition(|byte| *byte == b'\n') {
-            Some(before) => before + 1,
-            None if whole => 0,
-            None => return Found::WindowTooSmall,
-        };
-        if let Ok(link) = chain::check(&rest[start..=newline]) {
-            return Found::Row {
-                seq: link.seq,
-                hash: link.hash,
-                end: newline + 1,
-            };
-        }
-        if tolerance == Tolerance::Piece {
-            return Found::Altered { at: start };
-        }
-        rest = &rest[..start];
+/// What stands at the end: a row, perhaps with a piece of a line behind it. A whole line that is no row is
+/// not what a crash leaves behind, so it is not cut off: that would hide a row that was tampered with.
+fn last_row(window: &[u8], whole: bool) -> Found {
+    let too_small = if whole { Found::NoRow } else { Found::WindowTooSmall };
+    let Some(newline) = window.iter().rposition(|byte| *byte == b'\n') else { return too_small };
+    let start = match window[..newline].iter().rposition(|byte| *byte == b'\n') {
+        Some(before) => before + 1,
+        None if whole => 0,
+        None => return Found::WindowTooSmall,
+    };
+    match chain::check(&window[start..=newline]) {
+        Ok(link) => Found::Row { seq: link.seq, hash: link.hash, end: newline + 1 },
+        Err(_) => Found::Altered { at: start },
     }
 }

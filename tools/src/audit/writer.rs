@@ -14,7 +14,7 @@ use super::{
     files::Files,
     recovery::TornTail,
     row::{self, CallRecord, Head, Phase},
-    tail::{self, Tail, Tolerance},
+    tail::{self, Tail},
 };
 
 /// The system calls that change the log or make it durable; tests let them fail.
@@ -56,7 +56,7 @@ pub(super) struct Writer {
 impl Writer {
     /// Finds the end of a log that was just opened, and cuts off what a crash left behind it.
     pub(super) fn start(files: Arc<Files>) -> Result<(Self, Option<TornTail>), AuditError> {
-        let tail = tail::read(&files.log, &files.path, files.size()?, Tolerance::Lines)?;
+        let tail = tail::read(&files.log, &files.path, files.size()?)?;
         let mut writer = Self {
             files,
             seq: tail.seq,
@@ -92,7 +92,7 @@ impl Writer {
         if size == self.end {
             return Ok(());
         }
-        let tail = tail::read(&files.log, &files.path, size, Tolerance::Piece)?;
+        let tail = tail::read(&files.log, &files.path, size)?;
         if tail.end < self.end || (tail.seq > self.seq) != (tail.end > self.end) {
             return Err(altered(self.end));
         }

@@ -1,6 +1,8 @@
 //! Step 3: tier, approval and rate. Whether somebody must be asked is a value here; the question itself is
 //! put by the next step, when it is known what the call may touch.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use portcullis_policy::{Approval, Denial, DenialCode, WorkspaceSecurityPolicy};
 use portcullis_types::ToolError;
 
@@ -34,19 +36,21 @@ pub(crate) fn admit(
     trail.row.profile = Some(assignment.profile.as_str().into());
     let mut approval = assignment.approval;
     if let Some(own) = &caller.approval_policy {
-        match own.decide(facts, checked.args.value()) {
-            ApprovalRule::Allow => {}
-            ApprovalRule::Ask => approval = approval.max(Approval::Ask),
-            ApprovalRule::Deny { reason } => {
-                return Err(refuse(
-                    Denial {
-                        code: DenialCode::ApprovalDenied,
-                        rule: "the caller's approval policy".to_owned(),
-                        subject: facts.name.to_string(),
-                        hint: reason,
-                    },
-                    trail,
-                ));
+        let deny = |code, hint| Denial {
+            code,
+            rule: "the caller's approval policy".to_owned(),
+            subject: facts.name.to_string(),
+            hint,
+        };
+        // It is an embedder's code; if it fails, nobody has said yes.
+        match catch_unwind(AssertUnwindSafe(|| own.decide(facts, checked.args.value()))) {
+            Ok(ApprovalRule::Allow) => {}
+            Ok(ApprovalRule::Ask) => approval = approval.max(Approval::Ask),
+            Ok(ApprovalRule::Deny { reason }) => {
+                return Err(refuse(deny(DenialCode::ApprovalDenied, reason), trail));
+            }
+            Err(_panic) => {
+                return Err(refuse(deny(DenialCode::ApprovalUnavailable, String::new()), trail));
             }
         }
     }

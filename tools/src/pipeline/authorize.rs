@@ -17,6 +17,7 @@ use super::{
     Trail,
     admit::{Gated, admit, refuse},
     check::{Checked, check_again},
+    turn::within_turn,
 };
 use crate::{
     approval::{self, ApprovalRequest, NotApproved},
@@ -50,7 +51,8 @@ pub(crate) async fn authorize(
     for _ in 0..=MAX_CHANGES {
         let grant = grant(&gated.checked, policy, mounts, trail)?;
         if gated.approval.max(grant.approval) != Approval::Ask {
-            trail.row.approval = Some("not_required".into());
+            // Unless somebody was asked before and changed the arguments to these.
+            trail.row.approval.get_or_insert_with(|| "not_required".into());
             return Ok(Authorized { checked: gated.checked, grant });
         }
         match consent(&gated.checked, &grant, policy, caller, trail).await? {
@@ -237,12 +239,7 @@ async fn consent(
     };
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
-    let answer = tokio::select! {
-        answer = approval::ask(caller.approver.as_deref(), &request) => answer,
-        () = caller.cancel.cancelled() => {
-            return Err(ToolError::cancelled("the call was cancelled while it waited for an approval"));
-        }
-    };
+    let answer = within_turn(caller, approval::ask(caller.approver.as_deref(), &request)).await?;
     caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: answer.is_ok() });
     match answer {
         Ok(None) => {

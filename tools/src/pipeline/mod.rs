@@ -9,6 +9,7 @@ mod resolve;
 mod run;
 mod shape;
 mod trail;
+mod turn;
 
 pub(crate) use admit::admit;
 pub(crate) use authorize::authorize;

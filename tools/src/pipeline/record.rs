@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_types::ToolEvent;
+use serde_json::Map;
 
 use super::{Trail, shape::Shaped, trail::unrecorded};
 use crate::{
@@ -15,39 +16,40 @@ pub(crate) fn record(shaped: Shaped, mut trail: Trail, caller: &Caller) -> ToolR
     let call_id = trail.row.call_id.to_string();
     let tool = trail.row.tool.to_string();
     let duration = trail.started().elapsed();
-    let usage = shaped.usage;
+    let Shaped { outcome, details, truncated, original_bytes, usage } = shaped;
     let ending = Ending {
-        outcome: match &shaped.outcome {
+        outcome: match &outcome {
             Ok(_) => Outcome::Ok,
             Err(error) => Outcome::Error(error.kind()),
         },
-        code: shaped.outcome.as_ref().err().map(|error| Arc::from(error.code())),
+        code: outcome.as_ref().err().map(|error| Arc::from(error.code())),
         duration: Some(duration),
         cpu: usage.as_ref().map(|usage| usage.cpu),
         peak_memory_bytes: usage.as_ref().map(|usage| usage.peak_memory_bytes),
-        output_bytes: Some(shaped.original_bytes),
-        truncated: Some(shaped.truncated),
+        output_bytes: Some(original_bytes),
+        truncated: Some(truncated),
         mounts_used: usage.map(|usage| usage.mounts_used).unwrap_or_default(),
     };
-    let outcome = match trail.end(ending) {
-        Ok(()) => shaped.outcome,
-        Err(error) => Err(unrecorded(&error)),
+    let (outcome, details, truncated, original_bytes) = match trail.end(ending) {
+        Ok(()) => (outcome, details, truncated, original_bytes),
+        // Nothing beside the result either: a size or the id of a stored output tells what no row tells.
+        Err(error) => (Err(unrecorded(&error)), Map::new().into(), false, 0),
     };
     caller.emit(&ToolEvent::Finished {
         call_id: call_id.clone(),
         tool: tool.clone(),
         error: outcome.as_ref().err().map(|error| error.kind()),
         duration,
-        bytes: shaped.original_bytes,
-        truncated: shaped.truncated,
+        bytes: original_bytes,
+        truncated,
     });
     ToolResult {
         call_id,
         tool,
         outcome,
-        details: shaped.details,
-        truncated: shaped.truncated,
-        original_bytes: shaped.original_bytes,
+        details,
+        truncated,
+        original_bytes,
         duration,
     }
 }

@@ -14,7 +14,13 @@ use portcullis_types::{
 };
 use serde_json::value::RawValue;
 
-use super::{Trail, authorize::Authorized, check::Notes, trail::unrecorded};
+use super::{
+    Trail,
+    authorize::Authorized,
+    check::Notes,
+    trail::unrecorded,
+    turn::{ensure_wanted, within_turn},
+};
 use crate::{
     audit::Text,
     call::Caller,
@@ -52,8 +58,9 @@ pub(crate) async fn run(
     let Authorized { checked, grant } = authorized;
     let place = match &caller.place {
         Some(parent) => parent.clone(),
-        None => places.take(&caller.cancel).await?,
+        None => within_turn(caller, places.take(&caller.cancel)).await??,
     };
+    ensure_wanted(caller)?;
     if trail.row.tier != Some(SafetyTier::ReadOnly) {
         trail.begin().map_err(|error| unrecorded(&error))?;
     }
@@ -89,12 +96,16 @@ async fn run_native(
     let cancel = ctx.cancel.clone();
     let deadline = ctx.deadline.unwrap_or_else(|| Instant::now() + time_limit);
     let stopped = cancel.clone();
+    // Whatever ends the wait ends the work: also a caller that drops this future.
+    let _stop = cancel.clone().drop_guard();
     let call = async move {
         let ran = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();
+        // In this order, so that a tool is not polled after its time.
         tokio::select! {
-            ran = ran => ran.unwrap_or_else(|_panic| Err(ToolError::internal("the tool panicked"))),
+            biased;
             () = stopped.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
             () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
+            ran = ran => ran.unwrap_or_else(|_panic| Err(ToolError::internal("the tool panicked"))),
         }
     };
     let running = crate::spawn::blocking(call);
@@ -117,8 +128,13 @@ fn context(call_id: &str, tool: &str, caller: &Caller, deadline: Instant, place:
     ctx.space_id.clone_from(&caller.space_id);
     ctx.cancel = caller.cancel.child_token();
     ctx.deadline = Some(deadline);
-    ctx.on_update.clone_from(&caller.on_update);
-    ctx.on_progress.clone_from(&caller.on_progress);
+    if caller.watches_frames() {
+        // What a native tool reports goes the same way as a guest's frames.
+        let (watcher, id) = (caller.clone(), call_id.to_owned());
+        ctx.on_update = Some(Arc::new(move |partial| pass_on(StreamFrame::Update(partial), &id, &watcher)));
+        let (watcher, id) = (caller.clone(), call_id.to_owned());
+        ctx.on_progress = Some(Arc::new(move |text| pass_on(StreamFrame::Progress(text), &id, &watcher)));
+    }
     ctx.extensions.insert(place);
     ctx
 }

@@ -365,12 +365,12 @@ impl GuestFs {
         handle: BorrowedFd<'_>,
         name: Option<&str>,
     ) -> Verdict<Vec<String>> {
-        let failed = |_| Errno::IO;
+        let failed = |_cause| Errno::IO;
         let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
         let real = real_path(handle).map_err(failed)?;
         // A handle outside its mount's root: the mount was moved away under us. Nothing can be said of
         // its path then.
-        let below = real.strip_prefix(&root).map_err(|_| Errno::IO)?;
+        let below = real.strip_prefix(&root).map_err(|_cause| Errno::IO)?;
         let text = |part: &OsStr| String::from_utf8_lossy(part.as_bytes()).into_owned();
         Ok(below.iter().map(text).chain(name.map(str::to_owned)).collect())
     }
@@ -432,7 +432,7 @@ impl Directory {
 }
 
 fn file_type(handle: BorrowedFd<'_>) -> Verdict<FileType> {
-    let stat = rustix::fs::fstat(handle).map_err(|_| Errno::IO)?;
+    let stat = rustix::fs::fstat(handle).map_err(|_cause| Errno::IO)?;
     Ok(FileType::from_raw_mode(stat.st_mode))
 }
 

@@ -70,7 +70,7 @@ impl Subscriptions {
 
 /// How many bytes of guest memory hold `count` subscriptions.
 pub(super) fn subscriptions_bytes(count: u32) -> Result<usize, Errno> {
-    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+    let count = usize::try_from(count).map_err(|_cause| Errno::INVAL)?;
     if count == 0 || count > MAX_SUBSCRIPTIONS {
         return Err(Errno::INVAL);
     }

@@ -380,12 +380,12 @@ fn read_directory(
     out: i32,
 ) -> Verdict {
     let directory = fs.directory_mut(number(fd)).ok_or(Errno::BADF)?;
-    let cursor = directory.cursor().map_err(|_| Errno::ACCES)?;
-    let start = usize::try_from(number(buffer)).map_err(|_| Errno::FAULT)?;
+    let cursor = directory.cursor().map_err(|_cause| Errno::ACCES)?;
+    let start = usize::try_from(number(buffer)).map_err(|_cause| Errno::FAULT)?;
     let end = usize::try_from(number(len)).ok().and_then(|len| start.checked_add(len)).ok_or(Errno::FAULT)?;
     let target = memory.get_mut(start..end).ok_or(Errno::FAULT)?;
-    let filled = cursor.read(cookie.cast_unsigned(), target).map_err(|_| Errno::IO)?;
-    let filled = u32::try_from(filled).map_err(|_| Errno::INVAL)?;
+    let filled = cursor.read(cookie.cast_unsigned(), target).map_err(|_cause| Errno::IO)?;
+    let filled = u32::try_from(filled).map_err(|_cause| Errno::INVAL)?;
     store(memory, number(out), &filled.to_le_bytes())
 }
 
@@ -409,23 +409,23 @@ fn export(caller: &mut Caller<'_, GuestState>) -> Result<Memory> {
 }
 
 fn text(memory: &[u8], at: i32, len: i32) -> Verdict<&str> {
-    let len = usize::try_from(number(len)).map_err(|_| Errno::FAULT)?;
+    let len = usize::try_from(number(len)).map_err(|_cause| Errno::FAULT)?;
     let bytes = slice(memory, at, len)?;
-    std::str::from_utf8(bytes).map_err(|_| Errno::INVAL)
+    std::str::from_utf8(bytes).map_err(|_cause| Errno::INVAL)
 }
 
 fn slice(memory: &[u8], at: i32, len: usize) -> Verdict<&[u8]> {
-    let start = usize::try_from(number(at)).map_err(|_| Errno::FAULT)?;
+    let start = usize::try_from(number(at)).map_err(|_cause| Errno::FAULT)?;
     let end = start.checked_add(len).ok_or(Errno::FAULT)?;
     memory.get(start..end).ok_or(Errno::FAULT)
 }
 
 fn array<const N: usize>(memory: &[u8], at: i32) -> Verdict<[u8; N]> {
-    slice(memory, at, N)?.try_into().map_err(|_| Errno::FAULT)
+    slice(memory, at, N)?.try_into().map_err(|_cause| Errno::FAULT)
 }
 
 fn store(memory: &mut [u8], at: u32, bytes: &[u8]) -> Verdict {
-    let start = usize::try_from(at).map_err(|_| Errno::FAULT)?;
+    let start = usize::try_from(at).map_err(|_cause| Errno::FAULT)?;
     let end = start.checked_add(bytes.len()).ok_or(Errno::FAULT)?;
     memory.get_mut(start..end).ok_or(Errno::FAULT)?.copy_from_slice(bytes);
     Ok(())

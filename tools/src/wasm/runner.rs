@@ -241,7 +241,7 @@ impl HostWasmToolRunner {
             tokio::select! {
                 biased;
                 Some(frame) = frames.recv() => watch(frame),
-                answer = &mut answer => break answer.map_err(|_| WasmError::WorkerLost)?,
+                answer = &mut answer => break answer.map_err(|_cause| WasmError::WorkerLost)?,
                 () = job.cancel.cancelled(), if !cancelled => {
                     cancelled = true;
                     control.cancel();

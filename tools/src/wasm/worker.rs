@@ -109,7 +109,7 @@ pub(super) fn start(pool: &Arc<Pool>, job: Job, seat: Seat) -> Result<(), WasmEr
     let (back, receiver) = mpsc::sync_channel(1);
     let first = Assignment { job, seat, back: back.clone() };
     // The receiver is alive, so the one place of the channel takes it.
-    back.try_send(first).map_err(|_| WasmError::WorkerLost)?;
+    back.try_send(first).map_err(|_cause| WasmError::WorkerLost)?;
     drop(back);
     let setup = Arc::clone(pool.setup());
     std::thread::Builder::new()

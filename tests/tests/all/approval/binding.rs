@@ -23,7 +23,8 @@ async fn the_question_shows_the_call_and_what_it_may_touch() {
     assert_eq!((&*request.tool, request.tier, request.unconfined), ("spy", SafetyTier::SideEffecting, true));
     assert_eq!((&*request.agent_id, &*request.run_id), ("tester", "run"));
     assert_eq!(request.arguments, HARMLESS, "in full");
-    let mounts: Vec<_> = request.grant.mounts.iter().map(|mount| (mount.name.as_str(), mount.access.as_str())).collect();
+    let mounts: Vec<_> =
+        request.grant.mounts.iter().map(|mount| (mount.name.as_str(), mount.access.as_str())).collect();
     assert_eq!(mounts, [("shared", "write"), ("tmp", "write")]);
     assert_eq!(request.binding.len(), 64);
 }
@@ -48,7 +49,8 @@ async fn a_binding_differs_with_tool_arguments_grant_and_policy_and_with_nothing
         ("another grant", request(&profile(world()), spy(), "spy", HARMLESS).await),
         (
             "another limit",
-            request(&world().with_policy_edit("concurrency = 10", "concurrency = 9"), spy(), "spy", HARMLESS).await,
+            request(&world().with_policy_edit("concurrency = 10", "concurrency = 9"), spy(), "spy", HARMLESS)
+                .await,
         ),
         ("another tool", request(&other(), named("other"), "other", "{}").await),
         ("that tool, other policy", {

@@ -4,16 +4,17 @@
 use std::{
     env,
     io::{BufRead, BufReader, Write},
+    path::PathBuf,
     process::{self, ChildStdout, Command, Stdio},
 };
 
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{
-    RegistryBuilder, ToolRegistry,
+    PolicyFiles, RegistryBuilder, ToolRegistry,
     audit::{self, Event, Outcome},
     runtime_builder,
 };
-use portcullis_types::{RunnerBootstrapEnvelope, SafetyTier};
+use portcullis_types::{RunnerBootstrapEnvelope, SafetyTier, SandboxTier};
 use serde_json::json;
 
 use crate::support::{Spy, caller, enabled, raw};
@@ -31,18 +32,30 @@ pub(super) struct Inherited {
 
 /// The world that this process was started for; none in a process that runs all tests.
 pub(super) fn inherited_world() -> Option<Inherited> {
-    let root = std::path::PathBuf::from(env::var_os(FOLDER)?);
+    let root = PathBuf::from(env::var_os(FOLDER)?);
     let mut envelope = RunnerBootstrapEnvelope::new(root.join("workspace"), root.join("state"));
     envelope.policy = Some(root.join("policy.toml"));
     Some(Inherited { envelope })
 }
 
 impl Inherited {
+    /// A registry with this native tool, without the engine.
+    pub(super) fn natives(&self, spy: Spy) -> ToolRegistry {
+        let files = PolicyFiles::find(&self.envelope).expect("policy files");
+        let policy = files.load(SandboxTier::Process).expect("a policy");
+        ToolRegistry::builder().policy(policy).state(&self.envelope.state).tool(spy).build().expect("builds")
+    }
+
+    /// The host path of something in `shared`.
+    pub(super) fn shared(&self, below: &str) -> PathBuf {
+        self.envelope.workspace.join("shared").join(below)
+    }
+
     async fn builder(&self) -> RegistryBuilder {
         runtime_builder(&self.envelope).await.expect("bootstraps")
     }
 
-    pub(super) async fn registry(&self) -> ToolRegistry {
+    async fn registry(&self) -> ToolRegistry {
         self.builder().await.build().expect("builds")
     }
 }
@@ -57,7 +70,7 @@ pub(super) fn say(line: &str) {
 #[derive(PartialEq)]
 pub(super) enum FileLimit {
     None,
-    /// 32 blocks of 512 bytes, by the shell's `ulimit`. A write beyond fails, as on a full disk.
+    /// 64 blocks of 512 bytes, by the shell's `ulimit`. A write beyond fails, as on a full disk.
     Small,
 }
 
@@ -70,13 +83,14 @@ pub(super) struct Child {
 impl Child {
     #[expect(clippy::disallowed_methods, reason = "a test about several processes must start some")]
     pub(super) fn start(test: &str, world: &World, limit: FileLimit) -> Self {
-        world.policy_file();
+        let policy = world.policy_file();
+        assert!(policy.is_file());
         let own = env::current_exe().expect("this binary");
         let mut command = match limit {
             FileLimit::None => Command::new(own),
             FileLimit::Small => {
                 let mut shell = Command::new("/bin/sh");
-                shell.args(["-c", "trap '' XFSZ; ulimit -f 32; exec \"$0\" \"$@\""]).arg(own);
+                shell.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""]).arg(own);
                 shell
             }
         };
@@ -138,8 +152,13 @@ async fn a_call_whose_process_was_killed_ends_as_unknown_at_the_next_start() {
     let mut child = Child::start("audit::processes::child_that_is_killed", &world, FileLimit::None);
     child.line_with("begun");
     let registry = world.registry().await;
-    let of_the_child = |event| world.rows().iter().filter(|row| &*row.tool == "deadly" && row.event == event).count();
-    assert_eq!((of_the_child(Event::Begin), of_the_child(Event::End)), (1, 0), "it lives, so its call is open");
+    let of_the_child =
+        |event| world.rows().iter().filter(|row| &*row.tool == "deadly" && row.event == event).count();
+    assert_eq!(
+        (of_the_child(Event::Begin), of_the_child(Event::End)),
+        (1, 0),
+        "it lives, so its call is open"
+    );
     child.kill();
     drop(registry);
 

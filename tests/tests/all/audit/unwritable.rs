@@ -10,7 +10,7 @@ use std::{
 
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{BootstrapError, audit};
-use portcullis_types::{SafetyTier, ToolErrorKind::Unavailable};
+use portcullis_types::{SafetyTier, ToolError, ToolErrorKind::Unavailable, ToolOutput};
 use serde_json::json;
 
 use super::processes::{self, Child};
@@ -48,7 +48,11 @@ async fn calls_are_refused_and_change_nothing_when_the_log_is_tampered_with() {
         let world = World::new();
         world.put("a.txt", "x".repeat(20_000));
         let registry = world.registry().await;
-        Answer::of(&registry, "file_write", json!({"path": "b.txt", "content": "b"})).await.0.outcome.expect(how);
+        Answer::of(&registry, "file_write", json!({"path": "b.txt", "content": "b"}))
+            .await
+            .0
+            .outcome
+            .expect(how);
         let before = snapshot(&world.workspace());
         sabotage(&audit::log_path(&world.state()));
         for (tool, arguments) in [
@@ -83,7 +87,8 @@ async fn a_tool_with_effects_is_not_polled_and_one_without_is_not_heard() {
     let mut caller = caller();
     let heard = listening(&mut caller);
     for tool in ["writer", "reader"] {
-        let error = registry.execute_with_policy(raw(tool, "{}"), &caller).await.outcome.expect_err("refused");
+        let error =
+            registry.execute_with_policy(raw(tool, "{}"), &caller).await.outcome.expect_err("refused");
         assert_eq!(error.code(), "audit_unwritable");
     }
     assert_eq!(calls[1].load(Ordering::SeqCst), 1, "the writer ran only while there was a log");
@@ -146,16 +151,23 @@ async fn without_a_log_nothing_starts() {
 #[tokio::test]
 async fn child_with_a_full_disk() {
     let Some(world) = processes::inherited_world() else { return };
-    let registry = world.registry().await;
+    let folder = world.shared("");
+    let spy = Spy::new("spy", move |_, args| {
+        let effect = folder.join(args.value()["n"].to_string());
+        async move {
+            fs::write(effect, "done").map_err(ToolError::from)?;
+            Ok(ToolOutput::text("done"))
+        }
+    });
+    let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let registry = world.natives(spy.parameters(schema).tier(SafetyTier::SideEffecting));
     // Rows are some hundred bytes, and the limit is some ten thousand.
     let mut refused = None;
     for number in 0..500 {
-        let arguments = json!({"path": format!("f{number}"), "content": "c"});
-        let answer = Answer::of(&registry, "file_write", arguments).await;
-        if let Err(error) = answer.0.outcome {
+        let call = raw("spy", &json!({"n": number}).to_string());
+        if let Err(error) = registry.execute_with_policy(call, &caller()).await.outcome {
             assert_eq!(error.code(), "audit_unwritable", "{error}");
-            refused = Some(number);
-            break;
+            refused.get_or_insert(number);
         }
     }
     processes::say(&format!("refused {}", refused.expect("the limit is reached")));
@@ -163,18 +175,20 @@ async fn child_with_a_full_disk() {
 
 #[tokio::test]
 async fn on_a_full_disk_no_call_runs_unrecorded() {
-    let world = World::new();
-    // The compiled module is cached now, since the child could not write it.
-    drop(world.registry().await);
-    let mut child = Child::start("audit::unwritable::child_with_a_full_disk", &world, processes::FileLimit::Small);
-    let said = child.line_with("refused ");
+    let world = world_enabling(&["spy"]);
+    let child = "audit::unwritable::child_with_a_full_disk";
+    let mut child = Child::start(child, &world, processes::FileLimit::Small);
+    let refused: u64 = child.line_with("refused ").trim().parse().expect("a number");
     child.wait();
-    let refused: usize = said.trim().parse().expect("a number");
-    assert!(!world.shared(&format!("f{refused}")).exists(), "the call that was refused had no effect");
-    let rows = world.rows();
-    let begins = rows.iter().filter(|row| row.outcome.is_none()).count();
-    let written = fs::read_dir(world.shared("")).expect("readable").count();
-    assert!(written <= begins, "{written} files were written and {begins} calls recorded");
+    assert!(refused > 5, "there was room for some");
+    let begun = world.rows().iter().filter(|row| row.outcome.is_none()).count();
+    let done = fs::read_dir(world.shared("")).expect("readable").count();
+    // The last one that ran may have found no room for its end: it is on record as begun.
+    assert_eq!(done, begun, "each effect has the row that came before it");
     let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
     assert!(report.is_intact(), "half a row was taken back: {report:#?}");
+    // With room again, the next start closes what was left open.
+    drop(natives(&world, []));
+    let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
+    assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
 }

@@ -139,10 +139,7 @@ async fn a_caller_that_goes_away_stops_the_tool_and_leaves_a_row() {
     let seen: Vec<_> = rows.iter().map(|row| (row.event, row.outcome, row.code.as_deref())).collect();
     assert_eq!(
         seen,
-        [
-            (Event::Begin, None, None),
-            (Event::End, Some(Outcome::Error(Cancelled)), Some("caller_gone")),
-        ]
+        [(Event::Begin, None, None), (Event::End, Some(Outcome::Error(Cancelled)), Some("caller_gone")),]
     );
 }
 

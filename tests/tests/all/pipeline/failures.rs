@@ -52,8 +52,10 @@ async fn breaks(spy: Spy) {
 async fn a_panic_is_an_internal_error_whose_text_nobody_sees() {
     breaks(Spy::new("spy", |_, _| async { panic!("{SECRET}") })).await;
     // Also one that no longer is within the future that the registry watches.
-    breaks(Spy::new("spy", |_, _| -> std::future::Ready<Result<ToolOutput, ToolError>> { panic!("{SECRET}") }))
-        .await;
+    breaks(Spy::new("spy", |_, _| -> std::future::Ready<Result<ToolOutput, ToolError>> {
+        panic!("{SECRET}")
+    }))
+    .await;
 }
 
 #[tokio::test]

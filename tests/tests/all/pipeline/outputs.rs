@@ -2,7 +2,10 @@
 
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{Caller, ToolRegistry, ToolResult};
-use portcullis_types::{ToolErrorKind::{self, Denied, InvalidArguments, NotFound}, ToolOutput};
+use portcullis_types::{
+    ToolErrorKind::{self, Denied, InvalidArguments, NotFound},
+    ToolOutput,
+};
 use serde_json::{Value, json};
 
 use crate::support::{Spy, caller, natives, raw, snapshot, world_enabling};
@@ -103,11 +106,11 @@ async fn an_output_outlives_its_registry_but_not_its_grant() {
     let again = page(&natives(&world, []), &caller(), arguments.clone()).await;
     assert_eq!(again.model_text(), content()[..16_384], "the next process still has it");
 
-    let read_only = "[profiles.FileReadOnly]\nmounts = { shared = \"read\", tmp = \"read\", vault = \"read\" }";
-    for less in [
-        "[profiles.FileReadOnly]\nmounts = { tmp = \"read\", vault = \"read\" }",
-        "[profiles.FileReadOnly]",
-    ] {
+    let read_only =
+        "[profiles.FileReadOnly]\nmounts = { shared = \"read\", tmp = \"read\", vault = \"read\" }";
+    for less in
+        ["[profiles.FileReadOnly]\nmounts = { tmp = \"read\", vault = \"read\" }", "[profiles.FileReadOnly]"]
+    {
         let overlaid = World::new().with_policy_edit(read_only, less);
         let mut envelope = overlaid.envelope();
         envelope.state = world.state();
@@ -125,16 +128,14 @@ async fn the_limit_holds_for_every_kind_of_tool_and_cuts_between_characters() {
     });
     let spy = spy.parameters(json!({"type": "object", "properties": {"count": {"type": "integer"}}}));
     let registry = natives(&world, [spy]);
-    let run = async |count: u64| {
-        Answer::of(&registry, "spy", json!({"count": count})).await
-    };
+    let run = async |count: u64| Answer::of(&registry, "spy", json!({"count": count})).await;
     let fits = run(5_461).await;
     assert_eq!((fits.text().len(), fits.0.truncated, &fits.0.details), (16_383, false, &json!({})));
     let cut = run(5_462).await;
     let expected = format!("{}\n[output truncated — original size: 16,386 bytes]", "€".repeat(5_461));
     assert_eq!((cut.text(), cut.0.truncated), (expected, true));
     let echoed = Answer::of(&registry, "echo", json!({"message": "a long message"})).await;
-    assert_eq!(echoed.text(), "{\"echoed\":\n[output truncated — original size: 38 bytes]");
+    assert_eq!(echoed.text(), "{\"echoed\":\n[output truncated — original size: 39 bytes]");
 }
 
 #[tokio::test]

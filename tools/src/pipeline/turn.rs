@@ -1,0 +1,49 @@
+//! The caller's turn: no step waits for others beyond it, and nothing starts once it is over.
+
+use std::{
+    future::{self, Future},
+    time::Instant,
+};
+
+use portcullis_types::ToolError;
+
+use crate::call::Caller;
+
+/// Waits for something as long as the caller's turn lasts and the caller has not given up.
+///
+/// # Cancellation
+/// Dropping it drops what is waited for.
+pub(super) async fn within_turn<T>(caller: &Caller, wait: impl Future<Output = T>) -> Result<T, ToolError> {
+    let over = async {
+        match caller.turn_deadline {
+            Some(turn) => tokio::time::sleep_until(turn.into()).await,
+            None => future::pending().await,
+        }
+    };
+    // In this order: what comes at the same moment as the end comes too late.
+    tokio::select! {
+        biased;
+        () = caller.cancel.cancelled() => Err(given_up()),
+        () = over => Err(turn_over()),
+        done = wait => Ok(done),
+    }
+}
+
+/// Refuses to start what nobody waits for any more.
+pub(super) fn ensure_wanted(caller: &Caller) -> Result<(), ToolError> {
+    if caller.cancel.is_cancelled() {
+        return Err(given_up());
+    }
+    match caller.turn_deadline {
+        Some(turn) if turn <= Instant::now() => Err(turn_over()),
+        _ => Ok(()),
+    }
+}
+
+fn given_up() -> ToolError {
+    ToolError::cancelled("the call was cancelled before it ran")
+}
+
+fn turn_over() -> ToolError {
+    ToolError::timeout("the caller's turn ended before the call could run")
+}
