@@ -17,7 +17,7 @@ fn main() {
         .collect();
     names.sort();
     let mut code = String::from(
-        "/// The bytes of a hostile guest's module.\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n",
+        "/// The bytes of a hostile guest's module.\n///\n/// # Panics\n/// When there is none of the name.\n#[must_use]\npub fn guest(name: &str) -> &'static [u8] {\n    match name {\n",
     );
     for name in &names {
         let module = folder.join(format!("{PREFIX}{name}.wasm"));

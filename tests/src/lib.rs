@@ -1,6 +1,7 @@
 //! What the acceptance and hostile tests share: a world of their own for each, and the hostile guests.
 
 mod guests;
+mod modules;
 mod world;
 
 pub use guests::guest;

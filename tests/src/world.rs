@@ -120,7 +120,14 @@ impl World {
     /// # Errors
     /// What bootstrap reports.
     pub async fn builder(&self) -> Result<RegistryBuilder, BootstrapError> {
-        runtime_builder(&self.envelope()).await
+        let lent = crate::modules::lend(&self.state());
+        let builder = runtime_builder(&self.envelope()).await;
+        match &builder {
+            Ok(_) => crate::modules::keep(&self.state()),
+            // A test of a refusal looks whether anything was made.
+            Err(_) => drop(lent.then(|| fs::remove_dir_all(self.state()))),
+        }
+        builder
     }
 
     /// A registry with the core tools.
@@ -207,6 +214,7 @@ impl Answer {
     ///
     /// # Panics
     /// When they are others.
+    #[expect(clippy::must_use_candidate, reason = "most tests want the assertion alone")]
     #[track_caller]
     pub fn refused(&self, kind: ToolErrorKind, code: &str) -> String {
         let error = self.error();

@@ -1,20 +1,24 @@
 //! Puts a registry together from its parts. Front ends use [`crate::bootstrap_runtime_tools`]; this is what
 //! it uses, and what embedders with tools of their own use.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use portcullis_policy::{
-    AuditSync, DEFAULT_POLICY, GrantedMount, LoadOptions, PolicyError, PolicySource, ToolOrigin,
-    WorkspaceSecurityPolicy,
+    Approval, AuditSync, DEFAULT_POLICY, GrantedMount, LoadOptions, PolicyError, PolicySource, ToolFacts,
+    ToolOrigin, WorkspaceSecurityPolicy,
 };
-use portcullis_types::{Declarations, SandboxTier, Tool};
+use portcullis_types::{Declarations, SandboxTier, Tool, ToolName};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{
     audit::{AuditError, AuditLog, Recovery, SyncMode},
     mounts::{MountError, MountTable},
-    native::{self, OutputRead},
+    native::{self, OutputRead, StillGranted},
     output_store::{OutputStore, StoreError},
     places::Places,
     rates::Rates,
@@ -22,6 +26,9 @@ use crate::{
     state::{self, StateError},
     wasm::{GuestModule, HostWasmToolRunner, WasmError},
 };
+
+/// What the policy must know of each registered tool.
+type KnownTools = BTreeMap<ToolName, ToolFacts>;
 
 /// What a registry is built from. [`RegistryBuilder::new`] lists the defaults.
 #[must_use]
@@ -128,11 +135,12 @@ impl RegistryBuilder {
         let outputs = Arc::new(OutputStore::open(&state)?);
 
         let mut tools = ToolTable::new();
+        let known = Arc::new(OnceLock::new());
         for (tool, origin) in self.natives {
             register(&mut tools, RegisteredTool::native(tool, origin)?)?;
         }
-        let output_read: Arc<dyn Tool> =
-            Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted(Arc::clone(&policy))));
+        let still_granted = still_granted(Arc::clone(&policy), Arc::clone(&known));
+        let output_read: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted));
         let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
         register(&mut tools, output_read)?;
         for (_, module, declarations, origin) in self.modules {
@@ -140,6 +148,9 @@ impl RegistryBuilder {
                 register(&mut tools, RegisteredTool::guest(declaration, Arc::clone(&module), origin)?)?;
             }
         }
+        // Set when all are registered, and before any is called.
+        let facts = tools.values().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
+        let _ = known.set(facts.collect());
         Ok(ToolRegistry {
             tools,
             places: Places::new(policy.concurrency()),
@@ -248,16 +259,17 @@ fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryE
     }
 }
 
-/// Whether the policy in force still gives what a stored output was made with: every mount of its grant,
-/// in the profile that it was granted under.
-fn still_granted(policy: Arc<WorkspaceSecurityPolicy>) -> Arc<dyn Fn(&Value) -> bool + Send + Sync> {
+/// Whether the policy in force would still give what a stored output was made with: the tool that made it
+/// may still be called, and would get every mount of that grant. A tool that is not here gets nothing.
+fn still_granted(policy: Arc<WorkspaceSecurityPolicy>, known: Arc<OnceLock<KnownTools>>) -> StillGranted {
     Arc::new(move |stored| {
-        let grant = &stored["grant"];
-        let Some(profile) = grant["profile"].as_str() else { return false };
-        let Some(mounts) = grant["mounts"].as_array() else { return false };
-        let Some((_, granted)) = policy.profiles().find(|(name, _)| name.as_str() == profile) else {
+        let tool = stored["tool"].as_str().and_then(|tool| known.get()?.get(tool));
+        let Some(Ok(now)) = tool.map(|facts| policy.assign(facts)) else { return false };
+        let Some(mounts) = stored["grant"]["mounts"].as_array() else { return false };
+        if now.approval == Approval::Deny {
             return false;
-        };
+        }
+        let granted = policy.mounts_of(&now.profile);
         let is_granted = |mount: &Value| {
             granted.iter().any(|now: &GrantedMount| {
                 mount["name"] == now.name.as_str()

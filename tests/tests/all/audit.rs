@@ -12,10 +12,10 @@ use portcullis_tools::{
     audit::{self, Confinement, Event, Outcome, Row, SubjectKind, Verdict},
     confine::{Layer, probe_kernel},
 };
-use portcullis_types::{Access, SafetyTier, ToolErrorKind};
+use portcullis_types::{Access, SafetyTier, ToolErrorKind, ToolOutput};
 use serde_json::{Value, json};
 
-use crate::support::{assert_nowhere_below, caller, natives, raw};
+use crate::support::{Spy, assert_nowhere_below, caller, natives, raw, world_enabling};
 
 /// SHA-256 of `{"path":"/shared/a.txt"}`, as `sha256sum` says.
 const ARGS_SHA256: &str = "cd8762edbd570c42adfebae2d3cd141d3fe783aed48196ee04dfe741a629332a";
@@ -100,6 +100,20 @@ async fn a_call_with_effects_has_a_begin_with_its_grant_and_then_an_end() {
     assert_eq!(rows[0].duration_us, None);
     assert!(rows[0].mounts_used.is_empty());
     assert_eq!(rows[1].mounts_used.iter().map(|name| &**name).collect::<Vec<_>>(), ["tmp"]);
+}
+
+#[tokio::test]
+async fn the_begin_is_on_record_when_the_tool_starts() {
+    let world = world_enabling(&["spy"]);
+    let log = audit::log_path(&world.state());
+    let spy = Spy::new("spy", move |ctx, _| {
+        let rows: Vec<Row> = audit::rows(&log).map(|row| row.expect("a row")).collect();
+        let own = rows.iter().any(|row| *row.call_id == *ctx.call_id && row.event == Event::Begin);
+        async move { Ok(ToolOutput::text(own.to_string())) }
+    });
+    let registry = natives(&world, [spy.tier(SafetyTier::SideEffecting)]);
+    let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
+    assert_eq!(result.outcome.expect("runs").joined_text(), "true");
 }
 
 #[tokio::test]

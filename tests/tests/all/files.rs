@@ -2,6 +2,7 @@
 
 mod escapes;
 mod protected;
+mod races;
 mod special;
 
 use std::{collections::BTreeMap, fs, os::unix::fs::symlink};

@@ -162,10 +162,12 @@ pub(crate) fn asking(approver: impl Approver + 'static) -> Caller {
     caller
 }
 
+type Answering = dyn Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync;
+
 /// An approver that does what a closure says, and remembers what it was asked.
 #[derive(Clone)]
 pub(crate) struct Scripted {
-    answer: Arc<dyn Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync>,
+    answer: Arc<Answering>,
     pub(crate) asked: Arc<Mutex<Vec<ApprovalRequest>>>,
 }
 

@@ -7,12 +7,7 @@ use portcullis_policy::{Approval, Denial, DenialCode, WorkspaceSecurityPolicy};
 use portcullis_types::ToolError;
 
 use super::{Trail, check::Checked};
-use crate::{
-    approval::ApprovalRule,
-    audit::Verdict,
-    call::Caller,
-    rates::Rates,
-};
+use crate::{approval::ApprovalRule, audit::Verdict, call::Caller, rates::Rates};
 
 /// A call that may go on, perhaps after a question.
 #[derive(Debug)]

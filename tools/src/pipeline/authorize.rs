@@ -119,9 +119,8 @@ fn subjects(checked: &Checked) -> Result<Vec<RequestedSubject>, ToolError> {
         let argument = argument.clone();
         subjects.push(match role.role {
             RoleKind::Path(access) => {
-                let path = GuestPath::parse(text).map_err(|error| {
-                    ToolError::invalid_arguments(format!("field '{argument}': {error}"))
-                })?;
+                let path = GuestPath::parse(text)
+                    .map_err(|error| ToolError::invalid_arguments(format!("field '{argument}': {error}")))?;
                 RequestedSubject::Path { argument, path, access }
             }
             RoleKind::Url => RequestedSubject::Url { argument, url: text.to_owned() },

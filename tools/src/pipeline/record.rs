@@ -43,13 +43,5 @@ pub(crate) fn record(shaped: Shaped, mut trail: Trail, caller: &Caller) -> ToolR
         bytes: original_bytes,
         truncated,
     });
-    ToolResult {
-        call_id,
-        tool,
-        outcome,
-        details,
-        truncated,
-        original_bytes,
-        duration,
-    }
+    ToolResult { call_id, tool, outcome, details, truncated, original_bytes, duration }
 }

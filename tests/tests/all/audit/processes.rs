@@ -67,7 +67,7 @@ pub(super) fn say(line: &str) {
 }
 
 /// How large the child's files may grow.
-#[derive(PartialEq)]
+#[derive(Clone, Copy)]
 pub(super) enum FileLimit {
     None,
     /// 64 blocks of 512 bytes, by the shell's `ulimit`. A write beyond fails, as on a full disk.
@@ -83,8 +83,8 @@ pub(super) struct Child {
 impl Child {
     #[expect(clippy::disallowed_methods, reason = "a test about several processes must start some")]
     pub(super) fn start(test: &str, world: &World, limit: FileLimit) -> Self {
-        let policy = world.policy_file();
-        assert!(policy.is_file());
+        // Written once by the test: another child may be reading it just now.
+        assert!(world.root().join("policy.toml").is_file(), "the test writes the policy first");
         let own = env::current_exe().expect("this binary");
         let mut command = match limit {
             FileLimit::None => Command::new(own),
@@ -149,6 +149,7 @@ async fn child_that_is_killed() {
 #[tokio::test]
 async fn a_call_whose_process_was_killed_ends_as_unknown_at_the_next_start() {
     let world = World::new().with_policy(&enabled("deadly"));
+    assert!(world.policy_file().is_file());
     let mut child = Child::start("audit::processes::child_that_is_killed", &world, FileLimit::None);
     child.line_with("begun");
     let registry = world.registry().await;

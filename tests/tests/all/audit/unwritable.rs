@@ -16,8 +16,11 @@ use serde_json::json;
 use super::processes::{self, Child};
 use crate::support::{Spy, caller, listening, natives, raw, snapshot, world_enabling};
 
-/// What somebody may do to a log while it is in use.
-const SABOTAGE: &[(&str, fn(&Path))] = &[
+/// What somebody does to a log while it is in use, and its name.
+type Sabotage = (&'static str, fn(&Path));
+
+/// What may be done to a log.
+const SABOTAGE: &[Sabotage] = &[
     ("removed", |log| fs::remove_file(log).expect("removable")),
     ("moved away", |log| fs::rename(log, log.with_extension("old")).expect("renamable")),
     ("a folder in its place", |log| {
@@ -176,6 +179,7 @@ async fn child_with_a_full_disk() {
 #[tokio::test]
 async fn on_a_full_disk_no_call_runs_unrecorded() {
     let world = world_enabling(&["spy"]);
+    assert!(world.policy_file().is_file());
     let child = "audit::unwritable::child_with_a_full_disk";
     let mut child = Child::start(child, &world, processes::FileLimit::Small);
     let refused: u64 = child.line_with("refused ").trim().parse().expect("a number");

@@ -46,6 +46,8 @@ const BY_NAME: Table = &[
     ("/./etc/./passwd/", Denied, "unknown_mount"),
     ("/", Denied, "unknown_mount"),
     ("/proc/self/root/etc/passwd", Denied, "unknown_mount"),
+    ("/proc/self/fd/3", Denied, "unknown_mount"),
+    ("/proc/1/root/etc/passwd", Denied, "unknown_mount"),
     ("/dev/zero", Denied, "unknown_mount"),
     ("/sharedx/x.txt", Denied, "unknown_mount"),
     ("/share", Denied, "unknown_mount"),

@@ -206,7 +206,6 @@ async fn state_left_in_memory() {
 
 #[tokio::test]
 async fn probe_environment() {
-    let character_device = 2;
     let directory = 3;
     for (profile, preopens) in
         [("Nothing", &[][..]), ("WorkspaceRead", &["/shared", "/tmp"]), ("VaultRead", &["/vault"])]
@@ -222,7 +221,7 @@ async fn probe_environment() {
         assert_eq!(found.iter().filter(streams).count(), 3, "{found:#?}");
         let beyond: BTreeSet<String> =
             found.iter().filter(|line| !streams(line)).map(|line| (*line).to_owned()).collect();
-        assert_eq!(beyond, expected, "{character_device}");
+        assert_eq!(beyond, expected, "with {profile}");
     }
 }
 

@@ -31,8 +31,10 @@ async fn page(registry: &ToolRegistry, caller: &Caller, arguments: Value) -> Too
 
 #[track_caller]
 fn refused(result: &ToolResult, kind: ToolErrorKind, code: &str) {
-    let error = result.outcome.as_ref().expect_err("refused");
-    assert_eq!((error.kind(), error.code()), (kind, code), "{error}");
+    match &result.outcome {
+        Err(error) => assert_eq!((error.kind(), error.code()), (kind, code), "{error}"),
+        Ok(output) => panic!("expected {code}, got {} bytes", output.joined_text().len()),
+    }
 }
 
 #[tokio::test]
@@ -103,15 +105,22 @@ async fn an_output_outlives_its_registry_but_not_its_grant() {
     let (registry, result) = cut(&world).await;
     drop(registry);
     let arguments = json!({"call_id": result.details["output_id"]});
-    let again = page(&natives(&world, []), &caller(), arguments.clone()).await;
+    let again = page(&world.registry().await, &caller(), arguments.clone()).await;
     assert_eq!(again.model_text(), content()[..16_384], "the next process still has it");
 
+    // What the policy says of the tool now decides, however it was taken away.
     let read_only =
         "[profiles.FileReadOnly]\nmounts = { shared = \"read\", tmp = \"read\", vault = \"read\" }";
-    for less in
-        ["[profiles.FileReadOnly]\nmounts = { tmp = \"read\", vault = \"read\" }", "[profiles.FileReadOnly]"]
-    {
-        let overlaid = World::new().with_policy_edit(read_only, less);
+    let entry = "# per tool: profile, approval, timeout, memory, max_output_bytes, enabled\nprofile = \"FileReadOnly\"";
+    for (what, less) in [
+        (read_only, "[profiles.FileReadOnly]\nmounts = { tmp = \"read\", vault = \"read\" }".to_owned()),
+        (read_only, "[profiles.FileReadOnly]".to_owned()),
+        (entry, format!("{entry}\nenabled = false")),
+        (entry, format!("{entry}\napproval = \"deny\"")),
+        (entry, "\nprofile = \"Nothing\"".to_owned()),
+        (entry, "\nprofile = \"WorkspaceRead\"".to_owned()),
+    ] {
+        let overlaid = World::new().with_policy_edit(what, &less);
         let mut envelope = overlaid.envelope();
         envelope.state = world.state();
         let registry = portcullis_tools::bootstrap_runtime_tools(&envelope).await.expect("bootstraps");

@@ -16,7 +16,7 @@ use portcullis_types::{
     ToolErrorKind::{Cancelled, ResourceLimit, Unavailable},
     ToolOutput,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::Barrier;
 
 use crate::support::{Spy, caller, enabled, natives, raw, world_enabling};
@@ -111,7 +111,7 @@ fn nesting(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
     spy.parameters(parameters).timeout(Duration::from_secs(60))
 }
 
-fn calling(tool: &str, arguments: serde_json::Value, times: usize) -> String {
+fn calling(tool: &str, arguments: &Value, times: usize) -> String {
     json!({"tool": tool, "arguments": arguments.to_string(), "times": times}).to_string()
 }
 
@@ -123,12 +123,12 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
     let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));
     let registry = Arc::new(builder.build().expect("builds"));
     assert!(cell.set(Arc::clone(&registry)).is_ok());
-    let read = calling("file_read", json!({"path": "a.txt"}), 1);
+    let read = calling("file_read", &json!({"path": "a.txt"}), 1);
     for (arguments, expected) in [
-        (calling("echo", json!({"message": "m"}), 1), "{\"echoed\":\"m\",\"length\":1}".to_owned()),
+        (calling("echo", &json!({"message": "m"}), 1), "{\"echoed\":\"m\",\"length\":1}".to_owned()),
         (read.clone(), "a".to_owned()),
-        (calling("file_read", json!({"path": "a.txt"}), 3), "a a a".to_owned()),
-        (calling("nesting", serde_json::from_str(&read).expect("JSON"), 2), "a a".to_owned()),
+        (calling("file_read", &json!({"path": "a.txt"}), 3), "a a a".to_owned()),
+        (calling("nesting", &serde_json::from_str(&read).expect("JSON"), 2), "a a".to_owned()),
     ] {
         let caller = caller();
         let call = registry.execute_with_policy(raw("nesting", &arguments), &caller);
@@ -137,7 +137,7 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
     }
     // Each nested call went the whole way: checked, refused, recorded under the same agent and run.
     let caller = caller();
-    let escape = calling("file_read", json!({"path": "/etc/passwd"}), 1);
+    let escape = calling("file_read", &json!({"path": "/etc/passwd"}), 1);
     let result = registry.execute_with_policy(raw("nesting", &escape), &caller).await;
     assert_eq!(result.outcome.expect_err("refused").code(), "unknown_mount");
     let rows = world.rows();
@@ -157,7 +157,7 @@ async fn more_guests_than_there_is_room_for_within_one_call_are_refused_and_not_
     let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));
     let registry = Arc::new(builder.build().expect("builds"));
     assert!(cell.set(Arc::clone(&registry)).is_ok());
-    let arguments = calling("file_read", json!({"path": "a.txt"}), 30);
+    let arguments = calling("file_read", &json!({"path": "a.txt"}), 30);
     let result = registry.execute_with_policy(raw("nesting", &arguments), &caller()).await;
     match result.outcome {
         Ok(output) => assert_eq!(output.joined_text(), vec!["a"; 30].join(" ")),
@@ -165,7 +165,7 @@ async fn more_guests_than_there_is_room_for_within_one_call_are_refused_and_not_
     }
     // Each of them has its row, and the runner is as good as before.
     assert_eq!(world.rows().len(), 31);
-    let arguments = calling("file_read", json!({"path": "a.txt"}), 2);
+    let arguments = calling("file_read", &json!({"path": "a.txt"}), 2);
     let result = registry.execute_with_policy(raw("nesting", &arguments), &caller()).await;
     assert_eq!(result.outcome.expect("runs").joined_text(), "a a");
 }
@@ -183,7 +183,7 @@ async fn cancelling_a_call_cancels_what_its_tool_called() {
     let registry = Arc::new(natives(&world, [nesting(&cell), endless.timeout(Duration::from_secs(500))]));
     assert!(cell.set(Arc::clone(&registry)).is_ok());
     let caller = caller();
-    let arguments = calling("endless", json!({}), 1);
+    let arguments = calling("endless", &json!({}), 1);
     let call = registry.execute_with_policy(raw("nesting", &arguments), &caller);
     let cancelling = async {
         started.notified().await;

@@ -1,3 +1,0 @@
-//! Temporary.
-#[path = "all/hostile/mod.rs"]
-mod hostile;
