@@ -43,16 +43,10 @@ impl Canary {
     /// its place (a link, a FIFO, another user's file).
     pub fn create(state_dir: &Path) -> Result<Self, ConfineError> {
         let path = state_dir.join(FILE_NAME.to_string_lossy().as_ref());
-        let failed = |source: io::Error| ConfineError::CanaryCreate {
-            path: path.clone(),
-            source,
-        };
-        let dir = rustix::fs::open(
-            state_dir,
-            OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        )
-        .map_err(|errno| failed(errno.into()))?;
+        let failed = |source: io::Error| ConfineError::CanaryCreate { path: path.clone(), source };
+        let dir =
+            rustix::fs::open(state_dir, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|errno| failed(errno.into()))?;
         let file = rustix::fs::openat(
             &dir,
             FILE_NAME,
@@ -70,9 +64,7 @@ impl Canary {
         if stat.st_size == 0 {
             File::from(file).write_all(TEXT).map_err(&failed)?;
         }
-        Ok(Self {
-            state_dir: Arc::new(dir),
-        })
+        Ok(Self { state_dir: Arc::new(dir) })
     }
 
     pub(crate) fn attempt(&self, probe: Probe) -> Outcome {
@@ -125,14 +117,8 @@ pub(crate) enum Probe {
 impl Probe {
     /// What is tried on a thread's first day. The first of each layer is also what is tried before every
     /// call. Deliberately short: a container's own filter may answer a stranger call by killing us.
-    pub(crate) const ALL: [Self; 6] = [
-        Self::ReadState,
-        Self::WriteState,
-        Self::ListState,
-        Self::Socket,
-        Self::Execute,
-        Self::Clone,
-    ];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::ReadState, Self::WriteState, Self::ListState, Self::Socket, Self::Execute, Self::Clone];
 
     /// What is tried before every call.
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
@@ -196,11 +182,7 @@ mod tests {
         let canary = Canary::create(dir.path()).unwrap();
         assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), TEXT);
         for probe in Probe::ALL {
-            assert!(
-                probe.is_free(canary.attempt(probe)),
-                "{probe:?}: {:?}",
-                canary.attempt(probe)
-            );
+            assert!(probe.is_free(canary.attempt(probe)), "{probe:?}: {:?}", canary.attempt(probe));
         }
         assert_eq!(std::fs::read(dir.path().join("canary")).unwrap(), TEXT);
     }
@@ -208,15 +190,9 @@ mod tests {
     #[test]
     fn what_lies_in_its_place_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(matches!(
-            Canary::create(&dir.path().join("absent")),
-            Err(ConfineError::CanaryCreate { .. })
-        ));
+        assert!(matches!(Canary::create(&dir.path().join("absent")), Err(ConfineError::CanaryCreate { .. })));
         symlink("/etc/hostname", dir.path().join("canary")).unwrap();
-        assert!(matches!(
-            Canary::create(dir.path()),
-            Err(ConfineError::CanaryCreate { .. })
-        ));
+        assert!(matches!(Canary::create(dir.path()), Err(ConfineError::CanaryCreate { .. })));
         std::fs::remove_file(dir.path().join("canary")).unwrap();
         rustix::fs::mknodat(
             rustix::fs::CWD,
@@ -226,9 +202,6 @@ mod tests {
             0,
         )
         .unwrap();
-        assert!(matches!(
-            Canary::create(dir.path()),
-            Err(ConfineError::CanaryForeign { .. })
-        ));
+        assert!(matches!(Canary::create(dir.path()), Err(ConfineError::CanaryForeign { .. })));
     }
 }

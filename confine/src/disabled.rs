@@ -63,17 +63,11 @@ pub fn confine_current_thread(rules: &ThreadConfinement) -> Result<ProvenThread,
     let kernel = probe_kernel();
     for layer in Layer::THREAD {
         if let (Requirement::Required, Some(reason)) = (rules.requirement(layer), kernel.missing(layer)) {
-            return Err(ConfineError::LayerMissing {
-                layer,
-                reason: reason.to_owned(),
-            });
+            return Err(ConfineError::LayerMissing { layer, reason: reason.to_owned() });
         }
     }
     let posture = Posture::new(LayerStatus::Waived, None, LayerStatus::Waived, Vec::new());
-    Ok(ProvenThread {
-        posture,
-        on_this_thread: std::marker::PhantomData,
-    })
+    Ok(ProvenThread { posture, on_this_thread: std::marker::PhantomData })
 }
 
 /// As [`confine_current_thread`], which changes nothing here.

@@ -33,9 +33,7 @@ impl ThreadTarget {
     #[must_use]
     pub fn current() -> Self {
         sys::unblock_on_this_thread(SIGNAL);
-        Self {
-            thread: rustix::thread::gettid(),
-        }
+        Self { thread: rustix::thread::gettid() }
     }
 
     /// Ends the system call that the thread is in with `EINTR`, if it is in one that can be.

@@ -26,10 +26,7 @@ pub fn probe_kernel() -> KernelSupport {
         },
         seccomp_reason: match seccomp {
             Ok(()) if SECCOMP_ARCHITECTURE => None,
-            Ok(()) => Some(format!(
-                "there is no system-call list for {}",
-                std::env::consts::ARCH
-            )),
+            Ok(()) => Some(format!("there is no system-call list for {}", std::env::consts::ARCH)),
             Err(error) => Some(advice("seccomp", &error)),
         },
     }

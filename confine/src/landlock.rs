@@ -29,19 +29,12 @@ pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, Co
     }
     let missing = missing_rights(abi);
     let status = apply(mounts, abi).map_err(|source| ConfineError::LandlockApply { source })?;
-    let promised = if missing.is_empty() {
-        RulesetStatus::FullyEnforced
-    } else {
-        RulesetStatus::PartiallyEnforced
-    };
+    let promised =
+        if missing.is_empty() { RulesetStatus::FullyEnforced } else { RulesetStatus::PartiallyEnforced };
     if status.ruleset != promised || !status.no_new_privs {
         return Err(ConfineError::LandlockDegraded { abi });
     }
-    Ok(if missing.is_empty() {
-        LayerStatus::Enforced
-    } else {
-        LayerStatus::Partial { missing }
-    })
+    Ok(if missing.is_empty() { LayerStatus::Enforced } else { LayerStatus::Partial { missing } })
 }
 
 fn apply(mounts: &[MountRule], abi: u32) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
@@ -81,21 +74,14 @@ fn rights(access: MountAccess) -> BitFlags<AccessFs> {
 
 /// The rights of later versions that a kernel of version `abi` cannot restrict.
 fn missing_rights(abi: u32) -> Vec<String> {
-    LATER_RIGHTS
-        .iter()
-        .filter(|(since, _)| abi < *since)
-        .map(|(_, name)| (*name).to_owned())
-        .collect()
+    LATER_RIGHTS.iter().filter(|(since, _)| abi < *since).map(|(_, name)| (*name).to_owned()).collect()
 }
 
 fn require_directory(index: usize, mount: &MountRule) -> Result<(), ConfineError> {
     match rustix::fs::fstat(&mount.dir) {
         Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => Ok(()),
         Ok(_) => Err(ConfineError::MountNotDirectory { index, source: None }),
-        Err(errno) => Err(ConfineError::MountNotDirectory {
-            index,
-            source: Some(errno.into()),
-        }),
+        Err(errno) => Err(ConfineError::MountNotDirectory { index, source: Some(errno.into()) }),
     }
 }
 

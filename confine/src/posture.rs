@@ -136,13 +136,7 @@ impl Posture {
             summarize(Layer::Landlock, &landlock, abi),
             summarize(Layer::Seccomp, &seccomp, None)
         );
-        Self(Arc::new(Inner {
-            summary,
-            landlock,
-            landlock_abi,
-            seccomp,
-            evidence,
-        }))
+        Self(Arc::new(Inner { summary, landlock, landlock_abi, seccomp, evidence }))
     }
 
     /// The status of one layer.
@@ -240,31 +234,16 @@ mod tests {
 
     #[track_caller]
     fn check(landlock: LayerStatus, seccomp: LayerStatus, expected: &str) {
-        assert_eq!(
-            Posture::new(landlock, Some(7), seccomp, Vec::new()).summary(),
-            expected
-        );
+        assert_eq!(Posture::new(landlock, Some(7), seccomp, Vec::new()).summary(), expected);
     }
 
     #[test]
     fn a_summary_names_each_layer_once() {
+        check(LayerStatus::Enforced, LayerStatus::Enforced, "landlock=enforced(abi 7),seccomp=enforced");
+        check(LayerStatus::Waived, LayerStatus::Enforced, "landlock=waived,seccomp=enforced");
         check(
-            LayerStatus::Enforced,
-            LayerStatus::Enforced,
-            "landlock=enforced(abi 7),seccomp=enforced",
-        );
-        check(
-            LayerStatus::Waived,
-            LayerStatus::Enforced,
-            "landlock=waived,seccomp=enforced",
-        );
-        check(
-            LayerStatus::Partial {
-                missing: vec!["a".into(), "b".into()],
-            },
-            LayerStatus::Missing {
-                reason: "old, very old".into(),
-            },
+            LayerStatus::Partial { missing: vec!["a".into(), "b".into()] },
+            LayerStatus::Missing { reason: "old, very old".into() },
             "landlock=partial(abi 7 missing a+b),seccomp=missing",
         );
     }

@@ -59,16 +59,9 @@ fn compile() -> Result<Programs, BackendError> {
         SeccompAction::Errno(word(libc::ENOSYS)),
         arch,
     )?;
-    let allow_list = SeccompFilter::new(
-        allowed()?,
-        SeccompAction::Errno(word(libc::EPERM)),
-        SeccompAction::Allow,
-        arch,
-    )?;
-    Ok(Programs {
-        unknown_calls: unknown_calls.try_into()?,
-        allow_list: allow_list.try_into()?,
-    })
+    let allow_list =
+        SeccompFilter::new(allowed()?, SeccompAction::Errno(word(libc::EPERM)), SeccompAction::Allow, arch)?;
+    Ok(Programs { unknown_calls: unknown_calls.try_into()?, allow_list: allow_list.try_into()? })
 }
 
 /// The whole list. A call with an empty vector is allowed whatever its arguments; with rules, if one of
@@ -97,10 +90,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         SeccompCmpOp::Eq,
         u64::from(word(libc::MADV_DONTNEED)),
     )?;
-    rules.insert(
-        libc::SYS_process_madvise,
-        vec![SeccompRule::new(vec![this_process, give_back])?],
-    );
+    rules.insert(libc::SYS_process_madvise, vec![SeccompRule::new(vec![this_process, give_back])?]);
     // Not F_SETOWN and F_SETSIG, which make the kernel send signals on our behalf, nor locks and pipe sizes.
     rules.insert(
         libc::SYS_fcntl,
@@ -124,15 +114,8 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         libc::SYS_rt_sigaction,
         one_of(
             0,
-            &[
-                libc::SIGSEGV,
-                libc::SIGBUS,
-                libc::SIGILL,
-                libc::SIGFPE,
-                libc::SIGABRT,
-                libc::SIGTRAP,
-            ]
-            .map(word),
+            &[libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP]
+                .map(word),
         )?,
     );
     Ok(rules)
@@ -143,12 +126,8 @@ fn one_of(index: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
     values
         .iter()
         .map(|value| {
-            let equal = SeccompCondition::new(
-                index,
-                SeccompCmpArgLen::Dword,
-                SeccompCmpOp::Eq,
-                u64::from(*value),
-            )?;
+            let equal =
+                SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(*value))?;
             SeccompRule::new(vec![equal])
         })
         .collect()
@@ -165,13 +144,8 @@ const PAGEMAP_SCAN: u32 = 0xc060_6610;
 /// The descriptor number -10000, as the filter sees it in 32 bits: the calling thread's own process.
 const PIDFD_SELF: u64 = (-10_000_i32).cast_unsigned() as u64;
 
-const MEMORY: &[libc::c_long] = &[
-    libc::SYS_brk,
-    libc::SYS_madvise,
-    libc::SYS_mremap,
-    libc::SYS_munmap,
-    libc::SYS_membarrier,
-];
+const MEMORY: &[libc::c_long] =
+    &[libc::SYS_brk, libc::SYS_madvise, libc::SYS_mremap, libc::SYS_munmap, libc::SYS_membarrier];
 
 /// Locks, and a `current_thread` runtime that was made before: its epoll and eventfd exist already.
 const WAITING: &[libc::c_long] = &[
@@ -252,12 +226,7 @@ const FILES: &[libc::c_long] = &[
 
 /// Older names of calls above, which reach no further: libc still uses them on x86-64, and rustix `open`.
 #[cfg(target_arch = "x86_64")]
-const LEGACY: &[libc::c_long] = &[
-    libc::SYS_epoll_wait,
-    libc::SYS_open,
-    libc::SYS_poll,
-    libc::SYS_readlink,
-];
+const LEGACY: &[libc::c_long] = &[libc::SYS_epoll_wait, libc::SYS_open, libc::SYS_poll, libc::SYS_readlink];
 #[cfg(not(target_arch = "x86_64"))]
 const LEGACY: &[libc::c_long] = &[];
 

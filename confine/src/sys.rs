@@ -1,10 +1,7 @@
 //! The calls that no safe library offers, each behind a safe function.
 //!
 //! The only `unsafe` of the project besides one in `tools`. Nothing here decides anything.
-#![expect(
-    unsafe_code,
-    reason = "raw system calls; every other module of the project is free of it"
-)]
+#![expect(unsafe_code, reason = "raw system calls; every other module of the project is free of it")]
 
 use std::{io, mem, ptr};
 
@@ -135,14 +132,8 @@ fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
         TestCall::SetOwnFcntl => (libc::SYS_fcntl, [NOTHING, libc::F_SETOWN.into(), 0, 0]),
         TestCall::IgnoreInterrupt => (libc::SYS_rt_sigaction, [libc::SIGURG.into(), 0, 0, 8]),
         TestCall::Personality => (libc::SYS_personality, [0xffff_ffff, 0, 0, 0]),
-        TestCall::MadviseOther => (
-            libc::SYS_process_madvise,
-            [NOTHING, 0, 0, libc::MADV_DONTNEED.into()],
-        ),
-        TestCall::MadviseSelf => (
-            libc::SYS_process_madvise,
-            [-10_000, 0, 0, libc::MADV_DONTNEED.into()],
-        ),
+        TestCall::MadviseOther => (libc::SYS_process_madvise, [NOTHING, 0, 0, libc::MADV_DONTNEED.into()]),
+        TestCall::MadviseSelf => (libc::SYS_process_madvise, [-10_000, 0, 0, libc::MADV_DONTNEED.into()]),
         TestCall::PagemapScan => (libc::SYS_ioctl, [NOTHING, 0xc060_6610, 0, 0]),
     }
 }
@@ -154,14 +145,7 @@ pub(crate) fn attempt_page(map_with: libc::c_int, then_protect: Option<libc::c_i
     const PAGE_BYTES: usize = 4096;
     // SAFETY: a fresh anonymous mapping at a place of the kernel's choosing touches no memory of ours.
     let page = unsafe {
-        libc::mmap(
-            ptr::null_mut(),
-            PAGE_BYTES,
-            map_with,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        )
+        libc::mmap(ptr::null_mut(), PAGE_BYTES, map_with, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     };
     if page == libc::MAP_FAILED {
         return outcome(-1);
@@ -195,19 +179,9 @@ pub(crate) fn landlock_abi() -> io::Result<u32> {
 pub(crate) fn seccomp_errno_available() -> io::Result<()> {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
     // SAFETY: the call reads one u32, which outlives it.
-    let result = unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_GET_ACTION_AVAIL,
-            0,
-            &raw const action,
-        )
-    };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    let result =
+        unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Who handles a signal.

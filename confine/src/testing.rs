@@ -63,14 +63,8 @@ impl World {
             landlock: Requirement::Required,
             seccomp: Requirement::Required,
             mounts: vec![
-                MountRule {
-                    dir: self.dir("read"),
-                    access: MountAccess::Read,
-                },
-                MountRule {
-                    dir: self.dir("write"),
-                    access: MountAccess::Write,
-                },
+                MountRule { dir: self.dir("read"), access: MountAccess::Read },
+                MountRule { dir: self.dir("write"), access: MountAccess::Write },
             ],
             canary: self.canary(),
         }

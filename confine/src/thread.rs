@@ -72,9 +72,7 @@ pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, Con
         .spawn(move || confine_current_thread(&rules).map(|proven| proven.posture().clone()))
         .map_err(|source| ConfineError::ScratchThread { source })?
         .join()
-        .map_err(|_payload| ConfineError::ScratchThread {
-            source: io::Error::other("it panicked"),
-        })?
+        .map_err(|_payload| ConfineError::ScratchThread { source: io::Error::other("it panicked") })?
 }
 
 /// `kernel` is an argument so that a test can take a layer away; a layer that is claimed and not there
@@ -109,10 +107,7 @@ fn confine_on(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<Prove
 fn require_supported(kernel: &KernelSupport, layer: Layer) -> Result<(), ConfineError> {
     match kernel.missing(layer) {
         None => Ok(()),
-        Some(reason) => Err(ConfineError::LayerMissing {
-            layer,
-            reason: reason.to_owned(),
-        }),
+        Some(reason) => Err(ConfineError::LayerMissing { layer, reason: reason.to_owned() }),
     }
 }
 
@@ -142,12 +137,7 @@ fn prove(rules: &ThreadConfinement, controls: &[(Probe, Outcome)]) -> Result<Vec
     for &(probe, before) in controls {
         let after = rules.canary.attempt(probe);
         require_refused(probe, after)?;
-        evidence.push(Evidence {
-            layer: probe.layer(),
-            canary: probe.describe(),
-            before,
-            after,
-        });
+        evidence.push(Evidence { layer: probe.layer(), canary: probe.describe(), before, after });
     }
     Ok(evidence)
 }

@@ -17,11 +17,7 @@ impl WorkspaceSecurityPolicy {
     /// tool whose approval is `deny` is assigned all the same: [`Self::authorize`] refuses its calls.
     pub fn assign(&self, tool: &ToolFacts) -> Result<ToolAssignment, Denial> {
         let assignment = self.describe(tool);
-        if assignment.enabled {
-            Ok(assignment)
-        } else {
-            Err(not_enabled(self.effective(), tool))
-        }
+        if assignment.enabled { Ok(assignment) } else { Err(not_enabled(self.effective(), tool)) }
     }
 
     /// As [`Self::assign`], for listings: a tool that may not be called is described as well, with
@@ -38,10 +34,7 @@ impl WorkspaceSecurityPolicy {
             tier,
             profile: profile(policy, rule, tool.origin, tier),
             approval: approval(policy, rule, tool, tier),
-            timeout: stated
-                .or(tool.declared_timeout)
-                .unwrap_or(DEFAULT_TIMEOUT)
-                .min(timeout_cap),
+            timeout: stated.or(tool.declared_timeout).unwrap_or(DEFAULT_TIMEOUT).min(timeout_cap),
             memory: rule.map_or(limits.wasm_memory, |rule| rule.memory),
             max_output: rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes),
             enabled: is_enabled(rule, tool.origin),
@@ -74,9 +67,9 @@ fn approval(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier:
         // A stranger's tier can raise what the operator said.
         (ToolOrigin::Native | ToolOrigin::ForeignModule, Some(stated)) => stated.max(by_tier.approval),
         // It cannot lower what a tool without a tier would get, nor make an unknown module a known one.
-        (ToolOrigin::ForeignModule, None) if rule.is_some_and(|rule| rule.by_operator) => by_tier
-            .approval
-            .max(policy.tiers.rule(SafetyTier::SideEffecting).approval),
+        (ToolOrigin::ForeignModule, None) if rule.is_some_and(|rule| rule.by_operator) => {
+            by_tier.approval.max(policy.tiers.rule(SafetyTier::SideEffecting).approval)
+        }
         (ToolOrigin::ForeignModule, None) => by_tier.approval.max(Approval::Ask),
     };
     let declared = match tool.declared_policy {
@@ -99,10 +92,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
 
 fn not_enabled(policy: &Effective, tool: &ToolFacts) -> Denial {
     let name = &tool.name;
-    let disabled = policy
-        .tools
-        .get(name)
-        .is_some_and(|rule| rule.enabled == Some(false));
+    let disabled = policy.tools.get(name).is_some_and(|rule| rule.enabled == Some(false));
     let (code, hint) = if disabled {
         (DenialCode::ToolDisabled, String::new())
     } else {
@@ -110,10 +100,5 @@ fn not_enabled(policy: &Effective, tool: &ToolFacts) -> Denial {
             format!("an operator allows it with `enabled = true` under `[tools.{name}]` in the policy");
         (DenialCode::NativeNotEnabled, hint)
     };
-    Denial {
-        code,
-        rule: format!("tools.{name}.enabled"),
-        subject: name.to_string(),
-        hint,
-    }
+    Denial { code, rule: format!("tools.{name}.enabled"), subject: name.to_string(), hint }
 }

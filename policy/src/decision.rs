@@ -130,11 +130,7 @@ impl Denial {
 impl fmt::Display for Denial {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message())?;
-        if self.hint.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " ({})", self.hint)
-        }
+        if self.hint.is_empty() { Ok(()) } else { write!(f, " ({})", self.hint) }
     }
 }
 
@@ -143,11 +139,7 @@ impl From<Denial> for ToolError {
         let error = Self::denied(denial.message())
             .with_code(denial.code.as_str())
             .with_operator_detail(format!("refused by {}", denial.rule));
-        if denial.hint.is_empty() {
-            error
-        } else {
-            error.with_hint(denial.hint)
-        }
+        if denial.hint.is_empty() { error } else { error.with_hint(denial.hint) }
     }
 }
 
@@ -159,12 +151,7 @@ mod tests {
 
     #[test]
     fn every_code_has_its_own_name_and_message() {
-        let denial = |code| Denial {
-            code,
-            rule: "r".into(),
-            subject: "s".into(),
-            hint: String::new(),
-        };
+        let denial = |code| Denial { code, rule: "r".into(), subject: "s".into(), hint: String::new() };
         for (index, code) in DenialCode::ALL.iter().enumerate() {
             assert_eq!(serde_json::to_value(code).expect("serialises"), code.as_str());
             for other in &DenialCode::ALL[..index] {
@@ -189,9 +176,6 @@ mod tests {
             error.to_string(),
             "`/vault/\\u{1b}[2Jx` is read-only for this tool (nothing is writable for this tool)"
         );
-        assert_eq!(
-            error.operator_detail(),
-            Some("refused by profiles.FileReadOnly.mounts.vault")
-        );
+        assert_eq!(error.operator_detail(), Some("refused by profiles.FileReadOnly.mounts.vault"));
     }
 }

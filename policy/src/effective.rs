@@ -94,11 +94,7 @@ impl Tiers {
 impl TierRule {
     /// What holds for a tier that the policy does not name: no mounts, and somebody has to approve.
     fn unnamed() -> Self {
-        Self {
-            profile: ProfileName::nothing(),
-            approval: Approval::Ask,
-            approval_floor: Approval::Allow,
-        }
+        Self { profile: ProfileName::nothing(), approval: Approval::Ask, approval_floor: Approval::Allow }
     }
 }
 
@@ -125,11 +121,8 @@ impl ToolRule {
 /// layers, a missing `[protect]` the shipped paths.
 pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
     let limits = resolve_limits(&file.limits);
-    let mounts: BTreeMap<MountName, String> = file
-        .mounts
-        .iter()
-        .map(|mount| (mount.value.name.clone(), mount.value.folder.clone()))
-        .collect();
+    let mounts: BTreeMap<MountName, String> =
+        file.mounts.iter().map(|mount| (mount.value.name.clone(), mount.value.folder.clone())).collect();
     let profiles = resolve_profiles(file, &mounts, faults);
 
     let mut tiers = Tiers {
@@ -147,10 +140,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
 
     let mut tools = BTreeMap::new();
     for entry in &file.tools {
-        let profile = entry
-            .profile
-            .as_ref()
-            .and_then(|name| find_profile(&profiles, name, faults));
+        let profile = entry.profile.as_ref().and_then(|name| find_profile(&profiles, name, faults));
         tools.insert(entry.name.clone(), resolve_tool(entry, profile, &limits));
     }
 
@@ -180,9 +170,7 @@ pub(crate) fn find_profile(
     name: &Placed<String>,
     faults: &mut Faults<'_>,
 ) -> Option<ProfileName> {
-    let found = profiles
-        .get_key_value(name.value.as_str())
-        .map(|(name, _)| name.clone());
+    let found = profiles.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
     if found.is_none() {
         let right = did_you_mean(&name.value, profiles.keys().map(ProfileName::as_str));
         faults.add_at(name, format!("unknown profile; {right}"));
@@ -196,9 +184,7 @@ pub(crate) fn find_mount(
     name: &Placed<String>,
     faults: &mut Faults<'_>,
 ) -> Option<MountName> {
-    let found = mounts
-        .get_key_value(name.value.as_str())
-        .map(|(name, _)| name.clone());
+    let found = mounts.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
     if found.is_none() {
         let right = did_you_mean(&name.value, mounts.keys().map(MountName::as_str));
         faults.add_at(name, format!("unknown mount; {right}"));
@@ -240,10 +226,7 @@ fn resolve_tool(entry: &ToolEntry, profile: Option<ProfileName>, limits: &Limits
 fn resolve_limits(entries: &LimitEntries) -> Limits {
     let default = Limits::default();
     Limits {
-        concurrency: entries
-            .concurrency
-            .as_ref()
-            .map_or(default.concurrency, |placed| placed.value),
+        concurrency: entries.concurrency.as_ref().map_or(default.concurrency, |placed| placed.value),
         calls_per_minute: entries
             .calls_per_minute
             .as_ref()
@@ -252,27 +235,14 @@ fn resolve_limits(entries: &LimitEntries) -> Limits {
             .max_output_bytes
             .as_ref()
             .map_or(default.max_output_bytes, |placed| placed.value),
-        wasm_memory: entries
-            .wasm_memory
-            .as_ref()
-            .map_or(default.wasm_memory, |placed| placed.value),
-        max_timeout: entries
-            .max_timeout
-            .as_ref()
-            .map_or(default.max_timeout, |placed| placed.value),
+        wasm_memory: entries.wasm_memory.as_ref().map_or(default.wasm_memory, |placed| placed.value),
+        max_timeout: entries.max_timeout.as_ref().map_or(default.max_timeout, |placed| placed.value),
     }
 }
 
 /// The protected paths of the shipped policy.
 fn shipped_protection() -> ProtectedPaths {
-    let mut faults = Faults::new(PolicySource {
-        name: "default.toml",
-        text: DEFAULT_POLICY,
-    });
+    let mut faults = Faults::new(PolicySource { name: "default.toml", text: DEFAULT_POLICY });
     let shipped = read_policy(&mut faults);
-    ProtectedPaths::new(
-        shipped
-            .protect
-            .expect("the shipped policy has a section `protect`"),
-    )
+    ProtectedPaths::new(shipped.protect.expect("the shipped policy has a section `protect`"))
 }

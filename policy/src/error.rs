@@ -23,13 +23,7 @@ pub struct PolicyFault {
 
 impl fmt::Display for PolicyFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            file,
-            line,
-            column,
-            key,
-            message,
-        } = self;
+        let Self { file, line, column, key, message } = self;
         if key.is_empty() {
             write!(f, "{file}:{line}:{column}: {message}")
         } else {

@@ -67,11 +67,7 @@ impl WorkspaceSecurityPolicy {
         let mounts = self.mounts_of(&assignment.profile);
         for subject in request.subjects {
             match subject {
-                RequestedSubject::Path {
-                    argument,
-                    path,
-                    access,
-                } => {
+                RequestedSubject::Path { argument, path, access } => {
                     let access = stricter_of_role(request.tool, argument, *access);
                     self.check_path(path, access, &assignment, mounts)?;
                 }
@@ -79,11 +75,7 @@ impl WorkspaceSecurityPolicy {
                     return Err(not_grantable(DenialCode::EgressNotGranted, url, &assignment));
                 }
                 RequestedSubject::Command { command, .. } => {
-                    return Err(not_grantable(
-                        DenialCode::CommandsNotGranted,
-                        command,
-                        &assignment,
-                    ));
+                    return Err(not_grantable(DenialCode::CommandsNotGranted, command, &assignment));
                 }
             }
         }
@@ -117,10 +109,7 @@ impl WorkspaceSecurityPolicy {
         if path.climbs_out() {
             return Err(deny(DenialCode::PathEscapesMount, "mounts".to_owned()));
         }
-        let Some(mount) = path
-            .mount()
-            .filter(|mount| self.effective().mounts.contains_key(*mount))
-        else {
+        let Some(mount) = path.mount().filter(|mount| self.effective().mounts.contains_key(*mount)) else {
             return Err(deny(DenialCode::UnknownMount, "mounts".to_owned()));
         };
         let rule = || format!("profiles.{profile}.mounts.{mount}");
@@ -161,11 +150,7 @@ impl WorkspaceSecurityPolicy {
 /// The stronger of the access that is asked for and the one that the argument's role declares: a caller
 /// that reads the roles wrongly must not get a write for a read.
 fn stricter_of_role(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
-    let role = tool
-        .roles
-        .iter()
-        .find(|role| role.argument == argument)
-        .map(|role| role.role);
+    let role = tool.roles.iter().find(|role| role.argument == argument).map(|role| role.role);
     match role {
         Some(RoleKind::Path(declared)) => declared.max(requested),
         Some(RoleKind::Url | RoleKind::Command) | None => requested,
@@ -175,16 +160,10 @@ fn stricter_of_role(tool: &ToolFacts, argument: &str, requested: Access) -> Acce
 /// Says which mounts the tool does have.
 fn within_reach(access: Access, mounts: &[GrantedMount]) -> String {
     let (word, usable): (_, Vec<String>) = match access {
-        Access::Read => (
-            "readable",
-            mounts.iter().map(|mount| format!("/{}", mount.name)).collect(),
-        ),
+        Access::Read => ("readable", mounts.iter().map(|mount| format!("/{}", mount.name)).collect()),
         Access::Write => {
             let writable = mounts.iter().filter(|mount| mount.access == Access::Write);
-            (
-                "writable",
-                writable.map(|mount| format!("/{}", mount.name)).collect(),
-            )
+            ("writable", writable.map(|mount| format!("/{}", mount.name)).collect())
         }
     };
     if usable.is_empty() {

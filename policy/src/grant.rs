@@ -55,9 +55,6 @@ impl Grant {
     /// What may be done with a mount; none if it is not granted.
     #[must_use]
     pub fn access_to(&self, mount: &str) -> Option<Access> {
-        self.mounts
-            .iter()
-            .find(|granted| granted.name.as_str() == mount)
-            .map(|granted| granted.access)
+        self.mounts.iter().find(|granted| granted.name.as_str() == mount).map(|granted| granted.access)
     }
 }

@@ -39,10 +39,7 @@ fn nothing_is_nothing(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         if profile.value.name.as_str() == ProfileName::NOTHING {
             for (mount, _) in &profile.value.mounts {
-                faults.add_at(
-                    mount,
-                    "the profile `Nothing` has no mounts; use one of another name",
-                );
+                faults.add_at(mount, "the profile `Nothing` has no mounts; use one of another name");
             }
         }
     }
@@ -79,10 +76,7 @@ fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Fa
 /// A tool that names no profile must not get at secrets by saying that it is harmless.
 fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     for tier in &file.tiers {
-        let profile = file
-            .profiles
-            .iter()
-            .find(|profile| profile.value.name.as_str() == tier.profile.value);
+        let profile = file.profiles.iter().find(|profile| profile.value.name.as_str() == tier.profile.value);
         if profile.is_some_and(|profile| reaches_vault(&profile.value)) {
             let name = &tier.profile.value;
             faults.add_at(
@@ -96,8 +90,5 @@ fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
 }
 
 fn reaches_vault(profile: &ProfileEntry) -> bool {
-    profile
-        .mounts
-        .iter()
-        .any(|(mount, _)| mount.value == MountName::VAULT)
+    profile.mounts.iter().any(|(mount, _)| mount.value == MountName::VAULT)
 }

@@ -66,22 +66,11 @@ pub(crate) struct Bounds<T> {
 }
 
 pub(crate) const CONCURRENCY: Bounds<u64> = Bounds { least: 1, most: 1024 };
-pub(crate) const CALLS_PER_MINUTE: Bounds<u64> = Bounds {
-    least: 1,
-    most: 1_000_000,
-};
-pub(crate) const OUTPUT: Bounds<u64> = Bounds {
-    least: 1,
-    most: 64 * MIB,
-};
-pub(crate) const MEMORY: Bounds<u64> = Bounds {
-    least: 64 * KIB,
-    most: 4 * GIB,
-};
-pub(crate) const TIMEOUT: Bounds<Duration> = Bounds {
-    least: Duration::from_millis(1),
-    most: Duration::from_secs(24 * 60 * 60),
-};
+pub(crate) const CALLS_PER_MINUTE: Bounds<u64> = Bounds { least: 1, most: 1_000_000 };
+pub(crate) const OUTPUT: Bounds<u64> = Bounds { least: 1, most: 64 * MIB };
+pub(crate) const MEMORY: Bounds<u64> = Bounds { least: 64 * KIB, most: 4 * GIB };
+pub(crate) const TIMEOUT: Bounds<Duration> =
+    Bounds { least: Duration::from_millis(1), most: Duration::from_secs(24 * 60 * 60) };
 
 pub(crate) const KIB: u64 = 1024;
 pub(crate) const MIB: u64 = 1024 * KIB;

@@ -30,10 +30,7 @@ pub(crate) fn parse_folder(text: &str) -> Result<String, &'static str> {
     if text.starts_with('/') {
         return Err("a mount lies in the workspace: write the folder relative to it");
     }
-    let parts: Vec<&str> = text
-        .split('/')
-        .filter(|part| !part.is_empty() && *part != ".")
-        .collect();
+    let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
     if parts.contains(&"..") {
         return Err("a mount lies in the workspace: `..` is not allowed");
     }
@@ -48,9 +45,7 @@ pub(crate) fn parse_folder(text: &str) -> Result<String, &'static str> {
 /// Letters of different case count as the same: on a case-insensitive file system they are.
 pub(crate) fn folders_overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.to_lowercase(), other.to_lowercase());
-    one.split('/')
-        .zip(other.split('/'))
-        .all(|(one, other)| one == other)
+    one.split('/').zip(other.split('/')).all(|(one, other)| one == other)
 }
 
 /// Linux's own `PATH_MAX`.
@@ -62,27 +57,10 @@ mod tests {
 
     #[test]
     fn a_folder_is_relative_and_below_the_workspace() {
-        for (text, folder) in [
-            ("shared", "shared"),
-            ("./a//b/", "a/b"),
-            ("a/./b", "a/b"),
-            ("..a", "..a"),
-        ] {
+        for (text, folder) in [("shared", "shared"), ("./a//b/", "a/b"), ("a/./b", "a/b"), ("..a", "..a")] {
             assert_eq!(parse_folder(text).as_deref(), Ok(folder));
         }
-        for bad in [
-            "",
-            ".",
-            "./",
-            "/",
-            "/etc",
-            "..",
-            "a/..",
-            "../a",
-            "a/../../b",
-            "a\0",
-            &"a".repeat(5000),
-        ] {
+        for bad in ["", ".", "./", "/", "/etc", "..", "a/..", "../a", "a/../../b", "a\0", &"a".repeat(5000)] {
             assert!(parse_folder(bad).is_err(), "{bad}");
         }
     }

@@ -42,11 +42,7 @@ impl MountName {
         if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(allowed) {
             Ok(Self(text.into()))
         } else {
-            Err(InvalidName {
-                name: text.to_owned(),
-                what: "mount",
-                allowed: "a-z, 0-9, `_` and `-`",
-            })
+            Err(InvalidName { name: text.to_owned(), what: "mount", allowed: "a-z, 0-9, `_` and `-`" })
         }
     }
 
@@ -71,11 +67,7 @@ impl ProfileName {
             Ok(Self(text.into()))
         } else {
             let allowed = "A-Z, a-z, 0-9, `_` and `-`";
-            Err(InvalidName {
-                name: text.to_owned(),
-                what: "profile",
-                allowed,
-            })
+            Err(InvalidName { name: text.to_owned(), what: "profile", allowed })
         }
     }
 

@@ -73,10 +73,7 @@ fn reduce_tier(policy: &mut Effective, reduced: &ReducedTier, faults: &mut Fault
 
 fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Faults<'_>) {
     let limits = &policy.limits;
-    let rule = policy
-        .tools
-        .entry(reduced.name.clone())
-        .or_insert_with(|| ToolRule::unnamed(limits));
+    let rule = policy.tools.entry(reduced.name.clone()).or_insert_with(|| ToolRule::unnamed(limits));
     if let Some(approval) = &reduced.approval {
         reduce_tool_approval(rule, approval, faults);
     }
@@ -116,10 +113,7 @@ fn reduce_tool_approval(rule: &mut ToolRule, approval: &Placed<Approval>, faults
         rule.approval = Some(approval.value);
     } else if approval.value == Approval::Allow {
         // It would look like a permission and be none.
-        faults.add_at(
-            approval,
-            "`allow` takes nothing away: the operator's policy sets no approval here",
-        );
+        faults.add_at(approval, "`allow` takes nothing away: the operator's policy sets no approval here");
     } else {
         rule.approval_floor = approval.value;
     }
@@ -147,9 +141,7 @@ fn reduce_limits(policy: &mut Effective, reduced: &LimitEntries, faults: &mut Fa
         }
     }
     if let Some(max_timeout) = &reduced.max_timeout {
-        let Limits {
-            max_timeout: before, ..
-        } = limits;
+        let Limits { max_timeout: before, .. } = limits;
         if max_timeout.value > *before {
             let shown = humantime::format_duration;
             widens(max_timeout, shown(max_timeout.value), shown(*before), faults);

@@ -58,10 +58,7 @@ impl WorkspaceSecurityPolicy {
         if found.is_empty() {
             Ok(Self::from_effective(effective))
         } else {
-            Err(PolicyError {
-                faults: found,
-                left_out,
-            })
+            Err(PolicyError { faults: found, left_out })
         }
     }
 
@@ -70,9 +67,7 @@ impl WorkspaceSecurityPolicy {
     #[must_use]
     pub fn with_modules(self, modules: impl IntoIterator<Item = (String, [u8; 32])>) -> Self {
         let mut effective = self.effective;
-        effective
-            .modules
-            .extend(modules.into_iter().map(|(name, hash)| (name, hex::encode(hash))));
+        effective.modules.extend(modules.into_iter().map(|(name, hash)| (name, hex::encode(hash))));
         Self::from_effective(effective)
     }
 
@@ -152,20 +147,14 @@ impl WorkspaceSecurityPolicy {
     }
 
     pub(crate) fn shared_mounts_of(&self, profile: &ProfileName) -> Arc<[GrantedMount]> {
-        self.profiles
-            .get(profile)
-            .cloned()
-            .unwrap_or_else(|| Arc::new([]))
+        self.profiles.get(profile).cloned().unwrap_or_else(|| Arc::new([]))
     }
 
     fn from_effective(effective: Effective) -> Self {
         let mounts = effective
             .mounts
             .iter()
-            .map(|(name, folder)| MountSpec {
-                name: name.clone(),
-                folder: folder.clone(),
-            })
+            .map(|(name, folder)| MountSpec { name: name.clone(), folder: folder.clone() })
             .collect();
         let profiles = effective
             .profiles
@@ -173,20 +162,12 @@ impl WorkspaceSecurityPolicy {
             .map(|(name, mounts)| {
                 let mounts = mounts
                     .iter()
-                    .map(|(name, access)| GrantedMount {
-                        name: name.clone(),
-                        access: *access,
-                    })
+                    .map(|(name, access)| GrantedMount { name: name.clone(), access: *access })
                     .collect();
                 (name.clone(), mounts)
             })
             .collect();
         let digest = PolicyDigest::of(&effective);
-        Self {
-            effective,
-            mounts,
-            profiles,
-            digest,
-        }
+        Self { effective, mounts, profiles, digest }
     }
 }

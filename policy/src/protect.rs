@@ -127,10 +127,7 @@ impl ProtectedPaths {
             let here = rest.clone();
             let name = rest.next()?;
             // Hardly any name is a pattern's first, so that most names are compared once per pattern.
-            let mut candidates = self
-                .patterns
-                .iter()
-                .filter(|pattern| pattern.starts_with(name.as_ref()));
+            let mut candidates = self.patterns.iter().filter(|pattern| pattern.starts_with(name.as_ref()));
             if let Some(pattern) = candidates.find(|pattern| matches(pattern, &mut here.clone())) {
                 return Some(&pattern.text);
             }
@@ -166,10 +163,7 @@ impl Pattern {
         if parts.iter().any(|part| matches!(part.as_str(), "" | "." | "..")) {
             return Err(InvalidPattern::Dots);
         }
-        Ok(Self {
-            text: parts.join("/"),
-            parts,
-        })
+        Ok(Self { text: parts.join("/"), parts })
     }
 
     fn starts_with(&self, name: &str) -> bool {
@@ -178,11 +172,7 @@ impl Pattern {
 
     /// Whether the pattern's components are the first of these.
     fn begins<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
-        self.parts.iter().all(|part| {
-            components
-                .next()
-                .is_some_and(|name| same_name(name.as_ref(), part))
-        })
+        self.parts.iter().all(|part| components.next().is_some_and(|name| same_name(name.as_ref(), part)))
     }
 
     /// Whether these are the first of the pattern's components, and there are more of it.
@@ -221,11 +211,7 @@ where
 
 /// Whether a name is the same as a folded one.
 fn same_name(name: &str, folded: &str) -> bool {
-    if name.is_ascii() {
-        name.eq_ignore_ascii_case(folded)
-    } else {
-        fold(name).eq(folded.chars())
-    }
+    if name.is_ascii() { name.eq_ignore_ascii_case(folded) } else { fold(name).eq(folded.chars()) }
 }
 
 /// A name without case. Upper case first, since some characters have the same upper case but not the same
@@ -245,14 +231,8 @@ mod tests {
     use super::*;
 
     fn shipped() -> ProtectedPaths {
-        ProtectedPaths::parse([
-            ".git/hooks",
-            ".git/config",
-            ".bashrc",
-            ".vscode/tasks.json",
-            "a/b/c",
-        ])
-        .expect("patterns")
+        ProtectedPaths::parse([".git/hooks", ".git/config", ".bashrc", ".vscode/tasks.json", "a/b/c"])
+            .expect("patterns")
     }
 
     #[track_caller]
@@ -310,31 +290,10 @@ mod tests {
     #[test]
     fn a_proper_beginning_at_the_end_of_a_path_is_found() {
         let protected = shipped();
-        for path in [
-            ".git",
-            "x/.GIT",
-            "a",
-            "a/b",
-            "x/a/b",
-            "a/a",
-            ".vscode",
-            "q/../.git",
-            "a/b/.",
-        ] {
+        for path in [".git", "x/.GIT", "a", "a/b", "x/a/b", "a/a", ".vscode", "q/../.git", "a/b/."] {
             assert!(protected.is_prefix_of_protected(path.split('/')), "{path}");
         }
-        for path in [
-            "",
-            ".",
-            "x",
-            ".git/hooks",
-            ".git/x",
-            "a/b/c",
-            "b",
-            "b/a/x",
-            ".bashrc",
-            ".git/..",
-        ] {
+        for path in ["", ".", "x", ".git/hooks", ".git/x", "a/b/c", "b", "b/a/x", ".bashrc", ".git/.."] {
             assert!(!protected.is_prefix_of_protected(path.split('/')), "{path}");
         }
     }
@@ -354,13 +313,7 @@ mod tests {
         ] {
             assert_eq!(ProtectedPaths::parse([text]), Err(error), "{text}");
         }
-        assert_eq!(
-            ProtectedPaths::parse(["A/B/", "a/b"]),
-            ProtectedPaths::parse(["a/b"])
-        );
-        assert_eq!(
-            ProtectedPaths::parse([&*"a".repeat(5000)]),
-            Err(InvalidPattern::TooLong)
-        );
+        assert_eq!(ProtectedPaths::parse(["A/B/", "a/b"]), ProtectedPaths::parse(["a/b"]));
+        assert_eq!(ProtectedPaths::parse([&*"a".repeat(5000)]), Err(InvalidPattern::TooLong));
     }
 }

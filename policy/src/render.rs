@@ -36,21 +36,15 @@ impl WorkspaceSecurityPolicy {
 
 fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
     writeln!(out, "version = {}", policy.version)?;
-    writeln!(
-        out,
-        "require = [{}]",
-        quoted(policy.require.iter().map(|layer| layer.as_str()))
-    )?;
+    writeln!(out, "require = [{}]", quoted(policy.require.iter().map(|layer| layer.as_str())))?;
     writeln!(out, "\n[mounts]")?;
     for (name, folder) in &policy.mounts {
         writeln!(out, "{name} = {}", quote(folder))?;
     }
     for (name, mounts) in &policy.profiles {
         writeln!(out, "\n[profiles.{name}]")?;
-        let mounts: Vec<String> = mounts
-            .iter()
-            .map(|(mount, access)| format!("{mount} = \"{access}\""))
-            .collect();
+        let mounts: Vec<String> =
+            mounts.iter().map(|(mount, access)| format!("{mount} = \"{access}\"")).collect();
         if !mounts.is_empty() {
             writeln!(out, "mounts = {{ {} }}", mounts.join(", "))?;
         }
@@ -58,28 +52,16 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
     writeln!(out, "\n[tiers]")?;
     for tier in SafetyTier::ALL {
         let rule = policy.tiers.rule(tier);
-        writeln!(
-            out,
-            "{tier} = {{ profile = \"{}\", approval = \"{}\" }}",
-            rule.profile, rule.approval
-        )?;
+        writeln!(out, "{tier} = {{ profile = \"{}\", approval = \"{}\" }}", rule.profile, rule.approval)?;
         if rule.approval_floor > Approval::Allow {
-            writeln!(
-                out,
-                "# every tool of this tier: at least \"{}\"",
-                rule.approval_floor
-            )?;
+            writeln!(out, "# every tool of this tier: at least \"{}\"", rule.approval_floor)?;
         }
     }
     for (name, rule) in &policy.tools {
         writeln!(out, "\n[tools.{name}]")?;
         write_tool(out, rule)?;
     }
-    writeln!(
-        out,
-        "\n[protect]\npaths = [{}]",
-        quoted(policy.protect.patterns())
-    )?;
+    writeln!(out, "\n[protect]\npaths = [{}]", quoted(policy.protect.patterns()))?;
     writeln!(out, "\n[audit]\nsync = \"{}\"", policy.audit_sync)?;
     let limits = &policy.limits;
     writeln!(out, "\n[limits]")?;
@@ -87,11 +69,7 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
     writeln!(out, "calls_per_minute = {}", limits.calls_per_minute)?;
     writeln!(out, "max_output_bytes = \"{}\"", limits.max_output_bytes)?;
     writeln!(out, "wasm_memory = \"{}\"", limits.wasm_memory)?;
-    writeln!(
-        out,
-        "max_timeout = \"{}\"",
-        humantime::format_duration(limits.max_timeout)
-    )?;
+    writeln!(out, "max_timeout = \"{}\"", humantime::format_duration(limits.max_timeout))?;
     for (name, hash) in &policy.modules {
         writeln!(out, "# module {} {hash}", quote(name))?;
     }
@@ -113,18 +91,10 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
     }
     match rule.timeout {
         Some(timeout) => writeln!(out, "timeout = \"{}\"", humantime::format_duration(timeout))?,
-        None => writeln!(
-            out,
-            "# timeout: at most \"{}\"",
-            humantime::format_duration(rule.timeout_cap)
-        )?,
+        None => writeln!(out, "# timeout: at most \"{}\"", humantime::format_duration(rule.timeout_cap))?,
     }
     writeln!(out, "memory = \"{}\"", rule.memory)?;
-    writeln!(
-        out,
-        "max_output_bytes = \"{}\"",
-        in_largest_unit(rule.max_output_bytes.0)
-    )?;
+    writeln!(out, "max_output_bytes = \"{}\"", in_largest_unit(rule.max_output_bytes.0))?;
     if let Some(enabled) = rule.enabled {
         writeln!(out, "enabled = {enabled}")?;
     }
@@ -132,25 +102,14 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
 }
 
 fn write_summary(out: &mut String, policy: &Effective) -> std::fmt::Result {
-    let layers: Vec<&str> = Layer::ALL
-        .into_iter()
-        .filter(|layer| policy.require.contains(layer))
-        .map(Layer::as_str)
-        .collect();
-    let layers = if layers.is_empty() {
-        "none".to_owned()
-    } else {
-        layers.join(", ")
-    };
+    let layers: Vec<&str> =
+        Layer::ALL.into_iter().filter(|layer| policy.require.contains(layer)).map(Layer::as_str).collect();
+    let layers = if layers.is_empty() { "none".to_owned() } else { layers.join(", ") };
     writeln!(out, "required layers: {layers}")?;
     writeln!(out, "\nprofiles")?;
     for (name, mounts) in &policy.profiles {
         let mounts: Vec<String> = mounts.iter().map(shown_mount).collect();
-        let mounts = if mounts.is_empty() {
-            "no mounts".to_owned()
-        } else {
-            mounts.join(", ")
-        };
+        let mounts = if mounts.is_empty() { "no mounts".to_owned() } else { mounts.join(", ") };
         writeln!(out, "  {name:<24} {mounts}")?;
     }
     writeln!(out, "\ntools without an entry, by tier")?;
@@ -158,22 +117,15 @@ fn write_summary(out: &mut String, policy: &Effective) -> std::fmt::Result {
         let rule = policy.tiers.rule(tier);
         writeln!(out, "  {tier:<24} {}, approval {}", rule.profile, rule.approval)?;
     }
-    writeln!(
-        out,
-        "  {:<24} {}, approval {}",
-        "modules from outside",
-        ProfileName::NOTHING,
-        Approval::Ask
-    )?;
+    writeln!(out, "  {:<24} {}, approval {}", "modules from outside", ProfileName::NOTHING, Approval::Ask)?;
     writeln!(out, "\ntools with an entry")?;
     for (name, rule) in &policy.tools {
         let mut parts = vec![match &rule.profile {
             Some(profile) => profile.to_string(),
             None => "profile by tier".to_owned(),
         }];
-        let approval = rule
-            .approval
-            .map_or(rule.approval_floor, |approval| approval.max(rule.approval_floor));
+        let approval =
+            rule.approval.map_or(rule.approval_floor, |approval| approval.max(rule.approval_floor));
         if rule.approval.is_some() || approval > Approval::Allow {
             parts.push(format!("approval {approval}"));
         }

@@ -49,13 +49,7 @@ mod tests {
     #[test]
     fn what_moves_a_cursor_or_turns_the_writing_is_escaped() {
         assert_eq!(Shown("a/ü 'b'").to_string(), "a/ü 'b'");
-        assert_eq!(
-            Shown("a\u{1b}[2J\u{202e}b\n").to_string(),
-            "a\\u{1b}[2J\\u{202e}b\\u{a}"
-        );
-        assert_eq!(
-            Shown(&"x".repeat(300)).to_string(),
-            format!("{}…", "x".repeat(256))
-        );
+        assert_eq!(Shown("a\u{1b}[2J\u{202e}b\n").to_string(), "a\\u{1b}[2J\\u{202e}b\\u{a}");
+        assert_eq!(Shown(&"x".repeat(300)).to_string(), format!("{}…", "x".repeat(256)));
     }
 }

@@ -52,9 +52,7 @@ pub async fn bootstrap_runtime_tools(
 ///
 /// # Cancellation
 /// As there.
-pub async fn runtime_builder(
-    envelope: &RunnerBootstrapEnvelope,
-) -> Result<RegistryBuilder, BootstrapError> {
+pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<RegistryBuilder, BootstrapError> {
     let files = PolicyFiles::find(envelope)?;
     let policy = files.load(envelope.sandbox_tier)?;
     let kernel = probe_kernel();
@@ -173,7 +171,10 @@ impl PolicyFiles {
     }
 
     fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        [Some(&self.operator), self.overlay.as_ref()].into_iter().flatten().filter_map(|file| file.path.clone())
+        [Some(&self.operator), self.overlay.as_ref()]
+            .into_iter()
+            .flatten()
+            .filter_map(|file| file.path.clone())
     }
 }
 
@@ -189,8 +190,8 @@ impl Source {
     }
 
     fn read(path: &Path) -> Result<Self, BootstrapError> {
-        let text = read_text(path)
-            .map_err(|source| BootstrapError::PolicyFile { path: path.to_owned(), source })?;
+        let text =
+            read_text(path).map_err(|source| BootstrapError::PolicyFile { path: path.to_owned(), source })?;
         Ok(Self { name: path.display().to_string(), path: Some(path.to_owned()), text })
     }
 }

@@ -201,7 +201,9 @@ pub enum BootstrapError {
         source: std::io::Error,
     },
     /// The policy requires a layer that this kernel does not have.
-    #[error("the policy requires `{layer}`, which is not to be had here: {reason}; to run without it, take it out of `require` in the policy")]
+    #[error(
+        "the policy requires `{layer}`, which is not to be had here: {reason}; to run without it, take it out of `require` in the policy"
+    )]
     MissingLayer {
         /// The layer.
         layer: &'static str,

@@ -103,14 +103,23 @@ impl Caller {
 
     /// The caller for calls that a tool makes: same agent, run, cancellation and deadline, in the place of
     /// the tool's own call, so that a tool that calls tools cannot wait for itself.
+    ///
+    /// Whoever is asked, and what the caller wants asked or denied, stays the same too: a tool is no way round
+    /// them.
     #[must_use]
     pub fn nested(ctx: &ToolContext) -> Self {
+        let parent = ctx.extensions.get::<Parent>();
+        let base = match parent {
+            Some(parent) => parent.0.clone(),
+            None => Self::new(ctx.agent_id.clone(), ctx.run_id.clone()),
+        };
         Self {
-            space_id: ctx.space_id.clone(),
             cancel: ctx.cancel.child_token(),
             turn_deadline: ctx.deadline,
-            place: ctx.extensions.get::<Place>().cloned(),
-            ..Self::new(ctx.agent_id.clone(), ctx.run_id.clone())
+            // What a tool's own calls report is the tool's to pass on.
+            on_update: None,
+            on_progress: None,
+            ..base
         }
     }
 
@@ -135,6 +144,10 @@ impl fmt::Debug for Caller {
             .finish_non_exhaustive()
     }
 }
+
+/// The caller of a native tool's call, in the tool's context, with the place that the call has.
+#[derive(Debug)]
+pub(crate) struct Parent(pub(crate) Caller);
 
 /// What a call gives back. Its audit row is on record when a caller sees it.
 #[derive(Debug, Clone, PartialEq)]

@@ -103,7 +103,9 @@ pub enum MountError {
         source: io::Error,
     },
     /// A mount's folder cannot be made or opened.
-    #[error("cannot open mount `{mount}` at `{folder}` below the workspace (a mount must be a real folder, not a link)")]
+    #[error(
+        "cannot open mount `{mount}` at `{folder}` below the workspace (a mount must be a real folder, not a link)"
+    )]
     Open {
         /// The mount's name.
         mount: String,

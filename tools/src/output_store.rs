@@ -72,20 +72,12 @@ impl OutputStore {
         text: &str,
     ) -> Result<(), StoreError> {
         let name = file_name(call_id).ok_or(StoreError::CallId)?;
-        let header = serde_json::to_vec(&Header {
-            owner: owner.clone(),
-            grant: grant.clone(),
-        })
-        .map_err(|error| StoreError::Write(error.into()))?;
+        let header = serde_json::to_vec(&Header { owner: owner.clone(), grant: grant.clone() })
+            .map_err(|error| StoreError::Write(error.into()))?;
         let bytes = u64::try_from(header.len() + text.len()).unwrap_or(u64::MAX);
-        let header_len = u32::try_from(header.len())
-            .ok()
-            .filter(|length| *length <= MAX_HEADER_BYTES);
+        let header_len = u32::try_from(header.len()).ok().filter(|length| *length <= MAX_HEADER_BYTES);
         let (Some(header_len), true) = (header_len, bytes <= self.limits.output_bytes) else {
-            return Err(StoreError::TooLarge {
-                bytes,
-                limit: self.limits.output_bytes,
-            });
+            return Err(StoreError::TooLarge { bytes, limit: self.limits.output_bytes });
         };
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| StoreError::Write(error.into()))?;
@@ -94,13 +86,7 @@ impl OutputStore {
         let written = self.write_new(&temporary, &[&header_len.to_le_bytes(), &header, text.as_bytes()]);
         // A link, not a rename: it fails where the name is taken, on every file system.
         let linked = written.and_then(|()| {
-            Ok(rustix::fs::linkat(
-                &self.folder,
-                &temporary,
-                &self.folder,
-                &name,
-                AtFlags::empty(),
-            )?)
+            Ok(rustix::fs::linkat(&self.folder, &temporary, &self.folder, &name, AtFlags::empty())?)
         });
         let unlinked = rustix::fs::unlinkat(&self.folder, &temporary, AtFlags::empty());
         match linked {
@@ -165,9 +151,7 @@ impl OutputStore {
     /// then one or two more go than had to.
     fn evict(&self, newest: &str) -> io::Result<()> {
         let mut entries = self.entries()?;
-        let now = std::time::SystemTime::now()
-            .duration_since(std::time::UNIX_EPOCH)
-            .unwrap_or_default();
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let mut bytes: u64 = entries.iter().map(|entry| entry.bytes).sum();
         let mut count = entries.len();
         entries.retain(|entry| entry.name != newest);
@@ -238,30 +222,19 @@ impl StoredOutput {
     fn read_header(mut file: File) -> io::Result<Self> {
         let stat = rustix::fs::fstat(&file)?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a stored output is not a regular file",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a stored output is not a regular file"));
         }
         let mut length = [0; 4];
         file.read_exact(&mut length)?;
         let length = u32::from_le_bytes(length);
         if length > MAX_HEADER_BYTES {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                "a stored output has a malformed header",
-            ));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a stored output has a malformed header"));
         }
         let mut header = vec![0; usize::try_from(length).unwrap_or(usize::MAX)];
         file.read_exact(&mut header)?;
         let text_at = 4 + u64::from(length);
         let total = u64::try_from(stat.st_size).unwrap_or(0).saturating_sub(text_at);
-        Ok(Self {
-            file,
-            header: serde_json::from_slice(&header)?,
-            text_at,
-            total,
-        })
+        Ok(Self { file, header: serde_json::from_slice(&header)?, text_at, total })
     }
 
     /// The grant that the output was made with.
@@ -285,9 +258,7 @@ impl StoredOutput {
         let end = start.saturating_add(limit).min(self.total);
         let wanted = end.saturating_add(MAX_CHAR_TAIL).min(self.total) - start;
         let mut bytes = vec![0; usize::try_from(wanted).unwrap_or(0)];
-        self.file
-            .read_exact_at(&mut bytes, self.text_at + start)
-            .map_err(StoreError::Read)?;
+        self.file.read_exact_at(&mut bytes, self.text_at + start).map_err(StoreError::Read)?;
 
         let window = usize::try_from(end - start).unwrap_or(0);
         let first = boundary(&bytes, 0);
@@ -379,11 +350,8 @@ struct Limits {
 }
 
 impl Limits {
-    const DEFAULT: Self = Self {
-        store_bytes: MAX_STORE_BYTES,
-        outputs: MAX_STORED_OUTPUTS,
-        output_bytes: MAX_OUTPUT_BYTES,
-    };
+    const DEFAULT: Self =
+        Self { store_bytes: MAX_STORE_BYTES, outputs: MAX_STORED_OUTPUTS, output_bytes: MAX_OUTPUT_BYTES };
 }
 
 fn open_folder(state_dir: &Path) -> rustix::io::Result<OwnedFd> {
@@ -411,9 +379,7 @@ fn file_name(call_id: &str) -> Option<String> {
 /// The first character boundary from an index on.
 fn boundary(bytes: &[u8], from: usize) -> usize {
     let within = |byte: &u8| byte & 0b1100_0000 == 0b1000_0000;
-    from + bytes
-        .get(from..)
-        .map_or(0, |rest| rest.iter().take_while(|byte| within(byte)).count())
+    from + bytes.get(from..).map_or(0, |rest| rest.iter().take_while(|byte| within(byte)).count())
 }
 
 const FOLDER: &str = "outputs";
@@ -442,10 +408,7 @@ mod tests {
     use super::*;
 
     fn owner() -> OutputOwner {
-        OutputOwner {
-            agent_id: "agent".into(),
-            run_id: "run".into(),
-        }
+        OutputOwner { agent_id: "agent".into(), run_id: "run".into() }
     }
 
     fn store() -> (tempfile::TempDir, OutputStore) {
@@ -456,9 +419,8 @@ mod tests {
 
     fn files(state: &tempfile::TempDir) -> Vec<String> {
         let entries = std::fs::read_dir(state.path().join(FOLDER)).expect("lists");
-        let mut names: Vec<_> = entries
-            .map(|entry| entry.expect("entry").file_name().into_string().expect("UTF-8"))
-            .collect();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.expect("entry").file_name().into_string().expect("UTF-8")).collect();
         names.sort();
         names
     }
@@ -470,36 +432,15 @@ mod tests {
         store.put("c_1", &owner(), &grant, "whole").expect("stores");
         let other = OutputStore::open(state.path()).expect("a second process opens it too");
         let page = other.read("c_1", &owner(), 0, 100).expect("reads");
-        assert_eq!(
-            page,
-            Page {
-                text: "whole".into(),
-                offset: 0,
-                next_offset: None,
-                total: 5
-            }
-        );
+        assert_eq!(page, Page { text: "whole".into(), offset: 0, next_offset: None, total: 5 });
         assert_eq!(other.grant_of("c_1", &owner()).expect("reads"), grant);
         for (agent, run) in [("agent", "other"), ("other", "run"), ("", "")] {
-            let stranger = OutputOwner {
-                agent_id: agent.into(),
-                run_id: run.into(),
-            };
-            assert!(matches!(
-                store.read("c_1", &stranger, 0, 1),
-                Err(ReadRefused::NotFound)
-            ));
-            assert!(matches!(
-                store.grant_of("c_1", &stranger),
-                Err(ReadRefused::NotFound)
-            ));
+            let stranger = OutputOwner { agent_id: agent.into(), run_id: run.into() };
+            assert!(matches!(store.read("c_1", &stranger, 0, 1), Err(ReadRefused::NotFound)));
+            assert!(matches!(store.grant_of("c_1", &stranger), Err(ReadRefused::NotFound)));
         }
         let mode = |path: &str| {
-            std::fs::metadata(state.path().join(path))
-                .expect("there")
-                .permissions()
-                .mode()
-                & 0o777
+            std::fs::metadata(state.path().join(path)).expect("there").permissions().mode() & 0o777
         };
         assert_eq!((mode("outputs"), mode("outputs/c_1.output")), (0o700, 0o600));
     }
@@ -508,23 +449,11 @@ mod tests {
     fn an_id_is_never_a_path_and_an_output_is_never_replaced() {
         let (state, store) = store();
         for id in ["", ".", "..", "../c", "a/b", "a.b", "a\0", "é", &"x".repeat(129)] {
-            assert!(
-                matches!(
-                    store.put(id, &owner(), &Value::Null, "t"),
-                    Err(StoreError::CallId)
-                ),
-                "{id}"
-            );
-            assert!(
-                matches!(store.find(id, &owner()), Err(ReadRefused::NotFound)),
-                "{id}"
-            );
+            assert!(matches!(store.put(id, &owner(), &Value::Null, "t"), Err(StoreError::CallId)), "{id}");
+            assert!(matches!(store.find(id, &owner()), Err(ReadRefused::NotFound)), "{id}");
         }
         store.put("c", &owner(), &Value::Null, "first").expect("stores");
-        assert!(matches!(
-            store.put("c", &owner(), &Value::Null, "second"),
-            Err(StoreError::Taken)
-        ));
+        assert!(matches!(store.put("c", &owner(), &Value::Null, "second"), Err(StoreError::Taken)));
         assert_eq!(store.read("c", &owner(), 0, 100).expect("reads").text, "first");
         assert_eq!(files(&state), ["c.output"], "no temporary file stays");
     }
@@ -541,54 +470,33 @@ mod tests {
         rustix::fs::mknodat(CWD, folder.join("fifo.output"), FileType::Fifo, OWNER_FILE, 0).expect("makes");
         for id in ["link", "short", "large", "folder", "fifo"] {
             let refused = store.read(id, &owner(), 0, 1).expect_err("must be refused");
-            assert!(
-                matches!(refused, ReadRefused::Store(StoreError::Read(_))),
-                "{id}: {refused:?}"
-            );
+            assert!(matches!(refused, ReadRefused::Store(StoreError::Read(_))), "{id}: {refused:?}");
         }
         let elsewhere = tempfile::tempdir().expect("temporary folder");
         symlink(&folder, elsewhere.path().join(FOLDER)).expect("links");
-        assert!(matches!(
-            OutputStore::open(elsewhere.path()),
-            Err(StoreError::Folder(_))
-        ));
+        assert!(matches!(OutputStore::open(elsewhere.path()), Err(StoreError::Folder(_))));
     }
 
     #[test]
     fn the_oldest_go_when_a_bound_is_reached() {
         let state = tempfile::tempdir().expect("temporary folder");
-        let limits = Limits {
-            store_bytes: 1_000,
-            outputs: 3,
-            output_bytes: 800,
-        };
+        let limits = Limits { store_bytes: 1_000, outputs: 3, output_bytes: 800 };
         let store = OutputStore::open_with(state.path(), limits).expect("opens");
         let age = |id: &str, seconds: u64| {
-            let file = File::options()
-                .write(true)
-                .open(state.path().join(FOLDER).join(id))
-                .expect("opens");
-            file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds))
-                .expect("ages");
+            let file = File::options().write(true).open(state.path().join(FOLDER).join(id)).expect("opens");
+            file.set_modified(std::time::SystemTime::now() - Duration::from_secs(seconds)).expect("ages");
         };
         for (index, id) in ["a", "b", "c"].into_iter().enumerate() {
             store.put(id, &owner(), &Value::Null, "text").expect("stores");
-            age(
-                &format!("{id}.output"),
-                100 - u64::try_from(index).expect("small"),
-            );
+            age(&format!("{id}.output"), 100 - u64::try_from(index).expect("small"));
         }
         std::fs::write(state.path().join(FOLDER).join("dead.tmp"), "x").expect("writes");
         age("dead.tmp", 3_600);
         store.put("d", &owner(), &Value::Null, "text").expect("stores");
         assert_eq!(files(&state), ["b.output", "c.output", "d.output"]);
-        store
-            .put("e", &owner(), &Value::Null, &"x".repeat(700))
-            .expect("stores");
+        store.put("e", &owner(), &Value::Null, &"x".repeat(700)).expect("stores");
         assert_eq!(files(&state), ["c.output", "d.output", "e.output"]);
-        store
-            .put("f", &owner(), &Value::Null, &"x".repeat(700))
-            .expect("stores");
+        store.put("f", &owner(), &Value::Null, &"x".repeat(700)).expect("stores");
         assert_eq!(files(&state), ["f.output"]);
         let refused = store.put("g", &owner(), &Value::Null, &"x".repeat(800));
         assert!(matches!(refused, Err(StoreError::TooLarge { .. })));

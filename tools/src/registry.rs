@@ -80,7 +80,10 @@ impl ToolRegistry {
     ///
     /// # Errors
     /// The denial that every call of the tool would get.
-    pub fn assignment(&self, tool: &RegisteredTool) -> Result<ToolAssignment, Box<portcullis_policy::Denial>> {
+    pub fn assignment(
+        &self,
+        tool: &RegisteredTool,
+    ) -> Result<ToolAssignment, Box<portcullis_policy::Denial>> {
         self.policy.assign(&tool.facts).map_err(Box::new)
     }
 

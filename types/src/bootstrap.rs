@@ -100,7 +100,10 @@ impl RunnerBootstrapEnvelope {
 #[derive(Debug, Error)]
 pub enum EnvelopeError {
     /// It is of another version.
-    #[error("the envelope has version {found}; this build reads version {}", RunnerBootstrapEnvelope::VERSION)]
+    #[error(
+        "the envelope has version {found}; this build reads version {}",
+        RunnerBootstrapEnvelope::VERSION
+    )]
     Version {
         /// The version it has.
         found: u32,
@@ -125,9 +128,6 @@ mod tests {
             Err(EnvelopeError::Version { found: 2 })
         ));
         let unknown = text.replace("\"version\":1", "\"version\":1,\"sidecar\":{}");
-        assert!(matches!(
-            RunnerBootstrapEnvelope::from_json(&unknown),
-            Err(EnvelopeError::Malformed(_))
-        ));
+        assert!(matches!(RunnerBootstrapEnvelope::from_json(&unknown), Err(EnvelopeError::Malformed(_))));
     }
 }

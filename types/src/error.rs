@@ -286,8 +286,7 @@ mod tests {
 
     #[test]
     fn kinds_have_the_names_and_exit_codes_of_the_design() {
-        let table: Vec<_> =
-            ToolErrorKind::ALL.iter().map(|kind| (kind.as_str(), kind.exit_code())).collect();
+        let table: Vec<_> = ToolErrorKind::ALL.iter().map(|kind| (kind.as_str(), kind.exit_code())).collect();
         assert_eq!(
             table,
             [

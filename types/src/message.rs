@@ -52,9 +52,6 @@ mod tests {
         let error = ToolError::invalid_arguments("missing required field 'path' in arguments");
         let message = Message::tool_failure("call-1", &error);
         assert_eq!(message.role, MessageRole::Tool);
-        assert_eq!(
-            message.content,
-            "Tool execution failed: missing required field 'path' in arguments"
-        );
+        assert_eq!(message.content, "Tool execution failed: missing required field 'path' in arguments");
     }
 }

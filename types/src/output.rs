@@ -30,7 +30,11 @@ impl ToolOutput {
     /// Data: kept as `structured`, and as its JSON text for the model.
     #[must_use]
     pub fn structured(value: Value) -> Self {
-        Self { content: vec![Content::text(value.to_string())], details: Value::Null, structured: Some(value) }
+        Self {
+            content: vec![Content::text(value.to_string())],
+            details: Value::Null,
+            structured: Some(value),
+        }
     }
 
     /// The same output with details.

@@ -131,11 +131,7 @@ mod tests {
     #[async_trait]
     impl Tool for Greet {
         fn schema(&self) -> FunctionDecl {
-            FunctionDecl {
-                name: "greet".into(),
-                description: None,
-                parameters: JsonSchema::empty_object(),
-            }
+            FunctionDecl { name: "greet".into(), description: None, parameters: JsonSchema::empty_object() }
         }
         async fn execute(&self, args: &str) -> Result<String, ToolError> {
             Ok(format!("hello {args}"))

@@ -84,9 +84,6 @@ fn a_handler_of_the_application_is_kept() {
     const OTHER: i32 = libc::SIGUSR2;
     assert_eq!(sys::signal_handler(OTHER).unwrap(), Handler::Nobody);
     sys::install_foreign_handler(OTHER);
-    assert!(matches!(
-        install_handler_of(OTHER),
-        Err(ConfineError::InterruptTaken { signal: OTHER })
-    ));
+    assert!(matches!(install_handler_of(OTHER), Err(ConfineError::InterruptTaken { signal: OTHER })));
     assert_eq!(sys::signal_handler(OTHER).unwrap(), Handler::Foreign);
 }

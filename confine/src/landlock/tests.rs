@@ -36,25 +36,13 @@ fn a_read_mount_is_read_and_nothing_else() {
         assert_eq!(rustix::fs::Dir::read_from(&dir).unwrap().count(), 3);
         assert_eq!(open(world.path("read/file"), OFlags::WRONLY), Err(Errno::ACCESS));
         assert_eq!(open(world.path("read/file"), TRUNCATE), Err(Errno::ACCESS));
-        assert_eq!(
-            open(world.path("read/file"), OFlags::RDONLY | OFlags::TRUNC),
-            Err(Errno::ACCESS)
-        );
+        assert_eq!(open(world.path("read/file"), OFlags::RDONLY | OFlags::TRUNC), Err(Errno::ACCESS));
         assert_eq!(open(world.path("read/new"), CREATE), Err(Errno::ACCESS));
         assert_eq!(rustix::fs::mkdirat(&dir, "new", Mode::RWXU), Err(Errno::ACCESS));
         assert_eq!(rustix::fs::symlinkat("file", &dir, "new"), Err(Errno::ACCESS));
-        assert_eq!(
-            rustix::fs::linkat(&dir, "file", &dir, "new", AtFlags::empty()),
-            Err(Errno::ACCESS)
-        );
-        assert_eq!(
-            rustix::fs::renameat(&dir, "file", &dir, "new"),
-            Err(Errno::ACCESS)
-        );
-        assert_eq!(
-            rustix::fs::unlinkat(&dir, "file", AtFlags::empty()),
-            Err(Errno::ACCESS)
-        );
+        assert_eq!(rustix::fs::linkat(&dir, "file", &dir, "new", AtFlags::empty()), Err(Errno::ACCESS));
+        assert_eq!(rustix::fs::renameat(&dir, "file", &dir, "new"), Err(Errno::ACCESS));
+        assert_eq!(rustix::fs::unlinkat(&dir, "file", AtFlags::empty()), Err(Errno::ACCESS));
     });
     assert_eq!(fs::read(world.path("read/file")).unwrap(), b"read/file");
     assert_eq!(fs::read_dir(world.path("read")).unwrap().count(), 1);
@@ -91,23 +79,10 @@ fn devices_fifos_and_sockets_cannot_be_made() {
     let world = World::new();
     let dir = world.dir("write");
     let make = |kind| rustix::fs::mknodat(&dir, "node", kind, Mode::RUSR, 0);
-    for kind in [
-        FileType::Fifo,
-        FileType::Socket,
-        FileType::CharacterDevice,
-        FileType::BlockDevice,
-    ] {
+    for kind in [FileType::Fifo, FileType::Socket, FileType::CharacterDevice, FileType::BlockDevice] {
         // Either layer by itself.
-        assert_eq!(
-            confined(&world.only(Layer::Landlock), |_| make(kind)),
-            Err(Errno::ACCESS),
-            "{kind:?}"
-        );
-        assert_eq!(
-            confined(&world.only(Layer::Seccomp), |_| make(kind)),
-            Err(Errno::PERM),
-            "{kind:?}"
-        );
+        assert_eq!(confined(&world.only(Layer::Landlock), |_| make(kind)), Err(Errno::ACCESS), "{kind:?}");
+        assert_eq!(confined(&world.only(Layer::Seccomp), |_| make(kind)), Err(Errno::PERM), "{kind:?}");
     }
 }
 
@@ -189,10 +164,7 @@ fn proc_self_fd_leads_to_mounts_only() {
         let name = rustix::fs::readlinkat(rustix::fs::CWD, by_number(&read), Vec::new()).unwrap();
         assert_eq!(name.to_str().unwrap(), world.path("read").to_str().unwrap());
         assert_eq!(open(by_number(&outside), LIST), Err(Errno::ACCESS));
-        assert_eq!(
-            open(format!("{}/secret", by_number(&outside)), OFlags::RDONLY),
-            Err(Errno::ACCESS)
-        );
+        assert_eq!(open(format!("{}/secret", by_number(&outside)), OFlags::RDONLY), Err(Errno::ACCESS));
         assert_eq!(open("/proc/self/fd", LIST), Err(Errno::ACCESS));
     });
 }
@@ -207,10 +179,7 @@ fn names_and_metadata_outside_stay_visible() {
     let world = World::new();
     confined(&world.rules(), |_| {
         open(world.path("outside/secret"), OFlags::PATH).unwrap();
-        assert_eq!(
-            rustix::fs::stat(world.path("outside/secret")).unwrap().st_size,
-            14
-        );
+        assert_eq!(rustix::fs::stat(world.path("outside/secret")).unwrap().st_size, 14);
     });
 }
 
@@ -260,21 +229,9 @@ fn a_mount_must_be_a_directory() {
     }
     let world = World::new();
     let mut rules = world.rules();
-    rules.mounts.push(MountRule {
-        dir: world.dir("read/file"),
-        access: MountAccess::Read,
-    });
+    rules.mounts.push(MountRule { dir: world.dir("read/file"), access: MountAccess::Read });
     let error = on_fresh_thread(|| confine_current_thread(&rules).map(drop)).unwrap_err();
-    assert!(
-        matches!(
-            error,
-            ConfineError::MountNotDirectory {
-                index: 2,
-                source: None
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, ConfineError::MountNotDirectory { index: 2, source: None }), "{error}");
 }
 
 #[test]
@@ -283,17 +240,10 @@ fn a_path_handle_makes_a_rule_too() {
         return;
     }
     let world = World::new();
-    let handle = rustix::fs::open(
-        world.path("read"),
-        OFlags::PATH | OFlags::DIRECTORY,
-        Mode::empty(),
-    )
-    .unwrap();
+    let handle =
+        rustix::fs::open(world.path("read"), OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
     let mut rules = world.rules();
-    rules.mounts = vec![MountRule {
-        dir: handle.into(),
-        access: MountAccess::Read,
-    }];
+    rules.mounts = vec![MountRule { dir: handle.into(), access: MountAccess::Read }];
     confined(&rules, |_| open(world.path("read/file"), OFlags::RDONLY).unwrap());
 }
 
@@ -301,8 +251,5 @@ fn a_path_handle_makes_a_rule_too() {
 fn an_older_kernel_is_partial_and_says_what_it_lacks() {
     assert_eq!(missing_rights(9), Vec::<String>::new());
     assert_eq!(missing_rights(6), ["fs_resolve_unix"]);
-    assert_eq!(
-        missing_rights(REQUIRED_ABI),
-        LATER_RIGHTS.iter().map(|(_, name)| *name).collect::<Vec<_>>()
-    );
+    assert_eq!(missing_rights(REQUIRED_ABI), LATER_RIGHTS.iter().map(|(_, name)| *name).collect::<Vec<_>>());
 }

@@ -40,13 +40,7 @@ fn other_programs_processes_and_kernel_interfaces_are_out_of_reach() {
 /// Otherwise the test above would pass on a machine where nothing works at all.
 #[test]
 fn the_refused_calls_are_free_elsewhere() {
-    for call in [
-        TestCall::Clone,
-        TestCall::Unshare,
-        TestCall::Ptrace,
-        TestCall::Prctl,
-        TestCall::Kill,
-    ] {
+    for call in [TestCall::Clone, TestCall::Unshare, TestCall::Ptrace, TestCall::Prctl, TestCall::Kill] {
         assert_ne!(attempt(HarmlessCall::Test(call)), REFUSED, "{call:?}");
     }
 }
@@ -87,11 +81,7 @@ fn no_thread_and_no_program_can_be_started() {
             let thread = thread::Builder::new().spawn(|| ()).map(drop).unwrap_err();
             assert_eq!(thread.raw_os_error(), Some(libc::EPERM));
             #[expect(clippy::disallowed_methods, reason = "this is the attack")]
-            let program = Command::new("/bin/true")
-                .stdout(Stdio::inherit())
-                .spawn()
-                .map(drop)
-                .unwrap_err();
+            let program = Command::new("/bin/true").stdout(Stdio::inherit()).spawn().map(drop).unwrap_err();
             assert_eq!(program.raw_os_error(), Some(libc::EPERM));
         });
     }
@@ -109,10 +99,7 @@ fn no_page_becomes_executable() {
         assert_eq!(attempt_page(read | execute, None), REFUSED);
         assert_eq!(attempt_page(read | write | execute, None), REFUSED);
         assert_eq!(attempt_page(read | write, Some(read | execute)), REFUSED);
-        assert_eq!(
-            attempt_page(libc::PROT_NONE, Some(read | write)),
-            Outcome::Succeeded
-        );
+        assert_eq!(attempt_page(libc::PROT_NONE, Some(read | write)), Outcome::Succeeded);
     });
 }
 
@@ -188,10 +175,7 @@ fn a_panic_is_caught_and_a_thread_ends_as_usual() {
         panic!("a bug in the runner");
     })
     .join();
-    assert_eq!(
-        result.unwrap_err().downcast_ref::<&str>(),
-        Some(&"a bug in the runner")
-    );
+    assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"a bug in the runner"));
     // The thread's own storage was destroyed, and the sender with it.
     assert_eq!(has_ended.recv(), Err(mpsc::RecvError));
 }
@@ -226,11 +210,7 @@ fn an_abort_ends_the_process() {
         }
         thread::yield_now();
     };
-    assert_eq!(
-        status.code(),
-        None,
-        "ended by a signal, not in good order: {status}"
-    );
+    assert_eq!(status.code(), None, "ended by a signal, not in good order: {status}");
 }
 
 #[test]

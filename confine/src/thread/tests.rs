@@ -19,20 +19,13 @@ fn both_layers_are_proven_on_the_thread() {
     let posture = confined(&world.rules(), |proven| proven.posture().clone());
     assert_eq!(*posture.seccomp(), LayerStatus::Enforced);
     assert!(
-        matches!(
-            posture.landlock(),
-            LayerStatus::Enforced | LayerStatus::Partial { .. }
-        ),
+        matches!(posture.landlock(), LayerStatus::Enforced | LayerStatus::Partial { .. }),
         "{}",
         posture.summary()
     );
     assert_eq!(posture.evidence().len(), Probe::ALL.len());
     // A container's profile may answer `clone3` as ours does.
-    for evidence in posture
-        .evidence()
-        .iter()
-        .filter(|evidence| evidence.canary != Probe::Clone.describe())
-    {
+    for evidence in posture.evidence().iter().filter(|evidence| evidence.canary != Probe::Clone.describe()) {
         assert_ne!(evidence.before, evidence.after, "{evidence:?}");
     }
     assert_eq!(prove_on_scratch_thread(&world.rules()).unwrap(), posture);
@@ -53,28 +46,15 @@ fn each_layer_holds_alone() {
 
     let landlock = status(Layer::Landlock);
     assert_eq!(*landlock.seccomp(), LayerStatus::Waived);
-    assert!(
-        landlock
-            .evidence()
-            .iter()
-            .all(|evidence| evidence.layer == Layer::Landlock)
-    );
+    assert!(landlock.evidence().iter().all(|evidence| evidence.layer == Layer::Landlock));
     confined(&world.only(Layer::Landlock), |_| {
         assert_eq!(world.canary().attempt(Probe::Socket), Outcome::Succeeded);
-        assert_eq!(
-            world.canary().attempt(Probe::ReadState),
-            Probe::ReadState.refusal()
-        );
+        assert_eq!(world.canary().attempt(Probe::ReadState), Probe::ReadState.refusal());
     });
 
     let seccomp = status(Layer::Seccomp);
     assert_eq!(seccomp.summary(), "landlock=waived,seccomp=enforced");
-    assert!(
-        seccomp
-            .evidence()
-            .iter()
-            .all(|evidence| evidence.layer == Layer::Seccomp)
-    );
+    assert!(seccomp.evidence().iter().all(|evidence| evidence.layer == Layer::Seccomp));
     confined(&world.only(Layer::Seccomp), |_| {
         assert_eq!(world.canary().attempt(Probe::Socket), Probe::Socket.refusal());
         open("/etc/passwd", OFlags::RDONLY).unwrap();
@@ -131,19 +111,10 @@ fn a_missing_layer_may_be_waived() {
         return;
     }
     let world = World::new();
-    let kernel = KernelSupport {
-        landlock_abi: None,
-        landlock_reason: Some("it is off".into()),
-        ..probe_kernel()
-    };
+    let kernel =
+        KernelSupport { landlock_abi: None, landlock_reason: Some("it is off".into()), ..probe_kernel() };
     let rules = world.only(Layer::Seccomp);
-    let summary = on_fresh_thread(|| {
-        confine_on(&kernel, &rules)
-            .unwrap()
-            .posture()
-            .summary()
-            .to_owned()
-    });
+    let summary = on_fresh_thread(|| confine_on(&kernel, &rules).unwrap().posture().summary().to_owned());
     assert_eq!(summary, "landlock=waived,seccomp=enforced");
 }
 
@@ -153,15 +124,9 @@ fn a_kernel_that_promises_more_than_it_enforces_is_not_believed() {
         return;
     }
     let world = World::new();
-    let kernel = KernelSupport {
-        landlock_abi: Some(9),
-        ..probe_kernel()
-    };
+    let kernel = KernelSupport { landlock_abi: Some(9), ..probe_kernel() };
     let error = on_fresh_thread(|| confine_on(&kernel, &world.rules()).map(drop).unwrap_err());
-    assert!(
-        matches!(error, ConfineError::LandlockDegraded { abi: 9 }),
-        "{error}"
-    );
+    assert!(matches!(error, ConfineError::LandlockDegraded { abi: 9 }), "{error}");
 }
 
 #[test]
@@ -172,19 +137,12 @@ fn a_mount_that_contains_the_state_folder_is_noticed() {
     let world = World::new();
     for (dir, access) in [("state", MountAccess::Read), ("", MountAccess::Write)] {
         let mut rules = world.rules();
-        rules.mounts.push(MountRule {
-            dir: world.dir(dir),
-            access,
-        });
+        rules.mounts.push(MountRule { dir: world.dir(dir), access });
         let error = on_fresh_thread(|| confine_current_thread(&rules).map(drop).unwrap_err());
         assert!(
             matches!(
                 error,
-                ConfineError::NotRefused {
-                    layer: Layer::Landlock,
-                    observed: Outcome::Succeeded,
-                    ..
-                }
+                ConfineError::NotRefused { layer: Layer::Landlock, observed: Outcome::Succeeded, .. }
             ),
             "{error}"
         );
@@ -197,21 +155,14 @@ fn a_thread_cannot_be_confined_twice() {
         return;
     }
     let world = World::new();
-    for rules in [
-        world.rules(),
-        world.only(Layer::Landlock),
-        world.only(Layer::Seccomp),
-    ] {
+    for rules in [world.rules(), world.only(Layer::Landlock), world.only(Layer::Seccomp)] {
         let error = on_fresh_thread(|| {
             confine_current_thread(&rules).unwrap();
             confine_current_thread(&rules).map(drop).unwrap_err()
         });
         // Under seccomp the probe itself is refused, which is as good.
         assert!(
-            matches!(
-                error,
-                ConfineError::NegativeControl { .. } | ConfineError::LayerMissing { .. }
-            ),
+            matches!(error, ConfineError::NegativeControl { .. } | ConfineError::LayerMissing { .. }),
             "{error}"
         );
     }
@@ -239,9 +190,6 @@ fn a_removed_canary_stops_the_thread() {
         removed.send(()).unwrap();
         let error = worker.join().unwrap();
         let absent = Outcome::Failed(libc::ENOENT);
-        assert!(
-            matches!(error, ConfineError::NotRefused { observed, .. } if observed == absent),
-            "{error}"
-        );
+        assert!(matches!(error, ConfineError::NotRefused { observed, .. } if observed == absent), "{error}");
     });
 }

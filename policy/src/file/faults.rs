@@ -17,11 +17,7 @@ pub(crate) struct Faults<'s> {
 
 impl<'s> Faults<'s> {
     pub(crate) fn new(source: PolicySource<'s>) -> Self {
-        Self {
-            source,
-            found: Vec::new(),
-            left_out: 0,
-        }
+        Self { source, found: Vec::new(), left_out: 0 }
     }
 
     /// The text that faults are collected for.
@@ -58,10 +54,7 @@ impl<'s> Faults<'s> {
     /// The faults in the order of the text, and how many more there were.
     pub(crate) fn into_parts(mut self) -> (Vec<PolicyFault>, usize) {
         self.found.sort_by_key(|(at, _)| *at);
-        (
-            self.found.into_iter().map(|(_, fault)| fault).collect(),
-            self.left_out,
-        )
+        (self.found.into_iter().map(|(_, fault)| fault).collect(), self.left_out)
     }
 }
 
@@ -89,10 +82,7 @@ mod tests {
     #[test]
     fn faults_are_bounded_and_in_the_order_of_the_text() {
         let text = " ".repeat(100);
-        let mut faults = Faults::new(PolicySource {
-            name: "p",
-            text: &text,
-        });
+        let mut faults = Faults::new(PolicySource { name: "p", text: &text });
         for at in (0..60).rev() {
             faults.add(at, "k", "m");
         }

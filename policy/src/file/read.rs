@@ -18,9 +18,8 @@ use super::{
 /// The version of the file's shape that this build reads.
 pub(super) const VERSION: i128 = 1;
 
-const KEYS: &[&str] = &[
-    "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "limits",
-];
+const KEYS: &[&str] =
+    &["version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "limits"];
 
 /// Reads the whole text. What is returned is only worth something if there are no faults.
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
@@ -48,18 +47,10 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .iter()
                 .filter_map(|entry| tier_entry(entry, faults))
                 .collect(),
-            tools: root
-                .entries_of("tools", faults)
-                .iter()
-                .filter_map(|entry| tool(entry, faults))
-                .collect(),
-            protect: root
-                .section("protect", faults)
-                .map(|section| patterns(&section, faults)),
+            tools: root.entries_of("tools", faults).iter().filter_map(|entry| tool(entry, faults)).collect(),
+            protect: root.section("protect", faults).map(|section| patterns(&section, faults)),
             sandbox: sandbox(root, faults),
-            audit_sync: root
-                .section("audit", faults)
-                .and_then(|section| audit(&section, faults)),
+            audit_sync: root.section("audit", faults).and_then(|section| audit(&section, faults)),
             limits: root
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))
@@ -76,10 +67,7 @@ pub(super) fn with_root<'s>(faults: &mut Faults<'s>, read: impl FnOnce(&Section<
         faults.add(
             0,
             "",
-            format!(
-                "the file has {} bytes; at most {MAX_POLICY_BYTES} are allowed",
-                text.len()
-            ),
+            format!("the file has {} bytes; at most {MAX_POLICY_BYTES} are allowed", text.len()),
         );
         return;
     }
@@ -96,10 +84,7 @@ pub(super) fn with_root<'s>(faults: &mut Faults<'s>, read: impl FnOnce(&Section<
 pub(super) fn check_version(entry: &Entry<'_>, faults: &mut Faults<'_>) {
     match entry.as_integer() {
         Some(VERSION) => {}
-        Some(other) => entry.refuse(
-            faults,
-            format!("version {other}; this build reads version {VERSION}"),
-        ),
+        Some(other) => entry.refuse(faults, format!("version {other}; this build reads version {VERSION}")),
         None => {
             entry.refuse_type::<()>("a whole number", faults);
         }
@@ -118,43 +103,26 @@ pub(super) fn layers(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<Layer> {
 pub(super) fn patterns(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Pattern> {
     section.refuse_unknown(&["paths"], faults);
     let Some(entry) = section.entry("paths") else {
-        faults.add(
-            section.at,
-            &section.path_of("paths"),
-            "missing key; write a list of names",
-        );
+        faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
         return Vec::new();
     };
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_PATTERNS {
-        entry.refuse(
-            faults,
-            format!("{} paths; at most {MAX_PATTERNS} are allowed", elements.len()),
-        );
+        entry.refuse(faults, format!("{} paths; at most {MAX_PATTERNS} are allowed", elements.len()));
         return Vec::new();
     }
     let parse = |text: &str| Pattern::parse(text).map_err(|error| error.to_string());
-    elements
-        .iter()
-        .filter_map(|element| element.parsed(faults, parse))
-        .collect()
+    elements.iter().filter_map(|element| element.parsed(faults, parse)).collect()
 }
 
 fn mount(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
-    let name = entry.parsed_name(faults, |name| {
-        MountName::parse(name).map_err(|error| error.to_string())
-    });
+    let name = entry.parsed_name(faults, |name| MountName::parse(name).map_err(|error| error.to_string()));
     let folder = entry.parsed(faults, |text| parse_folder(text).map_err(str::to_owned));
-    Some(MountEntry {
-        name: name?,
-        folder: folder?,
-    })
+    Some(MountEntry { name: name?, folder: folder? })
 }
 
 fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
-    let name = entry.parsed_name(faults, |name| {
-        ProfileName::parse(name).map_err(|error| error.to_string())
-    });
+    let name = entry.parsed_name(faults, |name| ProfileName::parse(name).map_err(|error| error.to_string()));
     let section = entry.section(faults)?;
     section.refuse_unknown(&["mounts"], faults);
     let access = one_of("access", [Access::Read, Access::Write], Access::as_str);
@@ -162,10 +130,7 @@ fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
         .entries_of("mounts", faults)
         .iter()
         .filter_map(|mount| {
-            Some((
-                mount.placed_at_key(mount.name.to_owned()),
-                mount.parsed(faults, &access)?,
-            ))
+            Some((mount.placed_at_key(mount.name.to_owned()), mount.parsed(faults, &access)?))
         })
         .collect();
     Some(ProfileEntry { name: name?, mounts })
@@ -179,11 +144,7 @@ fn tier_entry(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
     let approval = required(&section, "approval", faults);
     let profile = profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned())));
     let approval = approval.and_then(|entry| entry.parsed(faults, approval_of));
-    Some(TierEntry {
-        tier: tier?,
-        profile: profile?,
-        approval: approval?,
-    })
+    Some(TierEntry { tier: tier?, profile: profile?, approval: approval? })
 }
 
 fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> Option<Entry<'t>> {
@@ -197,26 +158,13 @@ fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> O
 fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
     let name = entry.parsed_name(faults, tool_name);
     let section = entry.section(faults)?;
-    section.refuse_unknown(
-        &[
-            "profile",
-            "approval",
-            "timeout",
-            "memory",
-            "max_output_bytes",
-            "enabled",
-        ],
-        faults,
-    );
+    section
+        .refuse_unknown(&["profile", "approval", "timeout", "memory", "max_output_bytes", "enabled"], faults);
     let profile = section.entry("profile");
-    let approval = section
-        .entry("approval")
-        .and_then(|entry| entry.parsed(faults, approval_of));
+    let approval = section.entry("approval").and_then(|entry| entry.parsed(faults, approval_of));
     let timeout = section.entry("timeout").and_then(|entry| timeout(&entry, faults));
     let memory = section.entry("memory").and_then(|entry| memory(&entry, faults));
-    let max_output = section
-        .entry("max_output_bytes")
-        .and_then(|entry| output(&entry, faults));
+    let max_output = section.entry("max_output_bytes").and_then(|entry| output(&entry, faults));
     Some(ToolEntry {
         name: name?,
         profile: profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned()))),
@@ -247,9 +195,7 @@ fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, sup
 
 fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<AuditSync> {
     section.refuse_unknown(&["sync"], faults);
-    section
-        .entry("sync")?
-        .parsed(faults, one_of("sync", AuditSync::ALL, AuditSync::as_str))
+    section.entry("sync")?.parsed(faults, one_of("sync", AuditSync::ALL, AuditSync::as_str))
 }
 
 /// Every opening of a file is matched against every pattern.

@@ -11,9 +11,7 @@ use super::{
 pub(super) const SECTION_KEYS: &[&str] = &["require", "profiles", "tiers", "tools", "protect", "limits"];
 
 /// The keys of an overlay.
-const OVERLAY_KEYS: &[&str] = &[
-    "version", "require", "profiles", "tiers", "tools", "protect", "limits",
-];
+const OVERLAY_KEYS: &[&str] = &["version", "require", "profiles", "tiers", "tools", "protect", "limits"];
 
 /// The keys that an overlay may not have though an operator's policy may.
 const OPERATOR_KEYS: &[&str] = &["mounts", "sandbox", "audit"];
@@ -42,10 +40,7 @@ pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
 /// Reads the keys that both shapes have; unknown ones are the caller's to refuse.
 pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> Reduction {
     Reduction {
-        require: section
-            .entry("require")
-            .map(|entry| layers(&entry, faults))
-            .unwrap_or_default(),
+        require: section.entry("require").map(|entry| layers(&entry, faults)).unwrap_or_default(),
         profiles: section
             .entries_of("profiles", faults)
             .iter()
@@ -56,19 +51,12 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             .iter()
             .filter_map(|entry| reduced_tier(entry, faults))
             .collect(),
-        tools: section
-            .entries_of("tools", faults)
-            .iter()
-            .filter_map(|entry| tool(entry, faults))
-            .collect(),
+        tools: section.entries_of("tools", faults).iter().filter_map(|entry| tool(entry, faults)).collect(),
         protect: section
             .section("protect", faults)
             .map(|section| patterns(&section, faults))
             .unwrap_or_default(),
-        limits: section
-            .section("limits", faults)
-            .map(|section| limits(&section, faults))
-            .unwrap_or_default(),
+        limits: section.section("limits", faults).map(|section| limits(&section, faults)).unwrap_or_default(),
     }
 }
 
@@ -82,10 +70,7 @@ fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile>
             mounts.push((mount.placed_at_key(mount.name.to_owned()), mount.placed(access)));
         }
     }
-    Some(ReducedProfile {
-        name: entry.placed_at_key(entry.name.to_owned()),
-        mounts,
-    })
+    Some(ReducedProfile { name: entry.placed_at_key(entry.name.to_owned()), mounts })
 }
 
 fn reduced_tier(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {
@@ -94,19 +79,13 @@ fn reduced_tier(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTie
     section.refuse_unknown(&["approval"], faults);
     let approval = section.entry("approval")?;
     let value = approval.parsed(faults, approval_of);
-    Some(ReducedTier {
-        tier: tier?,
-        approval: approval.placed(value?),
-    })
+    Some(ReducedTier { tier: tier?, approval: approval.placed(value?) })
 }
 
 fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
     let name = entry.parsed_name(faults, tool_name);
     let section = entry.section(faults)?;
-    section.refuse_unknown(
-        &["approval", "timeout", "memory", "max_output_bytes", "enabled"],
-        faults,
-    );
+    section.refuse_unknown(&["approval", "timeout", "memory", "max_output_bytes", "enabled"], faults);
     let approval = section.entry("approval");
     let approval = approval.and_then(|entry| Some(entry.placed(entry.parsed(faults, approval_of)?)));
     let enabled = section.entry("enabled");
@@ -115,9 +94,7 @@ fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
         approval,
         timeout: section.entry("timeout").and_then(|entry| timeout(&entry, faults)),
         memory: section.entry("memory").and_then(|entry| memory(&entry, faults)),
-        max_output_bytes: section
-            .entry("max_output_bytes")
-            .and_then(|entry| output(&entry, faults)),
+        max_output_bytes: section.entry("max_output_bytes").and_then(|entry| output(&entry, faults)),
         enabled: enabled.and_then(|entry| Some(entry.placed(entry.boolean(faults)?))),
     })
 }

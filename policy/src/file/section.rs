@@ -33,21 +33,13 @@ pub(crate) struct Entry<'t> {
 impl<'t> Section<'t> {
     /// The whole text.
     pub(crate) fn root(table: &'t DeTable<'t>) -> Self {
-        Self {
-            table,
-            path: String::new(),
-            at: 0,
-        }
+        Self { table, path: String::new(), at: 0 }
     }
 
     /// The path of a key of this table.
     pub(crate) fn path_of(&self, name: &str) -> String {
         let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-        let quote = if !name.is_empty() && name.bytes().all(bare) {
-            ""
-        } else {
-            "\""
-        };
+        let quote = if !name.is_empty() && name.bytes().all(bare) { "" } else { "\"" };
         let dot = if self.path.is_empty() { "" } else { "." };
         format!("{}{dot}{quote}{}{quote}", self.path, Shown(name))
     }
@@ -75,9 +67,7 @@ impl<'t> Section<'t> {
 
     /// The entries of the table of a key; none if there is no such key.
     pub(crate) fn entries_of(&self, name: &str, faults: &mut Faults<'_>) -> Vec<Entry<'t>> {
-        self.section(name, faults)
-            .map(|section| section.entries().collect())
-            .unwrap_or_default()
+        self.section(name, faults).map(|section| section.entries().collect()).unwrap_or_default()
     }
 
     /// Adds a fault for every key that is not one of `known`.
@@ -95,11 +85,7 @@ impl<'t> Entry<'t> {
     /// The value as a table.
     pub(crate) fn section(&self, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         match self.value.as_table() {
-            Some(table) => Some(Section {
-                table,
-                path: self.path.clone(),
-                at: self.at,
-            }),
+            Some(table) => Some(Section { table, path: self.path.clone(), at: self.at }),
             None => self.refuse_type("a table", faults),
         }
     }
@@ -158,9 +144,7 @@ impl<'t> Entry<'t> {
         faults: &mut Faults<'_>,
         parse: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<T> {
-        parse(self.name)
-            .map_err(|message| faults.add(self.key_at, &self.path, message))
-            .ok()
+        parse(self.name).map_err(|message| faults.add(self.key_at, &self.path, message)).ok()
     }
 
     /// Adds a fault at the value.
@@ -170,29 +154,18 @@ impl<'t> Entry<'t> {
 
     /// Adds a fault for a value of another type.
     pub(crate) fn refuse_type<T>(&self, expected: &str, faults: &mut Faults<'_>) -> Option<T> {
-        self.refuse(
-            faults,
-            format!("expected {expected}, found {}", self.value.type_str()),
-        );
+        self.refuse(faults, format!("expected {expected}, found {}", self.value.type_str()));
         None
     }
 
     /// Gives a value this entry's place.
     pub(crate) fn placed<T>(&self, value: T) -> Placed<T> {
-        Placed {
-            value,
-            at: self.at,
-            key: self.path.clone(),
-        }
+        Placed { value, at: self.at, key: self.path.clone() }
     }
 
     /// Gives a value the place of this entry's key.
     pub(crate) fn placed_at_key<T>(&self, value: T) -> Placed<T> {
-        Placed {
-            value,
-            at: self.key_at,
-            key: self.path.clone(),
-        }
+        Placed { value, at: self.key_at, key: self.path.clone() }
     }
 }
 
@@ -208,11 +181,7 @@ pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> 
         return format!("did you mean `{nearest}`?");
     }
     let all: Vec<String> = known.map(|name| format!("`{name}`")).collect();
-    if all.is_empty() {
-        "there are none".to_owned()
-    } else {
-        format!("known are {}", all.join(", "))
-    }
+    if all.is_empty() { "there are none".to_owned() } else { format!("known are {}", all.join(", ")) }
 }
 
 /// No name that is known is longer; comparing takes the product of two lengths.

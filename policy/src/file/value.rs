@@ -16,13 +16,8 @@ use super::{
 };
 
 /// The keys of `[limits]`.
-pub(super) const LIMIT_KEYS: &[&str] = &[
-    "concurrency",
-    "calls_per_minute",
-    "max_output_bytes",
-    "wasm_memory",
-    "max_timeout",
-];
+pub(super) const LIMIT_KEYS: &[&str] =
+    &["concurrency", "calls_per_minute", "max_output_bytes", "wasm_memory", "max_timeout"];
 
 /// Reads `[limits]`, which is the same in both shapes of a file.
 pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEntries {
@@ -83,14 +78,8 @@ pub(super) fn timeout(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Plac
     let Bounds { least, most } = limits::TIMEOUT;
     if duration < least || duration > most {
         let shown = humantime::format_duration(duration);
-        let (least, most) = (
-            humantime::format_duration(least),
-            humantime::format_duration(most),
-        );
-        entry.refuse(
-            faults,
-            format!("{shown} is out of bounds: {least} to {most} are allowed"),
-        );
+        let (least, most) = (humantime::format_duration(least), humantime::format_duration(most));
+        entry.refuse(faults, format!("{shown} is out of bounds: {least} to {most} are allowed"));
         return None;
     }
     Some(entry.placed(duration))
@@ -109,10 +98,7 @@ fn within(
         Ok(_) | Err(_) => {
             let found = u64::try_from(number).map_or_else(|_| number.to_string(), &show);
             let (least, most) = (show(least), show(most));
-            entry.refuse(
-                faults,
-                format!("{found} is out of bounds: {least} to {most} are allowed"),
-            );
+            entry.refuse(faults, format!("{found} is out of bounds: {least} to {most} are allowed"));
             None
         }
     }
@@ -124,10 +110,7 @@ fn parse_size(text: &str) -> Result<i128, String> {
         let text = Shown(text);
         format!("\"{text}\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"")
     };
-    let digits = text.len()
-        - text
-            .trim_start_matches(|character: char| character.is_ascii_digit())
-            .len();
+    let digits = text.len() - text.trim_start_matches(|character: char| character.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let factor = match unit.trim_start_matches(' ') {
         "B" => 1,
@@ -140,19 +123,14 @@ fn parse_size(text: &str) -> Result<i128, String> {
         "GB" => 1_000_000_000,
         _ => return Err(wrong()),
     };
-    let number = number
-        .parse::<u64>()
-        .map_err(|error| format!("{}: {error}", wrong()))?;
+    let number = number.parse::<u64>().map_err(|error| format!("{}: {error}", wrong()))?;
     Ok(i128::from(number) * i128::from(factor))
 }
 
 /// A duration of whole milliseconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| {
-        format!(
-            "\"{}\" is no duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"",
-            Shown(text)
-        )
+        format!("\"{}\" is no duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"", Shown(text))
     })?;
     if duration.subsec_nanos() % 1_000_000 != 0 {
         return Err(format!("\"{}\" is finer than a millisecond", Shown(text)));
@@ -195,25 +173,10 @@ mod tests {
 
     #[test]
     fn sizes_are_whole_numbers_with_a_unit() {
-        for (text, bytes) in [
-            ("16KiB", 16_384),
-            ("1 MiB", 1_048_576),
-            ("7B", 7),
-            ("1MB", 1_000_000),
-        ] {
+        for (text, bytes) in [("16KiB", 16_384), ("1 MiB", 1_048_576), ("7B", 7), ("1MB", 1_000_000)] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
-        for bad in [
-            "",
-            "16",
-            "KiB",
-            "1.5MiB",
-            "-1B",
-            "16 XB",
-            "1 MiB ",
-            "16kib",
-            "99999999999999999999GiB",
-        ] {
+        for bad in ["", "16", "KiB", "1.5MiB", "-1B", "16 XB", "1 MiB ", "16kib", "99999999999999999999GiB"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
     }

@@ -11,31 +11,19 @@ use SafetyTier::{Privileged, ReadOnly, SideEffecting};
 use ToolOrigin::{ForeignModule, Native, ShippedModule, ShippedNative};
 
 fn of(origin: ToolOrigin, tier: SafetyTier) -> ToolFacts {
-    ToolFacts {
-        origin,
-        ..tool("t", tier)
-    }
+    ToolFacts { origin, ..tool("t", tier) }
 }
 
 #[track_caller]
 fn check(entry: &str, tool: &ToolFacts, profile: &str, approval: Approval) {
-    let assignment = load(&format!("{BASE}\n[tools.t]\n{entry}"))
-        .assign(tool)
-        .expect("enabled");
-    assert_eq!(
-        (assignment.profile.as_str(), assignment.approval),
-        (profile, approval),
-        "{entry}"
-    );
+    let assignment = load(&format!("{BASE}\n[tools.t]\n{entry}")).assign(tool).expect("enabled");
+    assert_eq!((assignment.profile.as_str(), assignment.approval), (profile, approval), "{entry}");
 }
 
 #[track_caller]
 fn check_without_entry(tool: &ToolFacts, profile: &str, approval: Approval) {
     let assignment = load(BASE).assign(tool).expect("enabled");
-    assert_eq!(
-        (assignment.profile.as_str(), assignment.approval),
-        (profile, approval)
-    );
+    assert_eq!((assignment.profile.as_str(), assignment.approval), (profile, approval));
 }
 
 #[test]
@@ -46,100 +34,43 @@ fn a_tool_without_an_entry_gets_what_its_tier_and_origin_allow() {
     check_without_entry(&of(ShippedNative, ReadOnly), "Nothing", Approval::Allow);
     check_without_entry(&of(ForeignModule, ReadOnly), "Nothing", Approval::Ask);
     check_without_entry(&of(ForeignModule, Privileged), "Nothing", Approval::Ask);
-    let undeclared = ToolFacts {
-        declared_tier: None,
-        ..of(ShippedModule, ReadOnly)
-    };
+    let undeclared = ToolFacts { declared_tier: None, ..of(ShippedModule, ReadOnly) };
     check_without_entry(&undeclared, "W", Approval::Allow);
-    assert_eq!(
-        load(BASE).assign(&undeclared).expect("enabled").tier,
-        SideEffecting
-    );
+    assert_eq!(load(BASE).assign(&undeclared).expect("enabled").tier, SideEffecting);
 }
 
 #[test]
 fn an_entry_replaces_the_tiers_word_for_tools_of_ours() {
-    check(
-        "profile = 'V'",
-        &of(ShippedModule, ReadOnly),
-        "V",
-        Approval::Allow,
-    );
-    check(
-        "approval = 'allow'",
-        &of(ShippedModule, Privileged),
-        "Nothing",
-        Approval::Allow,
-    );
-    check(
-        "approval = 'deny'",
-        &of(ShippedModule, ReadOnly),
-        "R",
-        Approval::Deny,
-    );
-    check(
-        "profile = 'R'",
-        &of(ShippedNative, ReadOnly),
-        "R",
-        Approval::Allow,
-    );
+    check("profile = 'V'", &of(ShippedModule, ReadOnly), "V", Approval::Allow);
+    check("approval = 'allow'", &of(ShippedModule, Privileged), "Nothing", Approval::Allow);
+    check("approval = 'deny'", &of(ShippedModule, ReadOnly), "R", Approval::Deny);
+    check("profile = 'R'", &of(ShippedNative, ReadOnly), "R", Approval::Allow);
 }
 
 #[test]
 fn a_tool_can_raise_its_approval_and_never_lower_it() {
-    for (entry, approval) in [
-        ("", Approval::Ask),
-        ("approval = 'allow'", Approval::Ask),
-        ("approval = 'deny'", Approval::Deny),
-    ] {
-        let careful = ToolFacts {
-            declared_policy: ToolPolicy::RequiresApproval,
-            ..of(ShippedModule, ReadOnly)
-        };
+    for (entry, approval) in
+        [("", Approval::Ask), ("approval = 'allow'", Approval::Ask), ("approval = 'deny'", Approval::Deny)]
+    {
+        let careful =
+            ToolFacts { declared_policy: ToolPolicy::RequiresApproval, ..of(ShippedModule, ReadOnly) };
         check(entry, &careful, "R", approval);
     }
 }
 
 #[test]
 fn a_strangers_module_gets_what_the_entry_says_and_no_more() {
-    check(
-        "profile = 'R'",
-        &of(ForeignModule, ReadOnly),
-        "R",
-        Approval::Allow,
-    );
-    check(
-        "timeout = '5s'",
-        &of(ForeignModule, ReadOnly),
-        "Nothing",
-        Approval::Allow,
-    );
-    check(
-        "approval = 'allow'",
-        &of(ForeignModule, Privileged),
-        "Nothing",
-        Approval::Ask,
-    );
-    check(
-        "approval = 'deny'",
-        &of(ForeignModule, ReadOnly),
-        "Nothing",
-        Approval::Deny,
-    );
-    check(
-        "profile = 'V'\napproval = 'ask'",
-        &of(ForeignModule, ReadOnly),
-        "V",
-        Approval::Ask,
-    );
+    check("profile = 'R'", &of(ForeignModule, ReadOnly), "R", Approval::Allow);
+    check("timeout = '5s'", &of(ForeignModule, ReadOnly), "Nothing", Approval::Allow);
+    check("approval = 'allow'", &of(ForeignModule, Privileged), "Nothing", Approval::Ask);
+    check("approval = 'deny'", &of(ForeignModule, ReadOnly), "Nothing", Approval::Deny);
+    check("profile = 'V'\napproval = 'ask'", &of(ForeignModule, ReadOnly), "V", Approval::Ask);
 }
 
 #[test]
 fn a_strangers_module_does_not_get_a_laxer_approval_by_calling_itself_harmless() {
-    let strict = BASE.replace(
-        r#"{ profile = "W", approval = "allow" }"#,
-        r#"{ profile = "W", approval = "ask" }"#,
-    );
+    let strict =
+        BASE.replace(r#"{ profile = "W", approval = "allow" }"#, r#"{ profile = "W", approval = "ask" }"#);
     let policy = load(&format!("{strict}\n[tools.t]\nprofile = 'R'"));
     let assignment = policy.assign(&of(ForeignModule, ReadOnly)).expect("enabled");
     assert_eq!(assignment.approval, Approval::Ask);
@@ -149,10 +80,7 @@ fn a_strangers_module_does_not_get_a_laxer_approval_by_calling_itself_harmless()
 fn an_overlays_entry_does_not_make_a_module_known_or_a_native_tool_enabled() {
     let policy = load_with(BASE, "[tools.t]\ntimeout = '5s'");
     let assignment = policy.assign(&of(ForeignModule, ReadOnly)).expect("enabled");
-    assert_eq!(
-        (assignment.profile.as_str(), assignment.approval),
-        ("Nothing", Approval::Ask)
-    );
+    assert_eq!((assignment.profile.as_str(), assignment.approval), ("Nothing", Approval::Ask));
     assert!(policy.assign(&of(Native, ReadOnly)).is_err());
 }
 
@@ -169,12 +97,7 @@ fn a_native_tool_is_enabled_by_name_or_not_at_all() {
     let by_entry = load(&format!("{BASE}\n[tools.t]\nprofile = 'R'"));
     assert!(by_entry.assign(&of(Native, ReadOnly)).is_err());
     check("enabled = true", &of(Native, ReadOnly), "R", Approval::Allow);
-    check(
-        "enabled = true\napproval = 'allow'",
-        &of(Native, Privileged),
-        "Nothing",
-        Approval::Ask,
-    );
+    check("enabled = true\napproval = 'allow'", &of(Native, Privileged), "Nothing", Approval::Ask);
 }
 
 #[test]
@@ -191,13 +114,8 @@ fn a_disabled_tool_is_described_and_not_assigned() {
 fn the_time_is_the_entrys_else_the_tools_else_30_seconds_and_never_above_the_limit() {
     let seconds = |entry: &str, declared: Option<u64>| {
         let declared_timeout = declared.map(Duration::from_secs);
-        let policy = load(&format!(
-            "{BASE}\n[limits]\nmax_timeout = '1m'\n[tools.t]\n{entry}"
-        ));
-        let tool = ToolFacts {
-            declared_timeout,
-            ..of(ShippedModule, ReadOnly)
-        };
+        let policy = load(&format!("{BASE}\n[limits]\nmax_timeout = '1m'\n[tools.t]\n{entry}"));
+        let tool = ToolFacts { declared_timeout, ..of(ShippedModule, ReadOnly) };
         policy.assign(&tool).expect("enabled").timeout.as_secs()
     };
     assert_eq!(seconds("timeout = '20s'", Some(5)), 20);
@@ -209,15 +127,11 @@ fn the_time_is_the_entrys_else_the_tools_else_30_seconds_and_never_above_the_lim
 
 #[test]
 fn memory_and_output_are_the_entrys_else_the_policys() {
-    let policy = load(&format!(
-        "{BASE}\n[limits]\nwasm_memory = '1MiB'\n[tools.t]\nmax_output_bytes = '1KiB'"
-    ));
+    let policy =
+        load(&format!("{BASE}\n[limits]\nwasm_memory = '1MiB'\n[tools.t]\nmax_output_bytes = '1KiB'"));
     let assignment = policy.assign(&of(ShippedModule, ReadOnly)).expect("enabled");
     assert_eq!((assignment.memory.0, assignment.max_output.0), (1 << 20, 1 << 10));
     let policy = load(&format!("{BASE}\n[tools.t]\nmemory = '128MiB'"));
     let assignment = policy.assign(&of(ShippedModule, ReadOnly)).expect("enabled");
-    assert_eq!(
-        (assignment.memory.0, assignment.max_output.0),
-        (128 << 20, 16 << 10)
-    );
+    assert_eq!((assignment.memory.0, assignment.max_output.0), (128 << 20, 16 << 10));
 }

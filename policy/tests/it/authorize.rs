@@ -39,24 +39,12 @@ fn check_denied(tool: &ToolFacts, subject: RequestedSubject, code: &str, rule: &
 
 #[test]
 fn a_tool_reads_and_writes_where_its_profile_says() {
-    for text in [
-        "/shared/a",
-        "/tmp/a/b",
-        "/vault/key",
-        "/shared",
-        "a",
-        "/shared/a/../b",
-        "/shared/.git/hooks/x",
-    ] {
+    for text in
+        ["/shared/a", "/tmp/a/b", "/vault/key", "/shared", "a", "/shared/a/../b", "/shared/.git/hooks/x"]
+    {
         allowed(&reader(), &[path(text, Access::Read)]);
     }
-    for text in [
-        "/shared/a",
-        "/tmp/a/b",
-        "/shared/.git/index",
-        "/shared/.gitignore",
-        "/shared/profile",
-    ] {
+    for text in ["/shared/a", "/tmp/a/b", "/shared/.git/index", "/shared/.gitignore", "/shared/profile"] {
         allowed(&writer(), &[path(text, Access::Write)]);
         allowed(&writer(), &[path(text, Access::Read)]);
     }
@@ -140,14 +128,7 @@ fn denials_say_what_why_and_what_would_be_right() {
 
 #[test]
 fn nothing_climbs_out_of_a_mount() {
-    for text in [
-        "/shared/../vault/key",
-        "../x",
-        "/shared/a/../../etc",
-        "/..",
-        "/../shared/a",
-        "/tmp/..",
-    ] {
+    for text in ["/shared/../vault/key", "../x", "/shared/a/../../etc", "/..", "/../shared/a", "/tmp/.."] {
         let denial = denied(&reader(), &[path(text, Access::Read)]);
         assert_eq!(denial.code.as_str(), "path_escapes_mount", "{text}");
         assert_eq!(denial.hint, "readable here: /shared, /tmp, /vault");
@@ -156,19 +137,10 @@ fn nothing_climbs_out_of_a_mount() {
 
 #[test]
 fn disguised_mounts_are_other_mounts() {
-    for text in [
-        "/Shared/a",
-        "/shared-2/a",
-        "/share",
-        "/VAULT/key",
-        "/shared\u{200b}/a",
-        "/shared\\..\\vault",
-    ] {
-        assert_eq!(
-            denied(&reader(), &[path(text, Access::Read)]).code.as_str(),
-            "unknown_mount",
-            "{text}"
-        );
+    for text in
+        ["/Shared/a", "/shared-2/a", "/share", "/VAULT/key", "/shared\u{200b}/a", "/shared\\..\\vault"]
+    {
+        assert_eq!(denied(&reader(), &[path(text, Access::Read)]).code.as_str(), "unknown_mount", "{text}");
     }
 }
 
@@ -191,10 +163,7 @@ fn disguised_protected_paths_stay_protected() {
 
 #[test]
 fn one_denied_subject_denies_the_call() {
-    let subjects = [
-        path("/shared/a", Access::Read),
-        path("/shared/.bashrc", Access::Write),
-    ];
+    let subjects = [path("/shared/a", Access::Read), path("/shared/.bashrc", Access::Write)];
     assert_eq!(denied(&writer(), &subjects).code.as_str(), "protected_path");
     let subjects = [path("/vault/a", Access::Read), path("/shared/a", Access::Write)];
     assert_eq!(denied(&writer(), &subjects).code.as_str(), "mount_not_granted");
@@ -202,48 +171,33 @@ fn one_denied_subject_denies_the_call() {
 
 #[test]
 fn a_write_role_is_a_write_even_if_the_caller_asks_for_a_read() {
-    let RequestedSubject::Path { path, .. } = path("/shared/a", Access::Read) else {
-        unreachable!()
-    };
-    let disguised = RequestedSubject::Path {
-        argument: "target".into(),
-        path,
-        access: Access::Read,
-    };
+    let RequestedSubject::Path { path, .. } = path("/shared/a", Access::Read) else { unreachable!() };
+    let disguised = RequestedSubject::Path { argument: "target".into(), path, access: Access::Read };
     assert_eq!(denied(&reader(), &[disguised]).code.as_str(), "mount_read_only");
 }
 
 #[test]
 fn addresses_and_commands_are_granted_by_no_profile() {
-    let url = RequestedSubject::Url {
-        argument: "url".into(),
-        url: "https://example.com".into(),
-    };
+    let url = RequestedSubject::Url { argument: "url".into(), url: "https://example.com".into() };
     let denial = denied(&writer(), &[url]);
     assert_eq!(
         (denial.code.as_str(), denial.rule.as_str()),
         ("egress_not_granted", "profiles.FileReadWrite")
     );
-    let command = RequestedSubject::Command {
-        argument: "command".into(),
-        command: "true".into(),
-    };
+    let command = RequestedSubject::Command { argument: "command".into(), command: "true".into() };
     let denial = denied(&writer(), &[command]);
     assert_eq!(denial.to_string(), "running `true` is not granted");
 }
 
 #[test]
 fn a_tool_whose_approval_is_deny_or_that_is_disabled_is_denied_whatever_it_asks_for() {
-    let policy = load(&format!(
-        "{BASE}\n[tools.file_read]\napproval = 'deny'\n[tools.file_write]\nenabled = false"
-    ));
+    let policy =
+        load(&format!("{BASE}\n[tools.file_read]\napproval = 'deny'\n[tools.file_write]\nenabled = false"));
     for (tool, code, rule) in [
         (reader(), "approval_denied", "tools.file_read.approval"),
         (writer(), "tool_disabled", "tools.file_write.enabled"),
     ] {
-        let Decision::Deny(denial) = decide(&policy, &tool, &[]) else {
-            panic!("denied")
-        };
+        let Decision::Deny(denial) = decide(&policy, &tool, &[]) else { panic!("denied") };
         assert_eq!((denial.code.as_str(), denial.rule.as_str()), (code, rule));
     }
     let by_tier = BASE.replace("\"ask\"", "\"deny\"");

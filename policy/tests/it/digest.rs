@@ -127,9 +127,7 @@ fn what_a_reduction_demands_counts() {
 #[test]
 fn module_hashes_count_by_name_and_not_by_order() {
     let bind = |modules: &[(&str, u8)]| {
-        let modules = modules
-            .iter()
-            .map(|(name, byte)| ((*name).to_owned(), [*byte; 32]));
+        let modules = modules.iter().map(|(name, byte)| ((*name).to_owned(), [*byte; 32]));
         load(BASE).with_modules(modules).digest().clone()
     };
     assert_eq!(bind(&[]), *load(BASE).digest());
@@ -142,20 +140,9 @@ fn module_hashes_count_by_name_and_not_by_order() {
 
 #[test]
 fn the_effective_policy_as_text_means_the_same() {
-    for text in [
-        DEFAULT_POLICY,
-        BASE,
-        FULL,
-        "version = 1",
-        "version = 1\nmounts.a = \"x\\u202e\\\"y\"",
-    ] {
+    for text in [DEFAULT_POLICY, BASE, FULL, "version = 1", "version = 1\nmounts.a = \"x\\u202e\\\"y\""] {
         let policy = load(text);
-        assert_eq!(
-            load(&policy.effective_toml()).digest(),
-            policy.digest(),
-            "{}",
-            policy.effective_toml()
-        );
+        assert_eq!(load(&policy.effective_toml()).digest(), policy.digest(), "{}", policy.effective_toml());
     }
 }
 
@@ -163,11 +150,7 @@ fn the_effective_policy_as_text_means_the_same() {
 fn a_digest_is_the_hexadecimal_of_sha_256() {
     let digest = load(DEFAULT_POLICY).digest().to_string();
     assert_eq!(digest.len(), 64);
-    assert!(
-        digest
-            .bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    );
+    assert!(digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')));
 }
 
 #[test]

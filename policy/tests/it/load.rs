@@ -17,20 +17,14 @@ fn check_faults(operator: &str, faults: &[&str]) {
 /// Faults of `[tools.x]` in line 3.
 #[track_caller]
 fn check_tool(line: &str, fault: &str) {
-    check_faults(
-        &format!("version = 1\n[tools.x]\n{line}\n"),
-        &[&format!("portcullis.toml:3:{fault}")],
-    );
+    check_faults(&format!("version = 1\n[tools.x]\n{line}\n"), &[&format!("portcullis.toml:3:{fault}")]);
 }
 
 #[test]
 fn the_shipped_policy_says_what_the_design_says() {
     let policy = load(DEFAULT_POLICY);
-    let mounts: Vec<_> = policy
-        .mounts()
-        .iter()
-        .map(|mount| (mount.name.as_str(), mount.folder.as_str()))
-        .collect();
+    let mounts: Vec<_> =
+        policy.mounts().iter().map(|mount| (mount.name.as_str(), mount.folder.as_str())).collect();
     assert_eq!(mounts, [("shared", "shared"), ("tmp", "tmp"), ("vault", "vault")]);
     assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
     assert_eq!(policy.concurrency(), 10);
@@ -62,13 +56,7 @@ fn no_shipped_profile_has_the_vault_with_a_writable_mount_and_no_tier_reaches_it
     }
     for tier in SafetyTier::ALL {
         let assignment = policy.assign(&tool("unnamed", tier)).expect("enabled");
-        assert!(
-            !policy
-                .mounts_of(&assignment.profile)
-                .iter()
-                .any(|mount| mount.name.is_vault()),
-            "{tier}"
-        );
+        assert!(!policy.mounts_of(&assignment.profile).iter().any(|mount| mount.name.is_vault()), "{tier}");
     }
 }
 
@@ -78,19 +66,10 @@ fn what_a_policy_leaves_out_grants_nothing() {
     assert!(policy.mounts().is_empty());
     assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
     assert_eq!(policy.protected(), load(DEFAULT_POLICY).protected());
-    assert_eq!(
-        policy
-            .profiles()
-            .map(|(name, _)| name.as_str())
-            .collect::<Vec<_>>(),
-        [ProfileName::NOTHING]
-    );
+    assert_eq!(policy.profiles().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), [ProfileName::NOTHING]);
     for tier in SafetyTier::ALL {
         let assignment = policy.assign(&tool("t", tier)).expect("enabled");
-        assert_eq!(
-            (assignment.profile.as_str(), assignment.approval.as_str()),
-            ("Nothing", "ask")
-        );
+        assert_eq!((assignment.profile.as_str(), assignment.approval.as_str()), ("Nothing", "ask"));
     }
     let waived = load("version = 1\nrequire = []\nprotect.paths = []");
     assert_eq!(waived.required_layers().count(), 0);
@@ -99,34 +78,16 @@ fn what_a_policy_leaves_out_grants_nothing() {
 
 #[test]
 fn a_text_that_is_no_toml_is_told_with_its_place() {
-    check_faults(
-        "version = 1\n[mounts\n",
-        &["portcullis.toml:2:8: unclosed table, expected `]`"],
-    );
-    check_faults(
-        "version = 1\nversion = 1\n",
-        &["portcullis.toml:2:1: duplicate key"],
-    );
-    check_faults(
-        "version = 1\n[tools.x]\n[tools.x]\n",
-        &["portcullis.toml:3:8: duplicate key"],
-    );
+    check_faults("version = 1\n[mounts\n", &["portcullis.toml:2:8: unclosed table, expected `]`"]);
+    check_faults("version = 1\nversion = 1\n", &["portcullis.toml:2:1: duplicate key"]);
+    check_faults("version = 1\n[tools.x]\n[tools.x]\n", &["portcullis.toml:3:8: duplicate key"]);
 }
 
 #[test]
 fn a_version_that_this_build_does_not_read_is_refused() {
-    check_faults(
-        "",
-        &["portcullis.toml:1:1: version: missing key; write `version = 1`"],
-    );
-    check_faults(
-        "version = 2",
-        &["portcullis.toml:1:11: version: version 2; this build reads version 1"],
-    );
-    check_faults(
-        "version = '1'",
-        &["portcullis.toml:1:11: version: expected a whole number, found string"],
-    );
+    check_faults("", &["portcullis.toml:1:1: version: missing key; write `version = 1`"]);
+    check_faults("version = 2", &["portcullis.toml:1:11: version: version 2; this build reads version 1"]);
+    check_faults("version = '1'", &["portcullis.toml:1:11: version: expected a whole number, found string"]);
 }
 
 #[test]
@@ -139,16 +100,10 @@ fn unknown_keys_are_refused_at_every_level() {
             "portcullis.toml:3:2: moutns: unknown key; did you mean `mounts`?",
         ],
     );
-    check_tool(
-        "profle = 'P'",
-        "1: tools.x.profle: unknown key; did you mean `profile`?",
-    );
+    check_tool("profle = 'P'", "1: tools.x.profle: unknown key; did you mean `profile`?");
     for (text, key) in [
         ("[profiles.P]\nx = 1", "profiles.P.x"),
-        (
-            "[tiers.read_only]\nprofile = 'Nothing'\napproval = 'ask'\nx = 1",
-            "tiers.read_only.x",
-        ),
+        ("[tiers.read_only]\nprofile = 'Nothing'\napproval = 'ask'\nx = 1", "tiers.read_only.x"),
         ("[protect]\npaths = []\nx = 1", "protect.x"),
         ("[sandbox.process]\nx = 1", "sandbox.process.x"),
         ("[sandbox.process.tools.t]\nx = 1", "sandbox.process.tools.t.x"),
@@ -180,14 +135,8 @@ fn names_that_refer_to_nothing_are_refused() {
              `micro_vm`",
         ],
     );
-    check_tool(
-        "profile = 'P'",
-        "11: tools.x.profile: unknown profile; known are `Nothing`",
-    );
-    check_tool(
-        "approval = 'alow'",
-        "12: tools.x.approval: unknown approval `alow`; did you mean `allow`?",
-    );
+    check_tool("profile = 'P'", "11: tools.x.profile: unknown profile; known are `Nothing`");
+    check_tool("approval = 'alow'", "12: tools.x.approval: unknown approval `alow`; did you mean `allow`?");
 }
 
 #[test]
@@ -196,22 +145,13 @@ fn values_have_units_types_and_bounds() {
         "timeout = 20",
         "11: tools.x.timeout: a duration has a unit: write \"20s\", \"20ms\" or \"20m\"",
     );
-    check_tool(
-        "timeout = '0s'",
-        "11: tools.x.timeout: 0s is out of bounds: 1ms to 1day are allowed",
-    );
+    check_tool("timeout = '0s'", "11: tools.x.timeout: 0s is out of bounds: 1ms to 1day are allowed");
     check_tool(
         "memory = '16'",
         "10: tools.x.memory: \"16\" is no size: write a whole number and B, KiB, MiB or GiB, such as \"16KiB\"",
     );
-    check_tool(
-        "memory = '1TiB'",
-        "10: tools.x.memory: 1024GiB is out of bounds: 64KiB to 4GiB are allowed",
-    );
-    check_tool(
-        "enabled = 'yes'",
-        "11: tools.x.enabled: expected `true` or `false`, found string",
-    );
+    check_tool("memory = '1TiB'", "10: tools.x.memory: 1024GiB is out of bounds: 64KiB to 4GiB are allowed");
+    check_tool("enabled = 'yes'", "11: tools.x.enabled: expected `true` or `false`, found string");
     check_tool(
         "max_output_bytes = 0",
         "20: tools.x.max_output_bytes: 0B is out of bounds: 1B to 64MiB are allowed",
@@ -288,10 +228,6 @@ fn a_strangers_text_is_bounded_and_shown_harmlessly() {
 #[test]
 fn faults_of_both_texts_are_told_together() {
     let error = try_load("version = 1\nx = 1", Some("y = 1")).expect_err("is refused");
-    let files: Vec<_> = error
-        .faults
-        .iter()
-        .map(|fault| (fault.file.as_str(), fault.key.as_str()))
-        .collect();
+    let files: Vec<_> = error.faults.iter().map(|fault| (fault.file.as_str(), fault.key.as_str())).collect();
     assert_eq!(files, [("portcullis.toml", "x"), ("workspace.toml", "y")]);
 }

@@ -24,12 +24,9 @@ type Verdict = Result<BTreeMap<String, String>, &'static str>;
 fn model_mounts(lines: &Lines, profile: &str) -> BTreeMap<String, String> {
     let prefix = format!("profiles.{profile}.mounts.");
     let named = lines.iter().filter_map(|(key, value)| {
-        key.strip_prefix(&prefix)
-            .map(|mount| (mount.to_owned(), value.trim_matches('\'').to_owned()))
+        key.strip_prefix(&prefix).map(|mount| (mount.to_owned(), value.trim_matches('\'').to_owned()))
     });
-    let always = PROFILES
-        .contains(&profile)
-        .then(|| ("tmp2".to_owned(), "read".to_owned()));
+    let always = PROFILES.contains(&profile).then(|| ("tmp2".to_owned(), "read".to_owned()));
     named.chain(always).collect()
 }
 
@@ -39,23 +36,18 @@ fn model_loads(lines: &Lines) -> bool {
         let mounts = model_mounts(lines, profile);
         !mounts.contains_key("vault") || mounts.values().all(|access| access == "read")
     });
-    let tiers_hold = lines
-        .iter()
-        .filter(|(key, _)| key.starts_with("tiers."))
-        .all(|(_, value)| {
-            PROFILES
-                .iter()
-                .filter(|profile| value.contains(&format!("'{profile}'")))
-                .all(|profile| !model_mounts(lines, profile).contains_key("vault"))
-        });
+    let tiers_hold = lines.iter().filter(|(key, _)| key.starts_with("tiers.")).all(|(_, value)| {
+        PROFILES
+            .iter()
+            .filter(|profile| value.contains(&format!("'{profile}'")))
+            .all(|profile| !model_mounts(lines, profile).contains_key("vault"))
+    });
     profiles_hold && tiers_hold
 }
 
 fn model_tier(lines: &Lines, tier: Option<SafetyTier>) -> (&str, u8) {
     let name = tier.map_or("side_effecting", SafetyTier::as_str);
-    let value = *lines
-        .get(format!("tiers.{name}").as_str())
-        .unwrap_or(&"{profile='Nothing',approval='ask'}");
+    let value = *lines.get(format!("tiers.{name}").as_str()).unwrap_or(&"{profile='Nothing',approval='ask'}");
     let words: Vec<&str> = value.split('\'').collect();
     (words[1], strictness(words[3]))
 }
@@ -74,9 +66,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         let line = lines.get(format!("tools.{}.{key}", tool.name).as_str());
         line.map(|value| value.trim_matches('\''))
     };
-    let has_entry = lines
-        .keys()
-        .any(|key| key.starts_with(&format!("tools.{}.", tool.name)));
+    let has_entry = lines.keys().any(|key| key.starts_with(&format!("tools.{}.", tool.name)));
     let ours = matches!(tool.origin, ToolOrigin::ShippedNative | ToolOrigin::ShippedModule);
     let foreign = tool.origin == ToolOrigin::ForeignModule;
     match entry("enabled") {
@@ -110,11 +100,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
 fn model_decides(lines: &Lines, tool: &ToolFacts, text: &str, access: Access) -> Verdict {
     let mounts = model_mounts(lines, &model_profile(lines, tool)?);
     // One text with a slash at both ends; a relative path starts in `/shared`.
-    let mut path = if text.starts_with('/') {
-        format!("{text}/")
-    } else {
-        format!("/shared/{text}/")
-    };
+    let mut path = if text.starts_with('/') { format!("{text}/") } else { format!("/shared/{text}/") };
     while path.contains("//") || path.contains("/./") {
         path = path.replace("//", "/").replace("/./", "/");
     }
@@ -129,9 +115,7 @@ fn model_decides(lines: &Lines, tool: &ToolFacts, text: &str, access: Access) ->
         } else if resolved == "/" {
             return Err("path_escapes_mount");
         } else {
-            let cut = resolved[..resolved.len() - 1]
-                .rfind('/')
-                .expect("starts with one");
+            let cut = resolved[..resolved.len() - 1].rfind('/').expect("starts with one");
             resolved.truncate(cut + 1);
         }
     }
@@ -158,21 +142,16 @@ fn model_decides(lines: &Lines, tool: &ToolFacts, text: &str, access: Access) ->
 
 fn verdict(decision: &Decision) -> Verdict {
     match decision {
-        Decision::Allow(grant) => Ok(grant
-            .mounts
-            .iter()
-            .map(|mount| (mount.name.to_string(), mount.access.to_string()))
-            .collect()),
+        Decision::Allow(grant) => {
+            Ok(grant.mounts.iter().map(|mount| (mount.name.to_string(), mount.access.to_string())).collect())
+        }
         Decision::Deny(denial) => Err(denial.code.as_str()),
     }
 }
 
 /// Whether one grant holds nothing that the other does not.
 fn is_within(grant: &Grant, wider: &Grant) -> bool {
-    let mounts = grant
-        .mounts
-        .iter()
-        .all(|mount| wider.access_to(mount.name.as_str()) >= Some(mount.access));
+    let mounts = grant.mounts.iter().all(|mount| wider.access_to(mount.name.as_str()) >= Some(mount.access));
     mounts
         && grant.approval >= wider.approval
         && grant.limits.timeout <= wider.limits.timeout
@@ -274,9 +253,6 @@ proptest! {
 #[test]
 fn the_strictness_of_the_model_is_the_order_of_approvals() {
     for approval in Approval::ALL {
-        assert_eq!(
-            Approval::ALL[usize::from(strictness(approval.as_str()))],
-            approval
-        );
+        assert_eq!(Approval::ALL[usize::from(strictness(approval.as_str()))], approval);
     }
 }

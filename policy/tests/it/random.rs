@@ -22,31 +22,16 @@ pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
     ("profiles.B.mounts.tmp", &["'read'", "'write'"]),
     ("profiles.C.mounts.vault", &["'read'", "'write'"]),
     ("profiles.C.mounts.tmp", &["'read'"]),
-    (
-        "tiers.read_only",
-        &["{profile='A',approval='allow'}", "{profile='B',approval='ask'}"],
-    ),
-    (
-        "tiers.side_effecting",
-        &[
-            "{profile='B',approval='allow'}",
-            "{profile='Nothing',approval='deny'}",
-        ],
-    ),
-    (
-        "tiers.privileged",
-        &["{profile='B',approval='ask'}", "{profile='C',approval='allow'}"],
-    ),
+    ("tiers.read_only", &["{profile='A',approval='allow'}", "{profile='B',approval='ask'}"]),
+    ("tiers.side_effecting", &["{profile='B',approval='allow'}", "{profile='Nothing',approval='deny'}"]),
+    ("tiers.privileged", &["{profile='B',approval='ask'}", "{profile='C',approval='allow'}"]),
     ("tools.t.profile", &["'A'", "'B'", "'C'", "'Nothing'"]),
     ("tools.t.approval", &["'allow'", "'ask'", "'deny'"]),
     ("tools.t.enabled", &["true", "false"]),
     ("tools.t.timeout", &["'5s'", "'1m'", "'1h'"]),
     ("tools.t.memory", &["'256KiB'", "'128MiB'"]),
     ("tools.t.max_output_bytes", &["'256B'", "'1MiB'"]),
-    (
-        "protect.paths",
-        &["['.git/hooks']", "['.git/hooks', '.bashrc']", "[]"],
-    ),
+    ("protect.paths", &["['.git/hooks']", "['.git/hooks', '.bashrc']", "[]"]),
     ("limits.max_timeout", &["'20s'", "'2m'"]),
     ("limits.wasm_memory", &["'2MiB'"]),
     ("limits.concurrency", &["5"]),
@@ -102,25 +87,14 @@ pub(crate) fn operator_text(lines: &Lines) -> String {
 }
 
 pub(crate) fn plain_text(lines: &Lines, prefix: &str) -> String {
-    lines
-        .iter()
-        .map(|(key, value)| format!("{prefix}{key} = {value}\n"))
-        .collect()
+    lines.iter().map(|(key, value)| format!("{prefix}{key} = {value}\n")).collect()
 }
 
 pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
-    let origins = [
-        ToolOrigin::ShippedNative,
-        ToolOrigin::Native,
-        ToolOrigin::ShippedModule,
-        ToolOrigin::ForeignModule,
-    ];
-    let tiers = [
-        None,
-        Some(SafetyTier::ReadOnly),
-        Some(SafetyTier::SideEffecting),
-        Some(SafetyTier::Privileged),
-    ];
+    let origins =
+        [ToolOrigin::ShippedNative, ToolOrigin::Native, ToolOrigin::ShippedModule, ToolOrigin::ForeignModule];
+    let tiers =
+        [None, Some(SafetyTier::ReadOnly), Some(SafetyTier::SideEffecting), Some(SafetyTier::Privileged)];
     let policies = [ToolPolicy::Auto, ToolPolicy::RequiresApproval];
     let timeouts = [None, Some(Duration::from_secs(2)), Some(Duration::from_secs(40))];
     (
@@ -130,15 +104,13 @@ pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
         prop::sample::select(policies.to_vec()),
         prop::sample::select(timeouts.to_vec()),
     )
-        .prop_map(
-            |(name, origin, declared_tier, declared_policy, declared_timeout)| ToolFacts {
-                origin,
-                declared_tier,
-                declared_policy,
-                declared_timeout,
-                ..tool(name, SafetyTier::ReadOnly)
-            },
-        )
+        .prop_map(|(name, origin, declared_tier, declared_policy, declared_timeout)| ToolFacts {
+            origin,
+            declared_tier,
+            declared_policy,
+            declared_timeout,
+            ..tool(name, SafetyTier::ReadOnly)
+        })
 }
 
 pub(crate) fn some_path() -> impl Strategy<Value = (String, Access)> {

@@ -26,25 +26,17 @@ fn check_refused(overlay: &str, fault: &str) {
 
 #[test]
 fn an_overlay_lowers_access_and_removes_mounts() {
-    let policy = load_with(
-        BASE,
-        "version = 1\n[profiles.W]\nmounts = { shared = 'read', tmp = 'none' }",
-    );
+    let policy = load_with(BASE, "version = 1\n[profiles.W]\nmounts = { shared = 'read', tmp = 'none' }");
     let writer = tool("t", SafetyTier::SideEffecting);
     let Decision::Allow(grant) = decide(&policy, &writer, &[path("/shared/a", Access::Read)]) else {
         panic!("reading is still allowed")
     };
-    assert_eq!(
-        (grant.mounts.len(), grant.access_to("shared")),
-        (1, Some(Access::Read))
-    );
+    assert_eq!((grant.mounts.len(), grant.access_to("shared")), (1, Some(Access::Read)));
     for (subject, code) in [
         (path("/shared/a", Access::Write), "mount_read_only"),
         (path("/tmp/a", Access::Read), "mount_not_granted"),
     ] {
-        let Decision::Deny(denial) = decide(&policy, &writer, &[subject]) else {
-            panic!("denied")
-        };
+        let Decision::Deny(denial) = decide(&policy, &writer, &[subject]) else { panic!("denied") };
         assert_eq!(denial.code.as_str(), code);
     }
 }
@@ -56,20 +48,13 @@ fn an_overlay_makes_approvals_stricter_and_switches_tools_off() {
         "[tiers.read_only]\napproval = 'ask'\n[tools.full]\napproval = 'deny'\n[tools.new]\napproval = 'deny'\n\
          [tools.gone]\nenabled = false",
     );
-    let approval = |name: &str, tier| {
-        policy
-            .assign(&tool(name, tier))
-            .map(|assignment| assignment.approval)
-            .ok()
-    };
+    let approval =
+        |name: &str, tier| policy.assign(&tool(name, tier)).map(|assignment| assignment.approval).ok();
     assert_eq!(approval("full", SafetyTier::SideEffecting), Some(Approval::Deny));
     assert_eq!(approval("new", SafetyTier::SideEffecting), Some(Approval::Deny));
     assert_eq!(approval("gone", SafetyTier::ReadOnly), None);
     assert_eq!(approval("other", SafetyTier::ReadOnly), Some(Approval::Ask));
-    assert_eq!(
-        approval("other", SafetyTier::SideEffecting),
-        Some(Approval::Allow)
-    );
+    assert_eq!(approval("other", SafetyTier::SideEffecting), Some(Approval::Allow));
     // A tier's demand holds for tools too whose own entry is laxer.
     assert_eq!(approval("free", SafetyTier::ReadOnly), Some(Approval::Ask));
     assert_eq!(approval("free", SafetyTier::SideEffecting), Some(Approval::Allow));
@@ -86,21 +71,12 @@ fn an_overlays_limits_hold_for_every_tool() {
     for (name, seconds) in [("full", 9), ("other", 9), ("free", 9), ("new", 5)] {
         let assignment = policy.assign(&tool(name, SafetyTier::ReadOnly)).expect("enabled");
         assert_eq!(assignment.timeout, Duration::from_secs(seconds), "{name}");
-        assert_eq!(
-            (assignment.memory.0, assignment.max_output.0),
-            (1 << 20, 1 << 10),
-            "{name}"
-        );
+        assert_eq!((assignment.memory.0, assignment.max_output.0), (1 << 20, 1 << 10), "{name}");
     }
     // A tool that is quicker by itself stays so.
-    let quick = ToolFacts {
-        declared_timeout: Some(Duration::from_secs(1)),
-        ..tool("new", SafetyTier::ReadOnly)
-    };
-    assert_eq!(
-        policy.assign(&quick).expect("enabled").timeout,
-        Duration::from_secs(1)
-    );
+    let quick =
+        ToolFacts { declared_timeout: Some(Duration::from_secs(1)), ..tool("new", SafetyTier::ReadOnly) };
+    assert_eq!(policy.assign(&quick).expect("enabled").timeout, Duration::from_secs(1));
 }
 
 #[test]
@@ -110,10 +86,7 @@ fn a_lowered_limit_does_not_raise_a_smaller_entry() {
         "[limits]\nwasm_memory = '1MiB'\nmax_output_bytes = '2KiB'\nmax_timeout = '9s'",
     );
     let assignment = policy.assign(&tool("t", SafetyTier::ReadOnly)).expect("enabled");
-    assert_eq!(
-        (assignment.memory.0, assignment.max_output.0),
-        (256 << 10, 1 << 10)
-    );
+    assert_eq!((assignment.memory.0, assignment.max_output.0), (256 << 10, 1 << 10));
     assert_eq!(assignment.timeout, Duration::from_secs(2));
 }
 
@@ -122,10 +95,7 @@ fn an_overlay_only_adds_layers_and_protected_paths() {
     let base = format!("require = ['seccomp']\n{BASE}\n[protect]\npaths = ['.bashrc']");
     let policy = load_with(&base, "require = ['landlock']\n[protect]\npaths = ['Makefile']");
     assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
-    assert_eq!(
-        policy.protected().patterns().collect::<Vec<_>>(),
-        [".bashrc", "makefile"]
-    );
+    assert_eq!(policy.protected().patterns().collect::<Vec<_>>(), [".bashrc", "makefile"]);
     let policy = load_with(&base, "require = []\n[protect]\npaths = []");
     assert!(policy.requires(Layer::Seccomp));
     assert_eq!(policy.protected().patterns().count(), 1);
@@ -137,96 +107,21 @@ fn what_would_widen_is_refused_with_both_values() {
         format!("`{after}` would widen the operator's `{before}`; this section may only take away")
     };
     for (overlay, place, after, before) in [
-        (
-            "[profiles.R]\nmounts.shared = 'write'",
-            "2:17: profiles.R.mounts.shared",
-            "write",
-            "read",
-        ),
-        (
-            "[profiles.R]\nmounts.vault = 'read'",
-            "2:16: profiles.R.mounts.vault",
-            "read",
-            "none",
-        ),
-        (
-            "[tiers.privileged]\napproval = 'allow'",
-            "2:12: tiers.privileged.approval",
-            "allow",
-            "ask",
-        ),
-        (
-            "[tools.full]\napproval = 'allow'",
-            "2:12: tools.full.approval",
-            "allow",
-            "ask",
-        ),
-        (
-            "[tools.full]\ntimeout = '21s'",
-            "2:11: tools.full.timeout",
-            "21s",
-            "20s",
-        ),
-        (
-            "[tools.other]\ntimeout = '11m'",
-            "2:11: tools.other.timeout",
-            "11m",
-            "10m",
-        ),
-        (
-            "[tools.full]\nmemory = '33MiB'",
-            "2:10: tools.full.memory",
-            "33MiB",
-            "32MiB",
-        ),
-        (
-            "[tools.other]\nmemory = '65MiB'",
-            "2:10: tools.other.memory",
-            "65MiB",
-            "64MiB",
-        ),
-        (
-            "[tools.full]\nmax_output_bytes = '9KiB'",
-            "2:20: tools.full.max_output_bytes",
-            "9KiB",
-            "8KiB",
-        ),
-        (
-            "[tools.off]\nenabled = true",
-            "2:11: tools.off.enabled",
-            "true",
-            "false",
-        ),
-        (
-            "[limits]\nconcurrency = 11",
-            "2:15: limits.concurrency",
-            "11",
-            "10",
-        ),
-        (
-            "[limits]\ncalls_per_minute = 601",
-            "2:20: limits.calls_per_minute",
-            "601",
-            "600",
-        ),
-        (
-            "[limits]\nmax_output_bytes = '17KiB'",
-            "2:20: limits.max_output_bytes",
-            "17KiB",
-            "16KiB",
-        ),
-        (
-            "[limits]\nwasm_memory = '65MiB'",
-            "2:15: limits.wasm_memory",
-            "65MiB",
-            "64MiB",
-        ),
-        (
-            "[limits]\nmax_timeout = '11m'",
-            "2:15: limits.max_timeout",
-            "11m",
-            "10m",
-        ),
+        ("[profiles.R]\nmounts.shared = 'write'", "2:17: profiles.R.mounts.shared", "write", "read"),
+        ("[profiles.R]\nmounts.vault = 'read'", "2:16: profiles.R.mounts.vault", "read", "none"),
+        ("[tiers.privileged]\napproval = 'allow'", "2:12: tiers.privileged.approval", "allow", "ask"),
+        ("[tools.full]\napproval = 'allow'", "2:12: tools.full.approval", "allow", "ask"),
+        ("[tools.full]\ntimeout = '21s'", "2:11: tools.full.timeout", "21s", "20s"),
+        ("[tools.other]\ntimeout = '11m'", "2:11: tools.other.timeout", "11m", "10m"),
+        ("[tools.full]\nmemory = '33MiB'", "2:10: tools.full.memory", "33MiB", "32MiB"),
+        ("[tools.other]\nmemory = '65MiB'", "2:10: tools.other.memory", "65MiB", "64MiB"),
+        ("[tools.full]\nmax_output_bytes = '9KiB'", "2:20: tools.full.max_output_bytes", "9KiB", "8KiB"),
+        ("[tools.off]\nenabled = true", "2:11: tools.off.enabled", "true", "false"),
+        ("[limits]\nconcurrency = 11", "2:15: limits.concurrency", "11", "10"),
+        ("[limits]\ncalls_per_minute = 601", "2:20: limits.calls_per_minute", "601", "600"),
+        ("[limits]\nmax_output_bytes = '17KiB'", "2:20: limits.max_output_bytes", "17KiB", "16KiB"),
+        ("[limits]\nwasm_memory = '65MiB'", "2:15: limits.wasm_memory", "65MiB", "64MiB"),
+        ("[limits]\nmax_timeout = '11m'", "2:15: limits.max_timeout", "11m", "10m"),
     ] {
         check_refused(overlay, &format!("{place}: {}", widens(after, before)));
     }
@@ -235,10 +130,7 @@ fn what_would_widen_is_refused_with_both_values() {
 #[test]
 fn what_an_overlay_may_not_say_is_refused() {
     for (overlay, fault) in [
-        (
-            "version = 2",
-            "1:11: version: version 2; this build reads version 1",
-        ),
+        ("version = 2", "1:11: version: version 2; this build reads version 1"),
         (
             "mounts = {}",
             "1:1: mounts: only the operator's policy may say this; a workspace's may only take away",
@@ -260,18 +152,12 @@ fn what_an_overlay_may_not_say_is_refused() {
             "2:1: tools.t.profile: unknown key; known are `approval`, `timeout`, `memory`, `max_output_bytes`, \
              `enabled`",
         ),
-        (
-            "[tools.t]\nenabled = true",
-            "2:11: tools.t.enabled: only the operator's policy may enable a tool",
-        ),
+        ("[tools.t]\nenabled = true", "2:11: tools.t.enabled: only the operator's policy may enable a tool"),
         (
             "[tools.t]\napproval = 'allow'",
             "2:12: tools.t.approval: `allow` takes nothing away: the operator's policy sets no approval here",
         ),
-        (
-            "[profiles.New]",
-            "1:11: profiles.New: unknown profile; known are `Nothing`, `R`, `V`, `W`",
-        ),
+        ("[profiles.New]", "1:11: profiles.New: unknown profile; known are `Nothing`, `R`, `V`, `W`"),
         (
             "[profiles.R]\nmounts.shred = 'none'",
             "2:8: profiles.R.mounts.shred: unknown mount; did you mean `shared`?",
@@ -285,14 +171,8 @@ fn what_an_overlay_may_not_say_is_refused() {
 fn an_overlay_that_repeats_the_operator_changes_nothing() {
     let overlay = "[profiles.W]\nmounts = { shared = 'write', vault = 'none' }\n[tools.full]\napproval = 'ask'\n\
                    timeout = '20s'\nmemory = '32MiB'\nenabled = true\n[limits]\nconcurrency = 10";
-    assert_eq!(
-        load_with(&operator(), overlay).digest(),
-        load(&operator()).digest()
-    );
-    assert_eq!(
-        load_with(DEFAULT_POLICY, "").digest(),
-        load(DEFAULT_POLICY).digest()
-    );
+    assert_eq!(load_with(&operator(), overlay).digest(), load(&operator()).digest());
+    assert_eq!(load_with(DEFAULT_POLICY, "").digest(), load(DEFAULT_POLICY).digest());
 }
 
 #[test]
@@ -301,15 +181,8 @@ fn a_sandbox_section_holds_in_its_tier_alone() {
         "{BASE}\n[sandbox.container.limits]\nconcurrency = 3\n[sandbox.micro_vm.tools.t]\nenabled = false"
     );
     let load_in = |sandbox_tier| {
-        let operator = PolicySource {
-            name: "portcullis.toml",
-            text: &text,
-        };
-        let options = LoadOptions {
-            operator,
-            overlay: None,
-            sandbox_tier,
-        };
+        let operator = PolicySource { name: "portcullis.toml", text: &text };
+        let options = LoadOptions { operator, overlay: None, sandbox_tier };
         WorkspaceSecurityPolicy::load(&options).expect("loads")
     };
     let t = tool("t", SafetyTier::ReadOnly);
@@ -319,11 +192,7 @@ fn a_sandbox_section_holds_in_its_tier_alone() {
         (SandboxTier::MicroVm, 10, false),
     ] {
         let policy = load_in(tier);
-        assert_eq!(
-            (policy.concurrency(), policy.assign(&t).is_ok()),
-            (concurrency, enabled),
-            "{tier}"
-        );
+        assert_eq!((policy.concurrency(), policy.assign(&t).is_ok()), (concurrency, enabled), "{tier}");
     }
     assert_eq!(load_in(SandboxTier::Process).digest(), load(BASE).digest());
 }
@@ -332,10 +201,7 @@ fn a_sandbox_section_holds_in_its_tier_alone() {
 fn an_overlay_is_compared_with_what_the_sandbox_section_left() {
     let text = format!("{BASE}\n[sandbox.process.limits]\nconcurrency = 3");
     let error = try_load(&text, Some("[limits]\nconcurrency = 5")).expect_err("is refused");
-    assert!(
-        error.to_string().contains("`5` would widen the operator's `3`"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("`5` would widen the operator's `3`"), "{error}");
 }
 
 #[test]
@@ -350,9 +216,6 @@ fn a_tiers_demand_holds_for_strangers_too() {
         &format!("{BASE}\n[tools.t]\nprofile = 'R'\napproval = 'allow'"),
         "tiers.read_only.approval = 'deny'",
     );
-    let module = ToolFacts {
-        origin: ToolOrigin::ForeignModule,
-        ..tool("t", SafetyTier::ReadOnly)
-    };
+    let module = ToolFacts { origin: ToolOrigin::ForeignModule, ..tool("t", SafetyTier::ReadOnly) };
     assert_eq!(policy.assign(&module).expect("enabled").approval, Approval::Deny);
 }

@@ -32,14 +32,8 @@ pub(crate) fn try_load(
     overlay: Option<&str>,
 ) -> Result<WorkspaceSecurityPolicy, PolicyError> {
     WorkspaceSecurityPolicy::load(&LoadOptions {
-        operator: PolicySource {
-            name: "portcullis.toml",
-            text: operator,
-        },
-        overlay: overlay.map(|text| PolicySource {
-            name: "workspace.toml",
-            text,
-        }),
+        operator: PolicySource { name: "portcullis.toml", text: operator },
+        overlay: overlay.map(|text| PolicySource { name: "workspace.toml", text }),
         sandbox_tier: SandboxTier::Process,
     })
 }
@@ -61,10 +55,7 @@ pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolFacts {
         declared_tier: Some(tier),
         declared_policy: ToolPolicy::Auto,
         declared_timeout: Some(Duration::from_secs(10)),
-        roles: vec![
-            ArgumentRole::path("path", Access::Read),
-            ArgumentRole::path("target", Access::Write),
-        ],
+        roles: vec![ArgumentRole::path("path", Access::Read), ArgumentRole::path("target", Access::Write)],
         origin: ToolOrigin::ShippedModule,
     }
 }
@@ -76,11 +67,7 @@ pub(crate) fn path(text: &str, access: Access) -> RequestedSubject {
         Access::Write => "target",
     };
     let path = GuestPath::parse(text).expect("a path");
-    RequestedSubject::Path {
-        argument: argument.into(),
-        path,
-        access,
-    }
+    RequestedSubject::Path { argument: argument.into(), path, access }
 }
 
 pub(crate) fn decide(

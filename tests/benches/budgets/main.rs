@@ -27,16 +27,31 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .expect("a runtime");
+    // Names on the command line choose some parts; without names all run.
+    let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let runs = |part: &str| wanted.is_empty() || wanted.iter().any(|name| name == part);
     let mut report = Report::default();
     let world = World::new();
     let files = Arc::new(read::Files::create(&world));
-    memory::idle(&world, &mut report);
+    if runs("idle") {
+        memory::idle(&world, &mut report);
+    }
     let registry = Arc::new(runtime.block_on(world.registry()));
-    runtime.block_on(read::latency(&registry, &world, &files, &mut report));
-    runtime.block_on(read::throughput(&registry, &files, &mut report));
-    runtime.block_on(list::listing(&registry, &world, &mut report));
-    process::start(&world, &mut report);
-    runtime.block_on(memory::growth(&registry, &files, &mut report));
+    if runs("latency") {
+        runtime.block_on(read::latency(&registry, &world, &files, &mut report));
+    }
+    if runs("throughput") {
+        runtime.block_on(read::throughput(&registry, &files, &mut report));
+    }
+    if runs("list") {
+        runtime.block_on(list::listing(&registry, &world, &mut report));
+    }
+    if runs("process") {
+        process::start(&world, &mut report);
+    }
+    if runs("growth") {
+        runtime.block_on(memory::growth(&registry, &files, &mut report));
+    }
     runtime.shutdown_background();
     report.print();
     if report.all_met() { ExitCode::SUCCESS } else { ExitCode::FAILURE }

@@ -33,6 +33,7 @@ impl Report {
     }
 
     /// Prints the table.
+    #[expect(clippy::print_stdout, reason = "the benchmark's answer")]
     pub(crate) fn print(&self) {
         let mut table = Table::new();
         table.load_style(UTF8_FULL_CONDENSED).set_header(["what", "measured", "budget", ""]);
@@ -52,6 +53,7 @@ impl Report {
         self.rows.iter().all(|row| row.is_met != Some(false))
     }
 
+    #[expect(clippy::print_stderr, reason = "progress of a program that runs for a minute")]
     fn add(&mut self, what: &str, measured: f64, budget: String, is_met: Option<bool>, unit: &str) {
         eprintln!("{what}: {}", show(measured, unit));
         self.rows.push(Row { what: what.to_owned(), measured: show(measured, unit), budget, is_met });

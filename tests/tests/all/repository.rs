@@ -8,7 +8,7 @@ use std::{
 
 use toml::Table;
 
-/// Which crates of ours each crate may depend on (DESIGN.md, section 2); for tests alone more is allowed.
+/// Which crates of ours each crate may depend on; for tests alone more is allowed.
 const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("tools-macros", &[]),

@@ -17,12 +17,7 @@ pub(super) fn ensure_bounded(schema: &Value) -> Result<(), SchemaError> {
     if bytes > MAX_SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { bytes });
     }
-    Survey {
-        root: schema,
-        weights: HashMap::new(),
-        patterns: 0,
-    }
-    .schema(schema)
+    Survey { root: schema, weights: HashMap::new(), patterns: 0 }.schema(schema)
 }
 
 struct Survey<'s> {
@@ -43,10 +38,7 @@ impl<'s> Survey<'s> {
             return Err(SchemaError::TooComplex);
         }
         self.patterns += usize::from(map.get("pattern").is_some_and(Value::is_string));
-        self.patterns += map
-            .get("patternProperties")
-            .and_then(Value::as_object)
-            .map_or(0, Map::len);
+        self.patterns += map.get("patternProperties").and_then(Value::as_object).map_or(0, Map::len);
         if self.patterns > MAX_PATTERNS {
             return Err(SchemaError::TooManyPatterns);
         }
@@ -74,16 +66,14 @@ impl<'s> Survey<'s> {
                 continue;
             };
             if keyword != "$ref" || referenced(self.root, map).is_none() {
-                return Err(SchemaError::Reference {
-                    reference: reference.to_owned(),
-                });
+                return Err(SchemaError::Reference { reference: reference.to_owned() });
             }
         }
         // A base of its own would give every reference below it another meaning.
         match map.get("$id").and_then(Value::as_str) {
-            Some(id) if !std::ptr::eq(schema, self.root) => Err(SchemaError::Reference {
-                reference: id.to_owned(),
-            }),
+            Some(id) if !std::ptr::eq(schema, self.root) => {
+                Err(SchemaError::Reference { reference: id.to_owned() })
+            }
             _ => Ok(()),
         }
     }
@@ -149,25 +139,11 @@ const MAX_SCHEMA_DEPTH: usize = 100;
 const MAX_EVALUATIONS: u64 = 4_096;
 
 /// Keywords whose schemas apply to the very value that theirs applies to.
-const IN_PLACE: [&str; 8] = [
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "not",
-    "if",
-    "then",
-    "else",
-    "dependentSchemas",
-];
+const IN_PLACE: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 
 /// Keywords below which every name leads to a schema, whatever the name is.
-const SCHEMAS_BY_NAME: [&str; 5] = [
-    "properties",
-    "patternProperties",
-    "$defs",
-    "definitions",
-    "dependentSchemas",
-];
+const SCHEMAS_BY_NAME: [&str; 5] =
+    ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// Keywords below which there are values, not schemas.
 const DATA: [&str; 4] = ["enum", "const", "default", "examples"];

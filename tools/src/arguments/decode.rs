@@ -30,9 +30,7 @@ pub(super) fn decode_strict(text: &str) -> Result<Value, ToolError> {
     }
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let decoded = Strict { depth: 0 }.deserialize(&mut deserializer);
-    decoded
-        .and_then(|value| deserializer.end().map(|()| value))
-        .map_err(|error| refusal(text, &error))
+    decoded.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| refusal(text, &error))
 }
 
 /// Builds one value and remembers how deep it lies.
@@ -44,13 +42,9 @@ struct Strict {
 impl Strict {
     fn deeper<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_ARGUMENT_DEPTH {
-            return Err(E::custom(format_args!(
-                "nested deeper than {MAX_ARGUMENT_DEPTH} levels"
-            )));
+            return Err(E::custom(format_args!("nested deeper than {MAX_ARGUMENT_DEPTH} levels")));
         }
-        Ok(Self {
-            depth: self.depth + 1,
-        })
+        Ok(Self { depth: self.depth + 1 })
     }
 }
 
@@ -87,11 +81,7 @@ impl<'de> Visitor<'de> for Strict {
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
         // `Value::from` would turn what is not finite into null.
-        if value.is_finite() {
-            Ok(value.into())
-        } else {
-            Err(E::custom("number out of range"))
-        }
+        if value.is_finite() { Ok(value.into()) } else { Err(E::custom("number out of range")) }
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -117,10 +107,7 @@ impl<'de> Visitor<'de> for Strict {
         while let Some(key) = entries.next_key::<String>()? {
             match object.entry(key) {
                 Entry::Occupied(entry) => {
-                    return Err(A::Error::custom(format_args!(
-                        "duplicate key '{}'",
-                        show_name(entry.key())
-                    )));
+                    return Err(A::Error::custom(format_args!("duplicate key '{}'", show_name(entry.key()))));
                 }
                 Entry::Vacant(entry) => {
                     entry.insert(entries.next_value_seed(inner)?);
@@ -134,9 +121,7 @@ impl<'de> Visitor<'de> for Strict {
 fn refusal(text: &str, error: &serde_json::Error) -> ToolError {
     let (line, column) = (error.line(), error.column());
     let full = error.to_string();
-    let problem = full
-        .strip_suffix(&format!(" at line {line} column {column}"))
-        .unwrap_or(&full);
+    let problem = full.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&full);
     let place = format!("at line {line} column {column}");
     ToolError::invalid_arguments(if error.is_eof() {
         format!("the arguments are not complete JSON: {problem} {place}")

@@ -32,11 +32,7 @@ impl Complaints {
     /// Adds what the validator found.
     pub(super) fn collect(&mut self, schema: &Value, errors: ErrorIterator<'_>) {
         let errors: Vec<_> = errors.take(MAX_COLLECTED).collect();
-        let choices: BTreeSet<_> = errors
-            .iter()
-            .filter(|error| is_choice(error))
-            .map(place_of)
-            .collect();
+        let choices: BTreeSet<_> = errors.iter().filter(|error| is_choice(error)).map(place_of).collect();
         for error in &errors {
             // A list of the allowed values says of which type they are.
             if matches!(error.kind(), ValidationErrorKind::Type { .. }) && choices.contains(place_of(error)) {
@@ -90,24 +86,12 @@ impl Complaint {
         } else {
             format!("field {}: {problem}", quoted(&place))
         };
-        Self {
-            rank: Rank::Wrong,
-            place,
-            text,
-        }
+        Self { rank: Rank::Wrong, place, text }
     }
 
     fn missing(place: Vec<Step>, name: &str) -> Self {
-        let text = format!(
-            "missing required field '{}' in {}",
-            show_name(name),
-            container(&place)
-        );
-        Self {
-            rank: Rank::Missing,
-            place,
-            text,
-        }
+        let text = format!("missing required field '{}' in {}", show_name(name), container(&place));
+        Self { rank: Rank::Missing, place, text }
     }
 
     fn unknown(place: Vec<Step>, name: &str, known: &[&str]) -> Self {
@@ -119,11 +103,7 @@ impl Complaint {
             None if known.is_empty() => text.push_str(", which takes no fields"),
             None => {}
         }
-        Self {
-            rank: Rank::Unknown,
-            place,
-            text,
-        }
+        Self { rank: Rank::Unknown, place, text }
     }
 }
 
@@ -143,10 +123,7 @@ fn explain(schema: &Value, error: &ValidationError<'_>, complaints: &mut Vec<Com
         Kind::AnyOf { context } | Kind::OneOfNotValid { context } => {
             match meant_branch(context, error.instance_path().as_str()) {
                 Some(branch) => branch.iter().for_each(|error| explain(schema, error, complaints)),
-                None => complaints.push(Complaint::about_value(
-                    place,
-                    &no_branch(context, error.instance()),
-                )),
+                None => complaints.push(Complaint::about_value(place, &no_branch(context, error.instance()))),
             }
         }
         kind => complaints.push(Complaint::about_value(place, &problem(kind, error.instance()))),
@@ -154,10 +131,7 @@ fn explain(schema: &Value, error: &ValidationError<'_>, complaints: &mut Vec<Com
 }
 
 fn is_choice(error: &ValidationError<'_>) -> bool {
-    matches!(
-        error.kind(),
-        ValidationErrorKind::Enum { .. } | ValidationErrorKind::Constant { .. }
-    )
+    matches!(error.kind(), ValidationErrorKind::Enum { .. } | ValidationErrorKind::Constant { .. })
 }
 
 fn place_of<'e>(error: &'e ValidationError<'_>) -> &'e str {
@@ -179,26 +153,15 @@ fn problem(kind: &ValidationErrorKind, instance: &Value) -> String {
         Kind::MinLength { limit } => format!("{} is shorter than {}", value(), count(*limit, "character")),
         Kind::MaxLength { limit } => format!("{} is longer than {}", value(), count(*limit, "character")),
         Kind::Pattern { pattern } => {
-            format!(
-                "{} does not match the pattern {}",
-                value(),
-                show_text(pattern, MAX_SHOWN_CHARS)
-            )
+            format!("{} does not match the pattern {}", value(), show_text(pattern, MAX_SHOWN_CHARS))
         }
         Kind::Format { format } => {
-            format!(
-                "{} is not in the format {}",
-                value(),
-                show_text(format, MAX_SHOWN_CHARS)
-            )
+            format!("{} is not in the format {}", value(), show_text(format, MAX_SHOWN_CHARS))
         }
         Kind::MinItems { limit } => format!("has fewer than {}", count(*limit, "item")),
         Kind::MaxItems { limit } => format!("has more than {}", count(*limit, "item")),
         Kind::AdditionalItems { limit } => {
-            format!(
-                "has more than {}",
-                count(u64::try_from(*limit).unwrap_or(u64::MAX), "item")
-            )
+            format!("has more than {}", count(u64::try_from(*limit).unwrap_or(u64::MAX), "item"))
         }
         Kind::UnevaluatedItems { .. } => "has items that are not allowed".to_owned(),
         Kind::UniqueItems => "has an item twice".to_owned(),
@@ -220,9 +183,7 @@ fn meant_branch<'c>(
     context: &'c [Vec<ValidationError<'static>>],
     at: &str,
 ) -> Option<&'c [ValidationError<'static>]> {
-    let mut meant = context
-        .iter()
-        .filter(|branch| !branch.iter().any(|error| is_other_kind(error, at)));
+    let mut meant = context.iter().filter(|branch| !branch.iter().any(|error| is_other_kind(error, at)));
     match (meant.next(), meant.next()) {
         (Some(branch), None) => Some(branch),
         _ => None,
@@ -236,10 +197,7 @@ fn is_other_kind(error: &ValidationError<'_>, at: &str) -> bool {
     match error.kind() {
         Kind::Type { .. } | Kind::Enum { .. } => place == at,
         Kind::Constant { .. } => {
-            place == at
-                || place
-                    .strip_prefix(at)
-                    .is_some_and(|rest| rest.matches('/').count() == 1)
+            place == at || place.strip_prefix(at).is_some_and(|rest| rest.matches('/').count() == 1)
         }
         _ => false,
     }
@@ -253,9 +211,7 @@ fn no_branch(context: &[Vec<ValidationError<'static>>], instance: &Value) -> Str
     for branch in context {
         match branch.as_slice() {
             [error] => match error.kind() {
-                Kind::Type {
-                    kind: TypeKind::Single(kind),
-                } => kinds.push(named(*kind)),
+                Kind::Type { kind: TypeKind::Single(kind) } => kinds.push(named(*kind)),
                 Kind::Enum { options } => values.push(list(options)),
                 Kind::Constant { expected_value } => values.push(show(expected_value)),
                 _ => return format!("{} fits none of the allowed forms", show(instance)),
@@ -290,9 +246,7 @@ fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
         strsim::normalized_damerau_levenshtein(name, candidate).max(if part { 0.5 } else { 0.0 })
     };
     let best = known.iter().map(|candidate| (closeness(candidate), *candidate));
-    best.filter(|(close, _)| *close >= 0.5)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, candidate)| candidate)
+    best.filter(|(close, _)| *close >= 0.5).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, candidate)| candidate)
 }
 
 fn types(kind: &TypeKind) -> String {
@@ -330,23 +284,14 @@ pub(super) fn kind_of(value: &Value) -> &'static str {
 }
 
 fn count(number: u64, noun: &str) -> String {
-    if number == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{number} {noun}s")
-    }
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 fn list(options: &Value) -> String {
     let Some(options) = options.as_array() else {
         return show(options);
     };
-    let mut text = options
-        .iter()
-        .take(MAX_LISTED)
-        .map(show)
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut text = options.iter().take(MAX_LISTED).map(show).collect::<Vec<_>>().join(", ");
     if options.len() > MAX_LISTED {
         let _ = write!(text, " and {} more", options.len() - MAX_LISTED);
     }
@@ -354,11 +299,7 @@ fn list(options: &Value) -> String {
 }
 
 fn container(place: &[Step]) -> String {
-    if place.is_empty() {
-        "arguments".to_owned()
-    } else {
-        quoted(place)
-    }
+    if place.is_empty() { "arguments".to_owned() } else { quoted(place) }
 }
 
 fn quoted(place: &[Step]) -> String {

@@ -42,17 +42,9 @@ pub(super) struct Repaired {
 
 /// Repairs a value in place.
 pub(super) fn repair(value: &mut Value, schema: &Value, scope: Scope) -> Repaired {
-    let mut pass = Pass {
-        view: SchemaView::new(schema),
-        scope,
-        at: Vec::new(),
-        places: Vec::new(),
-    };
+    let mut pass = Pass { view: SchemaView::new(schema), scope, at: Vec::new(), places: Vec::new() };
     let edit = pass.value(value, schema);
-    Repaired {
-        places: pass.places,
-        edit,
-    }
+    Repaired { places: pass.places, edit }
 }
 
 /// Whether a value has a number that [`Scope::WholeNumbers`] could be about.
@@ -164,9 +156,9 @@ pub(super) fn reread(text: &str, types: Types, depth_left: usize) -> Option<(Val
         return None;
     }
     match text {
-        "true" | "false" => types
-            .allow(Types::BOOLEAN)
-            .then(|| ((text == "true").into(), Edit::Replace(text.to_owned()))),
+        "true" | "false" => {
+            types.allow(Types::BOOLEAN).then(|| ((text == "true").into(), Edit::Replace(text.to_owned())))
+        }
         _ if types.allow(Types::INTEGER.or(Types::FRACTION)) && is_number_like(text) => {
             let number: Number = serde_json::from_str(text).ok()?;
             let exact = if is_integer(text) {
@@ -197,19 +189,14 @@ fn whole(number: &Number) -> Option<i64> {
     if !number.is_f64() {
         return None;
     }
-    let float = number
-        .as_f64()
-        .filter(|float| float.fract() == 0.0 && float.abs() < EXACT_BELOW)?;
+    let float = number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() < EXACT_BELOW)?;
     // Through the shortest text, which has no exponent below 2^53: no cast that could cut anything.
     format!("{float:.0}").parse().ok()
 }
 
 fn is_number_like(text: &str) -> bool {
     text.len() <= MAX_NUMBER_BYTES
-        && text
-            .strip_prefix('-')
-            .unwrap_or(text)
-            .starts_with(|first: char| first.is_ascii_digit())
+        && text.strip_prefix('-').unwrap_or(text).starts_with(|first: char| first.is_ascii_digit())
 }
 
 fn is_integer(text: &str) -> bool {

@@ -80,10 +80,7 @@ mod tests {
         let edit = Edit::Members(
             [
                 ("n".to_owned(), Edit::Replace("5".into())),
-                (
-                    "list".to_owned(),
-                    Edit::Items([(1, Edit::Replace("2".into()))].into()),
-                ),
+                ("list".to_owned(), Edit::Items([(1, Edit::Replace("2".into()))].into())),
                 ("x".to_owned(), Edit::Remove),
             ]
             .into(),

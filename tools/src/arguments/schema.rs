@@ -56,11 +56,7 @@ impl ArgumentSchema {
                 pointer: error.instance_path().to_string(),
                 problem: error.to_string(),
             })?;
-        Ok(Self {
-            schema: schema.clone(),
-            validator,
-            known_keys: KnownKeys::of(schema),
-        })
+        Ok(Self { schema: schema.clone(), validator, known_keys: KnownKeys::of(schema) })
     }
 
     /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
@@ -87,11 +83,7 @@ impl ArgumentSchema {
         if !valid || has_whole_float(&value) {
             match repairs {
                 Repairs::Allowed => {
-                    let scope = if valid {
-                        Scope::WholeNumbers
-                    } else {
-                        Scope::Everything
-                    };
+                    let scope = if valid { Scope::WholeNumbers } else { Scope::Everything };
                     changes.take(repair(&mut value, &self.schema, scope));
                     valid = self.validator.is_valid(&value);
                 }
@@ -114,9 +106,7 @@ impl ArgumentSchema {
 
 impl fmt::Debug for ArgumentSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArgumentSchema")
-            .field("schema", &self.schema)
-            .finish_non_exhaustive()
+        f.debug_struct("ArgumentSchema").field("schema", &self.schema).finish_non_exhaustive()
     }
 }
 
@@ -233,8 +223,7 @@ impl Changes {
     }
 
     fn take(&mut self, repaired: Repaired) {
-        self.repaired
-            .extend(repaired.places.iter().map(|place| place_name(place)));
+        self.repaired.extend(repaired.places.iter().map(|place| place_name(place)));
         if let Some(Edit::Members(edits)) = repaired.edit {
             self.edits.extend(edits);
         }
@@ -248,11 +237,7 @@ impl Changes {
                 .map_err(|error| ToolError::internal(format!("checked arguments do not decode: {error}")))?;
             ToolArgs::from_decoded(text, value)
         };
-        Ok(CheckedArguments {
-            args,
-            repaired: self.repaired,
-            ignored: self.ignored,
-        })
+        Ok(CheckedArguments { args, repaired: self.repaired, ignored: self.ignored })
     }
 }
 
@@ -267,20 +252,13 @@ enum KnownKeys {
 
 impl KnownKeys {
     fn of(schema: &Value) -> Self {
-        if SPEAKS_OF_OTHER_KEYS
-            .iter()
-            .any(|keyword| schema.get(keyword).is_some())
-        {
+        if SPEAKS_OF_OTHER_KEYS.iter().any(|keyword| schema.get(keyword).is_some()) {
             return Self::Any;
         }
         let properties = schema.get("properties").and_then(Value::as_object);
         let required = schema.get("required").and_then(Value::as_array);
         let named = properties.into_iter().flat_map(Map::keys).cloned();
-        let required = required
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .map(str::to_owned);
+        let required = required.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned);
         Self::Only(named.chain(required).collect())
     }
 }

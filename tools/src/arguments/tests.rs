@@ -47,15 +47,9 @@ fn repaired(text: &str, expected: &str, places: &[&str]) {
     let compiled = compile(schema());
     let checked = compiled.check(text, Repairs::Allowed).expect("can be repaired");
     assert_eq!(checked.args.text(), expected);
-    assert_eq!(
-        checked.args.value(),
-        &serde_json::from_str::<Value>(expected).expect("JSON")
-    );
+    assert_eq!(checked.args.value(), &serde_json::from_str::<Value>(expected).expect("JSON"));
     assert_eq!(checked.repaired, places);
-    assert!(
-        compiled.check(text, Repairs::Off).is_err(),
-        "nothing is repaired where repairs are off"
-    );
+    assert!(compiled.check(text, Repairs::Off).is_err(), "nothing is repaired where repairs are off");
 }
 
 #[test]
@@ -78,18 +72,10 @@ fn an_empty_text_is_an_empty_object() {
     }
     for text in ["null", "\"\"", "\"{}\"", "\" { } \""] {
         let checked = none.check(text, Repairs::Allowed).expect("repaired");
-        assert_eq!(
-            (checked.args.value(), checked.repaired),
-            (&json!({}), vec!["arguments".to_owned()])
-        );
+        assert_eq!((checked.args.value(), checked.repaired), (&json!({}), vec!["arguments".to_owned()]));
         assert!(none.check(text, Repairs::Off).is_err());
     }
-    refused(
-        schema(),
-        "",
-        Repairs::Off,
-        "missing required field 'path' in arguments",
-    );
+    refused(schema(), "", Repairs::Off, "missing required field 'path' in arguments");
 }
 
 #[test]
@@ -121,35 +107,15 @@ fn what_is_no_strict_json_is_refused_with_its_place() {
         "the arguments are not valid JSON at line 1 column 15: number out of range, found `9}`",
     );
     let error = compile(schema()).check("{\"path\":\"a\",\"x\":[{\"k\":1,\"k\":2}]}", Repairs::Allowed);
-    assert!(
-        error
-            .expect_err("refused")
-            .message()
-            .contains("duplicate key 'k' at line 1 column ")
-    );
+    assert!(error.expect_err("refused").message().contains("duplicate key 'k' at line 1 column "));
     let error = compile(schema()).check("{\"path\":\"a\",\"p\\u0061th\":\"b\"}", Repairs::Allowed);
-    assert!(
-        error
-            .expect_err("refused")
-            .message()
-            .contains("duplicate key 'path'")
-    );
-    for lone in [
-        "{\"path\":\"\\ud800\"}",
-        "{\"path\":\"\\udc00 x\"}",
-        "{\"path\":\"\\ud800\\u0041\"}",
-    ] {
+    assert!(error.expect_err("refused").message().contains("duplicate key 'path'"));
+    for lone in ["{\"path\":\"\\ud800\"}", "{\"path\":\"\\udc00 x\"}", "{\"path\":\"\\ud800\\u0041\"}"] {
         assert!(compile(schema()).check(lone, Repairs::Allowed).is_err(), "{lone}");
     }
-    for word in [
-        "Infinity",
-        "-Infinity",
-        "nan",
-        "undefined",
-        "{\"path\":tru}",
-        "{\"path\":\"a\tb\"}",
-        "\u{feff}{}",
-    ] {
+    for word in
+        ["Infinity", "-Infinity", "nan", "undefined", "{\"path\":tru}", "{\"path\":\"a\tb\"}", "\u{feff}{}"]
+    {
         assert!(compile(schema()).check(word, Repairs::Allowed).is_err(), "{word}");
     }
 }
@@ -159,62 +125,25 @@ fn depth_and_size_are_bounded() {
     let any = compile(json!({"type": "object"}));
     let nested = |levels: usize| format!("{{\"a\":{}1{}}}", "[".repeat(levels - 1), "]".repeat(levels - 1));
     assert!(any.check(&nested(MAX_ARGUMENT_DEPTH), Repairs::Off).is_ok());
-    let message = any
-        .check(&nested(MAX_ARGUMENT_DEPTH + 1), Repairs::Off)
-        .expect_err("too deep")
-        .to_string();
+    let message = any.check(&nested(MAX_ARGUMENT_DEPTH + 1), Repairs::Off).expect_err("too deep").to_string();
     assert!(message.contains("nested deeper than 64 levels"), "{message}");
     for deep in ["[".repeat(100_000), "{\"a\":".repeat(100_000)] {
         assert!(any.check(&deep, Repairs::Allowed).is_err());
     }
     let large = format!("{{\"a\":\"{}\"}}", "x".repeat(MAX_ARGUMENT_BYTES));
-    let message = any
-        .check(&large, Repairs::Off)
-        .expect_err("too large")
-        .to_string();
-    assert!(
-        message.starts_with("the arguments are too large: 1048584 bytes"),
-        "{message}"
-    );
+    let message = any.check(&large, Repairs::Off).expect_err("too large").to_string();
+    assert!(message.starts_with("the arguments are too large: 1048584 bytes"), "{message}");
 }
 
 #[test]
 fn lossless_repairs_are_made_and_listed() {
-    repaired(
-        r#"{"path":"a","limit":"5"}"#,
-        r#"{"limit":5,"path":"a"}"#,
-        &["limit"],
-    );
-    repaired(
-        r#"{"path":"a","limit":5.0}"#,
-        r#"{"limit":5,"path":"a"}"#,
-        &["limit"],
-    );
-    repaired(
-        r#"{"path":"a","depth":5e0}"#,
-        r#"{"depth":5,"path":"a"}"#,
-        &["depth"],
-    );
-    repaired(
-        r#"{"path":"a","depth":"5"}"#,
-        r#"{"depth":5,"path":"a"}"#,
-        &["depth"],
-    );
-    repaired(
-        r#"{"path":"a","ratio":"5.5"}"#,
-        r#"{"path":"a","ratio":5.5}"#,
-        &["ratio"],
-    );
-    repaired(
-        r#"{"path":"a","ratio":"-5"}"#,
-        r#"{"path":"a","ratio":-5}"#,
-        &["ratio"],
-    );
-    repaired(
-        r#"{"path":"a","recursive":"true"}"#,
-        r#"{"path":"a","recursive":true}"#,
-        &["recursive"],
-    );
+    repaired(r#"{"path":"a","limit":"5"}"#, r#"{"limit":5,"path":"a"}"#, &["limit"]);
+    repaired(r#"{"path":"a","limit":5.0}"#, r#"{"limit":5,"path":"a"}"#, &["limit"]);
+    repaired(r#"{"path":"a","depth":5e0}"#, r#"{"depth":5,"path":"a"}"#, &["depth"]);
+    repaired(r#"{"path":"a","depth":"5"}"#, r#"{"depth":5,"path":"a"}"#, &["depth"]);
+    repaired(r#"{"path":"a","ratio":"5.5"}"#, r#"{"path":"a","ratio":5.5}"#, &["ratio"]);
+    repaired(r#"{"path":"a","ratio":"-5"}"#, r#"{"path":"a","ratio":-5}"#, &["ratio"]);
+    repaired(r#"{"path":"a","recursive":"true"}"#, r#"{"path":"a","recursive":true}"#, &["recursive"]);
     repaired(r#"{"path":"a","limit":null}"#, r#"{"path":"a"}"#, &["limit"]);
     repaired(
         r#"{"path":"a","filters":[{"size":1},{"size":"2","name":null}]}"#,
@@ -226,23 +155,14 @@ fn lossless_repairs_are_made_and_listed() {
         r#"{"filters":[{"size":2}],"path":"a"}"#,
         &["filters", "filters/0/size"],
     );
-    repaired(
-        r#""{\"path\":\"a\",\"limit\":\"5\"}""#,
-        r#"{"limit":5,"path":"a"}"#,
-        &["arguments", "limit"],
-    );
+    repaired(r#""{\"path\":\"a\",\"limit\":\"5\"}""#, r#"{"limit":5,"path":"a"}"#, &["arguments", "limit"]);
 }
 
 #[test]
 fn what_could_lose_something_is_not_repaired() {
     #[track_caller]
     fn check(member: &str, message: &str) {
-        refused(
-            schema(),
-            &format!("{{\"path\":\"a\",{member}}}"),
-            Repairs::Allowed,
-            message,
-        );
+        refused(schema(), &format!("{{\"path\":\"a\",{member}}}"), Repairs::Allowed, message);
     }
     check(r#""limit":"05""#, r#"field 'limit': "05" is not an integer"#);
     check(r#""limit":"5.5""#, r#"field 'limit': "5.5" is not an integer"#);
@@ -251,31 +171,15 @@ fn what_could_lose_something_is_not_repaired() {
     check(r#""limit":true"#, "field 'limit': true is not an integer");
     check(r#""ratio":"5.50""#, r#"field 'ratio': "5.50" is not a number"#);
     check(r#""ratio":"NaN""#, r#"field 'ratio': "NaN" is not a number"#);
-    check(
-        r#""recursive":"True""#,
-        r#"field 'recursive': "True" is not a boolean"#,
-    );
+    check(r#""recursive":"True""#, r#"field 'recursive': "True" is not a boolean"#);
     check(r#""recursive":1"#, "field 'recursive': 1 is not a boolean");
     check(
         r#""filters":"[1,{\"a\":1,\"a\":2}]""#,
         r#"field 'filters': "[1,{\"a\":1,\"a\":2}]" is not an array"#,
     );
-    check(
-        r#""mode":5"#,
-        "field 'mode': 5 is not one of \"create\", \"overwrite\", \"append\"",
-    );
-    refused(
-        schema(),
-        r#"{"path":5}"#,
-        Repairs::Allowed,
-        "field 'path': 5 is not a string",
-    );
-    refused(
-        schema(),
-        r#"{"path":null}"#,
-        Repairs::Allowed,
-        "field 'path': null is not a string",
-    );
+    check(r#""mode":5"#, "field 'mode': 5 is not one of \"create\", \"overwrite\", \"append\"");
+    refused(schema(), r#"{"path":5}"#, Repairs::Allowed, "field 'path': 5 is not a string");
+    refused(schema(), r#"{"path":null}"#, Repairs::Allowed, "field 'path': null is not a string");
 }
 
 #[test]
@@ -315,18 +219,9 @@ fn all_that_is_wrong_is_said_at_once() {
          field 'limit': 500 is greater than the maximum 100",
     );
     let many = json!({"path": "a", "filters": vec![json!("x"); 12]}).to_string();
-    let message = compile(schema())
-        .check(&many, Repairs::Off)
-        .expect_err("refused")
-        .to_string();
-    assert!(
-        message.starts_with("field 'filters/0': \"x\" is not an object; field 'filters/1'"),
-        "{message}"
-    );
-    assert!(
-        message.ends_with("field 'filters/9': \"x\" is not an object; and 2 more"),
-        "{message}"
-    );
+    let message = compile(schema()).check(&many, Repairs::Off).expect_err("refused").to_string();
+    assert!(message.starts_with("field 'filters/0': \"x\" is not an object; field 'filters/1'"), "{message}");
+    assert!(message.ends_with("field 'filters/9': \"x\" is not an object; and 2 more"), "{message}");
 }
 
 #[test]
@@ -334,33 +229,12 @@ fn every_keyword_has_its_words() {
     #[track_caller]
     fn check(property: &Value, value: &str, problem: &str) {
         let schema = json!({"type": "object", "properties": {"x": property}});
-        refused(
-            schema,
-            &format!("{{\"x\":{value}}}"),
-            Repairs::Off,
-            &format!("field 'x': {problem}"),
-        );
+        refused(schema, &format!("{{\"x\":{value}}}"), Repairs::Off, &format!("field 'x': {problem}"));
     }
-    check(
-        &json!({"minLength": 3}),
-        r#""ab""#,
-        r#""ab" is shorter than 3 characters"#,
-    );
-    check(
-        &json!({"maxLength": 1}),
-        r#""ab""#,
-        r#""ab" is longer than 1 character"#,
-    );
-    check(
-        &json!({"pattern": "^a+$"}),
-        r#""b""#,
-        r#""b" does not match the pattern ^a+$"#,
-    );
-    check(
-        &json!({"format": "date"}),
-        r#""b""#,
-        r#""b" is not in the format date"#,
-    );
+    check(&json!({"minLength": 3}), r#""ab""#, r#""ab" is shorter than 3 characters"#);
+    check(&json!({"maxLength": 1}), r#""ab""#, r#""ab" is longer than 1 character"#);
+    check(&json!({"pattern": "^a+$"}), r#""b""#, r#""b" does not match the pattern ^a+$"#);
+    check(&json!({"format": "date"}), r#""b""#, r#""b" is not in the format date"#);
     check(&json!({"exclusiveMinimum": 0}), "0", "0 is not greater than 0");
     check(&json!({"exclusiveMaximum": 5}), "5", "5 is not less than 5");
     check(&json!({"multipleOf": 2}), "3", "3 is not a multiple of 2");
@@ -368,17 +242,9 @@ fn every_keyword_has_its_words() {
     check(&json!({"minItems": 1}), "[]", "has fewer than 1 item");
     check(&json!({"maxItems": 1}), "[1,2]", "has more than 1 item");
     check(&json!({"uniqueItems": true}), "[1,1]", "has an item twice");
-    check(
-        &json!({"contains": {"const": 1}}),
-        "[2]",
-        "lacks an item that it must contain",
-    );
+    check(&json!({"contains": {"const": 1}}), "[2]", "lacks an item that it must contain");
     check(&json!({"minProperties": 1}), "{}", "has fewer than 1 field");
-    check(
-        &json!({"maxProperties": 0}),
-        r#"{"a":1}"#,
-        "has more than 0 fields",
-    );
+    check(&json!({"maxProperties": 0}), r#"{"a":1}"#, "has more than 0 fields");
     check(
         &json!({"propertyNames": {"maxLength": 1}}),
         r#"{"ab":1}"#,
@@ -386,16 +252,8 @@ fn every_keyword_has_its_words() {
     );
     check(&json!({"not": {"type": "null"}}), "null", "null is not allowed");
     check(&json!(false), "1", "1 is not allowed");
-    check(
-        &json!({"type": ["string", "null"]}),
-        "1",
-        "1 is not null or a string",
-    );
-    check(
-        &json!({"oneOf": [{"enum": ["a"]}, {"const": "b"}]}),
-        r#""c""#,
-        r#""c" is not one of "a", "b""#,
-    );
+    check(&json!({"type": ["string", "null"]}), "1", "1 is not null or a string");
+    check(&json!({"oneOf": [{"enum": ["a"]}, {"const": "b"}]}), r#""c""#, r#""c" is not one of "a", "b""#);
     check(
         &json!({"oneOf": [{"minimum": 1}, {"maximum": 5}]}),
         "3",
@@ -409,12 +267,7 @@ fn a_number_format_is_a_range() {
     fn check(format: &str, value: &str, problem: &str) {
         let x = json!({"type": "integer", "format": format});
         let schema = json!({"type": "object", "properties": {"x": x, "format": {"type": "integer"}}});
-        refused(
-            schema,
-            &format!("{{\"x\":{value}}}"),
-            Repairs::Off,
-            &format!("field 'x': {problem}"),
-        );
+        refused(schema, &format!("{{\"x\":{value}}}"), Repairs::Off, &format!("field 'x': {problem}"));
     }
     check("uint8", "256", "256 is greater than the maximum 255");
     check("uint32", "-1", "-1 is less than the minimum 0");
@@ -433,30 +286,15 @@ fn a_number_format_is_a_range() {
 #[test]
 fn values_are_shown_short_and_escaped() {
     let long = json!({"path": "a", "limit": "é\u{202e}\u{9b}".repeat(100)}).to_string();
-    let message = compile(schema())
-        .check(&long, Repairs::Allowed)
-        .expect_err("refused")
-        .to_string();
-    assert!(
-        message.chars().count() < 900 && message.contains("é\\u{202e}\\u{9b}é"),
-        "{message}"
-    );
+    let message = compile(schema()).check(&long, Repairs::Allowed).expect_err("refused").to_string();
+    assert!(message.chars().count() < 900 && message.contains("é\\u{202e}\\u{9b}é"), "{message}");
     assert!(message.contains("… is not an integer"), "{message}");
     let key = json!({"path": "a", "k\u{1b}[2J": 1}).to_string();
-    let message = compile(schema())
-        .check(&key, Repairs::Allowed)
-        .expect_err("refused")
-        .to_string();
-    assert!(
-        message.starts_with("unknown field 'k\\u{1b}[2J' in arguments"),
-        "{message}"
-    );
+    let message = compile(schema()).check(&key, Repairs::Allowed).expect_err("refused").to_string();
+    assert!(message.starts_with("unknown field 'k\\u{1b}[2J' in arguments"), "{message}");
     // A name of a megabyte is neither shown nor compared.
     let key = json!({"path": "a", "k".repeat(900_000): 1}).to_string();
-    let message = compile(schema())
-        .check(&key, Repairs::Allowed)
-        .expect_err("refused")
-        .to_string();
+    let message = compile(schema()).check(&key, Repairs::Allowed).expect_err("refused").to_string();
     assert!(message.len() < 200, "{message}");
 }
 
@@ -465,15 +303,10 @@ fn unknown_keys_are_left_out_where_the_schema_is_silent() {
     let silent =
         compile(json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["m"]}));
     for repairs in [Repairs::Allowed, Repairs::Off] {
-        let checked = silent
-            .check(r#"{"z":{"a":1.50}, "n": 1,"m":2,"a":3}"#, repairs)
-            .expect("fits");
+        let checked = silent.check(r#"{"z":{"a":1.50}, "n": 1,"m":2,"a":3}"#, repairs).expect("fits");
         assert_eq!(checked.args.text(), r#"{"m":2,"n":1}"#);
         assert_eq!(checked.args.value(), &json!({"m": 2, "n": 1}));
-        assert_eq!(
-            (checked.ignored, checked.repaired.len()),
-            (vec!["a".to_owned(), "z".to_owned()], 0)
-        );
+        assert_eq!((checked.ignored, checked.repaired.len()), (vec!["a".to_owned(), "z".to_owned()], 0));
     }
     for open in [
         json!({"type": "object", "additionalProperties": true}),
@@ -501,9 +334,7 @@ fn large_numbers_keep_their_digits() {
     let checked = compiled.check(&text, Repairs::Allowed).expect("repaired");
     let expected = format!("{{\"big\":{BIG},\"f\":0.1000000000000000055511151231257827,\"n\":5}}");
     assert_eq!(checked.args.text(), expected);
-    let checked = compiled
-        .check(&format!("{{\"big\":\"{BIG}\"}}"), Repairs::Allowed)
-        .expect("repaired");
+    let checked = compiled.check(&format!("{{\"big\":\"{BIG}\"}}"), Repairs::Allowed).expect("repaired");
     assert_eq!(checked.args.text(), format!("{{\"big\":{BIG}}}"));
 }
 
@@ -540,48 +371,29 @@ fn schemas_that_cannot_be_trusted_are_refused() {
     }
     check(json!(true), |e| matches!(e, SchemaError::NotAnObject));
     check(json!({}), |e| matches!(e, SchemaError::NotAnObject));
-    check(json!({"type": ["object", "null"]}), |e| {
-        matches!(e, SchemaError::NotAnObject)
-    });
-    check(json!({"type": "string"}), |e| {
-        matches!(e, SchemaError::NotAnObject)
-    });
-    for reference in [
-        "https://example.com/s.json",
-        "file:///etc/passwd",
-        "#anchor",
-        "#/$defs/none",
-        "other",
-    ] {
+    check(json!({"type": ["object", "null"]}), |e| matches!(e, SchemaError::NotAnObject));
+    check(json!({"type": "string"}), |e| matches!(e, SchemaError::NotAnObject));
+    for reference in ["https://example.com/s.json", "file:///etc/passwd", "#anchor", "#/$defs/none", "other"]
+    {
         let schema = json!({"type": "object", "properties": {"default": {"$ref": reference}}});
         check(schema, |e| matches!(e, SchemaError::Reference { .. }));
     }
     let pattern = |p: &str| json!({"type": "object", "properties": {"a": {"pattern": p}}});
     check(pattern("(?=a)b"), |e| matches!(e, SchemaError::Malformed { .. }));
     check(pattern("(a)\\1"), |e| matches!(e, SchemaError::Malformed { .. }));
-    check(pattern("((((a{99}){99}){99}){99})"), |e| {
-        matches!(e, SchemaError::Malformed { .. })
+    check(pattern("((((a{99}){99}){99}){99})"), |e| matches!(e, SchemaError::Malformed { .. }));
+    check(json!({"type": "object", "required": "a"}), |e| matches!(e, SchemaError::Malformed { .. }));
+    check(json!({"type": "object", "description": "x".repeat(MAX_SCHEMA_BYTES)}), |e| {
+        matches!(e, SchemaError::TooLarge { .. })
     });
-    check(json!({"type": "object", "required": "a"}), |e| {
-        matches!(e, SchemaError::Malformed { .. })
-    });
-    check(
-        json!({"type": "object", "description": "x".repeat(MAX_SCHEMA_BYTES)}),
-        |e| matches!(e, SchemaError::TooLarge { .. }),
-    );
-    let patterns: serde_json::Map<_, _> = (0..200)
-        .map(|n| (n.to_string(), json!({"pattern": "a"})))
-        .collect();
-    check(json!({"type": "object", "properties": patterns}), |e| {
-        matches!(e, SchemaError::TooManyPatterns)
-    });
+    let patterns: serde_json::Map<_, _> =
+        (0..200).map(|n| (n.to_string(), json!({"pattern": "a"}))).collect();
+    check(json!({"type": "object", "properties": patterns}), |e| matches!(e, SchemaError::TooManyPatterns));
     let mut deep = json!({"type": "integer"});
     for _ in 0..200 {
         deep = json!({"items": deep});
     }
-    check(json!({"type": "object", "properties": {"x": deep}}), |e| {
-        matches!(e, SchemaError::TooDeep)
-    });
+    check(json!({"type": "object", "properties": {"x": deep}}), |e| matches!(e, SchemaError::TooDeep));
     let mut defs = serde_json::Map::new();
     for index in 0..30 {
         let next = json!({"$ref": format!("#/$defs/d{}", index + 1)});
@@ -602,18 +414,11 @@ fn a_schema_that_refers_to_itself_works() {
             "children": {"type": "array", "items": {"$ref": "#/$defs/node"}},
         }}},
     }));
-    let checked = tree.check(
-        r#"{"root":{"children":[{"children":[{"size":"3"}]}]}}"#,
-        Repairs::Allowed,
-    );
-    assert_eq!(
-        checked.expect("repaired").repaired,
-        ["root/children/0/children/0/size"]
-    );
-    for circle in [
-        json!({"type": "object", "$ref": "#"}),
-        json!({"type": "object", "allOf": [{"$ref": "#"}]}),
-    ] {
+    let checked = tree.check(r#"{"root":{"children":[{"children":[{"size":"3"}]}]}}"#, Repairs::Allowed);
+    assert_eq!(checked.expect("repaired").repaired, ["root/children/0/children/0/size"]);
+    for circle in
+        [json!({"type": "object", "$ref": "#"}), json!({"type": "object", "allOf": [{"$ref": "#"}]})]
+    {
         assert!(compile(circle).check("{\"a\":\"5\"}", Repairs::Allowed).is_ok());
     }
 }
@@ -646,29 +451,16 @@ fn near_miss() -> impl Strategy<Value = String> {
         any::<i8>().prop_map(|n| n.to_string()),
         any::<i8>().prop_map(|n| format!("{n}.0")),
         any::<i8>().prop_map(|n| format!("\"{n}\"")),
-        any::<f32>()
-            .prop_filter("finite", |n| n.is_finite())
-            .prop_map(|n| format!("\"{n}\"")),
+        any::<f32>().prop_filter("finite", |n| n.is_finite()).prop_map(|n| format!("\"{n}\"")),
         Just("\"append\"".to_owned()),
         Just("[{\"size\":\"1\",\"name\":null},{\"size\":2.0}]".to_owned()),
         Just("\"[{\\\"size\\\":\\\"1\\\"}]\"".to_owned()),
         Just("340282366920938463463374607431768211455".to_owned()),
     ];
-    let key = prop::sample::select(vec![
-        "path",
-        "limit",
-        "ratio",
-        "mode",
-        "filters",
-        "recursive",
-        "depth",
-        "x",
-    ]);
+    let key =
+        prop::sample::select(vec!["path", "limit", "ratio", "mode", "filters", "recursive", "depth", "x"]);
     prop::collection::btree_map(key, value, 0..8).prop_map(|map| {
-        let members: Vec<_> = map
-            .iter()
-            .map(|(key, value)| format!("\"{key}\": {value}"))
-            .collect();
+        let members: Vec<_> = map.iter().map(|(key, value)| format!("\"{key}\": {value}")).collect();
         format!("{{{}}}", members.join(", "))
     })
 }

@@ -137,9 +137,8 @@ impl<'s> SchemaView<'s> {
             return self.describing_within(target, value, steps);
         }
         for keyword in ["anyOf", "oneOf", "allOf"] {
-            let mut fitting = subschemas(map, keyword)
-                .iter()
-                .filter(|branch| self.may_describe(branch, value));
+            let mut fitting =
+                subschemas(map, keyword).iter().filter(|branch| self.may_describe(branch, value));
             if let Some(branch) = fitting.next() {
                 return if fitting.next().is_none() {
                     self.describing_within(branch, value, steps)
@@ -157,32 +156,23 @@ impl<'s> SchemaView<'s> {
         if !self.types(branch).allow(Types::of(value)) {
             return false;
         }
-        let (Some(properties), Some(object)) = (
-            branch.get("properties").and_then(Value::as_object),
-            value.as_object(),
-        ) else {
+        let (Some(properties), Some(object)) =
+            (branch.get("properties").and_then(Value::as_object), value.as_object())
+        else {
             return true;
         };
-        properties
-            .iter()
-            .all(|(name, property)| match property.get("const") {
-                Some(tag) => object.get(name) == Some(tag),
-                None => true,
-            })
+        properties.iter().all(|(name, property)| match property.get("const") {
+            Some(tag) => object.get(name) == Some(tag),
+            None => true,
+        })
     }
 }
 
 /// The schema of a property, by name or as one of the others.
 pub(super) fn property<'s>(map: &'s Map<String, Value>, name: &str) -> Option<&'s Value> {
-    map.get("properties")
-        .and_then(|properties| properties.get(name))
-        .or_else(|| {
-            if map.contains_key("patternProperties") {
-                None
-            } else {
-                map.get("additionalProperties")
-            }
-        })
+    map.get("properties").and_then(|properties| properties.get(name)).or_else(|| {
+        if map.contains_key("patternProperties") { None } else { map.get("additionalProperties") }
+    })
 }
 
 /// The schema of an item.
@@ -193,15 +183,11 @@ pub(super) fn item(map: &Map<String, Value>, index: usize) -> Option<&Value> {
 
 /// Whether an object must have a property.
 pub(super) fn requires(map: &Map<String, Value>, name: &str) -> bool {
-    subschemas(map, "required")
-        .iter()
-        .any(|required| required == name)
+    subschemas(map, "required").iter().any(|required| required == name)
 }
 
 fn subschemas<'s>(map: &'s Map<String, Value>, keyword: &str) -> &'s [Value] {
-    map.get(keyword)
-        .and_then(Value::as_array)
-        .map_or(&[], Vec::as_slice)
+    map.get(keyword).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
 fn union(types: impl Iterator<Item = Types>) -> Types {

@@ -1,7 +1,7 @@
 //! The form that makes a line a link of the chain: `{"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`.
 //!
 //! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed
-//! width, so whoever verifies slices bytes and never serialises anything again: `head -c -77 | sha256sum`
+//! width, so whoever verifies slices bytes and never serialises anything again: `head -c -76 | sha256sum`
 //! does for a single line.
 
 use sha2::{Digest as _, Sha256};
@@ -63,11 +63,7 @@ pub(super) fn check(line: &[u8]) -> Result<Link, BadLine> {
     if hash_of(body) != *hash {
         return Err(BadLine::Hash);
     }
-    Ok(Link {
-        seq,
-        prev: *prev,
-        hash: *hash,
-    })
+    Ok(Link { seq, prev: *prev, hash: *hash })
 }
 
 /// The number of bytes that end every line after its own hash begins.
@@ -110,14 +106,7 @@ mod tests {
     #[test]
     fn a_sealed_line_checks_and_any_flipped_bit_does_not() {
         let (line, hash) = sealed(r#"{"seq":12,"time":"t""#, &GENESIS);
-        assert_eq!(
-            check(&line),
-            Ok(Link {
-                seq: 12,
-                prev: GENESIS,
-                hash
-            })
-        );
+        assert_eq!(check(&line), Ok(Link { seq: 12, prev: GENESIS, hash }));
         assert!(tail_says(&line[line.len() - SEALED_TAIL_BYTES..], &hash));
         assert!(line.ends_with(b"\"}\n"));
         for at in 0..line.len() {
@@ -134,10 +123,7 @@ mod tests {
         let (line, _) = sealed(r#"{"seq":1"#, &GENESIS);
         let body = format!(r#"{{"seq":1,"prev":"{}""#, "0".repeat(64));
         let expected = hex::encode(Sha256::digest(body.as_bytes()));
-        assert_eq!(
-            String::from_utf8_lossy(&line),
-            format!("{body},\"hash\":\"{expected}\"}}\n")
-        );
+        assert_eq!(String::from_utf8_lossy(&line), format!("{body},\"hash\":\"{expected}\"}}\n"));
     }
 
     #[test]
@@ -147,10 +133,7 @@ mod tests {
         }
         let (line, _) = sealed(r#"{"seq":x"#, &GENESIS);
         assert_eq!(check(&line), Err(BadLine::Form));
-        let (line, _) = sealed(
-            &format!(r#"{{"seq":1,"x":"{}""#, "y".repeat(MAX_ROW_BYTES)),
-            &GENESIS,
-        );
+        let (line, _) = sealed(&format!(r#"{{"seq":1,"x":"{}""#, "y".repeat(MAX_ROW_BYTES)), &GENESIS);
         assert_eq!(check(&line), Err(BadLine::Form));
     }
 }

@@ -46,10 +46,7 @@ impl Files {
     /// Opens them, and makes the log if there is none.
     pub(super) fn open(state_dir: &Path, medium: Box<dyn Medium>) -> Result<Self, AuditError> {
         let path = log_path(state_dir);
-        let failed = |errno: Errno| AuditError::Open {
-            path: path.clone(),
-            source: errno.into(),
-        };
+        let failed = |errno: Errno| AuditError::Open { path: path.clone(), source: errno.into() };
         let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, state_dir, folder, Mode::empty()).map_err(failed)?;
         // Non-blocking, lest a FIFO in the log's place hangs us; it means nothing for a regular file.
@@ -84,19 +81,14 @@ impl Files {
     pub(super) fn check_identity(&self) -> Result<(), AuditError> {
         match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => Ok(()),
-            Ok(_) | Err(Errno::NOENT) => Err(AuditError::Replaced {
-                path: self.path.clone(),
-            }),
+            Ok(_) | Err(Errno::NOENT) => Err(AuditError::Replaced { path: self.path.clone() }),
             Err(errno) => Err(self.read_error(errno.into())),
         }
     }
 
     /// The log's size now.
     pub(super) fn size(&self) -> Result<u64, AuditError> {
-        self.log
-            .metadata()
-            .map(|metadata| metadata.len())
-            .map_err(|source| self.read_error(source))
+        self.log.metadata().map(|metadata| metadata.len()).map_err(|source| self.read_error(source))
     }
 
     /// Brings the log to the disk.
@@ -109,16 +101,10 @@ impl Files {
     }
 
     pub(super) fn read_error(&self, source: io::Error) -> AuditError {
-        AuditError::Read {
-            path: self.path.clone(),
-            source,
-        }
+        AuditError::Read { path: self.path.clone(), source }
     }
 
     pub(super) fn write_error(&self, source: io::Error) -> AuditError {
-        AuditError::Write {
-            path: self.path.clone(),
-            source,
-        }
+        AuditError::Write { path: self.path.clone(), source }
     }
 }

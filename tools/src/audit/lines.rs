@@ -45,11 +45,7 @@ pub(super) enum LineEnd {
 impl<F: Borrow<File>> Lines<F> {
     /// The lines from one offset up to another.
     pub(super) fn new(file: F, from: u64, to: u64) -> Self {
-        let stretch = Stretch {
-            file,
-            at: from,
-            end: to,
-        };
+        let stretch = Stretch { file, at: from, end: to };
         Self {
             reader: BufReader::with_capacity(MAX_ROW_BYTES, stretch),
             line: Vec::new(),
@@ -86,12 +82,7 @@ impl<F: Borrow<File>> Lines<F> {
             end = LineEnd::TooLong;
         }
         self.number += 1;
-        Ok(Some(Line {
-            number: self.number,
-            offset,
-            bytes: &self.line,
-            end,
-        }))
+        Ok(Some(Line { number: self.number, offset, bytes: &self.line, end }))
     }
 }
 

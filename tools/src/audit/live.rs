@@ -40,10 +40,7 @@ impl Live {
     /// Makes the file. The caller holds the log's lock, so nobody sees the file before it is locked.
     pub(super) fn create(files: &Files, process: &str) -> Result<Self, AuditError> {
         let path = files.state_dir.join(LIVE_DIR).join(process);
-        let failed = |errno: Errno| AuditError::Live {
-            path: path.clone(),
-            source: errno.into(),
-        };
+        let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
         match mkdirat(&files.dir, LIVE_DIR, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(failed(errno)),
@@ -54,18 +51,9 @@ impl Live {
         if !lock::try_keep(&file).map_err(failed)? {
             return Err(failed(Errno::WOULDBLOCK));
         }
-        let handles = Arc::new(Handles {
-            folder,
-            file,
-            name: process.to_owned(),
-            path,
-        });
+        let handles = Arc::new(Handles { folder, file, name: process.to_owned(), path });
         handles.write_mark(None)?;
-        Ok(Self {
-            handles,
-            mark: None,
-            unsynced: true,
-        })
+        Ok(Self { handles, mark: None, unsynced: true })
     }
 
     /// Makes sure that the mark is not behind a `begin` that is about to be written at this offset.
@@ -121,19 +109,13 @@ impl Handles {
         };
         self.file
             .write_all_at(text.as_bytes(), 0)
-            .map_err(|source| AuditError::Live {
-                path: self.path.clone(),
-                source,
-            })
+            .map_err(|source| AuditError::Live { path: self.path.clone(), source })
     }
 
     fn remove(&self) -> Result<(), AuditError> {
         match unlinkat(&self.folder, self.name.as_str(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
-            Err(errno) => Err(AuditError::Live {
-                path: self.path.clone(),
-                source: errno.into(),
-            }),
+            Err(errno) => Err(AuditError::Live { path: self.path.clone(), source: errno.into() }),
         }
     }
 }
@@ -169,10 +151,7 @@ impl Dead {
 /// The processes that died. The caller holds the log's lock, so no two look for them at once.
 pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
     let path = files.state_dir.join(LIVE_DIR);
-    let failed = |errno: Errno| AuditError::Live {
-        path: path.clone(),
-        source: errno.into(),
-    };
+    let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
     let folder = match openat(&files.dir, LIVE_DIR, FOLDER, Mode::empty()) {
         Ok(folder) => folder,
         Err(Errno::NOENT) => return Ok(Vec::new()),
@@ -189,10 +168,7 @@ pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
             continue;
         }
         let path = path.join(name);
-        let failed = |source: io::Error| AuditError::Live {
-            path: path.clone(),
-            source,
-        };
+        let failed = |source: io::Error| AuditError::Live { path: path.clone(), source };
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&folder, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
@@ -208,15 +184,7 @@ pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
         }
         let mark = read_mark(&file).map_err(failed)?;
         let folder = folder.try_clone().map_err(failed)?;
-        dead.push(Dead {
-            handles: Handles {
-                folder,
-                file,
-                name: name.to_owned(),
-                path,
-            },
-            mark,
-        });
+        dead.push(Dead { handles: Handles { folder, file, name: name.to_owned(), path }, mark });
     }
     Ok(dead)
 }
@@ -229,11 +197,7 @@ fn read_mark(file: &File) -> io::Result<Option<u64>> {
         return Ok(None);
     }
     let text = std::str::from_utf8(&bytes[..read]).unwrap_or_default();
-    Ok(Some(
-        text.strip_suffix('\n')
-            .and_then(|digits| digits.parse().ok())
-            .unwrap_or(0),
-    ))
+    Ok(Some(text.strip_suffix('\n').and_then(|digits| digits.parse().ok()).unwrap_or(0)))
 }
 
 /// How far the oldest open call must have moved before the mark follows, to spare writes.
@@ -242,7 +206,4 @@ const MARK_STEP_BYTES: u64 = 64 * 1024;
 /// As long as any mark, so that one write replaces the other.
 const NO_MARK: &str = "--------------------\n";
 
-const FOLDER: OFlags = OFlags::RDONLY
-    .union(OFlags::DIRECTORY)
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
+const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);

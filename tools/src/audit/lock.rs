@@ -76,18 +76,12 @@ fn acquire<'file>(
             Ok(()) => return Ok(Locked(file)),
             Err(Errno::WOULDBLOCK | Errno::INTR) => {}
             Err(errno) => {
-                return Err(AuditError::Open {
-                    path: path.to_owned(),
-                    source: errno.into(),
-                });
+                return Err(AuditError::Open { path: path.to_owned(), source: errno.into() });
             }
         }
         let waited = started.get_or_insert_with(Instant::now).elapsed();
         if waited >= wait {
-            return Err(AuditError::Busy {
-                path: path.to_owned(),
-                waited,
-            });
+            return Err(AuditError::Busy { path: path.to_owned(), waited });
         }
         tries = tries.saturating_add(1);
         match tries.checked_sub(SPINS) {

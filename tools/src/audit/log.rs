@@ -72,18 +72,8 @@ impl AuditLog {
         drop(locked);
 
         let wrote = torn.is_some() || !closed_begins.is_empty();
-        let state = State {
-            writer,
-            process: process_name(),
-            live: None,
-            open: Vec::new(),
-        };
-        let shared = Arc::new(Shared {
-            files,
-            mode,
-            state: Mutex::new(state),
-            syncer: Syncer::default(),
-        });
+        let state = State { writer, process: process_name(), live: None, open: Vec::new() };
+        let shared = Arc::new(Shared { files, mode, state: Mutex::new(state), syncer: Syncer::default() });
         if wrote {
             shared.syncer.request();
         }
@@ -96,13 +86,7 @@ impl AuditLog {
             },
         )
         .map_err(|source| AuditError::Thread { source })?;
-        Ok((
-            Self {
-                shared,
-                thread: Some(thread),
-            },
-            Recovery { torn, closed_begins },
-        ))
+        Ok((Self { shared, thread: Some(thread) }, Recovery { torn, closed_begins }))
     }
 
     /// Writes one row. When this returns, the row is in the log, whatever happens to this process; with
@@ -208,9 +192,7 @@ impl Shared {
     }
 
     fn check_synced(&self) -> Result<(), AuditError> {
-        self.syncer
-            .failure()
-            .map_or(Ok(()), |errno| Err(self.sync_error(errno)))
+        self.syncer.failure().map_or(Ok(()), |errno| Err(self.sync_error(errno)))
     }
 
     /// Brings to the disk what is written, without keeping others from appending meanwhile.
@@ -220,9 +202,7 @@ impl Shared {
             let unsynced = state.live.as_mut().and_then(Live::take_unsynced);
             (unsynced, state.writer.end(), state.first_open())
         };
-        let synced = unsynced
-            .map_or(Ok(()), |handles| handles.sync())
-            .and_then(|()| self.files.sync());
+        let synced = unsynced.map_or(Ok(()), |handles| handles.sync()).and_then(|()| self.files.sync());
         if let Err(errno) = synced {
             self.syncer.fail(errno);
             return Err(self.sync_error(errno));
@@ -231,20 +211,13 @@ impl Shared {
         let still_idle = first_open.is_none() && state.writer.end() == end;
         if let Some(live) = &mut state.live {
             // All rows before `end` are on the disk, but later ones perhaps not.
-            live.settle(if still_idle {
-                None
-            } else {
-                Some(first_open.unwrap_or(end))
-            });
+            live.settle(if still_idle { None } else { Some(first_open.unwrap_or(end)) });
         }
         Ok(())
     }
 
     fn sync_error(&self, errno: Errno) -> AuditError {
-        AuditError::Sync {
-            path: self.files.path.clone(),
-            source: errno.into(),
-        }
+        AuditError::Sync { path: self.files.path.clone(), source: errno.into() }
     }
 }
 
@@ -257,10 +230,7 @@ impl State {
                 self.cover(shared)?;
                 let offset = self.writer.end();
                 self.writer.write(&self.process, &record.call, &record.phase, 0)?;
-                self.open.push(OpenCall {
-                    offset,
-                    call_id: Arc::clone(&record.call.call_id),
-                });
+                self.open.push(OpenCall { offset, call_id: Arc::clone(&record.call.call_id) });
             }
             Phase::End(_) => {
                 self.writer.write(&self.process, &record.call, &record.phase, 0)?;
@@ -270,9 +240,7 @@ impl State {
                 }
             }
         }
-        Ok(RowRef {
-            seq: self.writer.seq(),
-        })
+        Ok(RowRef { seq: self.writer.seq() })
     }
 
     /// Lets a successor find the `begin` that comes next.

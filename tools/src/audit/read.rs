@@ -160,43 +160,31 @@ fn next_row(lines: &mut Lines<File>, path: &Path) -> Option<Result<Row, AuditErr
     };
     match line.end {
         LineEnd::File => None,
-        LineEnd::TooLong => Some(Err(AuditError::Overlong {
-            path: path(),
-            line: line.number,
-        })),
+        LineEnd::TooLong => Some(Err(AuditError::Overlong { path: path(), line: line.number })),
         LineEnd::Newline => {
-            Some(
-                serde_json::from_slice(line.bytes).map_err(|source| AuditError::Malformed {
-                    path: path(),
-                    line: line.number,
-                    source,
-                }),
-            )
+            Some(serde_json::from_slice(line.bytes).map_err(|source| AuditError::Malformed {
+                path: path(),
+                line: line.number,
+                source,
+            }))
         }
     }
 }
 
 /// Opens a log to read it, and tells how long it is at a moment when nobody writes.
 pub(super) fn open(path: &Path) -> Result<(File, u64), AuditError> {
-    let failed = |source| AuditError::Open {
-        path: path.to_owned(),
-        source,
-    };
+    let failed = |source| AuditError::Open { path: path.to_owned(), source };
     // Non-blocking, lest a FIFO in the log's place hangs us.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
         Ok(file) => File::from(file),
         Err(rustix::io::Errno::LOOP) => {
-            return Err(AuditError::NotAFile {
-                path: path.to_owned(),
-            });
+            return Err(AuditError::NotAFile { path: path.to_owned() });
         }
         Err(errno) => return Err(failed(errno.into())),
     };
     if !file.metadata().map_err(failed)?.is_file() {
-        return Err(AuditError::NotAFile {
-            path: path.to_owned(),
-        });
+        return Err(AuditError::NotAFile { path: path.to_owned() });
     }
     let locked = lock::shared(&file, path, lock::LOCK_WAIT)?;
     let end = file.metadata().map_err(failed)?.len();

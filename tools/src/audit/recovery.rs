@@ -63,10 +63,7 @@ pub(super) fn close_dead_calls(files: &Files, writer: &mut Writer) -> Result<Vec
     if !closed.is_empty() {
         // Before the files go that would let the next start find these calls.
         let synced = files.sync();
-        synced.map_err(|errno| AuditError::Sync {
-            path: files.path.clone(),
-            source: errno.into(),
-        })?;
+        synced.map_err(|errno| AuditError::Sync { path: files.path.clone(), source: errno.into() })?;
     }
     for process in &dead {
         process.remove()?;
@@ -105,9 +102,7 @@ fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Resu
         }
     }
     let begins = open.into_values().flatten();
-    let mut rows: Vec<Row> = begins
-        .filter_map(|line| serde_json::from_slice(&line).ok())
-        .collect();
+    let mut rows: Vec<Row> = begins.filter_map(|line| serde_json::from_slice(&line).ok()).collect();
     rows.sort_by_key(|row| row.seq);
     Ok(rows)
 }
@@ -118,9 +113,5 @@ fn row_boundary(files: &Files, mark: u64, end: u64) -> u64 {
     let mut byte = [0];
     let before = mark.checked_sub(1).filter(|_| mark <= end);
     let read = before.map(|before| files.log.read_exact_at(&mut byte, before));
-    if matches!(read, Some(Ok(()))) && byte == *b"\n" {
-        mark
-    } else {
-        0
-    }
+    if matches!(read, Some(Ok(()))) && byte == *b"\n" { mark } else { 0 }
 }

@@ -87,19 +87,13 @@ impl Record {
     /// The row before a call that has effects.
     #[must_use]
     pub fn begin(call: &Arc<CallRecord>) -> Self {
-        Self {
-            call: Arc::clone(call),
-            phase: Phase::Begin,
-        }
+        Self { call: Arc::clone(call), phase: Phase::Begin }
     }
 
     /// The row after a call, or of one that was refused.
     #[must_use]
     pub fn end(call: &Arc<CallRecord>, ending: Ending) -> Self {
-        Self {
-            call: Arc::clone(call),
-            phase: Phase::End(ending),
-        }
+        Self { call: Arc::clone(call), phase: Phase::End(ending) }
     }
 }
 
@@ -329,9 +323,7 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, 
         Phase::Begin => (Event::Begin, None),
         Phase::End(ending) => (Event::End, Some(ending)),
     };
-    let code = ending
-        .and_then(|ending| ending.code.as_ref())
-        .or(call.code.as_ref());
+    let code = ending.and_then(|ending| ending.code.as_ref()).or(call.code.as_ref());
     let mut omitted = head.omitted;
 
     out.clear();
@@ -358,17 +350,9 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, 
     field_text(out, "rule", call.rule.as_deref());
     field_text(out, "approval", call.approval.as_deref());
     field_word(out, "outcome", ending.map(|ending| ending.outcome.as_str()));
-    field_number(
-        out,
-        "duration_us",
-        ending.and_then(|ending| ending.duration).map(micros),
-    );
+    field_number(out, "duration_us", ending.and_then(|ending| ending.duration).map(micros));
     field_number(out, "cpu_us", ending.and_then(|ending| ending.cpu).map(micros));
-    field_number(
-        out,
-        "peak_memory",
-        ending.and_then(|ending| ending.peak_memory_bytes),
-    );
+    field_number(out, "peak_memory", ending.and_then(|ending| ending.peak_memory_bytes));
     field_number(out, "bytes_out", ending.and_then(|ending| ending.output_bytes));
     field_raw(
         out,
@@ -387,10 +371,7 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, 
     field_text(out, "process", Some(head.process));
     field_number(out, "omitted", Some(omitted));
     let hash = chain::seal(out, head.prev);
-    debug_assert!(
-        out.len() <= MAX_ROW_BYTES,
-        "the limits of the fields add up to less than a row's"
-    );
+    debug_assert!(out.len() <= MAX_ROW_BYTES, "the limits of the fields add up to less than a row's");
     hash
 }
 

@@ -100,7 +100,5 @@ pub(super) fn spawn<S: Send + Sync + 'static>(
     syncer: fn(&S) -> &Syncer,
     work: fn(&S),
 ) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new()
-        .name("audit-sync".to_owned())
-        .spawn(move || syncer(&shared).run(|| work(&shared)))
+    thread::Builder::new().name("audit-sync".to_owned()).spawn(move || syncer(&shared).run(|| work(&shared)))
 }

@@ -34,41 +34,22 @@ pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditErr
         let from = size - length as u64;
         window.resize(length, 0);
         file.read_exact_at(&mut window, from)
-            .map_err(|source| AuditError::Read {
-                path: path.to_owned(),
-                source,
-            })?;
+            .map_err(|source| AuditError::Read { path: path.to_owned(), source })?;
         match last_row(&window, from == 0) {
             Found::Row { seq, hash, end } => {
                 let torn_bytes = (length - end) as u64;
-                return Ok(Tail {
-                    seq,
-                    hash,
-                    end: from + end as u64,
-                    torn_bytes,
-                });
+                return Ok(Tail { seq, hash, end: from + end as u64, torn_bytes });
             }
             Found::NoRow => {
-                return Ok(Tail {
-                    seq: 0,
-                    hash: GENESIS,
-                    end: 0,
-                    torn_bytes: size,
-                });
+                return Ok(Tail { seq: 0, hash: GENESIS, end: 0, torn_bytes: size });
             }
             Found::Altered { at } => {
-                return Err(AuditError::Altered {
-                    path: path.to_owned(),
-                    offset: from + at as u64,
-                });
+                return Err(AuditError::Altered { path: path.to_owned(), offset: from + at as u64 });
             }
             Found::WindowTooSmall => {}
         }
     }
-    Err(AuditError::Corrupt {
-        path: path.to_owned(),
-        bytes: window.len() as u64,
-    })
+    Err(AuditError::Corrupt { path: path.to_owned(), bytes: window.len() as u64 })
 }
 
 /// Whether the row with this hash still ends here.

@@ -21,11 +21,7 @@ fn open(dir: &Path) -> AuditLog {
 }
 
 fn call(call_id: &str) -> Arc<CallRecord> {
-    Arc::new(CallRecord {
-        call_id: call_id.into(),
-        tool: "file_write".into(),
-        ..CallRecord::default()
-    })
+    Arc::new(CallRecord { call_id: call_id.into(), tool: "file_write".into(), ..CallRecord::default() })
 }
 
 fn begin(call_id: &str) -> Record {
@@ -79,9 +75,7 @@ fn leftovers(dir: &Path) -> Vec<String> {
         let Ok(entries) = fs::read_dir(dir) else {
             return Vec::new();
         };
-        entries
-            .map(|entry| entry.expect("lists").file_name().to_string_lossy().into_owned())
-            .collect()
+        entries.map(|entry| entry.expect("lists").file_name().to_string_lossy().into_owned()).collect()
     };
     let mut found = names(dir);
     found.retain(|name| name != "audit.live" && name != "audit.jsonl");

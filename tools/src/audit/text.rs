@@ -87,22 +87,10 @@ mod tests {
     fn strings_are_escaped_and_cut() {
         check("plain", 64, r#""plain""#);
         check("a\"b\\c\nd\0", 64, r#""a\"b\\c\nd\u0000""#);
-        check(
-            "\u{2028}\u{202e}\u{85}\u{1b}ä😀",
-            64,
-            r#""\u2028\u202e\u0085\u001bä😀""#,
-        );
+        check("\u{2028}\u{202e}\u{85}\u{1b}ä😀", 64, r#""\u2028\u202e\u0085\u001bä😀""#);
         check(&"a".repeat(64), 64, &format!("\"{}\"", "a".repeat(64)));
-        check(
-            &"a".repeat(65),
-            64,
-            &format!("\"{}…[cut: 65 bytes]\"", "a".repeat(24)),
-        );
-        check(
-            &"\0".repeat(20),
-            64,
-            &format!("\"{}…[cut: 20 bytes]\"", "\\u0000".repeat(4)),
-        );
+        check(&"a".repeat(65), 64, &format!("\"{}…[cut: 65 bytes]\"", "a".repeat(24)));
+        check(&"\0".repeat(20), 64, &format!("\"{}…[cut: 20 bytes]\"", "\\u0000".repeat(4)));
     }
 
     proptest! {

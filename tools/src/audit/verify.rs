@@ -101,17 +101,10 @@ pub struct OpenBegin {
 pub fn verify(path: &Path) -> Result<VerifyReport, AuditError> {
     let (file, end) = read::open(path)?;
     let mut lines = Lines::new(file, 0, end);
-    let mut walk = Walk {
-        rows: 0,
-        last_seq: 0,
-        head: GENESIS,
-        broken: None,
-        open: HashMap::new(),
-    };
-    while let Some(line) = lines.next().map_err(|source| AuditError::Read {
-        path: path.to_owned(),
-        source,
-    })? {
+    let mut walk = Walk { rows: 0, last_seq: 0, head: GENESIS, broken: None, open: HashMap::new() };
+    while let Some(line) =
+        lines.next().map_err(|source| AuditError::Read { path: path.to_owned(), source })?
+    {
         walk.step(&line);
     }
     Ok(walk.report())
@@ -162,10 +155,7 @@ impl Walk {
         if !is_row {
             Err(BreakReason::Malformed)
         } else if link.seq != expected {
-            Err(BreakReason::SequenceGap {
-                expected,
-                found: link.seq,
-            })
+            Err(BreakReason::SequenceGap { expected, found: link.seq })
         } else if link.prev != self.head {
             Err(BreakReason::ChainBroken)
         } else {

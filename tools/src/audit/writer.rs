@@ -57,13 +57,8 @@ impl Writer {
     /// Finds the end of a log that was just opened, and cuts off what a crash left behind it.
     pub(super) fn start(files: Arc<Files>) -> Result<(Self, Option<TornTail>), AuditError> {
         let tail = tail::read(&files.log, &files.path, files.size()?)?;
-        let mut writer = Self {
-            files,
-            seq: tail.seq,
-            hash: tail.hash,
-            end: tail.end,
-            line: Vec::with_capacity(2048),
-        };
+        let mut writer =
+            Self { files, seq: tail.seq, hash: tail.hash, end: tail.end, line: Vec::with_capacity(2048) };
         let torn = writer.move_to(&tail)?;
         Ok((writer, torn))
     }
@@ -74,16 +69,9 @@ impl Writer {
         files.check_identity()?;
         let size = files.size()?;
         if size < self.end {
-            return Err(AuditError::Truncated {
-                path: files.path.clone(),
-                expected: self.end,
-                found: size,
-            });
+            return Err(AuditError::Truncated { path: files.path.clone(), expected: self.end, found: size });
         }
-        let altered = |offset| AuditError::Altered {
-            path: files.path.clone(),
-            offset,
-        };
+        let altered = |offset| AuditError::Altered { path: files.path.clone(), offset };
         // Also when the size is right: a log that was cut and filled up again is not the one we left.
         let ours = tail::still_ends_with(&files.log, self.end, &self.hash);
         if !ours.map_err(|source| files.read_error(source))? {
@@ -114,13 +102,7 @@ impl Writer {
         phase: &Phase,
         omitted: u64,
     ) -> Result<(), AuditError> {
-        let head = Head {
-            seq: self.seq + 1,
-            time: Timestamp::now(),
-            process,
-            omitted,
-            prev: &self.hash,
-        };
+        let head = Head { seq: self.seq + 1, time: Timestamp::now(), process, omitted, prev: &self.hash };
         let hash = row::write_line(&mut self.line, &head, call, phase);
         if let Err(source) = self.write_out() {
             // Part of the line may be there. If even this fails, the next append finds a torn piece and
@@ -158,11 +140,7 @@ impl Writer {
     }
 
     fn move_to(&mut self, tail: &Tail) -> Result<Option<TornTail>, AuditError> {
-        let torn = if tail.torn_bytes > 0 {
-            Some(self.put_aside(tail)?)
-        } else {
-            None
-        };
+        let torn = if tail.torn_bytes > 0 { Some(self.put_aside(tail)?) } else { None };
         (self.seq, self.hash, self.end) = (tail.seq, tail.hash, tail.end);
         Ok(torn)
     }
@@ -172,32 +150,18 @@ impl Writer {
         let files = &self.files;
         // Below 5 MiB: `tail::read` looks no further back.
         let mut bytes = vec![0; usize::try_from(tail.torn_bytes).unwrap_or(usize::MAX)];
-        files
-            .log
-            .read_exact_at(&mut bytes, tail.end)
-            .map_err(|source| files.read_error(source))?;
+        files.log.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
 
         let name = format!("audit.torn-{}", Timestamp::now().strftime("%Y%m%dT%H%M%S%.9fZ"));
         let kept_in = files.state_dir.join(&name);
-        let failed = |source| AuditError::KeepTorn {
-            path: kept_in.clone(),
-            source,
-        };
+        let failed = |source| AuditError::KeepTorn { path: kept_in.clone(), source };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(&files.dir, name.as_str(), flags, Mode::RUSR | Mode::WUSR)
             .map_err(|errno| failed(errno.into()))?;
         let file = File::from(file);
-        file.write_all_at(&bytes, 0)
-            .and_then(|()| file.sync_data())
-            .map_err(failed)?;
+        file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(failed)?;
 
-        files
-            .medium
-            .truncate(&files.log, tail.end)
-            .map_err(|errno| files.write_error(errno.into()))?;
-        Ok(TornTail {
-            bytes: tail.torn_bytes,
-            kept_in,
-        })
+        files.medium.truncate(&files.log, tail.end).map_err(|errno| files.write_error(errno.into()))?;
+        Ok(TornTail { bytes: tail.torn_bytes, kept_in })
     }
 }

@@ -59,13 +59,9 @@ impl Arithmetic {
         let whole = a.as_i128().zip(b.as_i128()).and_then(|(a, b)| self.exactly(a, b));
         let result = match whole.and_then(Number::from_i128) {
             Some(exact) => exact,
-            None => a
-                .as_f64()
-                .zip(b.as_f64())
-                .and_then(|(a, b)| number(self.in_double(a, b)))
-                .ok_or_else(|| {
-                    ToolError::failed(format!("the result of {a} {} {b} is too large", self.symbol()))
-                })?,
+            None => a.as_f64().zip(b.as_f64()).and_then(|(a, b)| number(self.in_double(a, b))).ok_or_else(
+                || ToolError::failed(format!("the result of {a} {} {b} is too large", self.symbol())),
+            )?,
         };
         Ok(json!({ "result": result }))
     }
@@ -151,9 +147,7 @@ mod tests {
     #[track_caller]
     fn check(tool: Arithmetic, a: &str, b: &str, expected: Result<&str, &str>) {
         let result = tool.compute(&format!("{{\"a\":{a},\"b\":{b}}}"));
-        let result = result
-            .map(|value| value["result"].to_string())
-            .map_err(|error| error.to_string());
+        let result = result.map(|value| value["result"].to_string()).map_err(|error| error.to_string());
         assert_eq!(result.as_deref().map_err(String::as_str), expected);
     }
 
@@ -161,20 +155,10 @@ mod tests {
     fn results_are_exact_where_they_can_be() {
         check(Arithmetic::Add, "2", "3", Ok("5"));
         check(Arithmetic::Add, "0.5", "1.5", Ok("2"));
-        check(
-            Arithmetic::Add,
-            "9223372036854775807",
-            "9223372036854775807",
-            Ok("18446744073709551614"),
-        );
+        check(Arithmetic::Add, "9223372036854775807", "9223372036854775807", Ok("18446744073709551614"));
         check(Arithmetic::Subtract, "2", "3.25", Ok("-1.25"));
         check(Arithmetic::Multiply, "-4", "2.5", Ok("-10"));
-        check(
-            Arithmetic::Multiply,
-            "18446744073709551615",
-            "10",
-            Ok("1.844674407370955e+20"),
-        );
+        check(Arithmetic::Multiply, "18446744073709551615", "10", Ok("1.844674407370955e+20"));
         check(Arithmetic::Divide, "7", "2", Ok("3.5"));
         check(Arithmetic::Divide, "-6", "3", Ok("-2"));
     }
@@ -184,17 +168,7 @@ mod tests {
         for zero in ["0", "0.0", "-0.0"] {
             check(Arithmetic::Divide, "1", zero, Err("division by zero"));
         }
-        check(
-            Arithmetic::Multiply,
-            "1e308",
-            "10",
-            Err("the result of 1e+308 * 10 is too large"),
-        );
-        check(
-            Arithmetic::Divide,
-            "1e308",
-            "0.1",
-            Err("the result of 1e+308 / 0.1 is too large"),
-        );
+        check(Arithmetic::Multiply, "1e308", "10", Err("the result of 1e+308 * 10 is too large"));
+        check(Arithmetic::Divide, "1e308", "0.1", Err("the result of 1e+308 / 0.1 is too large"));
     }
 }

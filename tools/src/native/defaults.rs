@@ -10,11 +10,8 @@ use super::{Arithmetic, EchoTool, FailingTool, GetCurrentTime};
 /// for trying out how failures are shown. `output_read` needs a store and is added by the bootstrap.
 #[must_use]
 pub fn default_tools() -> Vec<Arc<dyn Tool>> {
-    let mut tools: Vec<Arc<dyn Tool>> = vec![
-        Arc::new(GetCurrentTime),
-        Arc::new(EchoTool),
-        Arc::new(FailingTool::default()),
-    ];
+    let mut tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(GetCurrentTime), Arc::new(EchoTool), Arc::new(FailingTool::default())];
     tools.extend(Arithmetic::ALL.map(|operation| Arc::new(operation) as Arc<dyn Tool>));
     tools
 }
@@ -30,24 +27,13 @@ mod tests {
     fn the_shipped_tools_are_harmless_and_strict() {
         let tools = default_tools();
         let names: Vec<_> = tools.iter().map(|tool| tool.schema().name).collect();
-        let expected = [
-            "get_current_time",
-            "echo",
-            "failing_tool",
-            "add",
-            "subtract",
-            "multiply",
-            "divide",
-        ];
+        let expected = ["get_current_time", "echo", "failing_tool", "add", "subtract", "multiply", "divide"];
         assert_eq!(names, expected);
         for tool in tools {
             let decl = tool.schema();
             assert_eq!(tool.safety_tier(), SafetyTier::ReadOnly);
             assert!(decl.parameters.denies_unknown() && decl.description.is_some());
-            for (name, property) in decl.parameters.as_value()["properties"]
-                .as_object()
-                .expect("object")
-            {
+            for (name, property) in decl.parameters.as_value()["properties"].as_object().expect("object") {
                 assert!(property["description"].is_string(), "{}.{name}", decl.name);
             }
             ArgumentSchema::compile(&decl.parameters).expect("compiles");

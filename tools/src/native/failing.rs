@@ -34,12 +34,7 @@ impl Default for FailingTool {
 #[async_trait]
 impl Tool for FailingTool {
     fn schema(&self) -> FunctionDecl {
-        declare(
-            "failing_tool",
-            "Always fails. For testing how errors are handled.",
-            &json!({}),
-            &[],
-        )
+        declare("failing_tool", "Always fails. For testing how errors are handled.", &json!({}), &[])
     }
 
     async fn execute(&self, _args: &str) -> Result<String, ToolError> {
@@ -65,10 +60,7 @@ mod tests {
             tool.execute("{}").await.expect_err("fails").to_string()
         }
         assert_eq!(message(FailingTool::default()).await, "Tool execution failed");
-        assert_eq!(
-            message(FailingTool::with_tool_error("City not found")).await,
-            "City not found"
-        );
+        assert_eq!(message(FailingTool::with_tool_error("City not found")).await, "City not found");
         let internal = message(FailingTool::with_internal_error("password is hunter2")).await;
         assert_eq!(internal, ToolError::INTERNAL_MESSAGE);
     }

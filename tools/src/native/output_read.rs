@@ -31,21 +31,13 @@ impl OutputRead {
     }
 
     fn page(&self, owner: &OutputOwner, args: &str) -> Result<ToolOutput, ToolError> {
-        let Input {
-            call_id,
-            offset,
-            limit,
-        } = decode(args)?;
+        let Input { call_id, offset, limit } = decode(args)?;
         let output = self.store.find(&call_id, owner).map_err(refusal)?;
         if !(self.still_granted)(output.grant()) {
-            return Err(
-                ToolError::denied("the policy no longer grants what this output was made with")
-                    .with_code("grant_revoked"),
-            );
+            return Err(ToolError::denied("the policy no longer grants what this output was made with")
+                .with_code("grant_revoked"));
         }
-        let page = output
-            .page(offset, limit.unwrap_or(DEFAULT_PAGE_BYTES))
-            .map_err(refusal)?;
+        let page = output.page(offset, limit.unwrap_or(DEFAULT_PAGE_BYTES)).map_err(refusal)?;
         Ok(ToolOutput::text(page.text).with_details(json!({
             "offset": page.offset,
             "next_offset": page.next_offset,
@@ -56,9 +48,7 @@ impl OutputRead {
 
 impl fmt::Debug for OutputRead {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OutputRead")
-            .field("store", &self.store)
-            .finish_non_exhaustive()
+        f.debug_struct("OutputRead").field("store", &self.store).finish_non_exhaustive()
     }
 }
 
@@ -112,10 +102,7 @@ impl Tool for OutputRead {
 
     /// Without a context there is no caller, and nothing is stored for nobody.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
-        let nobody = OutputOwner {
-            agent_id: String::new(),
-            run_id: String::new(),
-        };
+        let nobody = OutputOwner { agent_id: String::new(), run_id: String::new() };
         self.page(&nobody, args).map(|output| output.joined_text())
     }
 
@@ -128,10 +115,7 @@ impl Tool for OutputRead {
     }
 
     async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
-        let owner = OutputOwner {
-            agent_id: ctx.agent_id.clone(),
-            run_id: ctx.run_id.clone(),
-        };
+        let owner = OutputOwner { agent_id: ctx.agent_id.clone(), run_id: ctx.run_id.clone() };
         self.page(&owner, args.text())
     }
 }
@@ -150,41 +134,24 @@ mod tests {
     async fn pages_are_exact_and_for_the_maker_under_its_grant() {
         let state = tempfile::tempdir().expect("temporary folder");
         let store = Arc::new(OutputStore::open(state.path()).expect("opens"));
-        let owner = OutputOwner {
-            agent_id: "a".into(),
-            run_id: "r".into(),
-        };
-        store
-            .put("c-1", &owner, &json!({"mount": "shared"}), "0123456789\u{1b}[m")
-            .expect("stores");
+        let owner = OutputOwner { agent_id: "a".into(), run_id: "r".into() };
+        store.put("c-1", &owner, &json!({"mount": "shared"}), "0123456789\u{1b}[m").expect("stores");
 
         let shared_only: StillGranted = Arc::new(|grant| grant["mount"] == "shared");
         let tool = OutputRead::new(Arc::clone(&store), shared_only);
         let args = ToolArgs::parse(r#"{"call_id":"c-1","offset":8,"limit":3}"#).expect("JSON");
         let output = tool.call(&caller("a", "r"), &args).await.expect("reads");
         assert_eq!(output.joined_text(), "89\u{1b}");
-        assert_eq!(
-            output.details,
-            json!({"offset": 8, "next_offset": 11, "total_bytes": 13})
-        );
+        assert_eq!(output.details, json!({"offset": 8, "next_offset": 11, "total_bytes": 13}));
 
         for (agent, run) in [("b", "r"), ("a", "s"), ("", "")] {
-            let error = tool
-                .call(&caller(agent, run), &args)
-                .await
-                .expect_err("not the maker");
+            let error = tool.call(&caller(agent, run), &args).await.expect_err("not the maker");
             assert_eq!(error.kind(), ToolErrorKind::NotFound);
         }
-        assert_eq!(
-            tool.execute(args.text()).await.expect_err("nobody").kind(),
-            ToolErrorKind::NotFound
-        );
+        assert_eq!(tool.execute(args.text()).await.expect_err("nobody").kind(), ToolErrorKind::NotFound);
 
         let revoked = OutputRead::new(store, Arc::new(|_| false));
         let error = revoked.call(&caller("a", "r"), &args).await.expect_err("revoked");
-        assert_eq!(
-            (error.kind(), error.code()),
-            (ToolErrorKind::Denied, "grant_revoked")
-        );
+        assert_eq!((error.kind(), error.code()), (ToolErrorKind::Denied, "grant_revoked"));
     }
 }

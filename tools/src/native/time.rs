@@ -64,28 +64,16 @@ fn zone(name: &str) -> Result<TimeZone, ToolError> {
     let database = TimeZoneDatabase::bundled();
     database.get(name).map_err(|error| {
         // Names are short; a long one is compared with none.
-        let shown: String = name
-            .chars()
-            .take(MAX_NAME_CHARS)
-            .flat_map(char::escape_debug)
-            .collect();
+        let shown: String = name.chars().take(MAX_NAME_CHARS).flat_map(char::escape_debug).collect();
         let nearest = (name.len() <= MAX_NAME_CHARS)
-            .then(|| {
-                database
-                    .available()
-                    .map(|known| (closeness(name, known.as_str()), known))
-            })
+            .then(|| database.available().map(|known| (closeness(name, known.as_str()), known)))
             .into_iter()
             .flatten()
             .filter(|(close, _)| *close >= 0.5)
             .max_by(|(a, _), (b, _)| a.total_cmp(b));
-        let hint = nearest
-            .map(|(_, near)| format!("; did you mean '{near}'?"))
-            .unwrap_or_default();
-        ToolError::invalid_arguments(format!(
-            "field 'timezone': no time zone is named \"{shown}\"{hint}"
-        ))
-        .with_operator_detail(error.to_string())
+        let hint = nearest.map(|(_, near)| format!("; did you mean '{near}'?")).unwrap_or_default();
+        ToolError::invalid_arguments(format!("field 'timezone': no time zone is named \"{shown}\"{hint}"))
+            .with_operator_detail(error.to_string())
     })
 }
 
@@ -152,10 +140,7 @@ mod tests {
 
     #[test]
     fn the_time_is_told_in_the_format_and_zone_that_was_asked_for() {
-        check(
-            "",
-            &json!({"datetime": "2024-07-03T09:46:40+00:00", "format": "iso8601", "timezone": "UTC"}),
-        );
+        check("", &json!({"datetime": "2024-07-03T09:46:40+00:00", "format": "iso8601", "timezone": "UTC"}));
         check(
             r#"{"timezone":"america/new_york"}"#,
             &json!({"datetime": "2024-07-03T05:46:40-04:00", "format": "iso8601", "timezone": "America/New_York"}),
@@ -175,10 +160,7 @@ mod tests {
         #[track_caller]
         fn check(name: &str, message: &str) {
             let error = zone(name).expect_err("no such zone");
-            assert_eq!(
-                error.to_string(),
-                format!("field 'timezone': no time zone is named {message}")
-            );
+            assert_eq!(error.to_string(), format!("field 'timezone': no time zone is named {message}"));
         }
         check("Europe/Berln", "\"Europe/Berln\"; did you mean 'Europe/Berlin'?");
         check("New York", "\"New York\"; did you mean 'America/New_York'?");

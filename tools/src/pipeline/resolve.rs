@@ -52,7 +52,6 @@ fn unknown(tools: &ToolTable, name: &str) -> ToolError {
         .filter(|(likeness, _)| *likeness >= LIKENESS)
         .collect();
     near.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));
-    let names: Vec<String> =
-        near.iter().take(MAX_SUGGESTIONS).map(|(_, name)| format!("`{name}`")).collect();
+    let names: Vec<String> = near.iter().take(MAX_SUGGESTIONS).map(|(_, name)| format!("`{name}`")).collect();
     if names.is_empty() { error } else { error.with_hint(format!("did you mean {}?", names.join(", "))) }
 }

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     audit::Text,
-    call::Caller,
+    call::{Caller, Parent},
     places::{Place, Places},
     registry::{Backend, GuestTool, RegisteredTool},
     wasm::{GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
@@ -135,7 +135,7 @@ fn context(call_id: &str, tool: &str, caller: &Caller, deadline: Instant, place:
         let (watcher, id) = (caller.clone(), call_id.to_owned());
         ctx.on_progress = Some(Arc::new(move |text| pass_on(StreamFrame::Progress(text), &id, &watcher)));
     }
-    ctx.extensions.insert(place);
+    ctx.extensions.insert(Parent(Caller { place: Some(place), ..caller.clone() }));
     ctx
 }
 

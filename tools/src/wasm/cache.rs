@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use wasmtime::{Engine, Module};
 
@@ -45,7 +45,12 @@ impl ModuleCache {
     }
 
     /// The module of some bytes: from the cache if it is there and genuine, else compiled and kept.
-    pub(super) fn load(&self, engine: &Engine, wasm: &[u8], digest: ModuleDigest) -> Result<Module, WasmError> {
+    pub(super) fn load(
+        &self,
+        engine: &Engine,
+        wasm: &[u8],
+        digest: ModuleDigest,
+    ) -> Result<Module, WasmError> {
         check_size(wasm)?;
         let path = self.folder.join(format!("{digest}.cwasm"));
         if let Some(module) = self.read(engine, &path, digest) {

@@ -44,6 +44,11 @@ impl Pool {
         &self.setup
     }
 
+    /// Whether no more than one call runs.
+    pub(super) fn is_uncontended(&self) -> bool {
+        self.setup.busy.load(Ordering::Relaxed) <= 1
+    }
+
     /// Hands a job to an idle thread, or to a new one.
     pub(super) fn submit(self: &Arc<Self>, job: Job) -> Result<(), WasmError> {
         let mut seat = self.take_seat(&job)?;

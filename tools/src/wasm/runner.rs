@@ -38,6 +38,10 @@ const LISTENER_CAPACITY: usize = 32;
 /// How long after its deadline or cancellation a call's thread may take to stop before it is written off.
 const STOP_GRACE: Duration = Duration::from_millis(250);
 
+/// How long a caller looks for its answer before it gives its thread to others: a little more than a short
+/// call takes. Being woken costs up to 60 µs, as much again as the call.
+const CALLER_SPIN: Duration = Duration::from_micros(80);
+
 /// What `describe` may take and use.
 const DESCRIBE_TIME: Duration = Duration::from_secs(5);
 const DESCRIBE_MEMORY_BYTES: usize = 64 << 20;
@@ -135,8 +139,8 @@ impl HostWasmToolRunner {
         let mut linker = Linker::new(&engine);
         preview1::add_to_linker(&mut linker).map_err(|source| WasmError::Link { source })?;
         let cache = ModuleCache::open(&config.state, &engine)?;
-        let ticker = Ticker::start(engine.clone())
-            .map_err(|source| WasmError::Thread { what: "ticker", source })?;
+        let ticker =
+            Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { what: "ticker", source })?;
         let canary = Canary::create(&config.state)?;
         Ok(Self { engine, linker: LinkerBox(linker), cache, ticker, canary, pools: Mutex::default(), config })
     }
@@ -234,6 +238,13 @@ impl HostWasmToolRunner {
             watch: self.ticker.watch(Arc::clone(&control)),
             reply,
         })?;
+        if let Some(report) = early_answer(&pool, &mut answer) {
+            drop(sender);
+            while let Ok(frame) = frames.try_recv() {
+                watch(frame);
+            }
+            return report;
+        }
         let give_up = tokio::time::sleep_until((control.deadline() + STOP_GRACE).into());
         tokio::pin!(give_up);
         let (mut cancelled, mut given_up) = (false, false);
@@ -306,6 +317,23 @@ impl HostWasmToolRunner {
             _ => Requirement::Waived,
         }
     }
+}
+
+/// Looks for the answer of a short call before its caller goes to sleep. Where several calls run, the
+/// processor is theirs and nobody waits this way.
+fn early_answer(
+    pool: &Pool,
+    answer: &mut oneshot::Receiver<Result<GuestReport, WasmError>>,
+) -> Option<Result<GuestReport, WasmError>> {
+    let start = Instant::now();
+    while pool.is_uncontended() && start.elapsed() < CALLER_SPIN {
+        match answer.try_recv() {
+            Ok(report) => return Some(report),
+            Err(oneshot::error::TryRecvError::Closed) => return Some(Err(WasmError::WorkerLost)),
+            Err(oneshot::error::TryRecvError::Empty) => std::thread::yield_now(),
+        }
+    }
+    None
 }
 
 /// A short name for a mount set, such as `shared:w,tmp:w`.

@@ -1,8 +1,6 @@
 //! A guest's standard streams: frames on its standard output, bounded text on its standard error.
 
-use portcullis_types::{
-    FinalFrame, GuestFrame, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, ToolOutput,
-};
+use portcullis_types::{FinalFrame, GuestFrame, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, ToolOutput};
 
 use super::{GuestFault, Listener, StreamFrame};
 
@@ -172,18 +170,12 @@ mod tests {
     fn each_way_to_break_the_stream_has_its_own_fault() {
         assert_eq!(read(&[""]), Err(GuestFault::NoFinalFrame));
         assert_eq!(read(&["{\"progress\":\"half\"}"]), Err(GuestFault::NoFinalFrame));
-        assert_eq!(
-            read(&["{\"ok\":\"a\"}\n{\"ok\":\"b\"}\n"]),
-            Err(GuestFault::OutputAfterFinalFrame)
-        );
+        assert_eq!(read(&["{\"ok\":\"a\"}\n{\"ok\":\"b\"}\n"]), Err(GuestFault::OutputAfterFinalFrame));
         assert!(matches!(read(&["hello\n"]), Err(GuestFault::MalformedFrame { .. })));
         let nested = format!("{{\"ok\":{{\"content\":[],\"details\":{}", "[".repeat(100_000));
         assert!(matches!(read(&[&nested]), Err(GuestFault::MalformedFrame { .. })));
         let long = format!("{{\"progress\":\"{}\"}}\n", "x".repeat(MAX_STREAM_FRAME_BYTES));
-        assert_eq!(
-            read(&[&long]),
-            Err(GuestFault::FrameTooLarge { limit_bytes: MAX_STREAM_FRAME_BYTES })
-        );
+        assert_eq!(read(&[&long]), Err(GuestFault::FrameTooLarge { limit_bytes: MAX_STREAM_FRAME_BYTES }));
         let flood = "x".repeat(MAX_FINAL_FRAME_BYTES);
         assert_eq!(
             read(&[&flood, "x"]),

@@ -176,7 +176,7 @@ fn receive(receiver: &mpsc::Receiver<Assignment>, setup: &WorkerSetup) -> Option
         match receiver.try_recv() {
             Ok(assignment) => return Some(assignment),
             Err(mpsc::TryRecvError::Disconnected) => return None,
-            Err(mpsc::TryRecvError::Empty) => std::hint::spin_loop(),
+            Err(mpsc::TryRecvError::Empty) => std::thread::yield_now(),
         }
     }
     receiver.recv().ok()

@@ -1,4 +1,4 @@
-//! What hostile guests try, and what must come of it. HOSTILE.md, "WASM".
+//! What hostile guests try, and what must come of it.
 //!
 //! All of it goes through the real registry: real modules, confined threads, an audit log on disk.
 

@@ -39,11 +39,7 @@ fn child_writes_until_it_is_killed() {
 fn child(dir: &Path) -> Child {
     let (_, module) = module_path!().split_once("::").expect("is in a crate");
     Command::new(env::current_exe().expect("is a program"))
-        .args([
-            "--exact",
-            &format!("{module}::child_writes_until_it_is_killed"),
-            "--nocapture",
-        ])
+        .args(["--exact", &format!("{module}::child_writes_until_it_is_killed"), "--nocapture"])
         .env(DIR_VARIABLE, dir)
         .stdout(Stdio::piped())
         .spawn()
@@ -56,9 +52,7 @@ fn killed_after(dir: &Path, rows: usize) -> u64 {
     let output = BufReader::new(child.stdout.take().expect("is a pipe"));
     let mut seqs = output.lines().filter_map(|line| {
         let line = line.expect("reads");
-        line.split("begun ")
-            .nth(1)
-            .map(|seq| seq.trim().parse().expect("is a number"))
+        line.split("begun ").nth(1).map(|seq| seq.trim().parse().expect("is a number"))
     });
     let mut last = seqs.nth(rows).expect("writes");
     child.kill().expect("kills");
@@ -82,27 +76,14 @@ fn every_call_of_a_killed_process_is_closed_once_even_by_two_starts_at_once() {
                 .map(|_| scope.spawn(|| AuditLog::open(dir.path(), SyncMode::Interval).expect("opens").1));
             starts.map(|start| start.join().expect("opens")).into()
         });
-        let closed: Vec<_> = recoveries
-            .iter()
-            .map(|recovery| recovery.closed_begins.len())
-            .collect();
-        assert!(
-            closed.contains(&0) && closed.iter().sum::<usize>() > 0,
-            "one of them did it: {closed:?}"
-        );
+        let closed: Vec<_> = recoveries.iter().map(|recovery| recovery.closed_begins.len()).collect();
+        assert!(closed.contains(&0) && closed.iter().sum::<usize>() > 0, "one of them did it: {closed:?}");
         assert!(intact(dir.path()).open_begins.is_empty());
         all_closed_once(dir.path());
     }
-    let unknown = read(dir.path())
-        .iter()
-        .filter(|row| row.outcome == Some(Outcome::Unknown))
-        .count();
+    let unknown = read(dir.path()).iter().filter(|row| row.outcome == Some(Outcome::Unknown)).count();
     assert!(unknown >= 6);
-    assert!(
-        leftovers(dir.path())
-            .iter()
-            .all(|name| name.starts_with("audit.torn-"))
-    );
+    assert!(leftovers(dir.path()).iter().all(|name| name.starts_with("audit.torn-")));
 }
 
 #[test]
@@ -134,10 +115,7 @@ fn a_log_that_is_dropped_with_open_calls_leaves_them_to_the_next_start() {
     assert_eq!(recovery.closed_begins, ["a", "b"]);
     let rows = read(dir.path());
     let (begun, closed) = (&rows[0], &rows[7]);
-    assert_eq!(
-        (closed.event, closed.outcome),
-        (Event::End, Some(Outcome::Unknown))
-    );
+    assert_eq!((closed.event, closed.outcome), (Event::End, Some(Outcome::Unknown)));
     assert_eq!(
         (&closed.call_id, &closed.tool, &closed.process),
         (&begun.call_id, &begun.tool, &begun.process)
@@ -167,11 +145,7 @@ fn a_recovery_that_was_killed_halfway_is_gone_on_with() {
     let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
     for piece in [&b""[..], &lines[3][..50]] {
         fs::write(&name, &mark).expect("writes");
-        fs::write(
-            log_path(dir.path()),
-            [lines[..3].concat(), piece.to_vec()].concat(),
-        )
-        .expect("writes");
+        fs::write(log_path(dir.path()), [lines[..3].concat(), piece.to_vec()].concat()).expect("writes");
         let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
         assert_eq!(recovery.closed_begins, ["b"]);
         assert_eq!(recovery.torn.map_or(0, |torn| torn.bytes), piece.len() as u64);
@@ -182,14 +156,9 @@ fn a_recovery_that_was_killed_halfway_is_gone_on_with() {
 
 #[test]
 fn marks_that_say_nothing_or_too_much_cost_a_scan_and_no_call() {
-    for mark in [
-        "",
-        "junk",
-        "00000000000000000003\n",
-        "99999999999999999999\n",
-        "00000000009999999999\n",
-        "\0\0",
-    ] {
+    for mark in
+        ["", "junk", "00000000000000000003\n", "99999999999999999999\n", "00000000009999999999\n", "\0\0"]
+    {
         let dir = tempfile::tempdir().expect("makes a folder");
         let log = open(dir.path());
         log.append(&begin("a")).expect("appends");
@@ -206,24 +175,11 @@ fn the_mark_follows_the_oldest_open_call() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
     log.append(&end("reads only")).expect("appends");
-    assert!(
-        leftovers(dir.path()).is_empty(),
-        "a process without effects leaves no file"
-    );
+    assert!(leftovers(dir.path()).is_empty(), "a process without effects leaves no file");
     log.append(&begin("a")).expect("appends");
     let live = dir.path().join("audit.live").join(&leftovers(dir.path())[0]);
-    let mark = || {
-        fs::read_to_string(&live)
-            .expect("reads")
-            .trim()
-            .parse::<u64>()
-            .ok()
-    };
-    let first_row = fs::read_to_string(log.path())
-        .expect("reads")
-        .find('\n')
-        .expect("a row") as u64
-        + 1;
+    let mark = || fs::read_to_string(&live).expect("reads").trim().parse::<u64>().ok();
+    let first_row = fs::read_to_string(log.path()).expect("reads").find('\n').expect("a row") as u64 + 1;
     assert_eq!(mark(), Some(first_row));
     for row in 0..200 {
         log.append(&begin(&format!("x{row}"))).expect("appends");
@@ -251,11 +207,7 @@ fn the_mark_follows_the_oldest_open_call() {
 fn a_torn_end_is_kept_and_cut_off_and_said_so() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let whole = filled(dir.path(), 4);
-    let last = whole[..whole.len() - 1]
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .expect("four rows")
-        + 1;
+    let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').expect("four rows") + 1;
     let zeros = [0; 4096];
     for (keep, tail) in [
         (last, &whole[last..last + 1]),
@@ -300,15 +252,7 @@ fn rows_before_a_torn_end_are_read() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let whole = filled(dir.path(), 3);
     let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
-    let log = [
-        lines[0],
-        b"junk\n",
-        &[b'x'; 100_000][..],
-        b"\n",
-        lines[1],
-        &lines[2][..80],
-    ]
-    .concat();
+    let log = [lines[0], b"junk\n", &[b'x'; 100_000][..], b"\n", lines[1], &lines[2][..80]].concat();
     fs::write(log_path(dir.path()), log).expect("writes");
     let seen: Vec<_> = rows(&log_path(dir.path())).collect();
     assert_eq!(seen.len(), 4);
@@ -324,8 +268,7 @@ fn a_piece_of_another_process_is_put_aside_by_one_that_lives_on() {
     let log = open(dir.path());
     log.append(&end("a")).expect("appends");
     let file = OpenOptions::new().append(true).open(log_path(dir.path()));
-    file.and_then(|mut file| file.write_all(b"{\"seq\":2,\"time\""))
-        .expect("writes");
+    file.and_then(|mut file| file.write_all(b"{\"seq\":2,\"time\"")).expect("writes");
     assert_eq!(log.append(&end("b")).expect("appends").seq, 2);
     assert_eq!(intact(dir.path()).rows, 2);
     assert_eq!(leftovers(dir.path()).len(), 1);
@@ -336,9 +279,7 @@ fn more_than_a_crash_explains_is_not_cut_off() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let junk = vec![b'x'; 6 * 1024 * 1024];
     fs::write(log_path(dir.path()), &junk).expect("writes");
-    let error = AuditLog::open(dir.path(), SyncMode::Interval)
-        .map(|_| ())
-        .expect_err("is refused");
+    let error = AuditLog::open(dir.path(), SyncMode::Interval).map(|_| ()).expect_err("is refused");
     assert!(matches!(error, AuditError::Corrupt { .. }), "{error:?}");
     assert!(fs::read(log_path(dir.path())).expect("reads") == junk);
 }

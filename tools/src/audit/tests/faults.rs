@@ -38,19 +38,11 @@ impl Medium for &'static Faulty {
         }
     }
     fn truncate(&self, file: &File, size: u64) -> Result<(), Errno> {
-        if self.truncates.load(Ordering::Relaxed) {
-            Kernel.truncate(file, size)
-        } else {
-            Err(Errno::IO)
-        }
+        if self.truncates.load(Ordering::Relaxed) { Kernel.truncate(file, size) } else { Err(Errno::IO) }
     }
     fn sync(&self, file: &File) -> Result<(), Errno> {
         let _ = self.synced.send(());
-        if self.syncs.load(Ordering::Relaxed) {
-            Kernel.sync(file)
-        } else {
-            Err(Errno::IO)
-        }
+        if self.syncs.load(Ordering::Relaxed) { Kernel.sync(file) } else { Err(Errno::IO) }
     }
 }
 
@@ -69,14 +61,7 @@ fn open_faulty(dir: &Path, mode: SyncMode) -> (AuditLog, &'static Faulty, Receiv
 
 #[test]
 fn a_full_disk_refuses_the_row_and_leaves_nothing_of_it() {
-    for fault in [
-        Err(Errno::NOSPC),
-        Err(Errno::DQUOT),
-        Err(Errno::FBIG),
-        Ok(0),
-        Ok(1),
-        Ok(300),
-    ] {
+    for fault in [Err(Errno::NOSPC), Err(Errno::DQUOT), Err(Errno::FBIG), Ok(0), Ok(1), Ok(300)] {
         let dir = tempfile::tempdir().expect("makes a folder");
         let (log, faulty, _) = open_faulty(dir.path(), SyncMode::Interval);
         log.append(&begin("a")).expect("appends");
@@ -102,29 +87,19 @@ fn a_piece_that_could_not_be_taken_back_is_put_aside_by_the_next_row() {
     faulty.writes.lock().expect("is whole").push_back(Ok(100));
     faulty.truncates.store(false, Ordering::Relaxed);
     assert!(matches!(log.append(&end("b")), Err(AuditError::Write { .. })));
-    assert!(
-        matches!(log.append(&end("b")), Err(AuditError::Write { .. })),
-        "still can't be cut off"
-    );
+    assert!(matches!(log.append(&end("b")), Err(AuditError::Write { .. })), "still can't be cut off");
     faulty.truncates.store(true, Ordering::Relaxed);
     log.append(&end("c")).expect("appends again");
     assert_eq!(intact(dir.path()).rows, 2);
     let torn = leftovers(dir.path());
-    assert!(
-        !torn.is_empty() && torn.iter().all(|name| name.starts_with("audit.torn-")),
-        "{torn:?}"
-    );
+    assert!(!torn.is_empty() && torn.iter().all(|name| name.starts_with("audit.torn-")), "{torn:?}");
 }
 
 #[test]
 fn an_interrupted_write_is_done_again() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (log, faulty, _) = open_faulty(dir.path(), SyncMode::Interval);
-    faulty
-        .writes
-        .lock()
-        .expect("is whole")
-        .extend([Err(Errno::INTR), Err(Errno::INTR)]);
+    faulty.writes.lock().expect("is whole").extend([Err(Errno::INTR), Err(Errno::INTR)]);
     log.append(&end("a")).expect("appends");
     assert_eq!(intact(dir.path()).rows, 1);
 }
@@ -137,10 +112,7 @@ fn rows_that_do_not_reach_the_disk_stop_all_further_ones() {
     faulty.syncs.store(false, Ordering::Relaxed);
     assert!(matches!(log.flush(), Err(AuditError::Sync { .. })));
     faulty.syncs.store(true, Ordering::Relaxed);
-    assert!(
-        matches!(log.append(&end("b")), Err(AuditError::Sync { .. })),
-        "a failure stays"
-    );
+    assert!(matches!(log.append(&end("b")), Err(AuditError::Sync { .. })), "a failure stays");
     assert!(matches!(log.flush(), Err(AuditError::Sync { .. })));
     assert_eq!(read(dir.path()).len(), 1);
 
@@ -175,52 +147,33 @@ fn the_thread_synchronises_only_while_there_is_something_to_and_once_more_at_the
     for _ in 0..50 {
         log.append(&end("a")).expect("appends");
     }
-    syncs
-        .recv_timeout(Duration::from_secs(10))
-        .expect("synchronises by itself");
-    assert!(
-        syncs.recv_timeout(3 * crate::audit::SYNC_INTERVAL).is_err(),
-        "sleeps when idle"
-    );
+    syncs.recv_timeout(Duration::from_secs(10)).expect("synchronises by itself");
+    assert!(syncs.recv_timeout(3 * crate::audit::SYNC_INTERVAL).is_err(), "sleeps when idle");
     log.append(&end("b")).expect("appends");
     drop(log);
     assert_eq!(syncs.try_iter().count(), 1);
 
     let (log, _, syncs) = open_faulty(dir.path(), SyncMode::Always);
     log.append(&end("a")).expect("appends");
-    assert!(
-        syncs.try_iter().count() >= 1,
-        "is on the disk before append returns"
-    );
+    assert!(syncs.try_iter().count() >= 1, "is on the disk before append returns");
 }
 
 #[test]
 fn a_log_that_cannot_be_written_does_not_open() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let missing = dir.path().join("missing");
-    let error = AuditLog::open(&missing, SyncMode::Interval)
-        .map(|_| ())
-        .expect_err("is refused");
+    let error = AuditLog::open(&missing, SyncMode::Interval).map(|_| ()).expect_err("is refused");
     assert!(error.is_missing(), "{error:?}");
-    assert!(
-        verify(&log_path(dir.path()))
-            .expect_err("is refused")
-            .is_missing()
-    );
+    assert!(verify(&log_path(dir.path())).expect_err("is refused").is_missing());
 
     if rustix::process::geteuid().is_root() {
         // Root passes every permission check.
-        assert!(
-            std::env::var_os("PORTCULLIS_REQUIRE_ALL_TESTS").is_none(),
-            "runs as root"
-        );
+        assert!(std::env::var_os("PORTCULLIS_REQUIRE_ALL_TESTS").is_none(), "runs as root");
         println!("skipped: permissions do not bind root");
         return;
     }
     fs::set_permissions(dir.path(), Permissions::from_mode(0o500)).expect("sets the mode");
-    let error = AuditLog::open(dir.path(), SyncMode::Interval)
-        .map(|_| ())
-        .expect_err("is refused");
+    let error = AuditLog::open(dir.path(), SyncMode::Interval).map(|_| ()).expect_err("is refused");
     assert!(matches!(error, AuditError::Open { .. }), "{error:?}");
     fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).expect("sets the mode");
 }

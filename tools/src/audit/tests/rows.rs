@@ -11,15 +11,8 @@ use crate::audit::{Confinement, MAX_ROW_BYTES, MountAccess, Subject, SubjectKind
 fn full(text: &str) -> (Arc<CallRecord>, Ending) {
     let text = Text::from(text);
     let some = || Some(Arc::clone(&text));
-    let subject = |kind| Subject {
-        argument: Arc::clone(&text),
-        kind,
-        value: Arc::clone(&text),
-    };
-    let mount = |access| MountAccess {
-        name: Arc::clone(&text),
-        access,
-    };
+    let subject = |kind| Subject { argument: Arc::clone(&text), kind, value: Arc::clone(&text) };
+    let mount = |access| MountAccess { name: Arc::clone(&text), access };
     let call = CallRecord {
         call_id: Arc::clone(&text),
         run_id: some(),
@@ -65,10 +58,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         tier: Some(SafetyTier::SideEffecting),
         confinement: Some(Confinement::Wasm),
         profile: Some("FileReadWrite".into()),
-        mounts: vec![MountAccess {
-            name: "shared".into(),
-            access: Access::Write,
-        }],
+        mounts: vec![MountAccess { name: "shared".into(), access: Access::Write }],
         subjects: vec![Subject {
             argument: "path".into(),
             kind: SubjectKind::Path,
@@ -117,14 +107,7 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
         ),
     ];
     for (row, (event, rest)) in written.iter().zip(parts) {
-        let Row {
-            seq,
-            time,
-            process,
-            prev,
-            hash,
-            ..
-        } = row;
+        let Row { seq, time, process, prev, hash, .. } = row;
         expected += &format!(
             "{{\"seq\":{seq},\"time\":\"{time:.6}\",\"event\":\"{event}\",{same}{rest}\"posture\":\"full\",\
              \"process\":\"{process}\",\"omitted\":0,\"prev\":\"{prev}\",\"hash\":\"{hash}\"}}\n",
@@ -132,10 +115,8 @@ fn a_row_has_the_fields_of_the_design_in_their_order() {
     }
     assert_eq!(text, expected);
     assert_eq!(written[1].prev, written[0].hash);
-    let again: String = written
-        .iter()
-        .map(|row| serde_json::to_string(row).expect("encodes") + "\n")
-        .collect();
+    let again: String =
+        written.iter().map(|row| serde_json::to_string(row).expect("encodes") + "\n").collect();
     assert_eq!(again, text, "the reader's row has the writer's fields and order");
 }
 
@@ -162,12 +143,7 @@ fn the_worst_strings_stay_one_bounded_line() {
         for line in lines {
             assert!(line.len() < MAX_ROW_BYTES, "{} bytes", line.len());
             let text = std::str::from_utf8(line).expect("is UTF-8");
-            assert!(
-                !text
-                    .trim_end_matches('\n')
-                    .chars()
-                    .any(|char| char.is_control() || char == '\u{2028}')
-            );
+            assert!(!text.trim_end_matches('\n').chars().any(|char| char.is_control() || char == '\u{2028}'));
         }
         let report = intact(dir.path());
         assert_eq!((report.rows, report.open_begins.len()), (2, 0));
@@ -182,23 +158,10 @@ fn a_full_length_path_is_not_cut() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
     let path = format!("/shared/{}", "p".repeat(4096 - 8));
-    let subject = Subject {
-        argument: "path".into(),
-        kind: SubjectKind::Path,
-        value: path.as_str().into(),
-    };
-    let call = CallRecord {
-        subjects: vec![subject.clone(), subject],
-        ..CallRecord::default()
-    };
-    log.append(&Record::end(&Arc::new(call), Ending::new(Outcome::Ok)))
-        .expect("appends");
-    assert!(
-        read(dir.path())[0]
-            .subjects
-            .iter()
-            .all(|subject| *subject.value == *path)
-    );
+    let subject = Subject { argument: "path".into(), kind: SubjectKind::Path, value: path.as_str().into() };
+    let call = CallRecord { subjects: vec![subject.clone(), subject], ..CallRecord::default() };
+    log.append(&Record::end(&Arc::new(call), Ending::new(Outcome::Ok))).expect("appends");
+    assert!(read(dir.path())[0].subjects.iter().all(|subject| *subject.value == *path));
 }
 
 proptest! {

@@ -25,15 +25,9 @@ fn two_processes_interleave_and_the_chain_holds() {
         }
     });
     let report = intact(dir.path());
-    assert_eq!(
-        (report.rows, report.last_seq, report.open_begins.len()),
-        (1000, 1000, 0)
-    );
+    assert_eq!((report.rows, report.last_seq, report.open_begins.len()), (1000, 1000, 0));
     all_closed_once(dir.path());
-    let switches = read(dir.path())
-        .windows(2)
-        .filter(|pair| pair[0].process != pair[1].process)
-        .count();
+    let switches = read(dir.path()).windows(2).filter(|pair| pair[0].process != pair[1].process).count();
     assert!(switches >= 1);
     assert!(leftovers(dir.path()).is_empty());
 }
@@ -44,10 +38,7 @@ fn two_processes_take_turns_row_by_row() {
     let (a, b) = (open(dir.path()), open(dir.path()));
     for row in 0..20 {
         assert_eq!(a.append(&end("a")).expect("appends").seq, 2 * row + 1);
-        assert_eq!(
-            b.append(&end(&"b".repeat(500))).expect("appends").seq,
-            2 * row + 2
-        );
+        assert_eq!(b.append(&end(&"b".repeat(500))).expect("appends").seq, 2 * row + 2);
     }
     intact(dir.path());
 }
@@ -102,10 +93,7 @@ fn a_lock_that_is_not_given_back_is_an_error_and_no_hang() {
     assert!(lock::try_keep(&other).expect("locks"));
     let file = std::fs::File::open(log.path()).expect("opens");
     let wait = std::time::Duration::from_millis(5);
-    assert!(matches!(
-        lock::exclusive(&file, log.path(), wait),
-        Err(AuditError::Busy { .. })
-    ));
+    assert!(matches!(lock::exclusive(&file, log.path(), wait), Err(AuditError::Busy { .. })));
     drop(other);
     log.append(&end("a")).expect("appends");
 }

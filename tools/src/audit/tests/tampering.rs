@@ -43,9 +43,7 @@ fn removed_swapped_doubled_and_inserted_lines_are_found() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = filled(dir.path(), 6);
     let lines = split(&log);
-    let [a, b, c, d, e, f] = lines[..] else {
-        panic!("six lines")
-    };
+    let [a, b, c, d, e, f] = lines[..] else { panic!("six lines") };
     let gap = |expected, found| BreakReason::SequenceGap { expected, found };
 
     check(&[b, c, d, e, f], 1, gap(1, 2));
@@ -62,9 +60,7 @@ fn removed_swapped_doubled_and_inserted_lines_are_found() {
     let other = filled(other_dir.path(), 6);
     check(&[a, b, split(&other)[2], d, e], 3, BreakReason::ChainBroken);
 
-    let edited = String::from_utf8(c.to_vec())
-        .expect("is UTF-8")
-        .replace("file_write", "file_rite");
+    let edited = String::from_utf8(c.to_vec()).expect("is UTF-8").replace("file_write", "file_rite");
     check(&[a, b, edited.as_bytes(), d], 3, BreakReason::HashMismatch);
 }
 
@@ -101,10 +97,7 @@ fn an_open_log_that_was_cut_is_refused() {
         .expect("truncates");
     for _ in 0..2 {
         let error = log.append(&end("c")).expect_err("is refused");
-        assert!(
-            matches!(error, AuditError::Truncated { found, .. } if found == size),
-            "{error:?}"
-        );
+        assert!(matches!(error, AuditError::Truncated { found, .. } if found == size), "{error:?}");
     }
     assert_eq!(read(dir.path()).len(), 1);
 }
@@ -117,12 +110,8 @@ fn an_open_log_that_was_filled_up_again_is_refused() {
         log.append(&end("a")).expect("appends");
         let size =
             usize::try_from(fs::metadata(log_path(dir.path())).expect("is there").len()).expect("fits");
-        let file = OpenOptions::new()
-            .write(true)
-            .truncate(true)
-            .open(log_path(dir.path()));
-        file.and_then(|mut file| file.write_all(&vec![b'x'; size + extra]))
-            .expect("writes");
+        let file = OpenOptions::new().write(true).truncate(true).open(log_path(dir.path()));
+        file.and_then(|mut file| file.write_all(&vec![b'x'; size + extra])).expect("writes");
         let error = log.append(&end("b")).expect_err("is refused");
         assert!(matches!(error, AuditError::Altered { .. }), "{error:?}");
     }
@@ -160,8 +149,7 @@ fn a_line_that_somebody_slipped_in_stops_the_writer() {
     let log = open(dir.path());
     log.append(&end("a")).expect("appends");
     let file = OpenOptions::new().append(true).open(log_path(dir.path()));
-    file.and_then(|mut file| file.write_all(b"{\"seq\":2}\n"))
-        .expect("writes");
+    file.and_then(|mut file| file.write_all(b"{\"seq\":2}\n")).expect("writes");
     let error = log.append(&end("b")).expect_err("is refused");
     assert!(matches!(error, AuditError::Altered { .. }), "{error:?}");
 }
@@ -172,15 +160,9 @@ fn what_is_no_file_is_not_a_log() {
     let path = log_path(dir.path());
     let refused = || {
         for error in [
-            AuditLog::open(dir.path(), SyncMode::Interval)
-                .map(|_| ())
-                .expect_err("is refused"),
+            AuditLog::open(dir.path(), SyncMode::Interval).map(|_| ()).expect_err("is refused"),
             verify(&path).map(|_| ()).expect_err("is refused"),
-            rows(&path)
-                .next()
-                .expect("says so")
-                .map(|_| ())
-                .expect_err("is refused"),
+            rows(&path).next().expect("says so").map(|_| ()).expect_err("is refused"),
         ] {
             assert!(matches!(error, AuditError::NotAFile { .. }), "{error:?}");
         }
