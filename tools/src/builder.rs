@@ -30,7 +30,7 @@ use crate::{
 /// What the policy must know of each registered tool.
 type KnownTools = BTreeMap<ToolName, ToolFacts>;
 
-/// What a registry is built from. [`RegistryBuilder::new`] lists the defaults.
+/// What a registry is built from. [`ToolRegistry::builder`] lists the defaults.
 #[must_use]
 pub struct RegistryBuilder {
     policy: Option<WorkspaceSecurityPolicy>,

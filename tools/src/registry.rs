@@ -40,7 +40,8 @@ pub struct ToolRegistry {
 }
 
 impl ToolRegistry {
-    /// A builder; see there for what a registry needs.
+    /// A builder with the defaults: the shipped policy; state in `$XDG_STATE_HOME/portcullis/in-process`; no
+    /// mounts, no guests, no tools but `output_read`.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::new()
     }

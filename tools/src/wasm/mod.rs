@@ -1,8 +1,8 @@
 //! Runs guest tools: WASI preview 1 modules, each call in a fresh store on a thread confined by the kernel.
 //!
-//! In reading order: [`runner`] is the way in; [`pool`] finds a thread; [`worker`] is that thread;
-//! [`guest`] runs one call on it; [`preview1`] stands before the stock WASI functions and asks [`fs`],
-//! [`readdir`] and [`poll`]; [`stdio`] reads the guest's frames; [`fault`] names what can go wrong.
+//! In reading order: `runner` is the way in; `pool` finds a thread; `worker` is that thread;
+//! `guest` runs one call on it; `preview1` stands before the stock WASI functions and asks `fs`,
+//! `readdir` and `poll`; `stdio` reads the guest's frames; `fault` names what can go wrong.
 
 mod cache;
 mod control;

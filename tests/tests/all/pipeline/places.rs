@@ -10,7 +10,11 @@ use std::{
 
 use futures_util::{FutureExt, future::join_all};
 use portcullis_tests::World;
-use portcullis_tools::{Caller, ToolCall, ToolRegistry};
+use portcullis_tools::{
+    Caller, ToolCall, ToolRegistry,
+    approval::{ApprovalPolicy, ApprovalRule},
+    policy::ToolFacts,
+};
 use portcullis_types::{
     CancellationToken, ToolError,
     ToolErrorKind::{Cancelled, ResourceLimit, Unavailable},
@@ -191,4 +195,31 @@ async fn cancelling_a_call_cancels_what_its_tool_called() {
     };
     let (result, ()) = tokio::join!(call, cancelling);
     assert_eq!(result.outcome.expect_err("cancelled").kind(), Cancelled);
+}
+
+#[tokio::test]
+async fn a_tool_that_calls_tools_is_no_way_round_its_callers_approval_policy() {
+    let world = world_enabling(&["nesting"]);
+    let cell = Arc::new(OnceLock::new());
+    let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));
+    let registry = Arc::new(builder.build().expect("builds"));
+    assert!(cell.set(Arc::clone(&registry)).is_ok());
+    let mut caller = caller();
+    caller.approval_policy = Some(Arc::new(NoEcho));
+    let echo = calling("echo", &json!({"message": "m"}), 1);
+    let result = registry.execute_with_policy(raw("nesting", &echo), &caller).await;
+    assert_eq!(result.outcome.expect_err("denied").code(), "approval_denied");
+    drop(cell);
+}
+
+/// Denies `echo` and nothing else.
+struct NoEcho;
+
+impl ApprovalPolicy for NoEcho {
+    fn decide(&self, tool: &ToolFacts, _arguments: &Value) -> ApprovalRule {
+        if tool.name.as_str() == "echo" {
+            return ApprovalRule::Deny { reason: "no echo here".to_owned() };
+        }
+        ApprovalRule::Allow
+    }
 }
