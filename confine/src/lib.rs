@@ -18,7 +18,7 @@
 //! };
 //!
 //! let canary = Canary::create(Path::new("/var/lib/portcullis"))?;
-//! let shared: Arc<OwnedFd> = Arc::new(std::fs::File::open("/work/shared")?.into());
+//! let shared: Arc<OwnedFd> = Arc::new(std::fs::File::open("/srv/agents/shared")?.into());
 //! let rules = ThreadConfinement {
 //!     landlock: Requirement::Required,
 //!     seccomp: Requirement::Required,
