@@ -6,18 +6,28 @@
 //! The tools know no policy: they open what they are asked to open, and the sandbox decides.
 #![forbid(unsafe_code)]
 
+mod file_delete;
+mod file_edit;
 mod file_list;
 mod file_read;
+mod file_search;
 mod file_write;
 mod limits;
+mod replace;
 
+pub use file_delete::{FileDelete, file_delete, file_delete_tool};
+pub use file_edit::{FileEdit, file_edit, file_edit_tool};
 pub use file_list::{FileList, file_list, file_list_tool};
 pub use file_read::{FileRead, file_read, file_read_tool};
+pub use file_search::{FileSearch, file_search, file_search_tool};
 pub use file_write::{FileWrite, file_write, file_write_tool};
 
 #[doc(hidden)]
 pub use self::{
+    file_delete::{__tool_declaration_file_delete, __tool_function_decl_file_delete},
+    file_edit::{__tool_declaration_file_edit, __tool_function_decl_file_edit},
     file_list::{__tool_declaration_file_list, __tool_function_decl_file_list},
     file_read::{__tool_declaration_file_read, __tool_function_decl_file_read},
+    file_search::{__tool_declaration_file_search, __tool_function_decl_file_search},
     file_write::{__tool_declaration_file_write, __tool_function_decl_file_write},
 };

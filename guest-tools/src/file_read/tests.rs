@@ -1,6 +1,6 @@
 //! `file_read` run natively, on a folder that stands for the mounts.
 
-use std::path::Path;
+use std::{fs::OpenOptions, path::Path};
 
 use portcullis_sdk::{ToolError, ToolErrorKind, ToolOutput, testing};
 
@@ -140,4 +140,61 @@ fn impossible_parts_are_refused() {
         kind,
         "unknown field 'line' in arguments (fields: 'path', 'offset', 'limit', 'byte_offset')",
     );
+}
+
+/// A file of 1 GiB without content, of which nothing is on the disk.
+fn sparse(folder: &tempfile::TempDir) -> File {
+    let file = File::create(folder.path().join("shared/a")).expect("a file");
+    file.set_len(1 << 30).expect("a sparse file");
+    file
+}
+
+#[test]
+fn a_file_larger_than_the_memory_of_a_guest_is_read_by_bytes() {
+    let folder = folder(&[]);
+    sparse(&folder);
+    let output = read(folder.path(), r#"{"path":"a","byte_offset":1073741822}"#).expect("reads");
+    assert_eq!((output.joined_text().as_str(), output.details.is_null()), ("\0\0", true));
+    for arguments in [r#"{"path":"a"}"#, r#"{"path":"a","limit":1}"#] {
+        let output = read(folder.path(), arguments).expect("reads");
+        assert_eq!(output.joined_text().len(), 1 << 20);
+        assert_eq!(output.details, json!({"next_byte_offset": 1 << 20, "total_bytes": 1 << 30}));
+    }
+}
+
+#[test]
+fn a_part_takes_little_memory_however_long_its_lines_are() {
+    let folder = folder(&[]);
+    drop(sparse(&folder));
+    let path = GuestPath::parse("a").expect("a path");
+    let file = folder.path().join("shared/a");
+    let source = || Source { file: File::open(&file).expect("opens"), bytes: 1 << 30, position: 0 };
+    let parts = [
+        source().lines(1, None, &path),
+        source().lines(1, Some(1), &path),
+        source().text_from_byte(1 << 29, &path),
+    ];
+    for part in parts {
+        let Ok(part) = part else { panic!("not read") };
+        assert!(!part.whole && part.bytes.capacity() <= 2 * MAX_TEXT_BYTES + CHUNK_BYTES);
+    }
+}
+
+#[test]
+fn a_line_of_100_mb_is_passed_over_in_chunks() {
+    let folder = folder(&[]);
+    let path = folder.path().join("shared/a");
+    let file = File::create(&path).expect("a file");
+    file.set_len(100 << 20).expect("a sparse file");
+    std::io::Write::write_all(&mut OpenOptions::new().append(true).open(&path).expect("opens"), b"\nlast\n")
+        .expect("writes");
+    let path = GuestPath::parse("a").expect("a path");
+    let mut source = Source {
+        file: File::open(folder.path().join("shared/a")).expect("opens"),
+        bytes: (100 << 20) + 6,
+        position: 0,
+    };
+    let Ok(part) = source.lines(2, None, &path) else { panic!("not read") };
+    assert_eq!((part.begin, part.bytes.as_slice(), part.whole), ((100 << 20) + 1, &b"last\n"[..], true));
+    assert!(part.bytes.capacity() <= 2 * CHUNK_BYTES);
 }

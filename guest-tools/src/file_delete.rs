@@ -1,0 +1,232 @@
+//! `file_delete`: removes a file, a link, or a directory.
+//!
+//! Nothing is followed: a link is removed, never what it leads to. The tree is walked with a list of its
+//! own, not by recursion, so that no depth of directories can end the guest.
+
+use std::{
+    fs::{self as system, FileType},
+    io,
+    path::{Path, PathBuf},
+};
+
+use portcullis_sdk::{GuestPath, ToolError, fs, tool};
+
+/// Deletes a file, a symbolic link (never what it leads to), or a directory.
+/// A directory with anything in it is deleted only with `recursive`; the directory of a mount, such as `/shared` itself, never.
+/// Says how much was deleted; where it stops half way, also what is left.
+#[tool(label = "Delete file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]
+pub async fn file_delete(
+    /// What to delete, such as `/shared/old.md`. Relative paths start at `/shared`.
+    #[arg(path = "write")]
+    path: &str,
+    /// Whether to delete a directory with all that is below it.
+    #[arg(default = false)]
+    recursive: bool,
+) -> Result<String, ToolError> {
+    let path = fs::parse(path)?;
+    if path.components().count() < 2 {
+        return Err(ToolError::invalid_arguments(format!(
+            "field 'path': `{path}` is the directory of a mount; name something in it"
+        )));
+    }
+    let target = fs::locate(&path)?;
+    if target.file_name().is_none() {
+        return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names nothing to delete")));
+    }
+    let failed = |error: io::Error| fs::error(error, "delete", &path);
+    let kind = system::symlink_metadata(&target).map_err(failed)?.file_type();
+    if !kind.is_dir() {
+        system::remove_file(&target).map_err(failed)?;
+        let what = if kind.is_symlink() { "symbolic link" } else { "file" };
+        return Ok(format!("deleted {path}: 1 {what}"));
+    }
+    if !recursive {
+        system::remove_dir(&target).map_err(|error| refused_directory(error, &target, &path))?;
+        return Ok(format!("deleted {path}: 1 empty directory"));
+    }
+    let mut deletion = Deletion { deleted: Counts::default(), pending_bytes: 0 };
+    match deletion.delete_tree(&target) {
+        Ok(()) => Ok(format!("deleted {path}: {}", deletion.deleted.words())),
+        Err(stop) => Err(stop.error(&deletion.deleted, &target, &path)),
+    }
+}
+
+/// How many files and directories one call deletes: what has more is deleted by several calls. Keeps a call
+/// well within its time.
+const MAX_DELETED: u64 = 100_000;
+
+/// How much the names take that wait to be deleted, in bytes. Directories of directories could fill the
+/// guest's memory otherwise; one that is read only in part is read again.
+const MAX_PENDING_BYTES: usize = 4 << 20;
+
+/// What a name costs beside its bytes.
+const NAME_BYTES: usize = 32;
+
+/// How many entries a directory is said to have at most.
+const MAX_COUNTED: usize = 10_000;
+
+/// A deletion of a whole tree.
+struct Deletion {
+    deleted: Counts,
+    pending_bytes: usize,
+}
+
+/// What was deleted.
+#[derive(Default)]
+struct Counts {
+    files: u64,
+    links: u64,
+    directories: u64,
+}
+
+/// What ended a deletion early.
+enum Stop {
+    At { path: PathBuf, error: io::Error },
+    Limit,
+}
+
+/// A directory that is to be emptied and deleted.
+struct Level {
+    directory: PathBuf,
+    /// Names of directories in it that were read but not looked into yet.
+    subdirectories: Vec<std::ffi::OsString>,
+}
+
+impl Deletion {
+    fn delete_tree(&mut self, root: &Path) -> Result<(), Stop> {
+        let mut levels = vec![Level { directory: root.to_owned(), subdirectories: Vec::new() }];
+        while let Some(level) = levels.last_mut() {
+            if let Some(name) = level.subdirectories.pop() {
+                self.pending_bytes -= name.len() + NAME_BYTES;
+                let directory = level.directory.join(name);
+                levels.push(Level { directory, subdirectories: Vec::new() });
+                continue;
+            }
+            // A directory is read until nothing is found in it: that may take several readings, and somebody
+            // may put something in meanwhile.
+            if self.delete_entries(level)? == 0 {
+                self.count_limit()?;
+                gone(system::remove_dir(&level.directory), &level.directory)?;
+                self.deleted.directories += 1;
+                levels.pop();
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what a directory holds, except for directories, which are kept to be looked into. Returns how
+    /// many entries were found.
+    fn delete_entries(&mut self, level: &mut Level) -> Result<usize, Stop> {
+        let directory = &level.directory;
+        let stop = |error| Stop::At { path: directory.clone(), error };
+        let mut entries = Vec::new();
+        let mut read_bytes = 0;
+        for entry in system::read_dir(directory).map_err(stop)? {
+            let entry = entry.map_err(stop)?;
+            let name = entry.file_name();
+            read_bytes += name.len() + NAME_BYTES;
+            entries.push((name, entry.file_type().ok()));
+            if self.pending_bytes + read_bytes > MAX_PENDING_BYTES {
+                break;
+            }
+        }
+        let found = entries.len();
+        for (name, kind) in entries {
+            let path = directory.join(&name);
+            match self.kind(kind, &path)? {
+                None => {}
+                Some(kind) if kind.is_dir() => {
+                    self.pending_bytes += name.len() + NAME_BYTES;
+                    level.subdirectories.push(name);
+                }
+                Some(kind) => {
+                    self.count_limit()?;
+                    gone(system::remove_file(&path), &path)?;
+                    *(if kind.is_symlink() { &mut self.deleted.links } else { &mut self.deleted.files }) += 1;
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// What an entry is; none if it is gone. Some file systems do not tell it with the name.
+    fn kind(&self, told: Option<FileType>, path: &Path) -> Result<Option<FileType>, Stop> {
+        match told {
+            Some(kind) if kind.is_file() || kind.is_dir() || kind.is_symlink() => Ok(Some(kind)),
+            _ => match system::symlink_metadata(path) {
+                Ok(found) => Ok(Some(found.file_type())),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(Stop::At { path: path.to_owned(), error }),
+            },
+        }
+    }
+
+    fn count_limit(&self) -> Result<(), Stop> {
+        let Counts { files, links, directories } = self.deleted;
+        if files + links + directories < MAX_DELETED { Ok(()) } else { Err(Stop::Limit) }
+    }
+}
+
+/// What is gone already, by somebody else's hand, is as good as deleted.
+fn gone(removed: io::Result<()>, path: &Path) -> Result<(), Stop> {
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Stop::At { path: path.to_owned(), error })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Counts {
+    fn words(&self) -> String {
+        let counted = [(self.files, "file", "files"), (self.links, "symbolic link", "symbolic links")];
+        let mut words: Vec<String> = counted.iter().filter(|(count, ..)| *count > 0).map(said).collect();
+        words.push(said(&(self.directories, "directory", "directories")));
+        words.join(", ")
+    }
+}
+
+impl Stop {
+    /// The error for the model: first what was deleted nevertheless.
+    fn error(self, deleted: &Counts, target: &Path, path: &GuestPath) -> ToolError {
+        let words = deleted.words();
+        match self {
+            Self::Limit => ToolError::failed(format!(
+                "`{path}` is deleted only in part: {words}, as many as one call deletes; call again for the rest"
+            )),
+            Self::At { path: at, error } => {
+                let below = at.strip_prefix(target).ok().and_then(Path::to_str).unwrap_or_default();
+                let at = GuestPath::parse(&format!("{path}/{below}")).unwrap_or_else(|_| path.clone());
+                let cause = fs::error(error, "delete", &at);
+                if deleted.files + deleted.links + deleted.directories == 0 {
+                    return cause;
+                }
+                let message = format!("`{path}` is deleted only in part: {words}; then {cause}");
+                ToolError::new(cause.kind(), message)
+            }
+        }
+    }
+}
+
+fn said((count, one, many): &(u64, &str, &str)) -> String {
+    format!("{count} {}", if *count == 1 { one } else { many })
+}
+
+/// Says how much is in a directory that could not be deleted for it.
+fn refused_directory(error: io::Error, target: &Path, path: &GuestPath) -> ToolError {
+    let entries = system::read_dir(target).map_or(0, |entries| entries.take(MAX_COUNTED).count());
+    if error.kind() == io::ErrorKind::PermissionDenied || entries == 0 {
+        return fs::error(error, "delete", path);
+    }
+    let many = match entries {
+        1 => "1 entry".to_owned(),
+        MAX_COUNTED => format!("{MAX_COUNTED} entries or more"),
+        _ => format!("{entries} entries"),
+    };
+    ToolError::failed(format!(
+        "`{path}` is not empty ({many}): set 'recursive' to delete it with all of them"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

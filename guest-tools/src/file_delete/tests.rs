@@ -1,0 +1,197 @@
+//! `file_delete` run natively, on a folder that stands for the mounts.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+};
+
+use portcullis_sdk::{ToolError, ToolErrorKind, testing};
+
+use super::*;
+
+fn delete(root: &Path, arguments: &str) -> Result<String, ToolError> {
+    let output = testing::with_root(root, || testing::call(&file_delete_tool(), arguments));
+    output.map(|output| output.joined_text())
+}
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let shared = folder.path().join("shared");
+    for directory in ["tree/a/b", "tree/empty", "kept", "bare"] {
+        fs::create_dir_all(shared.join(directory)).expect("directories");
+    }
+    for file in ["file", "kept/precious", "tree/1", "tree/a/2", "tree/a/b/3"] {
+        fs::write(shared.join(file), "x").expect("a file");
+    }
+    symlink("kept", shared.join("link")).expect("a link");
+    symlink("nowhere", shared.join("dangling")).expect("a link");
+    symlink("../kept", shared.join("tree/out")).expect("a link");
+    symlink("..", shared.join("tree/a/up")).expect("a link");
+    folder
+}
+
+/// Everything below the mount, links unfollowed, with paths from there.
+fn names(root: &Path) -> Vec<String> {
+    let shared = root.join("shared");
+    let mut names = Vec::new();
+    let mut directories = vec![shared.clone()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("a directory") {
+            let path = entry.expect("an entry").path();
+            names.push(path.strip_prefix(&shared).expect("below").to_str().expect("UTF-8").to_owned());
+            if path.is_dir() && !path.is_symlink() {
+                directories.push(path);
+            }
+        }
+    }
+    names.sort_unstable();
+    names
+}
+
+#[track_caller]
+fn check(arguments: &str, said: &str, gone: &str) {
+    let folder = folder();
+    let before = names(folder.path());
+    assert_eq!(delete(folder.path(), arguments).expect("deletes"), said);
+    let below = format!("{gone}/");
+    let expected: Vec<String> =
+        before.into_iter().filter(|name| name != gone && !name.starts_with(&below)).collect();
+    assert_eq!(names(folder.path()), expected);
+}
+
+#[track_caller]
+fn refused(arguments: &str, kind: ToolErrorKind, message: &str) {
+    let folder = folder();
+    let before = names(folder.path());
+    let error = delete(folder.path(), arguments).expect_err("refused");
+    assert_eq!((error.kind(), error.to_string().as_str()), (kind, message));
+    assert_eq!(names(folder.path()), before);
+}
+
+#[test]
+fn a_file_a_link_and_an_empty_directory_go_alone() {
+    check(r#"{"path":"file"}"#, "deleted /shared/file: 1 file", "file");
+    check(r#"{"path":"link"}"#, "deleted /shared/link: 1 symbolic link", "link");
+    check(r#"{"path":"link/","recursive":true}"#, "deleted /shared/link: 1 symbolic link", "link");
+    check(r#"{"path":"dangling"}"#, "deleted /shared/dangling: 1 symbolic link", "dangling");
+    check(r#"{"path":"bare"}"#, "deleted /shared/bare: 1 empty directory", "bare");
+    check(r#"{"path":"link/precious"}"#, "deleted /shared/link/precious: 1 file", "kept/precious");
+}
+
+#[test]
+fn a_tree_goes_whole_and_links_in_it_are_not_followed() {
+    check(
+        r#"{"path":"tree","recursive":true}"#,
+        "deleted /shared/tree: 3 files, 2 symbolic links, 4 directories",
+        "tree",
+    );
+    check(r#"{"path":"bare","recursive":true}"#, "deleted /shared/bare: 1 directory", "bare");
+    check(r#"{"path":"kept","recursive":true}"#, "deleted /shared/kept: 1 file, 1 directory", "kept");
+}
+
+#[test]
+fn what_must_not_go_stays() {
+    use ToolErrorKind as Kind;
+    refused(
+        r#"{"path":"tree"}"#,
+        Kind::Failed,
+        "`/shared/tree` is not empty (4 entries): set 'recursive' to delete it with all of them",
+    );
+    refused(
+        r#"{"path":"kept"}"#,
+        Kind::Failed,
+        "`/shared/kept` is not empty (1 entry): set 'recursive' to delete it with all of them",
+    );
+    refused(r#"{"path":"x"}"#, Kind::NotFound, "no such file `/shared/x`");
+    refused(r#"{"path":"file/x"}"#, Kind::Failed, "cannot delete `/shared/file/x`: a part of it is a file");
+    refused(
+        r#"{"path":"../../x","recursive":true}"#,
+        Kind::Denied,
+        "`/shared/../../x` leads out of its mount",
+    );
+    for path in ["/shared", "/shared/.", ".", "/", "/shared//"] {
+        let root = if path == "/" { "/" } else { "/shared" };
+        refused(
+            &format!(r#"{{"path":"{path}","recursive":true}}"#),
+            Kind::InvalidArguments,
+            &format!("field 'path': `{root}` is the directory of a mount; name something in it"),
+        );
+    }
+    refused(
+        r#"{"path":"tree/..","recursive":true}"#,
+        Kind::InvalidArguments,
+        "field 'path': `/shared/tree/..` names nothing to delete",
+    );
+}
+
+#[test]
+fn deep_and_wide_trees_go() {
+    let folder = folder();
+    let deep = folder.path().join("shared/deep");
+    let mut directory = deep.clone();
+    for _ in 0..1000 {
+        directory.push("d");
+    }
+    fs::create_dir_all(&directory).expect("directories");
+    for number in 0..3000 {
+        fs::write(deep.join(number.to_string()), "").expect("a file");
+    }
+    let said = delete(folder.path(), r#"{"path":"deep","recursive":true}"#).expect("deletes");
+    assert_eq!(said, "deleted /shared/deep: 3000 files, 1001 directories");
+}
+
+#[test]
+fn a_directory_that_is_read_in_parts_goes_too() {
+    let folder = folder();
+    let tree = folder.path().join("shared/tree");
+    for number in 0..50 {
+        fs::create_dir_all(tree.join(format!("d{number}/e"))).expect("directories");
+    }
+    // As if so much was pending already that only one name is read at a time.
+    let mut deletion = Deletion { deleted: Counts::default(), pending_bytes: MAX_PENDING_BYTES };
+    assert!(deletion.delete_tree(&tree).is_ok());
+    assert_eq!(deletion.deleted.words(), "3 files, 2 symbolic links, 104 directories");
+    assert_eq!(deletion.pending_bytes, MAX_PENDING_BYTES);
+    assert!(!tree.exists());
+}
+
+#[test]
+fn a_deletion_that_stops_half_way_says_what_is_gone_and_what_is_not() {
+    let target = Path::new("/host/shared/tree");
+    let path = GuestPath::parse("tree").expect("a path");
+    let deleted = Counts { files: 2, links: 0, directories: 1 };
+    let stop = Stop::At { path: target.join("a/b"), error: io::ErrorKind::PermissionDenied.into() };
+    let error = stop.error(&deleted, target, &path);
+    assert_eq!(error.kind(), ToolErrorKind::Denied);
+    assert_eq!(
+        error.to_string(),
+        "`/shared/tree` is deleted only in part: 2 files, 1 directory; then not allowed to delete \
+         `/shared/tree/a/b`"
+    );
+    let stop = Stop::At { path: target.to_owned(), error: io::ErrorKind::PermissionDenied.into() };
+    let error = stop.error(&Counts::default(), target, &path);
+    assert_eq!(error.to_string(), "not allowed to delete `/shared/tree`");
+    let error = Stop::Limit.error(&deleted, target, &path);
+    assert_eq!(
+        error.to_string(),
+        "`/shared/tree` is deleted only in part: 2 files, 1 directory, as many as one call deletes; call \
+         again for the rest"
+    );
+}
+
+#[test]
+fn an_entry_that_may_not_go_ends_the_deletion() {
+    let folder = folder();
+    let locked = folder.path().join("shared/tree/a/b");
+    fs::set_permissions(&locked, Permissions::from_mode(0o555)).expect("a mode");
+    if fs::write(locked.join("probe"), "").is_ok() {
+        println!("skipped: this user may write anywhere");
+        return;
+    }
+    let error = delete(folder.path(), r#"{"path":"tree","recursive":true}"#).expect_err("refused");
+    fs::set_permissions(&locked, Permissions::from_mode(0o755)).expect("a mode");
+    assert_eq!(error.kind(), ToolErrorKind::Denied);
+    assert!(error.to_string().ends_with("not allowed to delete `/shared/tree/a/b/3`"), "{error}");
+    assert!(locked.join("3").exists());
+}

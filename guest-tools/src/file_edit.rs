@@ -1,0 +1,201 @@
+//! `file_edit`: replaces a passage of a file by another.
+//!
+//! The passage is matched exactly; nothing is guessed. The new file replaces the old one at once
+//! ([`crate::replace`]), and only if nobody else changed that since it was read.
+
+use std::{
+    fs::{File, Metadata},
+    io::{self, Read},
+    path::Path,
+};
+
+use portcullis_sdk::{GuestPath, ToolError, fs, tool};
+
+use crate::replace::{regular, replace};
+
+mod hunks;
+mod missing;
+
+/// Replaces a passage of a UTF-8 text file by another and shows the changed lines.
+/// `old_text` must be in the file exactly as given, spaces and line breaks included, and only once unless `replace_all` is set: give enough of the lines around it.
+/// A file whose line breaks are all CRLF keeps them so: line breaks of `new_text` are written as CRLF there.
+/// A symbolic link is never replaced: edit what it leads to.
+#[tool(label = "Edit file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]
+pub async fn file_edit(
+    /// The file, such as `/shared/notes.md`. Relative paths start at `/shared`.
+    #[arg(path = "write")]
+    path: &str,
+    /// The text to replace, exactly as it is in the file.
+    old_text: &str,
+    /// The text to put in its place; may be empty.
+    new_text: &str,
+    /// Whether to replace every occurrence rather than the only one.
+    #[arg(default = false)]
+    replace_all: bool,
+) -> Result<String, ToolError> {
+    let path = fs::parse(path)?;
+    if old_text.is_empty() {
+        return Err(ToolError::invalid_arguments(
+            "field 'old_text': it is empty; give the text to replace, or use file_write for a whole file",
+        ));
+    }
+    if old_text == new_text {
+        return Err(ToolError::invalid_arguments(
+            "field 'new_text': it equals 'old_text', so nothing would change",
+        ));
+    }
+    let target = fs::locate(&path)?;
+    let before = regular(&target, "edit", &path)?;
+    let before = before.ok_or_else(|| fs::error(io::ErrorKind::NotFound.into(), "edit", &path))?;
+    let text = read(&target, &path)?;
+    let edit = Edit::of(&text, old_text, new_text, replace_all, &path)?;
+    refuse_changed(&target, &before, &path)?;
+    replace(&target, edit.text.as_bytes(), Some(&before)).map_err(|error| fs::error(error, "edit", &path))?;
+    Ok(edit.report(&text, &path))
+}
+
+/// The largest file that is edited, before and after, in bytes: 8 MiB. Both texts are in the guest's
+/// memory at once.
+const MAX_FILE_BYTES: usize = 8 << 20;
+
+/// How many places are told one by one.
+const TOLD_PLACES: usize = 20;
+
+/// What an edit makes of a text.
+struct Edit {
+    text: String,
+    /// How long the replaced passage is, in bytes.
+    old_bytes: usize,
+    /// How long what replaces it is, in bytes.
+    new_bytes: usize,
+    /// How many passages were replaced.
+    count: usize,
+    /// Where the first of them began in the old text.
+    places: Vec<usize>,
+}
+
+impl Edit {
+    fn of(text: &str, old: &str, new: &str, all: bool, path: &GuestPath) -> Result<Self, ToolError> {
+        let converted = in_crlf(text, old, new);
+        let new = converted.as_deref().unwrap_or(new);
+        let count = text.matches(old).count();
+        let places: Vec<usize> = text.match_indices(old).take(TOLD_PLACES).map(|(at, _)| at).collect();
+        if count == 0 {
+            return Err(ToolError::failed(format!(
+                "'old_text' is not in `{path}`: {}",
+                missing::explain(text, old)
+            )));
+        }
+        if count > 1 && !all {
+            let lines = told_lines(text, &places, count);
+            return Err(ToolError::failed(format!(
+                "'old_text' is {count} times in `{path}` ({lines}): add lines around it until it is there \
+                 once, or set 'replace_all'"
+            )));
+        }
+        if old == new {
+            return Err(ToolError::failed(format!(
+                "nothing would change: all line breaks of `{path}` are CRLF and are kept so"
+            )));
+        }
+        let kept = text.len() - count * old.len();
+        let bytes = new.len().checked_mul(count).and_then(|added| added.checked_add(kept));
+        let Some(bytes) = bytes.filter(|bytes| *bytes <= MAX_FILE_BYTES) else {
+            return Err(ToolError::failed(format!(
+                "`{path}` would have more than {MAX_FILE_BYTES} bytes; nothing was changed"
+            )));
+        };
+        let mut edited = String::with_capacity(bytes);
+        let mut rest = 0;
+        for (at, _) in text.match_indices(old) {
+            edited.push_str(&text[rest..at]);
+            edited.push_str(new);
+            rest = at + old.len();
+        }
+        edited.push_str(&text[rest..]);
+        Ok(Self { text: edited, old_bytes: old.len(), new_bytes: new.len(), count, places })
+    }
+
+    /// What was done, for the model: how often, where, and the lines before and after.
+    fn report(&self, old: &str, path: &GuestPath) -> String {
+        let Self { count, places, .. } = self;
+        let lines = told_lines(old, places, *count);
+        let times = if *count == 1 { "1 replacement".to_owned() } else { format!("{count} replacements") };
+        let shown = hunks::show(old, &self.text, places, self.old_bytes, self.new_bytes);
+        format!("edited {path}: {times} ({lines})\n{shown}")
+    }
+}
+
+/// The whole text of a file.
+fn read(target: &Path, path: &GuestPath) -> Result<String, ToolError> {
+    let failed = |error: io::Error| fs::error(error, "edit", path);
+    let file = File::open(target).map_err(failed)?;
+    let bytes = file.metadata().map_err(failed)?.len();
+    let too_long = || {
+        ToolError::failed(format!(
+            "`{path}` is too large to edit: at most {MAX_FILE_BYTES} bytes; file_read shows parts of it"
+        ))
+    };
+    let room = usize::try_from(bytes).ok().filter(|room| *room <= MAX_FILE_BYTES).ok_or_else(too_long)?;
+    let mut content = Vec::with_capacity(room + 1);
+    // It may grow while it is read.
+    file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(failed)?;
+    if content.len() > MAX_FILE_BYTES {
+        return Err(too_long());
+    }
+    let total = content.len();
+    String::from_utf8(content)
+        .ok()
+        .ok_or_else(|| ToolError::failed(format!("`{path}` is not UTF-8 text ({total} bytes)")))
+}
+
+/// Keeps what somebody else wrote meanwhile from being lost. What happens between this look and the rename
+/// is lost all the same: WASI has no way to rename only if.
+fn refuse_changed(target: &Path, before: &Metadata, path: &GuestPath) -> Result<(), ToolError> {
+    let same = std::fs::symlink_metadata(target).is_ok_and(|now| {
+        now.is_file() && now.len() == before.len() && now.modified().ok() == before.modified().ok()
+    });
+    if same {
+        return Ok(());
+    }
+    Err(ToolError::failed(format!("`{path}` was changed by somebody else meanwhile: read it again")))
+}
+
+/// The new passage with CRLF line breaks, where all of the file's are such and it has others.
+fn in_crlf(text: &str, old: &str, new: &str) -> Option<String> {
+    let breaks = text.matches('\n').count();
+    let keeps = breaks > 0 && text.matches("\r\n").count() == breaks;
+    // An old passage that begins within a CRLF is meant to the byte.
+    if !keeps || old.starts_with('\n') || !has_bare_line_feed(new) {
+        return None;
+    }
+    Some(new.replace("\r\n", "\n").replace('\n', "\r\n"))
+}
+
+/// Whether there is a line feed without a carriage return before it.
+fn has_bare_line_feed(text: &str) -> bool {
+    text.matches('\n').count() > text.matches("\r\n").count()
+}
+
+/// `line 3`, or `lines 3, 9 and 4 more`.
+fn told_lines(text: &str, places: &[usize], count: usize) -> String {
+    let mut told = String::from(if count == 1 { "line " } else { "lines " });
+    let (mut line, mut from) = (1, 0);
+    for (index, place) in places.iter().enumerate() {
+        line += line_breaks(&text[from..*place]);
+        from = *place;
+        told.push_str(if index == 0 { "" } else { ", " });
+        told.push_str(&line.to_string());
+    }
+    if count > places.len() {
+        told.push_str(&format!(" and {} more", count - places.len()));
+    }
+    told
+}
+
+fn line_breaks(text: &str) -> usize {
+    text.bytes().filter(|byte| *byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,128 @@
+//! `file_search`: ripgrep's search, with ripgrep's crates, in one thread.
+//!
+//! The searching is `grep-searcher`'s and `grep-regex`'s, the rules of ignore files and globs are those of
+//! `ignore`; walking the directories is ours (see [`walk`]).
+
+use std::path::Path;
+
+use portcullis_sdk::{ToolContext, ToolError, ToolOutput, fs, serde_json::json, tool};
+
+use self::{
+    files::Files,
+    report::{Report, counted},
+    walk::Walk,
+};
+
+mod any_case;
+mod files;
+mod ignored;
+mod query;
+mod report;
+mod walk;
+
+/// Searches the lines of text files, below a directory or in one file, as ripgrep does.
+/// Each matching line comes as `path:line:text`, lines of `context` as `path-line-text`, groups of lines are set apart by `--`.
+/// Hidden files and directories, binary files, and what `.gitignore` and `.ignore` files exclude (Git repository or not) are skipped; `.git` always is. Symbolic links are not followed.
+/// A `glob` chooses files whatever ignore files say; a file given as `path` is searched in any case.
+#[tool(label = "Search files", tier = ReadOnly, timeout = "20s", profile = FileReadOnly, deny_unknown)]
+#[expect(clippy::too_many_arguments, reason = "they are the tool's, by name")]
+pub async fn file_search(
+    ctx: &ToolContext,
+    /// What to look for, within one line: a text, or a regular expression where `regex` is set.
+    query: &str,
+    /// The directory or file to search. Relative paths start at `/shared`.
+    #[arg(path = "read", default = "/shared")]
+    path: &str,
+    /// Whether `query` is a regular expression, in the syntax of Rust's `regex` (no look-around, no back-references).
+    #[arg(default = false)]
+    regex: bool,
+    /// Which files to search, as `*.rs`, `src/**/*.{ts,tsx}`, or `!*.lock` for all others.
+    glob: Option<&str>,
+    /// Whether upper and lower case differ.
+    #[arg(default = true)]
+    case_sensitive: bool,
+    /// How many lines to show before and after each matching line.
+    #[arg(default = 0, min = 0, max = 100)]
+    context: u32,
+    /// How many matching lines to show at most.
+    #[arg(default = 200, min = 1, max = 10000)]
+    max_results: u32,
+) -> Result<ToolOutput, ToolError> {
+    let path = fs::parse(path)?;
+    if path.mount().is_none() {
+        return Err(ToolError::invalid_arguments(
+            "field 'path': `/` is no mount; search `/shared` or another one",
+        ));
+    }
+    let matcher = query::matcher(query, regex, case_sensitive)?;
+    let root = fs::locate(&path)?;
+    let found = std::fs::metadata(&root).map_err(|error| fs::error(error, "search", &path))?;
+    let mut files = Files::new(matcher, context as usize, Report::new(max_results as usize, context > 0));
+    if found.is_file() {
+        files.search(&root, path.as_str(), Chosen::ByName);
+        return Ok(answer(&files.report, None));
+    }
+    if !found.is_dir() {
+        return Err(ToolError::failed(format!("cannot search `{path}`: it is not a regular file")));
+    }
+    let mut walk = Walk::of(&root, &path, glob)?;
+    while let Some(file) = walk.next_file() {
+        files.search(Path::new(file.system), file.guest, Chosen::ByWalk);
+        if files.report.is_full() {
+            break;
+        }
+        if ctx.remaining().is_some_and(|left| left < MARGIN) {
+            files.report.out_of_time = true;
+            break;
+        }
+    }
+    Ok(answer(&files.report, Some(&walk)))
+}
+
+/// How a file came to be searched.
+#[derive(Clone, Copy, PartialEq)]
+enum Chosen {
+    /// The call names it.
+    ByName,
+    ByWalk,
+}
+
+/// How long before the deadline a search ends, so that what it found is not lost.
+const MARGIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// The lines, then what the reader must know about what they leave out.
+fn answer(report: &Report, walk: Option<&Walk>) -> ToolOutput {
+    let mut text = report.lines();
+    if report.matching_lines == 0 {
+        text.push_str(&nothing_found(report, walk));
+    }
+    let mut notes = report.notes();
+    notes.extend(walk.map(Walk::notes).unwrap_or_default());
+    let complete = notes.is_empty();
+    for note in notes {
+        text.push_str(&format!("[{note}]\n"));
+    }
+    text.pop();
+    ToolOutput::text(text).with_details(json!({
+        "matching_lines": report.matching_lines,
+        "files_searched": report.searched,
+        "complete": complete,
+    }))
+}
+
+/// The honest statement where nothing matched: what was searched, and what was not.
+fn nothing_found(report: &Report, walk: Option<&Walk>) -> String {
+    let mut skipped = Vec::new();
+    if report.binary > 0 {
+        skipped.push(format!("{} binary", report.binary));
+    }
+    skipped.extend(walk.map(Walk::skipped).unwrap_or_default());
+    let searched = counted(report.searched, "file", "files");
+    if skipped.is_empty() {
+        return format!("no matches in {searched}\n");
+    }
+    format!("no matches in {searched} (skipped: {})\n", skipped.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

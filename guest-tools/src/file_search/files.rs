@@ -1,0 +1,149 @@
+//! Searching one file after the other.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+    path::Path,
+};
+
+use grep_matcher::{LineTerminator, Matcher};
+use grep_searcher::{
+    BinaryDetection, MmapChoice, Searcher, SearcherBuilder, Sink, SinkContext, SinkContextKind, SinkMatch,
+};
+
+use super::{
+    Chosen,
+    any_case::LineMatcher,
+    report::{Group, Line, Report},
+};
+
+/// How much of a file is searched at once, in bytes: 256 KiB. Most are not longer, so they take one reading
+/// into memory that is there, and no copy. Longer ones stream.
+const WHOLE_BYTES: usize = 256 << 10;
+
+/// The longest line that a search gets past, in bytes: 8 MiB. A line must be in memory whole; the file is
+/// searched up to one that is longer.
+const MAX_LINE_BYTES: usize = 8 << 20;
+
+/// What searches files.
+pub(super) struct Files {
+    pub(super) report: Report,
+    matcher: LineMatcher,
+    searcher: Searcher,
+    buffer: Box<[u8]>,
+}
+
+impl Files {
+    pub(super) fn new(matcher: LineMatcher, context: usize, report: Report) -> Self {
+        let searcher = SearcherBuilder::new()
+            .line_terminator(LineTerminator::crlf())
+            .before_context(context)
+            .after_context(context)
+            .heap_limit(Some(MAX_LINE_BYTES))
+            .memory_map(MmapChoice::never())
+            .build();
+        Self { report, matcher, searcher, buffer: vec![0; WHOLE_BYTES].into_boxed_slice() }
+    }
+
+    /// Searches a file. What hinders that is counted.
+    ///
+    /// A file of a walk that has a NUL byte is binary: it is skipped, or searched up to the part with that
+    /// byte where it is long. One that the call names is searched, as with ripgrep, but a match in it is
+    /// only told and not shown.
+    pub(super) fn search(&mut self, system: &Path, guest: &str, chosen: Chosen) {
+        let Self { report, matcher, searcher, buffer } = self;
+        searcher.set_binary_detection(match chosen {
+            Chosen::ByName => BinaryDetection::convert(0),
+            Chosen::ByWalk => BinaryDetection::quit(0),
+        });
+        let group = report.begin(guest);
+        let mut sink = Lines { report, matcher, group, chosen, binary: None };
+        let searched = File::open(system).and_then(|mut file| {
+            let filled = fill(&mut file, buffer)?;
+            if filled < buffer.len() {
+                return searcher.search_slice(&*matcher, &buffer[..filled], &mut sink);
+            }
+            searcher.search_reader(&*matcher, (&**buffer).chain(file), &mut sink)
+        });
+        let Lines { group, binary, .. } = sink;
+        match searched {
+            Ok(()) if binary.is_some() && chosen == Chosen::ByWalk && group.is_empty() => {
+                report.binary += 1;
+                return;
+            }
+            Ok(()) => report.cut_at_binary += usize::from(binary.is_some() && chosen == Chosen::ByWalk),
+            Err(error) if is_line_too_long(&error) => report.cut_at_long_line += 1,
+            // Deleted since its directory was read.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(_) => {
+                report.unreadable += 1;
+                return;
+            }
+        }
+        report.searched += 1;
+    }
+}
+
+/// Reads until the buffer is full or the file ends.
+fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read(&mut buffer[filled..]) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Whether the searcher gave up because a line does not fit its memory: that error alone is its own and not
+/// the system's.
+fn is_line_too_long(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::Other && error.raw_os_error().is_none()
+}
+
+/// Takes the lines of one file.
+struct Lines<'a> {
+    report: &'a mut Report,
+    matcher: &'a LineMatcher,
+    group: Group,
+    chosen: Chosen,
+    /// Where the first NUL byte is.
+    binary: Option<u64>,
+}
+
+impl Sink for Lines<'_> {
+    type Error = io::Error;
+
+    fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> io::Result<bool> {
+        if let Some(offset) = self.binary {
+            self.report.add_binary(&mut self.group, offset);
+            return Ok(false);
+        }
+        let bytes = found.bytes();
+        let number = found.line_number().unwrap_or_default();
+        let place = || self.matcher.find(bytes).ok().flatten().map_or(0, |found| found.start());
+        Ok(self.report.add_match(&mut self.group, Line { number, bytes }, place))
+    }
+
+    fn context(&mut self, _: &Searcher, found: &SinkContext<'_>) -> io::Result<bool> {
+        if self.binary.is_some() {
+            return Ok(true);
+        }
+        let line = Line { number: found.line_number().unwrap_or_default(), bytes: found.bytes() };
+        let announces_match = *found.kind() == SinkContextKind::Before;
+        Ok(self.report.add_context(&mut self.group, line, announces_match))
+    }
+
+    fn context_break(&mut self, _: &Searcher) -> io::Result<bool> {
+        self.group.breaks();
+        Ok(true)
+    }
+
+    fn binary_data(&mut self, _: &Searcher, offset: u64) -> io::Result<bool> {
+        self.binary.get_or_insert(offset);
+        Ok(self.chosen == Chosen::ByName)
+    }
+}

@@ -1,0 +1,168 @@
+//! What `.gitignore` and `.ignore` files exclude.
+//!
+//! As with ripgrep: a file's patterns hold for all below its directory, those of a deeper file win, and what
+//! any `.ignore` says wins over any `.gitignore`. Other than with ripgrep, `.gitignore` files hold without a
+//! Git repository around them as well, since what a workspace was copied from rarely comes along; and what
+//! lies outside the mount, or in `.git`, is not read: neither a user's own patterns nor `.git/info/exclude`.
+
+use std::{fs::File, io::Read, path::Path};
+
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+/// How many bytes of ignore files hold at a time: 128 KiB. Whoever writes the files could fill the guest's
+/// memory with patterns otherwise; one that would go beyond does not hold, and that is said.
+const MAX_RULES_BYTES: usize = 128 << 10;
+
+/// The ignore files that hold where a walk is.
+#[derive(Debug, Default)]
+pub(super) struct IgnoreRules {
+    /// One for each directory from the mount to where the walk is, in order, if it has any file.
+    scopes: Vec<Scope>,
+    /// How many directories of the walk are entered and not left.
+    depth: usize,
+    bytes: usize,
+    too_large: usize,
+    bad_lines: usize,
+}
+
+/// What the ignore files say of an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Ignored,
+    /// A pattern with `!` asks for it.
+    Asked,
+    /// No pattern names it.
+    Unnamed,
+}
+
+/// The kinds of ignore files, the strongest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum IgnoreFile {
+    Ignore,
+    Git,
+}
+
+/// The ignore files of one directory.
+#[derive(Debug)]
+struct Scope {
+    /// The depth of the directory; 0 for those above the walk.
+    depth: usize,
+    bytes: usize,
+    files: Vec<(IgnoreFile, Gitignore)>,
+}
+
+impl IgnoreFile {
+    pub(super) const ALL: [Self; 2] = [Self::Ignore, Self::Git];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ignore => ".ignore",
+            Self::Git => ".gitignore",
+        }
+    }
+}
+
+impl IgnoreRules {
+    /// Adds the files of the directories above one, from its mount's on. Paths are the system's, whose first
+    /// `outer_bytes` are no part of the guest path.
+    pub(super) fn add_parents(&mut self, directory: &str, outer_bytes: usize) {
+        let guest = &directory[outer_bytes..];
+        let ends = guest.match_indices('/').map(|(at, _)| outer_bytes + at).skip(1);
+        // Above a directory that `..` leads to are others than its path says.
+        let ends: Vec<usize> =
+            if guest.split('/').any(|part| part == "..") { vec![] } else { ends.collect() };
+        for end in ends {
+            let parent = &directory[..end];
+            let is_file = |file: &IgnoreFile| {
+                let found = std::fs::symlink_metadata(format!("{parent}/{}", file.name()));
+                found.is_ok_and(|found| found.is_file())
+            };
+            self.add(parent, outer_bytes, IgnoreFile::ALL.into_iter().filter(is_file));
+        }
+    }
+
+    /// Enters a directory in which these files are.
+    pub(super) fn enter(
+        &mut self,
+        directory: &str,
+        outer_bytes: usize,
+        present: impl Iterator<Item = IgnoreFile>,
+    ) {
+        self.depth += 1;
+        self.add(directory, outer_bytes, present);
+    }
+
+    /// Leaves the directory that was entered last.
+    pub(super) fn leave(&mut self) {
+        while let Some(scope) = self.scopes.pop_if(|scope| scope.depth == self.depth) {
+            self.bytes -= scope.bytes;
+        }
+        self.depth -= 1;
+    }
+
+    /// What the files say of an entry.
+    pub(super) fn verdict(&self, guest: &str, is_directory: bool) -> Verdict {
+        for kind in IgnoreFile::ALL {
+            let files = self.scopes.iter().rev().flat_map(|scope| &scope.files);
+            for (_, rules) in files.filter(|(file, _)| *file == kind) {
+                match rules.matched(guest, is_directory) {
+                    found if found.is_ignore() => return Verdict::Ignored,
+                    found if found.is_whitelist() => return Verdict::Asked,
+                    _ => {}
+                }
+            }
+        }
+        Verdict::Unnamed
+    }
+
+    /// What could not be heeded, one sentence each.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.too_large > 0 {
+            notes.push(format!("ignore files not heeded for their size: {}", self.too_large));
+        }
+        if self.bad_lines > 0 {
+            notes.push(format!("lines of ignore files that are no patterns: {}", self.bad_lines));
+        }
+        notes
+    }
+
+    fn add(&mut self, directory: &str, outer_bytes: usize, present: impl Iterator<Item = IgnoreFile>) {
+        let mut scope = Scope { depth: self.depth, bytes: 0, files: Vec::new() };
+        for file in present {
+            let path = format!("{directory}/{}", file.name());
+            let room = MAX_RULES_BYTES - self.bytes - scope.bytes;
+            let Some(text) = read(Path::new(&path), room) else {
+                self.too_large += 1;
+                continue;
+            };
+            scope.bytes += text.len();
+            scope.files.push((file, self.parse(&directory[outer_bytes..], &text)));
+        }
+        if !scope.files.is_empty() {
+            self.bytes += scope.bytes;
+            self.scopes.push(scope);
+        }
+    }
+
+    fn parse(&mut self, guest: &str, text: &[u8]) -> Gitignore {
+        let text = String::from_utf8_lossy(text);
+        let mut builder = GitignoreBuilder::new(guest);
+        for line in text.trim_start_matches('\u{feff}').lines() {
+            self.bad_lines += usize::from(builder.add_line(None, line).is_err());
+        }
+        builder.build().unwrap_or_else(|_| {
+            self.too_large += 1;
+            Gitignore::empty()
+        })
+    }
+}
+
+/// A file's content; none if it is longer than there is room. One that cannot be read says nothing.
+fn read(path: &Path, room: usize) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    if let Ok(file) = File::open(path) {
+        let _ = file.take(room as u64 + 1).read_to_end(&mut text);
+    }
+    (text.len() <= room).then_some(text)
+}

@@ -1,0 +1,102 @@
+//! What is looked for, and what is wrong with it.
+
+use grep_regex::RegexMatcherBuilder;
+use portcullis_sdk::ToolError;
+use regex_syntax::ParserBuilder;
+
+use super::any_case::LineMatcher;
+
+/// The longest query, in bytes: 4 KiB. What is built from a longer one could fill the guest's memory before
+/// any limit below counts it.
+const MAX_QUERY_BYTES: usize = 4096;
+
+/// How large a compiled expression may be, in bytes: 4 MiB. There may be four of its kind: forwards,
+/// backwards, and those for a part of it that is looked for first.
+const MAX_COMPILED_BYTES: usize = 4 << 20;
+
+/// How much memory a search by automaton may use, in bytes: 4 MiB. Where it needs more it begins anew.
+const AUTOMATON_BYTES: usize = 4 << 20;
+
+/// How deep groups may be nested.
+const MAX_NESTING: u32 = 100;
+
+/// Makes the matcher of a query. Its time is linear in the text's length, whatever the expression.
+pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<LineMatcher, ToolError> {
+    let refused = |reason: String| ToolError::invalid_arguments(format!("field 'query': {reason}"));
+    if query.is_empty() {
+        return Err(refused("it is empty".to_owned()));
+    }
+    if query.len() > MAX_QUERY_BYTES {
+        return Err(refused(format!("it has {} bytes; at most {MAX_QUERY_BYTES} are allowed", query.len())));
+    }
+    if query.contains(['\n', '\r']) {
+        let reason = "it has a line break, but matches lie within one line: search for one of its lines";
+        return Err(refused(reason.to_owned()));
+    }
+    if regex {
+        // The builder below encloses the expression in a group, which shifts its errors' places and lets
+        // `a)|(b` through.
+        ParserBuilder::new()
+            .nest_limit(MAX_NESTING)
+            .utf8(false)
+            .multi_line(true)
+            .crlf(true)
+            .build()
+            .parse(query)
+            .map_err(|error| refused(format!("not a regular expression: {error}")))?;
+    }
+    let matcher = RegexMatcherBuilder::new()
+        .fixed_strings(!regex)
+        .case_insensitive(!case_sensitive)
+        .multi_line(true)
+        // `$` stands before a line break of either kind.
+        .crlf(true)
+        .nest_limit(MAX_NESTING + 1)
+        .size_limit(MAX_COMPILED_BYTES)
+        .dfa_size_limit(AUTOMATON_BYTES)
+        .build(query)
+        .map_err(|error| refused(format!("not usable: {error}")))?;
+    Ok(if regex || case_sensitive {
+        LineMatcher::of(matcher)
+    } else {
+        LineMatcher::of_any_case(matcher, query)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(query: &str, message: &str) {
+        let error = matcher(query, true, true).expect_err("refused");
+        assert_eq!(error.to_string(), format!("field 'query': {message}"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_expression_is_said_with_its_place() {
+        refused(
+            "foo(",
+            "not a regular expression: regex parse error:\n    foo(\n       ^\nerror: unclosed group",
+        );
+        refused(
+            "a)|(b",
+            "not a regular expression: regex parse error:\n    a)|(b\n     ^\nerror: unopened group",
+        );
+        refused("(?:\\pL{1000}){1000}", "not usable: compiled regex exceeds size limit of 4194304");
+        refused("a\\nb", "not usable: the literal \"\\n\" is not allowed in a regex");
+        refused("", "it is empty");
+        refused("a\nb", "it has a line break, but matches lie within one line: search for one of its lines");
+        refused(&"a".repeat(5000), "it has 5000 bytes; at most 4096 are allowed");
+        let nested = format!("{}a{}", "(".repeat(200), ")".repeat(200));
+        let error = matcher(&nested, true, true).expect_err("refused").to_string();
+        assert!(error.contains("exceed the maximum number of nested parentheses/brackets (100)"), "{error}");
+    }
+
+    #[test]
+    fn as_a_text_nothing_is_special() {
+        for query in ["foo(", "a)|(b", "\\", "[", "*"] {
+            assert!(matcher(query, false, true).is_ok() && matcher(query, false, false).is_ok(), "{query}");
+        }
+    }
+}

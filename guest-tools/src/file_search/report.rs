@@ -1,0 +1,255 @@
+//! The lines that were found, as the model reads them, and what must be said beside them.
+
+use std::{borrow::Cow, fmt::Write};
+
+use crate::limits::{MAX_TEXT_BYTES, that_fits};
+
+/// How much of a line is shown, in bytes. Minified files have lines that would fill the whole result.
+const SHOWN_LINE_BYTES: usize = 500;
+
+/// How much of that is before the match.
+const SHOWN_BEFORE_BYTES: usize = 100;
+
+/// What a search found so far, and counts of what it could not look into.
+#[derive(Debug)]
+pub(super) struct Report {
+    text: String,
+    max_results: usize,
+    /// Whether lines stand in groups, with `--` between them.
+    grouped: bool,
+    pub(super) matching_lines: usize,
+    /// Whether there are more matching lines than are wanted.
+    more: bool,
+    pub(super) searched: usize,
+    pub(super) binary: usize,
+    pub(super) cut_at_binary: usize,
+    pub(super) cut_at_long_line: usize,
+    pub(super) unreadable: usize,
+    pub(super) out_of_time: bool,
+}
+
+/// The lines of one file.
+#[derive(Debug)]
+pub(super) struct Group {
+    /// The path as it is shown.
+    path: String,
+    /// Whether lines were left out since the last one.
+    broken: bool,
+    empty: bool,
+}
+
+/// A line of a file, line break included.
+#[derive(Clone, Copy)]
+pub(super) struct Line<'a> {
+    pub(super) number: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+impl Group {
+    /// Lines are left out here.
+    pub(super) fn breaks(&mut self) {
+        self.broken = true;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.empty
+    }
+}
+
+impl Report {
+    pub(super) fn new(max_results: usize, grouped: bool) -> Self {
+        Self {
+            text: String::new(),
+            max_results,
+            grouped,
+            matching_lines: 0,
+            more: false,
+            searched: 0,
+            binary: 0,
+            cut_at_binary: 0,
+            cut_at_long_line: 0,
+            unreadable: 0,
+            out_of_time: false,
+        }
+    }
+
+    /// Begins the lines of a file. A path with control characters is written as a quoted string, so that a
+    /// line of the result is one of a file.
+    pub(super) fn begin(&self, guest: &str) -> Group {
+        let quoted = guest.chars().any(char::is_control);
+        let path = if quoted { format!("{guest:?}") } else { guest.to_owned() };
+        Group { path, broken: true, empty: true }
+    }
+
+    /// Adds a matching line; whether more are wanted. `place` tells where in it the match is.
+    pub(super) fn add_match(&mut self, group: &mut Group, line: Line<'_>, place: impl Fn() -> usize) -> bool {
+        if self.is_at_limit() {
+            return false;
+        }
+        self.matching_lines += 1;
+        self.add(group, ':', line, place);
+        !self.is_full()
+    }
+
+    /// Adds a line around a matching one; whether more are wanted.
+    pub(super) fn add_context(&mut self, group: &mut Group, line: Line<'_>, announces_match: bool) -> bool {
+        if announces_match && self.is_at_limit() {
+            return false;
+        }
+        self.add(group, '-', line, || 0);
+        !self.is_full()
+    }
+
+    /// Adds that a binary file matches.
+    pub(super) fn add_binary(&mut self, group: &mut Group, offset: u64) {
+        self.matching_lines += 1;
+        group.empty = false;
+        self.write(format_args!("{}: binary file matches (NUL byte at {offset})\n", group.path));
+    }
+
+    /// Whether nothing more can be added.
+    pub(super) fn is_full(&self) -> bool {
+        self.more || self.text.len() >= MAX_TEXT_BYTES
+    }
+
+    /// The lines, each with its line break.
+    pub(super) fn lines(&self) -> String {
+        let end = that_fits(&self.text);
+        let end =
+            if end < self.text.len() { self.text[..end].rfind('\n').map_or(0, |at| at + 1) } else { end };
+        self.text[..end].to_owned()
+    }
+
+    /// What the lines leave out, one sentence each; none where they are all there is.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let narrow = "narrow the search with 'path', 'glob' or a longer 'query'";
+        if self.more {
+            let raise = if self.max_results < 10_000 { ", or raise 'max_results'" } else { "" };
+            notes.push(format!("more than {} matching lines: {narrow}{raise}", self.max_results));
+        } else if that_fits(&self.text) < self.text.len() || self.text.len() >= MAX_TEXT_BYTES {
+            notes.push(format!("more lines than one result holds: {narrow}"));
+        }
+        if self.out_of_time {
+            let searched = counted(self.searched, "file", "files");
+            notes.push(format!("stopped after {searched}, before the time was up: {narrow}"));
+        }
+        let files = |count| counted(count, "file", "files");
+        if self.cut_at_long_line > 0 {
+            notes.push(format!("{} searched only up to a line of over 8 MiB", files(self.cut_at_long_line)));
+        }
+        if self.cut_at_binary > 0 {
+            notes.push(format!("{} searched only up to binary data", files(self.cut_at_binary)));
+        }
+        if self.unreadable > 0 {
+            notes.push(format!("{} could not be read", files(self.unreadable)));
+        }
+        notes
+    }
+
+    /// Takes note of a match that is one too many.
+    fn is_at_limit(&mut self) -> bool {
+        self.more |= self.matching_lines == self.max_results;
+        self.more
+    }
+
+    fn add(&mut self, group: &mut Group, mark: char, line: Line<'_>, place: impl Fn() -> usize) {
+        if group.broken && self.grouped && !self.text.is_empty() {
+            self.text.push_str("--\n");
+        }
+        group.broken = false;
+        group.empty = false;
+        let bytes = line.bytes.strip_suffix(b"\n").unwrap_or(line.bytes);
+        let bytes = bytes.strip_suffix(b"\r").unwrap_or(bytes);
+        let number = line.number;
+        self.write(format_args!("{}{mark}{number}{mark}", group.path));
+        let shown = if bytes.len() > SHOWN_LINE_BYTES { window(bytes, place()) } else { text(bytes) };
+        self.text.push_str(&shown);
+        self.text.push('\n');
+    }
+
+    fn write(&mut self, words: std::fmt::Arguments<'_>) {
+        // Writing to a string does not fail.
+        let _ = self.text.write_fmt(words);
+    }
+}
+
+/// `1 file`, `2 files`.
+pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn text(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes)
+}
+
+/// The part of a long line around a place, with marks for what is cut before and after it.
+fn window(bytes: &[u8], place: usize) -> Cow<'_, str> {
+    let latest = bytes.len() - SHOWN_LINE_BYTES;
+    let begin = boundary(bytes, place.saturating_sub(SHOWN_BEFORE_BYTES).min(latest));
+    let end = boundary(bytes, begin + SHOWN_LINE_BYTES);
+    let mut shown = String::new();
+    if begin > 0 {
+        shown.push_str(&format!("[{begin} bytes cut] "));
+    }
+    shown.push_str(&text(&bytes[begin..end]));
+    if end < bytes.len() {
+        shown.push_str(&format!(" [{} bytes cut]", bytes.len() - end));
+    }
+    shown.into()
+}
+
+/// The last place, up to this one, at which no character is split; in what is no UTF-8, a near one.
+fn boundary(bytes: &[u8], at: usize) -> usize {
+    if at >= bytes.len() {
+        return bytes.len();
+    }
+    let within =
+        (0..4).take_while(|back| at > *back && bytes[at - back] & 0b1100_0000 == 0b1000_0000).count();
+    at - within
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &[u8], place: usize, shown: &str) {
+        let mut report = Report::new(9, false);
+        let mut group = report.begin("/shared/a");
+        assert!(report.add_match(&mut group, Line { number: 7, bytes: line }, || place));
+        assert_eq!(report.lines(), format!("/shared/a:7:{shown}\n"));
+    }
+
+    #[test]
+    fn a_line_is_shown_whole_or_around_its_match() {
+        check(b"text\n", 0, "text");
+        check(b"text\r\n", 0, "text");
+        check(b"\n", 0, "");
+        check(b"a\xff\xfe\n", 0, "a\u{fffd}\u{fffd}");
+        check(&[b'x'; 500], 0, &"x".repeat(500));
+        check(&[b'x'; 501], 0, &format!("{} [1 bytes cut]", "x".repeat(500)));
+        let middle = format!("[900 bytes cut] {} [1600 bytes cut]", "x".repeat(500));
+        check(&[b'x'; 3000], 1000, &middle);
+        check(&[b'x'; 3000], 2990, &format!("[2500 bytes cut] {}", "x".repeat(500)));
+        let accents = format!("[900 bytes cut] {} [1600 bytes cut]", "é".repeat(250));
+        check("é".repeat(1500).as_bytes(), 1001, &accents);
+    }
+
+    #[test]
+    fn a_path_with_a_line_break_stays_on_its_line() {
+        let report = Report::new(9, false);
+        assert_eq!(report.begin("/shared/a\nb").path, r#""/shared/a\nb""#);
+    }
+
+    #[test]
+    fn lines_of_control_characters_fit_the_frame() {
+        let mut report = Report::new(usize::MAX, false);
+        let mut group = report.begin("/shared/a");
+        let line = Line { number: 1, bytes: &[1; 400] };
+        while report.add_match(&mut group, line, || 0) {}
+        let lines = report.lines();
+        assert!(lines.ends_with("\u{1}\n") && lines.len() < 2 << 20, "{}", lines.len());
+        assert_eq!(report.notes().len(), 1);
+    }
+}

@@ -1,0 +1,103 @@
+//! Replacing a file whole: a reader sees the old text or the new one, never a part.
+//!
+//! The new text is written beside the old one and takes its name at the end. The new file has the old
+//! one's mode where a program can set one; WASI has no modes, so in a module that is the host's affair.
+
+use std::{
+    fs::{File, Metadata, OpenOptions},
+    hash::{BuildHasher, RandomState},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use portcullis_sdk::{GuestPath, ToolError};
+
+/// What stands at a path now; none where nothing does, or where it cannot be looked at, which whatever
+/// comes next will report. Refuses what renaming would replace rather than write to: a link, a directory,
+/// a pipe or a device.
+///
+/// # Errors
+/// `failed`, with what it is. `verb` is what the tool was about to do.
+pub(crate) fn regular(target: &Path, verb: &str, path: &GuestPath) -> Result<Option<Metadata>, ToolError> {
+    let refusal = match std::fs::symlink_metadata(target) {
+        Ok(found) if found.is_symlink() && verb == "write" => {
+            "is a symbolic link: write to what it leads to".to_owned()
+        }
+        Ok(found) if found.is_symlink() => format!("is a symbolic link: {verb} what it leads to"),
+        Ok(found) if found.is_dir() => "is a directory".to_owned(),
+        Ok(found) if !found.is_file() => "is not a regular file".to_owned(),
+        found => return Ok(found.ok()),
+    };
+    Err(ToolError::failed(format!("cannot {verb} `{path}`: it {refusal}")))
+}
+
+/// Puts a file with this content in the place of what stood there, if anything did.
+pub(crate) fn replace(target: &Path, content: &[u8], before: Option<&Metadata>) -> io::Result<()> {
+    let (temporary, file) = temporary(target)?;
+    let keep_mode = |file: &File| match before {
+        Some(before) if cfg!(unix) => file.set_permissions(before.permissions()),
+        _ => Ok(()),
+    };
+    keep_mode(&file)
+        .and_then(|()| fill(file, content))
+        .and_then(|()| std::fs::rename(&temporary, target))
+        .inspect_err(|_| discard(&temporary))
+}
+
+/// Writes a new file's content and closes it.
+pub(crate) fn fill(mut file: File, content: &[u8]) -> io::Result<()> {
+    file.write_all(content)
+}
+
+/// Removes what a failed call made. The failure is reported; a second one would only hide it.
+pub(crate) fn discard(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
+/// How often a name for the temporary file may be taken already. Names are 64 random bits.
+const ATTEMPTS: u32 = 4;
+
+/// A new file beside the target.
+fn temporary(target: &Path) -> io::Result<(PathBuf, File)> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        let path =
+            target.with_file_name(format!(".portcullis-tmp-{:016x}", RandomState::new().hash_one(attempt)));
+        match OpenOptions::new().write(true).create_new(true).open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
+            opened => return opened.map(|file| (path, file)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
+    use super::*;
+
+    #[test]
+    fn the_mode_stays_and_no_temporary_file_is_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = folder.path().join("run.sh");
+        std::fs::write(&target, "old").expect("a file");
+        std::fs::set_permissions(&target, Permissions::from_mode(0o754)).expect("a mode");
+        let path = GuestPath::parse("run.sh").expect("a path");
+        let before = regular(&target, "write", &path).expect("a file");
+        replace(&target, b"new", before.as_ref()).expect("replaces");
+        assert_eq!(std::fs::read(&target).expect("reads"), b"new");
+        let mode = std::fs::metadata(&target).expect("the file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o754);
+        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
+    }
+
+    #[test]
+    fn what_cannot_be_replaced_leaves_no_temporary_file() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let target = folder.path().join("d");
+        std::fs::create_dir_all(target.join("full")).expect("directories");
+        assert!(replace(&target, b"new", None).is_err());
+        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
+    }
+}
