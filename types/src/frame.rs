@@ -209,7 +209,10 @@ mod tests {
         let text = ToolOutput::text("done");
         for (output, line) in [
             (text.clone(), r#"{"ok":"done"}"#),
-            (text.with_details(json!(1)), r#"{"ok":{"content":[{"type":"text","text":"done"}],"details":1}}"#),
+            (
+                text.with_details(json!(1)),
+                r#"{"ok":{"content":[{"type":"text","text":"done"}],"details":1}}"#,
+            ),
             (ToolOutput::default(), r#"{"ok":{"content":[]}}"#),
         ] {
             let frame = GuestFrame::Ok(OutputFrame(output));
