@@ -40,6 +40,25 @@ impl WorkspaceSecurityPolicy {
             enabled: is_enabled(rule, tool.origin),
         }
     }
+
+    /// What gave a tool its approval: a key of the policy file, or the tool's own declaration.
+    #[must_use]
+    pub fn approval_rule(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> String {
+        let (name, wanted) = (&tool.name, assignment.approval);
+        let entry = self.effective().tools.get(name);
+        if entry.is_some_and(|rule| rule.approval == Some(wanted) || rule.approval_floor == wanted) {
+            return format!("tools.{name}.approval");
+        }
+        let by_tier = self.effective().tiers.rule(assignment.tier);
+        if by_tier.approval.max(by_tier.approval_floor) >= wanted {
+            return format!("tiers.{}.approval", assignment.tier);
+        }
+        match tool.declared_policy {
+            ToolPolicy::RequiresApproval => "the tool's own declaration".to_owned(),
+            // A tool that the policy does not know by name.
+            ToolPolicy::Auto => format!("tools.{name}"),
+        }
+    }
 }
 
 /// The profile of the tool's entry; without one, the tier's for modules of ours and for natives that the

@@ -130,18 +130,10 @@ impl WorkspaceSecurityPolicy {
     }
 
     fn approval_denied(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> Denial {
-        let name = &tool.name;
-        let by_entry = self.effective().tools.get(name).is_some_and(|rule| {
-            rule.approval == Some(Approval::Deny) || rule.approval_floor == Approval::Deny
-        });
         Denial {
             code: DenialCode::ApprovalDenied,
-            rule: if by_entry {
-                format!("tools.{name}.approval")
-            } else {
-                format!("tiers.{}.approval", assignment.tier)
-            },
-            subject: name.to_string(),
+            rule: self.approval_rule(tool, assignment),
+            subject: tool.name.to_string(),
             hint: String::new(),
         }
     }

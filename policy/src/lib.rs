@@ -60,5 +60,6 @@ pub use mount::MountSpec;
 pub use name::{InvalidName, MountName, ProfileName};
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
+pub use shown::{escape_for_display, is_deceptive};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};
 pub use tool::{ToolAssignment, ToolFacts, ToolOrigin};

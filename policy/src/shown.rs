@@ -16,7 +16,7 @@ impl fmt::Display for Shown<'_> {
             if index == MAX_SHOWN_CHARS {
                 return f.write_char('…');
             }
-            if character.is_control() || is_invisible(character) {
+            if is_deceptive(character) {
                 write!(f, "{}", character.escape_unicode())?;
             } else {
                 f.write_char(character)?;
@@ -26,7 +26,34 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Characters that change how others are shown, or that are not shown at all.
+/// Shows a text as it is, but for the characters that [`is_deceptive`] names.
+#[must_use]
+pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
+    struct Escaped<'a>(&'a str);
+
+    impl fmt::Display for Escaped<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            use fmt::Write as _;
+            self.0.chars().try_for_each(|character| match is_deceptive(character) {
+                true => write!(f, "{}", character.escape_unicode()),
+                false => f.write_char(character),
+            })
+        }
+    }
+
+    Escaped(text)
+}
+
+/// Whether a terminal or a reader's eye would be deceived by a character: control characters, and those
+/// that [are not seen](is_invisible).
+#[must_use]
+pub fn is_deceptive(character: char) -> bool {
+    character.is_control() || is_invisible(character)
+}
+
+/// Characters that change how others are shown, or that are not shown at all: bidirectional controls,
+/// zero-width characters, variation selectors, line separators, annotations and tags (Unicode Technical
+/// Report 36, section 2).
 pub(crate) fn is_invisible(character: char) -> bool {
     matches!(
         character,
@@ -38,6 +65,7 @@ pub(crate) fn is_invisible(character: char) -> bool {
             | '\u{2060}'..='\u{206f}'
             | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}'
             | '\u{e0000}'..='\u{e0fff}'
     )
 }
@@ -50,6 +78,9 @@ mod tests {
     fn what_moves_a_cursor_or_turns_the_writing_is_escaped() {
         assert_eq!(Shown("a/ü 'b'").to_string(), "a/ü 'b'");
         assert_eq!(Shown("a\u{1b}[2J\u{202e}b\n").to_string(), "a\\u{1b}[2J\\u{202e}b\\u{a}");
+        let text = "rm \u{1b}[2K\u{202e}txt.exe\u{200b}\r\nä";
+        let shown = "rm \\u{1b}[2K\\u{202e}txt.exe\\u{200b}\\u{d}\\u{a}ä";
+        assert_eq!(escape_for_display(text).to_string(), shown);
         assert_eq!(Shown(&"x".repeat(300)).to_string(), format!("{}…", "x".repeat(256)));
     }
 }

@@ -1,11 +1,12 @@
 //! Approvals: what a caller wants asked, who is asked, and what exactly an answer is bound to.
 
-use std::{fmt, panic::AssertUnwindSafe, time::Duration};
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
+pub use portcullis_policy::escape_for_display;
 use portcullis_policy::{DenialCode, Grant, ToolFacts};
-use portcullis_types::SafetyTier;
+use portcullis_types::{SafetyTier, ToolError};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -60,7 +61,8 @@ pub struct ApprovalRequest {
     pub tier: SafetyTier,
     /// Whether the tool runs outside the sandbox.
     pub unconfined: bool,
-    /// The arguments' JSON text, in full. Show it with [`escape_for_display`]: it may hold anything.
+    /// The arguments' JSON text, in full. Show it with [`escape_for_display`]: it
+    /// may hold anything.
     pub arguments: String,
     /// What the call may touch.
     pub grant: Grant,
@@ -121,57 +123,21 @@ pub(crate) async fn ask(
 }
 
 /// The hash that an approval is bound to.
-pub(crate) fn binding(tool: &str, arguments: &str, grant: &Grant, policy_digest: &str) -> String {
-    let grant = serde_json::to_string(grant).unwrap_or_default();
+///
+/// # Errors
+/// `internal` if the grant has no JSON text: then nobody can be asked about it.
+pub(crate) fn binding(
+    tool: &str,
+    arguments: &str,
+    grant: &Grant,
+    policy_digest: &str,
+) -> Result<String, ToolError> {
+    let grant = serde_json::to_string(grant).map_err(|error| ToolError::internal(error.to_string()))?;
     let mut hasher = Sha256::new();
     for part in [tool, arguments, &grant, policy_digest] {
         // With its length, so that no two lists of parts read alike.
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }
-    hex::encode(hasher.finalize())
-}
-
-/// Shows a text as it is, but for characters that a terminal or a reader's eye would act on: control
-/// characters and those that change the direction or the look of what follows.
-#[must_use]
-pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
-    struct Escaped<'a>(&'a str);
-
-    impl fmt::Display for Escaped<'_> {
-        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            for character in self.0.chars() {
-                if character.is_control() || is_deceptive(character) {
-                    write!(f, "{}", character.escape_unicode())?;
-                } else {
-                    write!(f, "{character}")?;
-                }
-            }
-            Ok(())
-        }
-    }
-
-    Escaped(text)
-}
-
-/// Bidirectional controls, zero-width characters, line separators and tags (Unicode Technical Report 36,
-/// section 2).
-fn is_deceptive(character: char) -> bool {
-    matches!(character,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_would_deceive_a_reader_is_shown_escaped() {
-        let text = "rm \u{1b}[2K\u{202e}txt.exe\u{200b}\r\nä";
-        assert_eq!(
-            escape_for_display(text).to_string(),
-            "rm \\u{1b}[2K\\u{202e}txt.exe\\u{200b}\\u{d}\\u{a}ä"
-        );
-    }
+    Ok(hex::encode(hasher.finalize()))
 }

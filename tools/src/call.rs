@@ -40,12 +40,8 @@ impl ToolCall {
 
 /// An id that nobody guesses: a prefix and 128 random bits.
 pub(crate) fn random_id(prefix: &str) -> String {
-    let mut bytes = [0; 16];
-    // Without randomness from the kernel nothing here can be trusted; the time still tells calls apart.
-    if getrandom::fill(&mut bytes).is_err() {
-        bytes = jiff::Timestamp::now().as_nanosecond().to_le_bytes();
-    }
-    format!("{prefix}_{}", hex::encode(bytes))
+    let bits: u128 = rand::random();
+    format!("{prefix}_{bits:032x}")
 }
 
 /// Who makes a call, and on what terms.

@@ -1,7 +1,7 @@
 //! How many calls run at once: ten places by default, and a bounded queue before them.
 
 use std::sync::{
-    Arc,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -11,22 +11,51 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 /// Calls that may wait for a place; one more is refused, so that a flood of calls costs no memory.
 pub(crate) const MAX_QUEUED: usize = 1024;
 
+/// Calls whose work may go on after they were given up, as that of a native tool that blocks its thread.
+/// With one more such call nothing runs until one of them comes back.
+pub(crate) const MAX_ABANDONED: usize = 64;
+
 /// Hands out the places.
 #[derive(Debug)]
 pub(crate) struct Places {
     free: Arc<Semaphore>,
     queued: AtomicUsize,
+    abandoned: Arc<AtomicUsize>,
 }
 
 /// A place that a call has. Calls made by a tool share their parent's.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
-    _permit: Arc<OwnedSemaphorePermit>,
+pub(crate) struct Place(Arc<Held>);
+
+#[derive(Debug)]
+struct Held {
+    /// None once the call was given up.
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+    abandoned: Arc<AtomicUsize>,
+}
+
+impl Place {
+    /// Leaves the place to the next call though work of this one may go on; such work is counted until it
+    /// lets go of the place, too.
+    pub(crate) fn abandon(&self) {
+        let permit = self.0.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if permit.is_some() {
+            self.0.abandoned.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.permit.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
+            self.abandoned.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
 }
 
 impl Places {
     pub(crate) fn new(count: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(count)), queued: AtomicUsize::new(0) }
+        Self { free: Arc::new(Semaphore::new(count)), queued: AtomicUsize::new(0), abandoned: Arc::default() }
     }
 
     /// Takes a place, waiting for one if need be.
@@ -37,11 +66,17 @@ impl Places {
         if cancel.is_cancelled() {
             return Err(ToolError::cancelled("the call was cancelled before it ran"));
         }
+        let abandoned = self.abandoned.load(Ordering::Acquire);
+        if abandoned >= MAX_ABANDONED {
+            let message = format!("{abandoned} calls that were given up have not stopped yet");
+            return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
+        }
         let permit = match Arc::clone(&self.free).try_acquire_owned() {
             Ok(permit) => permit,
             Err(_) => self.wait(cancel).await?,
         };
-        Ok(Place { _permit: Arc::new(permit) })
+        let abandoned = Arc::clone(&self.abandoned);
+        Ok(Place(Arc::new(Held { permit: Mutex::new(Some(permit)), abandoned })))
     }
 
     async fn wait(&self, cancel: &CancellationToken) -> Result<OwnedSemaphorePermit, ToolError> {
@@ -78,11 +113,40 @@ impl Drop for Queued<'_> {
     }
 }
 
+/// Leaves a place when it is dropped, whoever else still holds it.
+#[derive(Debug)]
+pub(crate) struct LeaveOnDrop(pub(crate) Place);
+
+impl Drop for LeaveOnDrop {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use portcullis_types::ToolErrorKind;
 
     use super::*;
+
+    #[tokio::test]
+    async fn work_that_does_not_stop_keeps_no_place_but_is_bounded() {
+        let places = Places::new(1);
+        let cancel = CancellationToken::new();
+        let mut still_working = Vec::new();
+        for _ in 0..MAX_ABANDONED {
+            let place = places.take(&cancel).await.expect("free");
+            still_working.push(place.clone());
+            drop(LeaveOnDrop(place));
+        }
+        let refused = places.take(&cancel).await.expect_err("too many");
+        assert_eq!((refused.kind(), refused.code()), (ToolErrorKind::Unavailable, "threads_exhausted"));
+        still_working.pop();
+        let place = places.take(&cancel).await.expect("one came back");
+        drop(place);
+        drop(still_working);
+        assert_eq!(places.abandoned.load(Ordering::Acquire), 0);
+    }
 
     #[tokio::test]
     async fn the_queue_is_bounded_and_a_cancelled_wait_leaves_it() {

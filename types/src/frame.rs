@@ -3,7 +3,7 @@
 //! A guest is a WASI command. Run with `call`, it reads one [`CallFrame`] and writes lines of JSON: any
 //! number of progress and update frames, then exactly one final frame.
 
-use serde::{Deserialize, Deserializer, Serialize, de};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, value::RawValue};
 
 use crate::{ToolError, ToolErrorKind, ToolOutput};
@@ -56,9 +56,21 @@ pub enum FinalFrame {
 }
 
 /// A result on the wire: an object with `content`, or a plain string that stands for one text block.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct OutputFrame(pub ToolOutput);
+
+impl Serialize for OutputFrame {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            ToolOutput { content, details: Value::Null, structured: None }
+                if let [crate::Content::Text { text }] = content.as_slice() =>
+            {
+                serializer.serialize_str(text)
+            }
+            output => output.serialize(serializer),
+        }
+    }
+}
 
 impl<'de> Deserialize<'de> for OutputFrame {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -190,6 +202,23 @@ mod tests {
             r#"{"error":{"kind":"not_found","message":"no such file"}}"#,
             &GuestFrame::Error(GuestError { kind: GuestErrorKind::NotFound, message: "no such file".into() }),
         );
+    }
+
+    #[test]
+    fn plain_text_goes_as_a_string_and_anything_more_as_an_object() {
+        let text = ToolOutput::text("done");
+        for (output, line) in [
+            (text.clone(), r#"{"ok":"done"}"#),
+            (
+                text.with_details(json!(1)),
+                r#"{"ok":{"content":[{"type":"text","text":"done"}],"details":1}}"#,
+            ),
+            (ToolOutput::default(), r#"{"ok":{"content":[]}}"#),
+        ] {
+            let frame = GuestFrame::Ok(OutputFrame(output));
+            assert_eq!(serde_json::to_string(&frame).expect("encodes"), line);
+            check(line, &frame);
+        }
     }
 
     #[test]

@@ -142,3 +142,23 @@ async fn a_module_from_outside_runs_only_if_somebody_says_yes() {
     let request = &approver.requests()[0];
     assert!(!request.unconfined && request.grant.mounts.is_empty(), "{request:#?}");
 }
+
+#[tokio::test]
+async fn the_row_of_a_refused_approval_says_what_asked_for_it() {
+    let rule = async |world: &World, spy: Spy, caller: &Caller| {
+        let registry = natives(world, [spy]);
+        run(&registry, caller).await.outcome.expect_err("nobody to ask");
+        world.rows().pop().expect("a row").rule.map(|rule| rule.to_string())
+    };
+    let plain = || Spy::repeating("spy").tier(SafetyTier::SideEffecting);
+    let by_tool = rule(&world(), spy(), &caller()).await;
+    assert_eq!(by_tool.as_deref(), Some("the tool's own declaration"));
+    let entry = World::new().with_policy(&format!("{}approval = \"ask\"", enabled("spy")));
+    assert_eq!(rule(&entry, plain(), &caller()).await.as_deref(), Some("tools.spy.approval"));
+    let by_tier = rule(&world(), plain().tier(SafetyTier::Privileged), &caller()).await;
+    assert_eq!(by_tier.as_deref(), Some("tiers.privileged.approval"));
+    let mut careful = caller();
+    careful.approval_policy = Some(Arc::new(Always(ApprovalRule::Ask)));
+    let by_caller = rule(&world(), plain(), &careful).await;
+    assert_eq!(by_caller.as_deref(), Some("the caller's approval policy"));
+}

@@ -9,6 +9,7 @@ use jsonschema::{
     ErrorIterator, JsonType, ValidationError,
     error::{TypeKind, ValidationErrorKind},
 };
+use portcullis_policy::is_deceptive;
 use portcullis_types::ToolError;
 use serde_json::Value;
 
@@ -354,22 +355,13 @@ pub(super) fn show_text(text: &str, max_chars: usize) -> String {
             shown.push('…');
             break;
         }
-        if character.is_control() || is_invisible(character) {
+        if is_deceptive(character) {
             shown.extend(character.escape_unicode());
         } else {
             shown.push(character);
         }
     }
     shown
-}
-
-/// Bidirectional controls, zero-width characters, line separators, tags: what a reader does not see.
-fn is_invisible(character: char) -> bool {
-    matches!(
-        character,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
-    )
 }
 
 /// Keeps the beginning of what is written to it, then fails.

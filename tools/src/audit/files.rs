@@ -76,19 +76,16 @@ impl Files {
         })
     }
 
-    /// Makes sure that the log's name still means the file that is open: a log that was moved away or
-    /// deleted takes rows that nobody will ever read.
-    pub(super) fn check_identity(&self) -> Result<(), AuditError> {
+    /// The log's size now. Makes sure that its name still means the file that is open: a log that was moved
+    /// away or deleted takes rows that nobody will ever read.
+    pub(super) fn size(&self) -> Result<u64, AuditError> {
         match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => Ok(()),
+            Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => {
+                Ok(u64::try_from(stat.st_size).unwrap_or_default())
+            }
             Ok(_) | Err(Errno::NOENT) => Err(AuditError::Replaced { path: self.path.clone() }),
             Err(errno) => Err(self.read_error(errno.into())),
         }
-    }
-
-    /// The log's size now.
-    pub(super) fn size(&self) -> Result<u64, AuditError> {
-        self.log.metadata().map(|metadata| metadata.len()).map_err(|source| self.read_error(source))
     }
 
     /// Brings the log to the disk.

@@ -66,7 +66,6 @@ impl AuditLog {
     ) -> Result<(Self, Recovery), AuditError> {
         let files = Arc::new(Files::open(state_dir, medium)?);
         let locked = lock::exclusive(&files.log, &files.path, lock::LOCK_WAIT)?;
-        files.check_identity()?;
         let (mut writer, torn) = Writer::start(Arc::clone(&files))?;
         let closed_begins = recovery::close_dead_calls(&files, &mut writer)?;
         drop(locked);

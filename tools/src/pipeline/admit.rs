@@ -15,6 +15,8 @@ pub(crate) struct Gated {
     pub(super) checked: Checked,
     /// Allow or ask; a denied call does not get here.
     pub(super) approval: Approval,
+    /// What asks: a key of the policy file, or the caller's own policy; empty where nobody does.
+    pub(super) approval_rule: String,
 }
 
 /// Admits the call, or refuses it.
@@ -30,17 +32,25 @@ pub(crate) fn admit(
     trail.row.tier = Some(assignment.tier);
     trail.row.profile = Some(assignment.profile.as_str().into());
     let mut approval = assignment.approval;
+    let mut approval_rule = match approval {
+        Approval::Allow => String::new(),
+        Approval::Ask | Approval::Deny => policy.approval_rule(facts, &assignment),
+    };
     if let Some(own) = &caller.approval_policy {
         let deny = |code, hint| Denial {
             code,
-            rule: "the caller's approval policy".to_owned(),
+            rule: CALLERS_POLICY.to_owned(),
             subject: facts.name.to_string(),
             hint,
         };
         // It is an embedder's code; if it fails, nobody has said yes.
         match catch_unwind(AssertUnwindSafe(|| own.decide(facts, checked.args.value()))) {
             Ok(ApprovalRule::Allow) => {}
-            Ok(ApprovalRule::Ask) => approval = approval.max(Approval::Ask),
+            Ok(ApprovalRule::Ask) if approval < Approval::Ask => {
+                approval = Approval::Ask;
+                approval_rule = CALLERS_POLICY.to_owned();
+            }
+            Ok(ApprovalRule::Ask) => {}
             Ok(ApprovalRule::Deny { reason }) => {
                 return Err(refuse(deny(DenialCode::ApprovalDenied, reason), trail));
             }
@@ -50,8 +60,11 @@ pub(crate) fn admit(
         }
     }
     rates.admit(&caller.agent_id, facts.name.as_str())?;
-    Ok(Gated { checked, approval })
+    Ok(Gated { checked, approval, approval_rule })
 }
+
+/// The rule that a row names where the policy file has none.
+const CALLERS_POLICY: &str = "the caller's approval policy";
 
 /// Turns a denial into what the model reads, and leaves the rest in the row.
 pub(super) fn refuse(denial: Denial, trail: &mut Trail) -> ToolError {

@@ -55,7 +55,7 @@ pub(crate) async fn authorize(
             trail.row.approval.get_or_insert_with(|| "not_required".into());
             return Ok(Authorized { checked: gated.checked, grant });
         }
-        match consent(&gated.checked, &grant, policy, caller, trail).await? {
+        match consent(&gated, &grant, policy, caller, trail).await? {
             None => return Ok(Authorized { checked: gated.checked, grant }),
             Some(arguments) => {
                 let Checked { mut call, tool, .. } = gated.checked;
@@ -166,7 +166,9 @@ fn follow(
                     return deny(DenialCode::SpecialFile, "tools read and write files and folders only");
                 }
                 if access == Access::Write {
-                    let below = below(root, target.as_fd(), &missing);
+                    let Some(below) = below(root, target.as_fd(), &missing) else {
+                        return deny(DenialCode::PathEscapesMount, "it cannot be told where the path leads");
+                    };
                     if let Some(pattern) = policy.protected().covers(&below) {
                         let hint = format!("it leads to `{pattern}`, which is protected at any depth");
                         return deny(DenialCode::ProtectedPath, &hint);
@@ -205,25 +207,24 @@ fn is_special(handle: BorrowedFd<'_>) -> bool {
     })
 }
 
-/// The components of a target below its mount, with what is missing appended.
-fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Vec<String> {
-    let real = real_path(root).and_then(|root| Ok((root, real_path(target)?)));
-    let existing = match &real {
-        Ok((root, target)) => target.strip_prefix(root).ok(),
-        Err(_) => None,
-    };
-    let existing = existing.into_iter().flatten().map(|part| part.to_string_lossy().into_owned());
-    existing.chain(missing.iter().rev().map(|part| (*part).to_owned())).collect()
+/// The components of a target below its mount, with what is missing appended; none where the kernel does
+/// not say, or the mount was moved away meanwhile.
+fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Option<Vec<String>> {
+    let (root, target) = (real_path(root).ok()?, real_path(target).ok()?);
+    let existing = target.strip_prefix(&root).ok()?;
+    let existing = existing.iter().map(|part| part.to_string_lossy().into_owned());
+    Some(existing.chain(missing.iter().rev().map(|part| (*part).to_owned())).collect())
 }
 
 /// Asks for the approval; `Some` are the arguments that the approver put in place of the call's own.
 async fn consent(
-    checked: &Checked,
+    gated: &Gated,
     grant: &Grant,
     policy: &WorkspaceSecurityPolicy,
     caller: &Caller,
     trail: &mut Trail,
 ) -> Result<Option<String>, ToolError> {
+    let checked = &gated.checked;
     let tool = checked.tool.facts().name.as_str();
     let request = ApprovalRequest {
         call_id: checked.call.id.clone(),
@@ -234,7 +235,7 @@ async fn consent(
         unconfined: matches!(checked.tool.backend(), Backend::Native(_)),
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
-        binding: approval::binding(tool, checked.args.text(), grant, policy.digest().as_str()),
+        binding: approval::binding(tool, checked.args.text(), grant, policy.digest().as_str())?,
     };
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
@@ -251,7 +252,7 @@ async fn consent(
         }
         Err(NotApproved { code, reason }) => {
             trail.row.approval = Some(code.as_str().into());
-            let rule = format!("tiers.{}.approval", request.tier);
+            let rule = gated.approval_rule.clone();
             let hint = reason.unwrap_or_default();
             Err(refuse(Denial { code, rule, subject: tool.to_owned(), hint }, trail))
         }

@@ -24,7 +24,7 @@ use super::{
 use crate::{
     audit::Text,
     call::{Caller, Parent},
-    places::{Place, Places},
+    places::{LeaveOnDrop, Place, Places},
     registry::{Backend, GuestTool, RegisteredTool},
     wasm::{GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
 };
@@ -72,6 +72,9 @@ pub(crate) async fn run(
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
     let (result, usage) = match checked.tool.backend() {
         Backend::Native(tool) => {
+            // However the wait ends, a thread that the tool blocks keeps no place. A call that a tool makes
+            // leaves that to its parent.
+            let _leave = caller.place.is_none().then(|| LeaveOnDrop(place.clone()));
             let ctx = context(&checked.call.id, &checked.call.tool, caller, deadline, place);
             let result = run_native(Arc::clone(tool), ctx, checked.args.clone(), time_limit).await;
             (result, None)

@@ -16,9 +16,6 @@ pub(super) const MAX_TABLE_ELEMENTS: usize = 100_000;
 /// The stack that guest code may use: 1 MiB, enough for a recursive JSON parser, far from the host's end.
 const MAX_WASM_STACK_BYTES: usize = 1 << 20;
 
-/// The stack of the fiber that a call runs on; host functions need the rest.
-const FIBER_STACK_BYTES: usize = 2 << 20;
-
 /// Memory of a slot that is zeroed in place and kept, instead of being given back after each call.
 /// Where the kernel can say which pages were touched, only those are zeroed.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
@@ -31,7 +28,6 @@ const MAX_MEMORY_BYTES: usize = 4 << 30;
 pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(slots)
-        .total_stacks(slots)
         // Every call may be of a module with as many as there may be, and must not take another's.
         .total_memories(slots.saturating_mul(MAX_MEMORIES_PER_MODULE))
         .total_tables(slots.saturating_mul(MAX_TABLES_PER_MODULE))
@@ -48,7 +44,6 @@ pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
         .epoch_interruption(true)
         .cranelift_opt_level(OptLevel::Speed)
         .max_wasm_stack(MAX_WASM_STACK_BYTES)
-        .async_stack_size(FIBER_STACK_BYTES)
         .wasm_backtrace_max_frames(None);
     Engine::new(&config).map_err(|source| WasmError::Engine { source })
 }

@@ -8,8 +8,13 @@ use std::{
 use portcullis_confine::Posture;
 use portcullis_types::FinalFrame;
 use rustix::time::ClockId;
-use wasmtime::{Engine, Error, Instance, Memory, Store, Trap, UpdateDeadline};
-use wasmtime_wasi::{FsPerms, I32Exit, WasiCtxBuilder, p1::WasiP1Ctx, p2::pipe::MemoryInputPipe};
+use wasmtime::{Error, Instance, Memory, Store, Trap, UpdateDeadline};
+use wasmtime_wasi::{
+    FsPerms, I32Exit, WasiCtxBuilder,
+    filesystem::{WasiFilesystemCtx, WasiFilesystemView as _},
+    p1::WasiP1Ctx,
+    p2::pipe::MemoryInputPipe,
+};
 
 use super::{
     GuestFault, Violation, WasmError,
@@ -17,7 +22,7 @@ use super::{
     fs::{GuestFs, Preopen},
     limiter::{Limiter, Refusal},
     stdio::{Stderr, Stdout},
-    worker::Job,
+    worker::{Job, WorkerSetup},
 };
 use portcullis_types::Access;
 
@@ -55,16 +60,11 @@ pub(crate) struct GuestReport {
 }
 
 /// Runs a call to its end.
-pub(super) async fn run(
-    engine: &Engine,
-    preopens: &Arc<[Preopen]>,
-    posture: Posture,
-    job: &mut Job,
-) -> Result<GuestReport, WasmError> {
+pub(super) fn run(setup: &WorkerSetup, posture: Posture, job: &mut Job) -> Result<GuestReport, WasmError> {
     let cpu_before = thread_cpu_time();
-    let mut store = new_store(engine, preopens, job)?;
-    let result = match job.module.instance_pre().instantiate_async(&mut store).await {
-        Ok(instance) => match enter(&mut store, &instance).await {
+    let mut store = new_store(setup, job);
+    let result = match job.module.instance_pre().instantiate(&mut store) {
+        Ok(instance) => match enter(&mut store, &instance) {
             Ok(()) => None,
             // Code of the guest has run, so what it ended with is of its making.
             Err(error) => {
@@ -92,31 +92,51 @@ pub(super) async fn run(
     })
 }
 
-fn new_store(
-    engine: &Engine,
-    preopens: &Arc<[Preopen]>,
-    job: &mut Job,
-) -> Result<Store<GuestState>, WasmError> {
-    use std::os::fd::AsRawFd;
+/// The preopens of a pool, opened once: a call's guest gets copies of the handles.
+#[derive(Clone)]
+pub(super) struct GuestPreopens(WasiFilesystemCtx);
 
-    let mut wasi = WasiCtxBuilder::new();
-    wasi.allow_blocking_current_thread(true)
-        .args(&["tool", job.verb.as_str()])
-        .stdin(MemoryInputPipe::new(std::mem::take(&mut job.stdin)));
-    for preopen in preopens.iter() {
-        let name = preopen.handle.name();
-        // By the handle that the kernel's rule was made from, so that both mean the same directory.
-        let path = format!("/proc/self/fd/{}", preopen.handle.directory().as_raw_fd());
-        let permissions = match preopen.access {
-            Access::Read => FsPerms::ReadOnly,
-            Access::Write => FsPerms::ReadWrite,
-        };
-        wasi.preopened_dir(path, format!("/{name}"), permissions)
-            .map_err(|source| WasmError::Preopen { mount: name.to_string(), source })?;
+impl std::fmt::Debug for GuestPreopens {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GuestPreopens")
     }
+}
+
+impl GuestPreopens {
+    /// Opens the root of each mount, by the handle that the kernel's rule is made from, so that both mean
+    /// the same directory.
+    ///
+    /// # Errors
+    /// [`WasmError::Preopen`].
+    pub(super) fn open(preopens: &[Preopen]) -> Result<Self, WasmError> {
+        use std::os::fd::AsRawFd;
+
+        let mut wasi = WasiCtxBuilder::new();
+        wasi.allow_blocking_current_thread(true);
+        for preopen in preopens {
+            let name = preopen.handle.name();
+            let path = format!("/proc/self/fd/{}", preopen.handle.directory().as_raw_fd());
+            let permissions = match preopen.access {
+                Access::Read => FsPerms::ReadOnly,
+                Access::Write => FsPerms::ReadWrite,
+            };
+            wasi.preopened_dir(path, format!("/{name}"), permissions)
+                .map_err(|source| WasmError::Preopen { mount: name.to_string(), source })?;
+        }
+        Ok(Self(wasi.build_p1().filesystem().ctx.clone()))
+    }
+}
+
+fn new_store(setup: &WorkerSetup, job: &mut Job) -> Store<GuestState> {
+    let mut wasi = WasiCtxBuilder::new()
+        .allow_blocking_current_thread(true)
+        .args(&["tool", job.verb.as_str()])
+        .stdin(MemoryInputPipe::new(std::mem::take(&mut job.stdin)))
+        .build_p1();
+    *wasi.filesystem().ctx = setup.guest_preopens.0.clone();
     let state = GuestState {
-        wasi: wasi.build_p1(),
-        fs: GuestFs::new(Arc::clone(preopens), Arc::clone(&job.protected)),
+        wasi,
+        fs: GuestFs::new(Arc::clone(&setup.preopens), Arc::clone(&job.protected)),
         stdout: job.stdout(),
         stderr: Stderr::default(),
         limiter: Limiter::new(job.memory_bytes),
@@ -124,19 +144,19 @@ fn new_store(
         started: Instant::now(),
         memory: None,
     };
-    let mut store = Store::new(engine, state);
+    let mut store = Store::new(&setup.engine, state);
     store.limiter(|state| &mut state.limiter);
     store.set_epoch_deadline(1);
     store.epoch_deadline_callback(|state| match state.data().control.stop_reason() {
         Some(reason) => Err(Error::new(reason)),
         None => Ok(UpdateDeadline::Continue(1)),
     });
-    Ok(store)
+    store
 }
 
-async fn enter(store: &mut Store<GuestState>, instance: &Instance) -> wasmtime::Result<()> {
+fn enter(store: &mut Store<GuestState>, instance: &Instance) -> wasmtime::Result<()> {
     let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
-    match start.call_async(&mut *store, ()).await {
+    match start.call(&mut *store, ()) {
         Err(error) if matches!(error.downcast_ref::<I32Exit>(), Some(I32Exit(0))) => Ok(()),
         other => other,
     }

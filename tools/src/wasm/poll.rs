@@ -51,7 +51,7 @@ impl Subscriptions {
     }
 
     /// Sleeps until the first subscription is ready, and returns the events.
-    pub(super) async fn wait(&self, control: &CallControl) -> Result<Vec<[u8; EVENT_BYTES]>, StopReason> {
+    pub(super) fn wait(&self, control: &CallControl) -> Result<Vec<[u8; EVENT_BYTES]>, StopReason> {
         let wait = self.entries.iter().map(|entry| entry.after).min().unwrap_or_default();
         loop {
             if let Some(reason) = control.stop_reason() {
@@ -61,7 +61,7 @@ impl Subscriptions {
             if left.is_zero() {
                 break;
             }
-            tokio::time::sleep(left.min(SLICE)).await;
+            std::thread::sleep(left.min(SLICE));
         }
         let ready = self.entries.iter().filter(|entry| entry.after <= wait);
         Ok(ready.map(Subscription::event).collect())
@@ -134,8 +134,7 @@ mod tests {
     fn wait(bytes: &[u8], deadline: Duration) -> Result<usize, StopReason> {
         let subscriptions = Subscriptions::parse(bytes, Duration::from_secs(100)).expect("parses");
         let control = CallControl::new(Instant::now() + deadline, None);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("builds");
-        runtime.block_on(subscriptions.wait(&control)).map(|events| events.len())
+        subscriptions.wait(&control).map(|events| events.len())
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::{
     control::CallControl,
     engine,
     fs::Preopen,
-    guest::GuestState,
+    guest::{GuestPreopens, GuestState},
     module,
     pool::{MAX_STUCK, Pool},
     preview1,
@@ -296,7 +296,9 @@ impl HostWasmToolRunner {
             canary: self.canary.clone(),
         };
         let busy = AtomicUsize::new(0);
-        let setup = WorkerSetup { engine: self.engine.clone(), preopens, confinement, busy };
+        let guest_preopens = GuestPreopens::open(&preopens)?;
+        let engine = self.engine.clone();
+        let setup = WorkerSetup { engine, preopens, guest_preopens, confinement, busy };
         let pool = Pool::new(label(mounts), setup, self.config.concurrency);
         pools.insert(mounts.to_vec(), Arc::clone(&pool));
         Ok(pool)

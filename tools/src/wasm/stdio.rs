@@ -62,7 +62,7 @@ impl FrameReader {
 
     /// Takes what the guest wrote.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), GuestFault> {
-        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+        while let Some(end) = memchr::memchr(b'\n', bytes) {
             let (line, rest) = bytes.split_at(end);
             self.extend(line)?;
             let line = std::mem::take(&mut self.line);

@@ -21,7 +21,7 @@ use super::{
     GuestModule, GuestReport, Listener, WasmError,
     control::CallControl,
     fs::Preopen,
-    guest,
+    guest::{self, GuestPreopens},
     pool::{Pool, Seat},
     stdio::{FrameReader, Stdout},
     ticker::Watch,
@@ -30,6 +30,10 @@ use super::{
 /// How long a worker looks for its next call before it sleeps. Waking a thread costs 10 to 60 µs here, as
 /// much as the call itself, and calls come in a row.
 const SPIN: Duration = Duration::from_micros(40);
+
+/// A worker's stack: what guest code may use of it (`engine`), and as much again and more for the host
+/// functions that it calls. Only what is touched becomes memory.
+const STACK_BYTES: usize = 4 << 20;
 
 /// What a worker is asked to run.
 #[derive(Debug)]
@@ -78,6 +82,7 @@ impl Verb {
 pub(super) struct WorkerSetup {
     pub(super) engine: Engine,
     pub(super) preopens: Arc<[Preopen]>,
+    pub(super) guest_preopens: GuestPreopens,
     pub(super) confinement: ThreadConfinement,
     /// Workers of the pool that have a job.
     pub(super) busy: AtomicUsize,
@@ -114,6 +119,7 @@ pub(super) fn start(pool: &Arc<Pool>, job: Job, seat: Seat) -> Result<(), WasmEr
     let setup = Arc::clone(pool.setup());
     std::thread::Builder::new()
         .name(format!("portcullis-wasm-{}", pool.label()))
+        .stack_size(STACK_BYTES)
         .spawn(move || work(&setup, &receiver))
         .map(drop)
         .map_err(|source| WasmError::Thread { what: "worker", source })
@@ -124,11 +130,12 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
     // Made before the confinement, and entered for good: what wasmtime-wasi would start otherwise is a
     // global runtime, whose threads would inherit it.
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
+    let _entered = runtime.enter();
     let thread = ThreadTarget::current();
     let proven = confine_current_thread(&setup.confinement);
     while let Some(Assignment { mut job, seat, back }) = receive(receiver, setup) {
         job.control.runs_on(thread);
-        let report = runtime.block_on(serve(setup, &proven, &mut job));
+        let report = serve(setup, &proven, &mut job);
         let Job { watch, reply, .. } = job;
         drop(watch);
         match proven {
@@ -143,7 +150,7 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
     }
 }
 
-async fn serve(
+fn serve(
     setup: &WorkerSetup,
     proven: &Result<ProvenThread, portcullis_confine::ConfineError>,
     job: &mut Job,
@@ -153,7 +160,7 @@ async fn serve(
         Err(error) => return Err(WasmError::Unconfined { reason: chain(error) }),
     };
     proven.reprove()?;
-    guest::run(&setup.engine, &setup.preopens, proven.posture().clone(), job).await
+    guest::run(setup, proven.posture().clone(), job)
 }
 
 /// An error with its causes, for a thread that must tell it more than once.

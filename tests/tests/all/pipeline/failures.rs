@@ -188,3 +188,20 @@ async fn a_tool_that_blocks_its_thread_times_out_on_time() {
 async fn a_tool_that_blocks_its_thread_times_out_on_time_on_a_single_thread_too() {
     a_blocked_thread_does_not_hold_up_its_call().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tools_that_block_their_threads_for_good_take_no_places_from_others() {
+    let world = world_enabling(&["spy"]);
+    let (spy, release) = blocking();
+    let registry = Arc::new(natives(&world, [spy]));
+    // Twice as many as there are places.
+    let blocked = (0..20).map(|_| {
+        let registry = Arc::clone(&registry);
+        async move { registry.execute_with_policy(raw("spy", "{}"), &caller()).await.outcome }
+    });
+    for outcome in futures_util::future::join_all(blocked).await {
+        assert_eq!(outcome.expect_err("overdue").kind(), Timeout);
+    }
+    registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await.outcome.expect("runs");
+    drop(release);
+}
