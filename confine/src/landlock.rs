@@ -4,7 +4,8 @@
 //! modules and time zones are loaded before it is confined.
 //!
 //! What Landlock does not see, and who does: `stat`, `readlink` and `utimensat` of a path outside (nobody:
-//! the WASI layer resolves below a handle); `chmod`, sockets, io_uring (seccomp). Opening through
+//! the WASI layer resolves below a handle); `chmod` (but for the permissions of an open
+//! file), sockets, io_uring (seccomp). Opening through
 //! `/proc/self/fd/N` is judged by the file behind it, so it works for mounts and nothing else — but pipes,
 //! sockets and memory files have no path and are never judged: a path that reaches `/proc/self/fd/1` can
 //! reopen a stdout that is a pipe.

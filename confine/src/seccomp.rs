@@ -107,6 +107,15 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
             .map(word),
         )?,
     );
+    // A file that replaces another takes over who may read, write and run it. Nothing is ever made to run as
+    // its owner or its group.
+    let permissions_only = SeccompCondition::new(
+        1,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::MaskedEq(u64::from(!PERMISSION_BITS)),
+        0,
+    )?;
+    rules.insert(libc::SYS_fchmod, vec![SeccompRule::new(vec![permissions_only])?]);
     // A crash must stay a crash: Rust's and wasmtime's fault handlers put the default action back and return
     // to the faulting instruction; were that refused, they would come back for ever. Other signals, the
     // interrupting one above all, are none of a worker's business.
@@ -120,6 +129,9 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     );
     Ok(rules)
 }
+
+/// Read, write and execute for owner, group and others.
+const PERMISSION_BITS: u32 = 0o777;
 
 /// Allows a call if its argument number `index`, a 32-bit one, is one of `values`.
 fn one_of(index: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {

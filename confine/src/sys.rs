@@ -126,7 +126,7 @@ fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
         TestCall::Tgkill => (libc::SYS_tgkill, [NOTHING, NOTHING, 0, 0]),
         TestCall::Prctl => (libc::SYS_prctl, [libc::PR_GET_DUMPABLE.into(), 0, 0, 0]),
         TestCall::Prlimit => (libc::SYS_prlimit64, [0; 4]),
-        TestCall::Fchmod => (libc::SYS_fchmod, [NOTHING, 0, 0, 0]),
+        TestCall::Fchmod => (libc::SYS_fchmod, [NOTHING, 0o4755, 0, 0]),
         TestCall::Fsetxattr => (libc::SYS_fsetxattr, [NOTHING, 0, 0, 0]),
         TestCall::TiocstiIoctl => (libc::SYS_ioctl, [NOTHING, 0x5412, 0, 0]),
         TestCall::SetOwnFcntl => (libc::SYS_fcntl, [NOTHING, libc::F_SETOWN.into(), 0, 0]),

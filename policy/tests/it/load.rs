@@ -37,6 +37,7 @@ fn the_shipped_policy_says_what_the_design_says() {
     for (name, tier, profile) in [
         ("file_read", SafetyTier::ReadOnly, "FileReadOnly"),
         ("file_list", SafetyTier::ReadOnly, "FileReadOnly"),
+        ("file_search", SafetyTier::ReadOnly, "FileReadOnly"),
         ("file_write", SafetyTier::SideEffecting, "FileReadWrite"),
         ("other", SafetyTier::ReadOnly, "WorkspaceRead"),
         ("other", SafetyTier::Privileged, "Nothing"),

@@ -1,10 +1,13 @@
 //! What the core tools do, natively and as modules: the same in both, case by case.
 
+mod changing;
 mod writing;
 
 use std::{fs, os::unix::fs::symlink};
 
-use portcullis_guest_tools::{file_list_tool, file_read_tool, file_write_tool};
+use portcullis_guest_tools::{
+    file_delete_tool, file_edit_tool, file_list_tool, file_read_tool, file_search_tool, file_write_tool,
+};
 use portcullis_sdk::{DeclaredTool, testing};
 use portcullis_tests::{Answer, World};
 use portcullis_types::ToolErrorKind::{self, Failed, InvalidArguments, NotFound};
@@ -47,6 +50,9 @@ fn natively(
     let tool: &dyn DeclaredTool = match tool {
         "file_read" => &file_read_tool(),
         "file_list" => &file_list_tool(),
+        "file_search" => &file_search_tool(),
+        "file_edit" => &file_edit_tool(),
+        "file_delete" => &file_delete_tool(),
         _ => &file_write_tool(),
     };
     let arguments = arguments.to_string();
@@ -235,7 +241,14 @@ async fn a_key_that_a_core_tool_does_not_know_is_refused_with_the_nearest() {
 async fn what_a_module_says_of_itself_is_what_the_function_says() {
     let world = World::new();
     let registry = world.registry().await;
-    let tools: [&dyn DeclaredTool; 3] = [&file_read_tool(), &file_list_tool(), &file_write_tool()];
+    let tools: [&dyn DeclaredTool; 6] = [
+        &file_read_tool(),
+        &file_search_tool(),
+        &file_list_tool(),
+        &file_write_tool(),
+        &file_edit_tool(),
+        &file_delete_tool(),
+    ];
     for tool in tools {
         let spec = tool.spec();
         let registered = registry.get(spec.name).expect("registered");
@@ -251,5 +264,8 @@ async fn what_a_module_says_of_itself_is_what_the_function_says() {
     };
     assert_eq!(tier_and_time("file_read"), ("read_only", 10));
     assert_eq!(tier_and_time("file_list"), ("read_only", 10));
+    assert_eq!(tier_and_time("file_search"), ("read_only", 20));
     assert_eq!(tier_and_time("file_write"), ("side_effecting", 15));
+    assert_eq!(tier_and_time("file_edit"), ("side_effecting", 15));
+    assert_eq!(tier_and_time("file_delete"), ("side_effecting", 15));
 }

@@ -218,7 +218,7 @@ fn pass_on(frame: StreamFrame, call_id: &str, caller: &Caller) {
 /// What a guest's report means: a violation is a denial whatever the guest says.
 fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, ToolError> {
     if let Some(violation) = report.violation {
-        let denial = match violation {
+        let mut denial = match violation {
             Violation::Escape { path } => Denial {
                 code: DenialCode::PathEscapesMount,
                 rule: "mounts".to_owned(),
@@ -232,6 +232,10 @@ fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, To
                 hint: format!("`{pattern}` is protected at any depth; choose another path"),
             },
         };
+        // What it had done before is done: a tool that tells must be heard.
+        if let Ok(FinalFrame::Error(error)) = report.result {
+            denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
+        }
         return Err(super::admit::refuse(denial, trail));
     }
     match report.result {

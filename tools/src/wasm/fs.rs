@@ -24,7 +24,7 @@ use rustix::{
     io::Errno as Os,
 };
 
-use super::readdir::DirectoryCursor;
+use super::{mode, readdir::DirectoryCursor};
 use crate::mounts::{MountHandle, real_path, resolve_beneath as resolve};
 
 /// The first descriptor of a preopen; 0 to 2 are the standard streams.
@@ -299,6 +299,16 @@ impl GuestFs {
             }
         }
         Ok(())
+    }
+
+    /// Follows a verdict on `path_rename`: what replaces a file takes over its permissions.
+    pub(super) fn replaces(&self, from: (u32, &str), to: (u32, &str)) -> Verdict {
+        let (Some((_, from_fd)), Some((_, to_fd))) = (self.start(from.0), self.start(to.0)) else {
+            return Ok(());
+        };
+        let from = mode::Name { directory: from_fd.as_fd(), path: from.1 };
+        let to = mode::Name { directory: to_fd.as_fd(), path: to.1 };
+        mode::take_over(from, to).map_err(|_cause| Errno::IO)
     }
 
     /// The preopen and directory that a descriptor stands for.

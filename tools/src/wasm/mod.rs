@@ -11,6 +11,7 @@ mod fault;
 mod fs;
 mod guest;
 mod limiter;
+mod mode;
 mod module;
 mod poll;
 mod pool;

@@ -206,8 +206,10 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 // Moved away, what a protected place holds would be protected no more.
-                fs.change(number(from_fd), text(memory, from, from_len)?, Change::Whole)?;
-                fs.change(number(to_fd), text(memory, to, to_len)?, Change::Whole)
+                let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
+                fs.change(number(from_fd), from, Change::Whole)?;
+                fs.change(number(to_fd), to, Change::Whole)?;
+                fs.replaces((number(from_fd), from), (number(to_fd), to))
             });
             forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)
         },

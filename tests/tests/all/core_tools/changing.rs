@@ -1,0 +1,136 @@
+//! `file_search`, `file_edit` and `file_delete`: the same natively and as modules, and what the host adds.
+
+use std::{fs, os::unix::fs::PermissionsExt};
+
+use portcullis_tests::Answer;
+use portcullis_types::ToolErrorKind::{Denied, Failed, InvalidArguments};
+use serde_json::{Value, json};
+
+use super::{Case, check, ok, populated};
+
+#[tokio::test]
+async fn file_search_finds_lines_with_their_places() {
+    let case = |arguments: Value, text: &str| ("file_search", arguments, ok(text));
+    check(vec![
+        case(json!({"query": "three", "path": "lines.txt"}), "/shared/lines.txt:3:three"),
+        case(
+            json!({"query": "TWO", "case_sensitive": false, "path": "lines.txt", "context": 1}),
+            "/shared/lines.txt-1-one\n/shared/lines.txt:2:two\n/shared/lines.txt-3-three",
+        ),
+        case(
+            json!({"query": "^t(wo|hree)$", "regex": true, "glob": "l*.txt"}),
+            "/shared/lines.txt:2:two\n/shared/lines.txt:3:three",
+        ),
+        case(json!({"query": "nowhere", "path": "tree"}), "no matches in 3 files"),
+        case(json!({"query": "k", "path": "/vault"}), "/vault/key:1:k"),
+    ])
+    .await;
+}
+
+#[tokio::test]
+async fn file_search_says_what_is_wrong_with_an_expression() {
+    let world = populated();
+    let registry = world.registry().await;
+    let arguments = json!({"query": "a(b", "regex": true});
+    let said =
+        Answer::of(&registry, "file_search", arguments).await.refused(InvalidArguments, "invalid_arguments");
+    assert!(said.starts_with("field 'query': "), "{said}");
+    assert!(said.contains("unclosed group"), "{said}");
+}
+
+fn edit(path: &str, old: &str, new: &str) -> Value {
+    json!({"path": path, "old_text": old, "new_text": new})
+}
+
+#[tokio::test]
+async fn file_edit_replaces_one_place_and_shows_it() {
+    let shown = "edited /shared/lines.txt: 1 replacement (line 2)\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n\\ No newline at end of file";
+    let cases: Vec<Case> = vec![
+        ("file_edit", edit("lines.txt", "two", "2"), ok(shown)),
+        ("file_read", json!({"path": "lines.txt"}), ok("one\n2\nthree")),
+    ];
+    check(cases).await;
+}
+
+#[tokio::test]
+async fn file_edit_refuses_what_it_cannot_place() {
+    let world = populated();
+    let registry = world.registry().await;
+    for (arguments, kind, part) in [
+        (edit("ended.txt", "o", "0"), Failed, "2"),
+        (edit("lines.txt", "", "x"), InvalidArguments, "field 'old_text'"),
+        (edit("lines.txt", "one", "one"), InvalidArguments, "field 'new_text'"),
+        (edit("lines.txt", "four", "4"), Failed, "/shared/lines.txt"),
+        (edit("binary", "x", "y"), Failed, "is not UTF-8 text"),
+    ] {
+        let answer = Answer::of(&registry, "file_edit", arguments.clone()).await;
+        let error = answer.0.outcome.expect_err("refused");
+        assert_eq!(error.kind(), kind, "{arguments}: {error}");
+        assert!(error.to_string().contains(part), "{arguments}: {error}");
+    }
+    assert_eq!(fs::read_to_string(world.shared("lines.txt")).expect("readable"), "one\ntwo\nthree");
+}
+
+#[tokio::test]
+async fn what_replaces_a_file_keeps_its_mode() {
+    let world = populated();
+    let registry = world.registry().await;
+    let script = world.shared("lines.txt");
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o750)).expect("ours");
+    let mode = || fs::metadata(&script).expect("there").permissions().mode() & 0o7777;
+    let edited = Answer::of(&registry, "file_edit", edit("lines.txt", "two", "2")).await.text();
+    assert!(edited.starts_with("edited "), "{edited}");
+    assert_eq!(mode(), 0o750);
+    let written = Answer::of(&registry, "file_write", json!({"path": "lines.txt", "content": "x"})).await;
+    assert_eq!(written.text(), "wrote 1 bytes to /shared/lines.txt");
+    assert_eq!(mode(), 0o750);
+}
+
+#[tokio::test]
+async fn file_delete_takes_files_links_and_trees() {
+    let delete = |arguments: Value, text: &str| ("file_delete", arguments, ok(text));
+    check(vec![
+        delete(json!({"path": "lines.txt"}), "deleted /shared/lines.txt: 1 file"),
+        delete(json!({"path": "tree/link"}), "deleted /shared/tree/link: 1 symbolic link"),
+        delete(json!({"path": "tree/none"}), "deleted /shared/tree/none: 1 empty directory"),
+        ("file_read", json!({"path": "tree/a/b/c.txt"}), ok("c")),
+    ])
+    .await;
+    let world = populated();
+    let registry = world.registry().await;
+    let answer = Answer::of(&registry, "file_delete", json!({"path": "tree"})).await;
+    assert_eq!(answer.0.outcome.expect_err("not empty").kind(), Failed);
+    let all = json!({"path": "tree", "recursive": true});
+    let said = Answer::of(&registry, "file_delete", all).await.text();
+    assert!(said.starts_with("deleted /shared/tree: "), "{said}");
+    assert!(!world.shared("tree").exists());
+}
+
+#[tokio::test]
+async fn a_deletion_that_meets_a_protected_path_is_denied_and_says_what_it_did_before() {
+    let world = populated();
+    world.put("repository/a.txt", "a");
+    world.put("repository/sub/.git/config", "[core]\n");
+    world.put("repository/z.txt", "z");
+    let registry = world.registry().await;
+    let all = json!({"path": "repository", "recursive": true});
+    let said = Answer::of(&registry, "file_delete", all).await.refused(Denied, "protected_path");
+    assert!(said.contains("/shared/repository/sub/.git/config"), "{said}");
+    assert!(said.contains("deleted only in part"), "{said}");
+    assert_eq!(fs::read_to_string(world.shared("repository/sub/.git/config")).expect("there"), "[core]\n");
+}
+
+#[tokio::test]
+async fn nothing_is_edited_or_deleted_outside_a_writable_mount() {
+    let world = populated();
+    let registry = world.registry().await;
+    for (tool, arguments) in [
+        ("file_edit", edit("/vault/key", "k", "x")),
+        ("file_delete", json!({"path": "/vault/key"})),
+        ("file_delete", json!({"path": "/shared/../vault/key"})),
+    ] {
+        let answer = Answer::of(&registry, tool, arguments.clone()).await;
+        assert_eq!(answer.0.outcome.expect_err("denied").kind(), Denied, "{tool} {arguments}");
+    }
+    assert_eq!(fs::read_to_string(world.workspace().join("vault/key")).expect("there"), "k");
+}

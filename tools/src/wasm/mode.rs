@@ -1,0 +1,85 @@
+//! WASI knows no file modes. A program that replaces a file by renaming a new one over it, as the core tools
+//! do, would take the permissions from a script that could be run before; so what replaces a file takes
+//! them over.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::{
+    fs::{FileType, Mode, OFlags, ResolveFlags, Stat},
+    io::Errno,
+};
+
+use crate::mounts::resolve_beneath;
+
+/// A name in a directory that a guest holds open.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Name<'a> {
+    pub(super) directory: BorrowedFd<'a>,
+    pub(super) path: &'a str,
+}
+
+/// Gives the file at `from` the permissions of the one at `to`, where both are regular files. Bits that let a
+/// program run as somebody else are left out.
+///
+/// # Errors
+/// What the kernel says. There is none where nothing stands at one of the names, or no file: then the rename
+/// itself says what is wrong. A file of somebody else keeps its own mode, as it would without us.
+pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<(), Errno> {
+    let Some(replaced) = regular(&to)? else { return Ok(()) };
+    let Some(replacing) = regular(&from)? else { return Ok(()) };
+    let wanted = Mode::from_raw_mode(replaced.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
+    if Mode::from_raw_mode(replacing.st_mode) == wanted {
+        return Ok(());
+    }
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let file = match rustix::fs::openat2(from.directory, from.path, flags, Mode::empty(), beneath) {
+        Err(Errno::ACCESS) => return Ok(()),
+        opened => opened?,
+    };
+    match rustix::fs::fchmod(&file, wanted) {
+        Err(Errno::PERM) => Ok(()),
+        changed => changed,
+    }
+}
+
+fn regular(name: &Name<'_>) -> Result<Option<Stat>, Errno> {
+    let Ok(handle) = resolve_beneath(name.directory, name.path, OFlags::NOFOLLOW) else { return Ok(None) };
+    let stat = rustix::fs::fstat(handle.as_fd())?;
+    Ok((FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{File, Permissions},
+        os::unix::fs::{PermissionsExt, symlink},
+    };
+
+    use super::*;
+
+    #[test]
+    fn permissions_are_taken_over_without_the_bits_that_change_who_runs_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let handle = File::open(folder.path()).expect("opens");
+        let make = |name: &str, mode| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, name).expect("writes");
+            std::fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
+        };
+        let mode = |name: &str| {
+            std::fs::metadata(folder.path().join(name)).expect("there").permissions().mode() & 0o7777
+        };
+        let name = |path| Name { directory: handle.as_fd(), path };
+        make("new", 0o600);
+        make("script", 0o4754);
+        take_over(name("new"), name("script")).expect("takes over");
+        assert_eq!(mode("new"), 0o754);
+        symlink("script", folder.path().join("link")).expect("a link");
+        make("other", 0o600);
+        take_over(name("other"), name("link")).expect("nothing to do");
+        take_over(name("other"), name("missing")).expect("nothing to do");
+        take_over(name("missing"), name("script")).expect("nothing to do");
+        assert_eq!(mode("other"), 0o600);
+    }
+}
