@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, ToolPolicy};
+use crate::{ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, ToolMeta, ToolPolicy};
 
 /// The answer to `describe`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,9 @@ pub struct ToolDeclaration {
     /// The hosts it wants to reach.
     #[serde(default)]
     pub hosts: Vec<String>,
+    /// Hints for the registry.
+    #[serde(default, skip_serializing_if = "ToolMeta::is_empty")]
+    pub meta: ToolMeta,
 }
 
 impl ToolDeclaration {
@@ -73,6 +76,8 @@ mod tests {
         let declarations: Declarations = serde_json::from_str(text).expect("decodes");
         let tool = &declarations.tools[0];
         assert_eq!((tool.tier, tool.policy, tool.timeout_ms), (None, ToolPolicy::Auto, None));
+        assert!(tool.meta.is_empty());
+        assert_eq!(serde_json::to_value(tool).expect("encodes").get("meta"), None);
         assert!(serde_json::from_str::<Declarations>(&text.replace("name", "nome")).is_err());
     }
 }

@@ -260,12 +260,40 @@ impl From<std::io::Error> for ToolError {
     }
 }
 
-/// As for I/O errors.
-impl From<serde_json::Error> for ToolError {
-    fn from(error: serde_json::Error) -> Self {
-        Self::internal(error.to_string())
+/// As for I/O errors; the causes are the operator's too.
+impl From<Box<dyn std::error::Error + Send + Sync>> for ToolError {
+    fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
+        let mut detail = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            detail = format!("{detail}: {error}");
+            cause = error.source();
+        }
+        Self::internal(detail)
     }
 }
+
+macro_rules! operators_errors {
+    ($($ty:ty),* $(,)?) => {$(
+        /// As for I/O errors.
+        impl From<$ty> for ToolError {
+            fn from(error: $ty) -> Self {
+                Self::internal(error.to_string())
+            }
+        }
+    )*};
+}
+
+operators_errors!(
+    serde_json::Error,
+    fmt::Error,
+    std::num::ParseFloatError,
+    std::num::ParseIntError,
+    std::num::TryFromIntError,
+    std::str::Utf8Error,
+    std::string::FromUtf8Error,
+    std::time::SystemTimeError,
+);
 
 #[cfg(test)]
 mod tests {

@@ -25,10 +25,12 @@ mod error;
 mod event;
 mod frame;
 mod message;
+mod meta;
 mod name;
 mod output;
 mod path;
 mod pending;
+mod profile;
 mod role;
 mod schema;
 mod tool;
@@ -45,10 +47,12 @@ pub use frame::{
     MAX_STREAM_FRAME_BYTES, OutputFrame,
 };
 pub use message::{Message, MessageRole};
+pub use meta::ToolMeta;
 pub use name::{InvalidToolName, ToolName};
 pub use output::{Content, ToolOutput};
 pub use path::{GuestPath, InvalidGuestPath, MAX_GUEST_PATH_BYTES};
 pub use pending::{ConfiguredTool, ExecutionType, HttpExecution, PendingStatus, PendingToolCall};
+pub use profile::{ProfileError, SchemaProfile};
 pub use role::{Access, ArgumentRole, RoleKind};
 pub use schema::{FunctionDecl, JsonSchema, JsonSchemaType, UntypedSchema};
 pub use tool::{DEFAULT_TIMEOUT, SafetyTier, Tool, ToolPolicy};

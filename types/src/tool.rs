@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::{ArgumentRole, FunctionDecl, ToolArgs, ToolContext, ToolError, ToolOutput};
+use crate::{ArgumentRole, FunctionDecl, JsonSchema, ToolArgs, ToolContext, ToolError, ToolMeta, ToolOutput};
 
 /// What a tool may take when it names no time of its own: 30 seconds.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -49,6 +49,16 @@ pub trait Tool: Send + Sync {
     /// Which arguments are paths, URLs or commands. Default: none.
     fn roles(&self) -> Vec<ArgumentRole> {
         Vec::new()
+    }
+
+    /// The schema of structured results. Default: none.
+    fn output_schema(&self) -> Option<JsonSchema> {
+        None
+    }
+
+    /// Hints for the registry. Default: none.
+    fn meta(&self) -> ToolMeta {
+        ToolMeta::default()
     }
 
     /// Runs the tool with its context. Default: [`Tool::execute`] on the argument text, whose string
@@ -124,7 +134,6 @@ pub enum ToolPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::JsonSchema;
 
     struct Greet;
 

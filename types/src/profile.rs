@@ -1,0 +1,116 @@
+//! The dialects of JSON Schema that model providers take, each derived from a tool's own schema.
+//!
+//! A tool's schema has one normal form (`docs/tool.md` of `portcullis-sdk`, "Schema"). A profile is a pure function
+//! of it: the same schema gives the same bytes. What a dialect has no word for is said in the description,
+//! or refused; a profile never lets a model write what it then could not send. The registry checks every
+//! call against the normal form, whatever the model was shown.
+
+mod anthropic;
+mod gemini;
+mod notes;
+mod openai;
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+use thiserror::Error;
+
+use crate::JsonSchema;
+
+/// A dialect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SchemaProfile {
+    /// The Model Context Protocol takes draft 2020-12: the normal form, unchanged.
+    Mcp,
+    /// OpenAI's strict mode: every property is required, an optional one may be null instead, unknown ones
+    /// are refused. Maps, values of any kind and defaults have no place.
+    OpenAiStrict,
+    /// Gemini's subset of OpenAPI: no unions, no references. A union of objects becomes one object whose
+    /// description says which fields go together; other unions are refused.
+    Gemini,
+    /// Anthropic's strict tool use: unknown properties are refused; bounds are said in words. Maps, values
+    /// of any kind and recursion have no place.
+    Anthropic,
+}
+
+impl SchemaProfile {
+    /// All dialects.
+    pub const ALL: [Self; 4] = [Self::Mcp, Self::OpenAiStrict, Self::Gemini, Self::Anthropic];
+
+    /// The stable name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Mcp => "mcp",
+            Self::OpenAiStrict => "openai_strict",
+            Self::Gemini => "gemini",
+            Self::Anthropic => "anthropic",
+        }
+    }
+
+    /// Translates a schema in normal form.
+    ///
+    /// # Errors
+    /// When the dialect cannot say it. Where the provider also has a mode that is not strict (OpenAI,
+    /// Anthropic), the normal form itself can be sent there.
+    pub fn render(self, schema: &JsonSchema) -> Result<JsonSchema, ProfileError> {
+        let root = schema.as_value();
+        let rendered = match self {
+            Self::Mcp => Ok(root.clone()),
+            Self::OpenAiStrict => openai::render(root),
+            Self::Gemini => gemini::render(root),
+            Self::Anthropic => anthropic::render(root),
+        };
+        rendered.map(JsonSchema::new).map_err(|fault| ProfileError {
+            profile: self.as_str(),
+            pointer: fault.pointer,
+            problem: fault.problem,
+        })
+    }
+}
+
+/// A schema that a dialect cannot say.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("profile `{profile}` has no way to say `{pointer}/`: {problem}")]
+pub struct ProfileError {
+    /// The profile's name.
+    pub profile: &'static str,
+    /// The JSON pointer of the part in question, empty for the root.
+    pub pointer: String,
+    /// What it is that has no place, and what has one.
+    pub problem: &'static str,
+}
+
+/// What a profile's file reports.
+#[derive(Debug)]
+struct Fault {
+    pointer: String,
+    problem: &'static str,
+}
+
+impl Fault {
+    fn at(pointer: &str, problem: &'static str) -> Self {
+        Self { pointer: pointer.to_owned(), problem }
+    }
+}
+
+const MAP: &str = "an object with arbitrary keys; a list of key and value pairs has a place everywhere";
+const ANYTHING: &str = "a value of any kind; write its type out";
+const RECURSION: &str = "a type that contains itself; a list of nodes that name their parent has a place";
+
+/// The part of a schema below one keyword, or below a name under it.
+fn below(pointer: &str, keyword: &str, name: Option<&str>) -> String {
+    match name {
+        Some(name) => format!("{pointer}/{keyword}/{}", name.replace('~', "~0").replace('/', "~1")),
+        None => format!("{pointer}/{keyword}"),
+    }
+}
+
+/// Whether a schema allows every value: it says nothing but what it is for.
+fn says_nothing(schema: &Value) -> bool {
+    match schema {
+        Value::Bool(allowed) => *allowed,
+        Value::Object(map) => map.keys().all(|key| ["description", "default"].contains(&key.as_str())),
+        _ => false,
+    }
+}

@@ -1,0 +1,73 @@
+//! Anthropic's strict tool use, as its guide to structured outputs lists what it supports.
+
+use serde_json::{Map, Value, json};
+
+use super::{ANYTHING, Fault, MAP, RECURSION, below, notes, says_nothing};
+
+pub(super) fn render(root: &Value) -> Result<Value, Fault> {
+    schema(root, "")
+}
+
+fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
+    if says_nothing(value) {
+        return Err(Fault::at(at, ANYTHING));
+    }
+    let Some(map) = value.as_object() else {
+        return Err(Fault::at(at, "a schema that allows nothing"));
+    };
+    // The normal form keeps references for recursion alone.
+    if map.contains_key("$ref") || map.contains_key("$defs") {
+        return Err(Fault::at(at, RECURSION));
+    }
+    let mut map = map.clone();
+    notes::say_instead(&mut map, &["minimum", "maximum", "minLength", "maxLength", "pattern"]);
+    if let Some(branches) = map.get_mut("anyOf").and_then(Value::as_array_mut) {
+        for (index, branch) in branches.iter_mut().enumerate() {
+            *branch = schema(branch, &below(at, "anyOf", Some(&index.to_string())))?;
+        }
+    }
+    if map.get("type") == Some(&"object".into()) {
+        object(&mut map, at)?;
+    }
+    if map.get("type") == Some(&"array".into()) {
+        array(&mut map, at)?;
+    }
+    Ok(Value::Object(map))
+}
+
+fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+    if map.get("additionalProperties").is_some_and(|extra| extra != &Value::Bool(false)) {
+        return Err(Fault::at(at, MAP));
+    }
+    let Some(properties) = map.get_mut("properties").and_then(Value::as_object_mut) else {
+        return Err(Fault::at(at, MAP));
+    };
+    for (name, property) in properties.iter_mut() {
+        *property = schema(property, &below(at, "properties", Some(name)))?;
+    }
+    map.insert("additionalProperties".to_owned(), false.into());
+    Ok(())
+}
+
+/// `minItems` may be 0 or 1; any other count is said in words. A tuple becomes a list.
+fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+    let least = map.get("minItems").and_then(Value::as_u64);
+    let said: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };
+    notes::say_instead(map, said);
+    let items = match (map.remove("prefixItems"), map.get("items")) {
+        (Some(Value::Array(places)), _) => {
+            let mut kinds: Vec<Value> = Vec::new();
+            for (index, place) in places.iter().enumerate() {
+                let kind = schema(place, &below(at, "prefixItems", Some(&index.to_string())))?;
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+            if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) }
+        }
+        (_, Some(items)) => schema(items, &below(at, "items", None))?,
+        (_, None) => return Err(Fault::at(at, ANYTHING)),
+    };
+    map.insert("items".to_owned(), items);
+    Ok(())
+}

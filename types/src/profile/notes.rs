@@ -1,0 +1,42 @@
+//! Keywords that a dialect lacks, as words of the description.
+
+use serde_json::{Map, Value};
+
+/// Takes these keywords out of a schema and says them in its description instead.
+pub(super) fn say_instead(schema: &mut Map<String, Value>, keywords: &[&str]) {
+    let mut clauses = Vec::new();
+    for keyword in keywords {
+        if let Some(value) = schema.remove(*keyword)
+            && let Some(clause) = clause(keyword, &value)
+        {
+            clauses.push(clause);
+        }
+    }
+    if !clauses.is_empty() {
+        add(schema, &format!("({})", clauses.join(", ")));
+    }
+}
+
+/// Adds a text to the description, after what is there.
+pub(super) fn add(schema: &mut Map<String, Value>, text: &str) {
+    let described = match schema.get("description").and_then(Value::as_str) {
+        Some(before) => format!("{before}\n{text}"),
+        None => text.to_owned(),
+    };
+    schema.insert("description".to_owned(), described.into());
+}
+
+fn clause(keyword: &str, value: &Value) -> Option<String> {
+    Some(match keyword {
+        "default" => format!("default: {value}"),
+        "minimum" => format!("at least {value}"),
+        "maximum" => format!("at most {value}"),
+        "minLength" => format!("at least {value} characters"),
+        "maxLength" => format!("at most {value} characters"),
+        "minItems" => format!("at least {value} items"),
+        "maxItems" => format!("at most {value} items"),
+        "pattern" => format!("matching {value}"),
+        "format" => format!("format: {}", value.as_str()?),
+        _ => return None,
+    })
+}

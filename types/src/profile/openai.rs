@@ -1,0 +1,124 @@
+//! OpenAI's strict mode, as its guide to structured outputs lists what it supports.
+
+use serde_json::{Map, Value, json};
+
+use super::{ANYTHING, Fault, MAP, below, notes, says_nothing};
+
+pub(super) fn render(root: &Value) -> Result<Value, Fault> {
+    schema(root, "")
+}
+
+fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
+    if says_nothing(value) {
+        return Err(Fault::at(at, ANYTHING));
+    }
+    let Some(map) = value.as_object() else {
+        return Err(Fault::at(at, "a schema that allows nothing"));
+    };
+    // A reference stands alone.
+    if let Some(target) = map.get("$ref") {
+        return Ok(json!({"$ref": target}));
+    }
+    let mut map = map.clone();
+    notes::say_instead(&mut map, &["default", "minLength", "maxLength"]);
+    if let Some(defs) = map.get_mut("$defs").and_then(Value::as_object_mut) {
+        for (name, definition) in defs.iter_mut() {
+            *definition = schema(definition, &below(at, "$defs", Some(name)))?;
+        }
+    }
+    if let Some(branches) = map.get_mut("anyOf").and_then(Value::as_array_mut) {
+        for (index, branch) in branches.iter_mut().enumerate() {
+            *branch = schema(branch, &below(at, "anyOf", Some(&index.to_string())))?;
+        }
+    }
+    if is(&map, "object") {
+        object(&mut map, at)?;
+    }
+    if is(&map, "array") {
+        array(&mut map, at)?;
+    }
+    Ok(Value::Object(map))
+}
+
+fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+    if map.get("additionalProperties").is_some_and(|extra| extra != &Value::Bool(false)) {
+        return Err(Fault::at(at, MAP));
+    }
+    let Some(Value::Object(properties)) = map.get("properties").cloned() else {
+        return Err(Fault::at(at, MAP));
+    };
+    let mut required: Vec<Value> = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let mut strict = Map::new();
+    for (name, property) in &properties {
+        let rendered = schema(property, &below(at, "properties", Some(name)))?;
+        let must = required.iter().any(|known| known == name);
+        strict.insert(name.clone(), if must { rendered } else { nullable(rendered) });
+        if !must {
+            required.push(name.clone().into());
+        }
+    }
+    map.insert("properties".to_owned(), strict.into());
+    map.insert("required".to_owned(), required.into());
+    map.insert("additionalProperties".to_owned(), false.into());
+    Ok(())
+}
+
+/// Tuples have no place: their items become a list of what any of them may be.
+fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
+    let items = match (map.remove("prefixItems"), map.get("items")) {
+        (Some(Value::Array(places)), _) => {
+            let mut kinds: Vec<Value> = Vec::new();
+            for (index, place) in places.iter().enumerate() {
+                let kind = schema(place, &below(at, "prefixItems", Some(&index.to_string())))?;
+                if !kinds.contains(&kind) {
+                    kinds.push(kind);
+                }
+            }
+            if kinds.len() == 1 { kinds.remove(0) } else { json!({"anyOf": kinds}) }
+        }
+        (_, Some(items)) => schema(items, &below(at, "items", None))?,
+        (_, None) => return Err(Fault::at(at, ANYTHING)),
+    };
+    map.insert("items".to_owned(), items);
+    Ok(())
+}
+
+/// The same schema with null allowed: that is how a model leaves an optional argument out.
+fn nullable(schema: Value) -> Value {
+    let absent = json!({"type": "null"});
+    let Value::Object(mut map) = schema else {
+        return schema;
+    };
+    if let Some(Value::Array(branches)) = map.get_mut("anyOf") {
+        if !branches.contains(&absent) {
+            branches.push(absent);
+        }
+        return Value::Object(map);
+    }
+    match map.get("type").cloned() {
+        Some(Value::String(kind)) if !map.contains_key("const") => {
+            map.insert("type".to_owned(), json!([kind, "null"]));
+            if let Some(Value::Array(values)) = map.get_mut("enum") {
+                values.push(Value::Null);
+            }
+            Value::Object(map)
+        }
+        Some(Value::Array(kinds)) if kinds.contains(&"null".into()) => Value::Object(map),
+        _ => {
+            let description = map.remove("description");
+            let mut union = Map::from_iter([("anyOf".to_owned(), json!([map, absent]))]);
+            if let Some(description) = description {
+                union.insert("description".to_owned(), description);
+            }
+            Value::Object(union)
+        }
+    }
+}
+
+fn is(map: &Map<String, Value>, kind: &str) -> bool {
+    match map.get("type") {
+        Some(Value::String(only)) => only == kind,
+        Some(Value::Array(kinds)) => kinds.iter().any(|one| one == kind),
+        _ => false,
+    }
+}

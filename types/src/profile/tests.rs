@@ -1,0 +1,158 @@
+//! Each rule of each dialect alone. Whole tools are in the goldens of `portcullis-sdk`.
+
+use serde_json::{Value, json};
+
+use super::SchemaProfile;
+use crate::JsonSchema;
+
+fn object(property: &Value) -> JsonSchema {
+    JsonSchema::new(json!({"properties": {"p": property}, "required": ["p"], "type": "object"}))
+}
+
+#[track_caller]
+fn check(profile: SchemaProfile, property: &Value, expected: &Value) {
+    let rendered = profile.render(&object(property)).expect("has a place");
+    assert_eq!(&rendered.as_value()["properties"]["p"], expected);
+}
+
+#[track_caller]
+fn refused(profile: SchemaProfile, property: &Value, pointer: &str) {
+    let error = profile.render(&object(property)).expect_err("has no place");
+    assert_eq!(error.pointer, pointer, "{error}");
+}
+
+#[test]
+fn mcp_is_the_normal_form() {
+    let schema = object(&json!({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/x"}]}));
+    assert_eq!(SchemaProfile::Mcp.render(&schema).expect("always"), schema);
+}
+
+#[test]
+fn openai_requires_everything_and_lets_an_optional_argument_be_null() {
+    let schema = JsonSchema::new(json!({
+        "properties": {
+            "b": {"default": 1, "description": "Count.", "type": "integer"},
+            "a": {"enum": ["x"], "type": "string"},
+            "c": {"type": "boolean"},
+        },
+        "required": ["c"],
+        "type": "object",
+    }));
+    assert_eq!(
+        SchemaProfile::OpenAiStrict.render(&schema).expect("has a place").into_value(),
+        json!({
+            "additionalProperties": false,
+            "properties": {
+                "a": {"enum": ["x", null], "type": ["string", "null"]},
+                "b": {"description": "Count.\n(default: 1)", "type": ["integer", "null"]},
+                "c": {"type": "boolean"},
+            },
+            "required": ["c", "a", "b"],
+            "type": "object",
+        })
+    );
+}
+
+#[test]
+fn tuples_become_lists() {
+    let tuple = json!({"maxItems": 2, "minItems": 2, "prefixItems": [{"type": "string"}, {"type": "integer"}], "type": "array"});
+    let items = json!({"anyOf": [{"type": "string"}, {"type": "integer"}]});
+    check(
+        SchemaProfile::OpenAiStrict,
+        &tuple,
+        &json!({"items": items, "maxItems": 2, "minItems": 2, "type": "array"}),
+    );
+    check(
+        SchemaProfile::Anthropic,
+        &tuple,
+        &json!({"description": "(at least 2 items, at most 2 items)", "items": items, "type": "array"}),
+    );
+    refused(SchemaProfile::Gemini, &tuple, "/properties/p/prefixItems");
+}
+
+#[test]
+fn maps_and_values_of_any_kind_have_a_place_in_mcp_alone() {
+    for profile in [SchemaProfile::OpenAiStrict, SchemaProfile::Gemini, SchemaProfile::Anthropic] {
+        refused(
+            profile,
+            &json!({"additionalProperties": {"type": "string"}, "type": "object"}),
+            "/properties/p",
+        );
+        refused(profile, &json!({"description": "Anything."}), "/properties/p");
+        refused(profile, &json!({"type": "array", "items": {}}), "/properties/p/items");
+    }
+}
+
+#[test]
+fn recursion_has_a_place_where_references_have_one() {
+    let schema = JsonSchema::new(json!({
+        "$defs": {"Node": {
+            "properties": {"next": {"$ref": "#/$defs/Node", "description": "The next one."}},
+            "required": [],
+            "type": "object",
+        }},
+        "properties": {"p": {"$ref": "#/$defs/Node"}},
+        "required": ["p"],
+        "type": "object",
+    }));
+    let rendered = SchemaProfile::OpenAiStrict.render(&schema).expect("has a place").into_value();
+    assert_eq!(
+        rendered["$defs"]["Node"]["properties"]["next"],
+        json!({"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]})
+    );
+    assert!(SchemaProfile::Gemini.render(&schema).is_err());
+    assert!(SchemaProfile::Anthropic.render(&schema).is_err());
+}
+
+#[test]
+fn anthropic_says_bounds_in_words_and_keeps_defaults() {
+    check(
+        SchemaProfile::Anthropic,
+        &json!({"default": 2, "description": "Count.", "maximum": 9, "minimum": 1, "type": "integer"}),
+        &json!({"default": 2, "description": "Count.\n(at least 1, at most 9)", "type": "integer"}),
+    );
+}
+
+#[test]
+fn gemini_flattens_a_union_of_objects() {
+    let branch = |kind: &str, field: &str| {
+        json!({
+            "properties": {"kind": {"const": kind, "type": "string"}, field: {"type": "number"}},
+            "required": ["kind", field],
+            "type": "object",
+        })
+    };
+    check(
+        SchemaProfile::Gemini,
+        &json!({"anyOf": [branch("circle", "radius"), branch("square", "side")], "description": "A shape."}),
+        &json!({
+            "description": "A shape.\nExactly one of these forms:\n- `kind` = \"circle\", `radius`\n- `kind` = \"square\", `side`",
+            "properties": {
+                "kind": {"enum": ["circle", "square"], "type": "string"},
+                "radius": {"type": "number"},
+                "side": {"type": "number"},
+            },
+            "required": ["kind"],
+            "type": "object",
+        }),
+    );
+}
+
+#[test]
+fn gemini_has_one_kind_of_value_that_may_be_null() {
+    check(
+        SchemaProfile::Gemini,
+        &json!({"type": ["string", "null"]}),
+        &json!({"nullable": true, "type": "string"}),
+    );
+    check(
+        SchemaProfile::Gemini,
+        &json!({"anyOf": [{"type": "integer"}, {"type": "number"}]}),
+        &json!({"type": "number"}),
+    );
+    refused(
+        SchemaProfile::Gemini,
+        &json!({"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+        "/properties/p",
+    );
+}
