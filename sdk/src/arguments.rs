@@ -4,7 +4,7 @@
 //! its own, for instance where somebody calls `Tool::execute` directly. Numbers are decoded from their
 //! text, since a JSON value in memory cannot hold a `u128`.
 
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 use portcullis_types::ToolError;
 use serde::{
@@ -13,25 +13,35 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::{ToolSpec, UnknownKeys, decode::Primitive};
+use crate::{
+    ParamSpec, ToolSpec, UnknownKeys,
+    decode::{DecodeFn, Mistakes, Primitive},
+};
 
 /// The fields of one call.
 #[derive(Debug)]
 pub struct Fields<'a> {
     spec: &'static ToolSpec,
-    /// The arguments' texts, by the parameter's place; none where absent or null.
+    /// The arguments' texts, by the parameter's place.
     slots: Vec<Option<&'a RawValue>>,
     problems: Vec<String>,
     /// Whether the text is no object: then no field is missing on its own account.
     broken: bool,
+    /// Makes an example of what would be right, where a mistake calls for one.
+    example: Option<fn(&ToolSpec) -> String>,
 }
 
 impl<'a> Fields<'a> {
     /// Takes the text apart. Mistakes are kept until [`Fields::into_error`] is asked for them.
     #[must_use]
     pub fn parse(text: &'a str, spec: &'static ToolSpec) -> Self {
-        let mut fields =
-            Self { spec, slots: vec![None; spec.params.len()], problems: Vec::new(), broken: false };
+        let mut fields = Self {
+            spec,
+            slots: vec![None; spec.params.len()],
+            problems: Vec::new(),
+            broken: false,
+            example: None,
+        };
         // No text at all is how some models write "no arguments".
         if text.trim_ascii().is_empty() {
             return fields;
@@ -50,9 +60,32 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// An argument that must be there; none after a mistake.
+    /// A primitive that must be there; none after a mistake.
     pub fn required<T: Primitive>(&mut self, index: usize) -> Option<T> {
-        match self.optional(index)? {
+        self.required_by(index, primitive)
+    }
+
+    /// A primitive that may be left out or be null; none after a mistake.
+    // "Left out" and "mistaken" are different answers, and the caller takes them apart by layers.
+    pub fn optional<T: Primitive>(&mut self, index: usize) -> Option<Option<T>> {
+        self.optional_by(index, primitive)
+    }
+
+    /// A primitive with a default; none after a mistake.
+    pub fn defaulted<T: Primitive>(&mut self, index: usize, default: T) -> Option<T> {
+        Some(self.optional(index)?.unwrap_or(default))
+    }
+
+    /// An argument that must be there; none after a mistake.
+    pub fn required_by<T>(&mut self, index: usize, decode: DecodeFn<T>) -> Option<T> {
+        // A type of the author's may have a meaning for null.
+        if let Some(raw) = self.slots[index].filter(|raw| raw.get() == "null")
+            && self.spec.params[index].kind.is_structured()
+            && let Ok(value) = decode(raw, &self.spec.params[index])
+        {
+            return Some(value);
+        }
+        match self.optional_by(index, decode)? {
             Some(value) => Some(value),
             None => {
                 if !self.broken {
@@ -65,24 +98,29 @@ impl<'a> Fields<'a> {
     }
 
     /// An argument that may be left out or be null; none after a mistake.
-    // "Left out" and "mistaken" are different answers, and the caller takes them apart by layers.
-    pub fn optional<T: Primitive>(&mut self, index: usize) -> Option<Option<T>> {
+    pub fn optional_by<T>(&mut self, index: usize, decode: DecodeFn<T>) -> Option<Option<T>> {
         let param = &self.spec.params[index];
-        let Some(raw) = self.slots[index] else {
+        let Some(raw) = self.slots[index].filter(|raw| raw.get() != "null") else {
             return Some(None);
         };
-        match T::decode(raw, param) {
+        match decode(raw, param) {
             Ok(value) => Some(Some(value)),
-            Err(problem) => {
-                self.problems.push(format!("field '{}': {problem}", param.name));
+            Err(mistakes) => {
+                self.problems.extend(mistakes.texts);
+                self.example = self.example.or(mistakes.example);
                 None
             }
         }
     }
 
     /// An argument with a default; none after a mistake.
-    pub fn defaulted<T: Primitive>(&mut self, index: usize, default: T) -> Option<T> {
-        Some(self.optional(index)?.unwrap_or(default))
+    pub fn defaulted_by<T>(
+        &mut self,
+        index: usize,
+        decode: DecodeFn<T>,
+        default: impl FnOnce() -> T,
+    ) -> Option<T> {
+        Some(self.optional_by(index, decode)?.unwrap_or_else(default))
     }
 
     /// Whether no mistake was found.
@@ -94,7 +132,11 @@ impl<'a> Fields<'a> {
     /// All mistakes as one error.
     #[must_use]
     pub fn into_error(self) -> ToolError {
-        ToolError::invalid_arguments(self.problems.join("; "))
+        let error = ToolError::invalid_arguments(self.problems.join("; "));
+        match self.example {
+            Some(example) => error.with_hint(format!("example: {}", example(self.spec))),
+            None => error,
+        }
     }
 
     fn unknown(&mut self, key: &str) {
@@ -105,6 +147,13 @@ impl<'a> Fields<'a> {
         let known = if known.is_empty() { "there are none".to_owned() } else { known.join(", ") };
         self.problems.push(format!("unknown field '{key}' in arguments (fields: {known})"));
     }
+}
+
+fn primitive<T: Primitive>(raw: &RawValue, param: &ParamSpec) -> Result<T, Mistakes> {
+    T::decode(raw, param).map_err(|problem| Mistakes {
+        texts: vec![format!("field '{}': {problem}", param.name)],
+        example: None,
+    })
 }
 
 struct Object<'f, 'a>(&'f mut Fields<'a>);
@@ -119,12 +168,18 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let fields = self.0;
         let mut seen = vec![false; fields.slots.len()];
+        let mut unknown = BTreeSet::new();
         while let Some(key) = map.next_key_seed(Key(fields.spec))? {
             let index = match key {
                 Found::Param(index) => index,
                 Found::Unknown(key) => {
                     map.next_value::<IgnoredAny>()?;
-                    fields.unknown(&key);
+                    if unknown.contains(&key) {
+                        fields.problems.push(format!("field '{key}' is given twice"));
+                    } else {
+                        fields.unknown(&key);
+                        unknown.insert(key);
+                    }
                     continue;
                 }
             };
@@ -134,7 +189,7 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
                 let name = fields.spec.params[index].name;
                 fields.problems.push(format!("field '{name}' is given twice"));
             }
-            fields.slots[index] = (raw.get() != "null").then_some(raw);
+            fields.slots[index] = Some(raw);
         }
         Ok(())
     }
@@ -206,7 +261,8 @@ mod tests {
         refused(r#"{"path":null}"#, "missing required field 'path' in arguments");
         refused(r#"{"path":1}"#, "field 'path': 1 is not a string");
         refused(r#"{"path":"p","limit":"x"}"#, "field 'limit': \"x\" is not an integer");
-        refused(r#"{"path":"p","limit":5.0}"#, "field 'limit': 5.0 is not an integer");
+        refused(r#"{"path":"p","limit":5.5}"#, "field 'limit': 5.5 is not an integer");
+        refused(r#"{"path":"p","limit":256.0}"#, "field 'limit': 256.0 is not between 0 and 255");
         refused(r#"{"path":"p","limit":256}"#, "field 'limit': 256 is not between 0 and 255");
         refused(r#"{"path":"p","limit":-1}"#, "field 'limit': -1 is not between 0 and 255");
         refused(r#"{"path":"p","wide":10}"#, "field 'wide': 10 is greater than the maximum of 9");
@@ -219,6 +275,10 @@ mod tests {
             "unknown field 'pth' in arguments (fields: 'path', 'limit', 'wide'); missing required field 'path' in arguments",
         );
         refused(r#"{"path":"p","path":"q"}"#, "field 'path' is given twice");
+        refused(
+            r#"{"path":"p","x":1,"x":2}"#,
+            "unknown field 'x' in arguments (fields: 'path', 'limit', 'wide'); field 'x' is given twice",
+        );
         refused(
             r#"{"path":"p","limit":[],"wide":true}"#,
             "field 'limit': [] is not an integer; field 'wide': true is not an integer",
@@ -246,6 +306,13 @@ mod tests {
             r#"{"ratio":1,"exact":1e300,"flag":true,"unknown":{}}"#,
             "Some(1.0) Some(1e300) Some(true) None",
         );
+    }
+
+    #[test]
+    fn whole_numbers_may_be_written_with_a_point() {
+        let output =
+            testing::call(&strict_tool(), r#"{"path":"p","limit":5.0,"wide":90e-1}"#).expect("taken");
+        assert_eq!(output.joined_text(), "p Some(5) Some(9)");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! All that a tool author depends on: `#[tool]`, the types it speaks in, and the entry point of a module.
+//! All that a tool author depends on: `#[tool]`, `#[args]` for the types it takes, the types it speaks in,
+//! and the entry point of a module.
 //!
 //! A tool is an async function. Its parameters become the schema that a model sees, its documentation the
 //! descriptions, and its arguments arrive decoded and checked:
@@ -37,25 +38,37 @@ mod decode;
 pub mod fs;
 pub mod guest;
 mod output;
+mod param;
+#[doc(hidden)]
+pub mod returned;
+mod schema;
 mod spec;
+#[doc(hidden)]
+pub mod strict;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
 
 #[doc = include_str!("../docs/tool.md")]
 pub use portcullis_tools_macros::tool;
 
+#[doc = include_str!("../docs/args.md")]
+pub use portcullis_tools_macros::args;
+
 #[doc = include_str!("../docs/export_tools.md")]
 pub use portcullis_tools_macros::export_tools;
 
 pub use declared::{DeclaredTool, ToolFuture};
-pub use output::{IntoToolOutput, Json};
+pub use output::{DescribedData, IntoToolOutput, Json, ToolFailure};
+pub use param::ToolParam;
 pub use portcullis_types::{
     Access, ArgumentRole, CancellationToken, Content, FunctionDecl, GuestPath, JsonSchema, JsonSchemaType,
-    RoleKind, SafetyTier, Tool, ToolArgs, ToolContext, ToolDeclaration, ToolError, ToolErrorKind, ToolOutput,
-    ToolPolicy, async_trait,
+    RoleKind, SafetyTier, SchemaProfile, Tool, ToolArgs, ToolContext, ToolDeclaration, ToolError,
+    ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
 };
-pub use spec::{DefaultValue, ParamKind, ParamSpec, Presence, ToolSpec, UnknownKeys};
+pub use schema::{Definitions, ParamKind};
+pub use spec::{DefaultValue, Hints, ParamSpec, Presence, ToolSpec, UnknownKeys};
 
+pub use schemars;
 pub use serde;
 pub use serde_json;
 
@@ -65,13 +78,19 @@ pub mod __private {
     pub use crate::{
         arguments::Fields,
         declared::{DeclaredTool, ToolFuture, execute},
-        decode::Primitive,
+        decode::{CannotDecode, DecodeFn, Decoder, Decodes, Mistakes, Primitive},
         guest::main,
         output::IntoToolOutput,
-        spec::{DefaultValue, ParamKind, ParamSpec, Presence, ToolSpec, UnknownKeys},
+        returned,
+        schema::{ParamKind, typed},
+        spec::{DefaultValue, Hints, ParamSpec, Presence, ToolSpec, UnknownKeys},
+        strict::{Choice, ObjectOnly, field},
     };
     pub use portcullis_types::{
-        Access, ArgumentRole, FunctionDecl, RoleKind, SafetyTier, Tool, ToolArgs, ToolContext,
-        ToolDeclaration, ToolError, ToolOutput, ToolPolicy,
+        Access, ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, Tool, ToolArgs, ToolContext,
+        ToolDeclaration, ToolError, ToolMeta, ToolOutput, ToolPolicy,
     };
+    pub use schemars;
+    pub use serde;
+    pub use serde_json;
 }

@@ -1,13 +1,15 @@
 //! What a tool function may return.
 
 use portcullis_types::{ToolError, ToolOutput};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-/// A result of a tool function: `()`, a text, a [`ToolOutput`], a [`Json`], or a `Result` of these.
+/// A result of a tool function: `()`, a text, a [`ToolOutput`], a [`Json`], or a `Result` of these. What is
+/// only `Serialize` is a result as well, as data without a schema.
 #[diagnostic::on_unimplemented(
     message = "a tool cannot return `{Self}`",
     label = "not a tool's result",
-    note = "return `String`, `()`, `ToolOutput`, `Json<T>` with `T: Serialize`, or a `Result` of one of these whose error converts into `ToolError`"
+    note = "return `()`, `String`, `ToolOutput`, data that is `Serialize`, `Json` of data with a schema, or a `Result` of one of these"
 )]
 pub trait IntoToolOutput {
     /// Converts the result.
@@ -17,9 +19,40 @@ pub trait IntoToolOutput {
     fn into_tool_output(self) -> Result<ToolOutput, ToolError>;
 }
 
-/// A result as data: callers that can use data get it as such, a model reads its JSON text.
+/// A result as data with a schema: the tool declares it, callers that can use data get it as such, a model
+/// reads its JSON text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Json<T>(pub T);
+
+/// Data whose schema a tool can declare. [`macro@crate::args`] makes it.
+#[diagnostic::on_unimplemented(
+    message = "a tool cannot declare what it returns: `{Self}` has no schema",
+    label = "has no schema",
+    note = "put `#[portcullis_sdk::args]` on the definition of `{Self}`, or return it without `Json`"
+)]
+pub trait DescribedData: Serialize + JsonSchema {}
+
+#[diagnostic::do_not_recommend]
+impl<T: Serialize + JsonSchema> DescribedData for T {}
+
+/// An error that a tool can report. What the error says reaches the model only by way of [`ToolError`]; any
+/// other error is the operator's, and the model reads one generic sentence.
+#[diagnostic::on_unimplemented(
+    message = "a tool cannot report the error `{Self}`",
+    label = "not an error of a tool",
+    note = "implement `From<{Self}> for ToolError` to choose what the model reads, or `std::error::Error` to let it read nothing"
+)]
+pub trait ToolFailure {
+    /// The error as the tool's.
+    fn into_tool_error(self) -> ToolError;
+}
+
+#[diagnostic::do_not_recommend]
+impl<E: Into<ToolError>> ToolFailure for E {
+    fn into_tool_error(self) -> ToolError {
+        self.into()
+    }
+}
 
 /// Nothing to say: an output without content.
 impl IntoToolOutput for () {

@@ -3,9 +3,11 @@
 use std::time::Duration;
 
 use portcullis_types::{
-    ArgumentRole, FunctionDecl, JsonSchema, JsonSchemaType, RoleKind, SafetyTier, ToolDeclaration, ToolPolicy,
+    ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, ToolDeclaration, ToolMeta, ToolPolicy,
 };
 use serde_json::{Map, Value};
+
+use crate::schema::{Definitions, ParamKind, sorted};
 
 /// What `#[tool]` writes down of a function.
 #[derive(Debug)]
@@ -28,6 +30,31 @@ pub struct ToolSpec {
     pub unknown_keys: UnknownKeys,
     /// The parameters, in order of declaration.
     pub params: &'static [ParamSpec],
+    /// Makes the schema of structured results, where there is one.
+    pub output_schema: fn() -> Option<JsonSchema>,
+    /// Hints for the registry.
+    pub hints: Hints,
+}
+
+/// What [`ToolMeta`] carries, as constant data.
+#[derive(Debug)]
+pub struct Hints {
+    /// Other names of the tool.
+    pub aliases: &'static [&'static str],
+    /// Whether a failed call may be repeated.
+    pub idempotent: bool,
+    /// Whether calls may run beside each other.
+    pub parallel: bool,
+    /// Whether models are not shown the tool.
+    pub hidden: bool,
+    /// How much of an output a model is shown, in bytes.
+    pub output_cap_bytes: Option<u64>,
+}
+
+impl Hints {
+    /// Nothing is said.
+    pub const NONE: Self =
+        Self { aliases: &[], idempotent: false, parallel: false, hidden: false, output_cap_bytes: None };
 }
 
 /// A parameter.
@@ -51,22 +78,8 @@ pub struct ParamSpec {
     pub role: Option<RoleKind>,
 }
 
-/// The JSON types of parameters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ParamKind {
-    /// A text.
-    String,
-    /// True or false.
-    Boolean,
-    /// A whole number.
-    Integer,
-    /// Any number.
-    Number,
-}
-
 /// Whether a parameter must be given.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Presence {
     /// It must.
     Required,
@@ -77,7 +90,7 @@ pub enum Presence {
 }
 
 /// A default.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum DefaultValue {
     /// A text.
@@ -88,6 +101,8 @@ pub enum DefaultValue {
     Integer(i128),
     /// Any number.
     Number(f64),
+    /// What an expression gives; none where it cannot be shown as JSON.
+    Computed(fn() -> Option<Value>),
 }
 
 /// What happens to arguments that are no parameter's.
@@ -112,6 +127,8 @@ impl ToolSpec {
         profile: None,
         unknown_keys: UnknownKeys::Ignore,
         params: &[],
+        output_schema: || None,
+        hints: Hints::NONE,
     };
 
     /// The part that a model sees.
@@ -132,32 +149,55 @@ impl ToolSpec {
             label: self.label(),
             description: self.description.map(str::to_owned),
             parameters: self.parameters(),
-            output_schema: None,
+            output_schema: self.output_schema(),
             tier: self.tier,
             policy: self.policy,
             timeout_ms: self.timeout_ms,
             roles: self.roles(),
             profile: self.profile.map(str::to_owned),
             hosts: Vec::new(),
+            meta: self.meta(),
         }
     }
 
-    /// The schema of the arguments.
+    /// The schema of the arguments, in normal form.
     #[must_use]
     pub fn parameters(&self) -> JsonSchema {
-        let schema = JsonSchema::from(JsonSchemaType::Object {
-            properties: self.params.iter().map(|param| (param.name.to_owned(), param.schema())).collect(),
-            required: self
-                .params
-                .iter()
-                .filter(|param| param.presence == Presence::Required)
-                .map(|param| param.name.to_owned())
-                .collect(),
-        });
-        match self.unknown_keys {
-            UnknownKeys::Ignore => schema,
-            UnknownKeys::Refuse => schema.with_keyword("additionalProperties", Value::Bool(false)),
+        let mut definitions = Definitions::default();
+        let mut properties = Map::new();
+        let mut required = Vec::new();
+        for param in self.params {
+            properties.insert(param.name.to_owned(), param.schema(&mut definitions).into());
+            if matches!(param.presence, Presence::Required) {
+                required.push(Value::from(param.name));
+            }
         }
+        let mut schema = Map::new();
+        let definitions = definitions.into_map();
+        if !definitions.is_empty() {
+            schema.insert("$defs".into(), definitions.into());
+        }
+        if self.unknown_keys == UnknownKeys::Refuse {
+            schema.insert("additionalProperties".into(), Value::Bool(false));
+        }
+        schema.insert("properties".into(), properties.into());
+        schema.insert("required".into(), required.into());
+        schema.insert("type".into(), "object".into());
+        JsonSchema::new(sorted(schema.into()))
+    }
+
+    /// The schema of structured results: that of `T` for a function that returns `Json<T>`.
+    #[must_use]
+    pub fn output_schema(&self) -> Option<JsonSchema> {
+        (self.output_schema)()
+    }
+
+    /// Hints for the registry.
+    #[must_use]
+    pub fn meta(&self) -> ToolMeta {
+        let Hints { aliases, idempotent, parallel, hidden, output_cap_bytes } = self.hints;
+        let aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();
+        ToolMeta { aliases, idempotent, parallel, hidden, output_cap_bytes }
     }
 
     /// How long a call may take; [`portcullis_types::DEFAULT_TIMEOUT`] where the author did not say.
@@ -189,14 +229,12 @@ impl ToolSpec {
 }
 
 impl ParamSpec {
-    /// Keywords in alphabetical order: stable bytes keep a provider's prompt cache warm.
-    fn schema(&self) -> JsonSchema {
-        let mut schema = Map::new();
-        if let Presence::Default(value) = self.presence {
-            schema.insert("default".into(), value.into());
-        }
-        if let Some(description) = self.description {
-            schema.insert("description".into(), description.into());
+    fn schema(&self, definitions: &mut Definitions) -> Map<String, Value> {
+        let mut schema = self.kind.schema(self.description, definitions);
+        if let Presence::Default(value) = self.presence
+            && let Some(value) = value.shown()
+        {
+            schema.insert("default".into(), value);
         }
         if !self.one_of.is_empty() {
             schema.insert("enum".into(), self.one_of.into());
@@ -207,32 +245,20 @@ impl ParamSpec {
         if let Some(minimum) = self.minimum {
             schema.insert("minimum".into(), integer(minimum));
         }
-        schema.insert("type".into(), self.kind.as_str().into());
-        JsonSchema::new(Value::Object(schema))
+        schema
     }
 }
 
-impl ParamKind {
-    /// The word in a schema's `type`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::String => "string",
-            Self::Boolean => "boolean",
-            Self::Integer => "integer",
-            Self::Number => "number",
-        }
-    }
-}
-
-impl From<DefaultValue> for Value {
-    fn from(value: DefaultValue) -> Self {
-        match value {
-            DefaultValue::String(text) => text.into(),
-            DefaultValue::Boolean(value) => value.into(),
-            DefaultValue::Integer(value) => integer(value),
-            DefaultValue::Number(value) => value.into(),
-        }
+impl DefaultValue {
+    /// The default as the schema shows it.
+    fn shown(self) -> Option<Value> {
+        Some(match self {
+            Self::String(text) => text.into(),
+            Self::Boolean(value) => value.into(),
+            Self::Integer(value) => integer(value),
+            Self::Number(value) => value.into(),
+            Self::Computed(compute) => return compute(),
+        })
     }
 }
 

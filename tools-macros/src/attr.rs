@@ -22,6 +22,13 @@ pub(crate) struct ToolKeys {
     pub(crate) approval: Option<Ident>,
     pub(crate) profile: Option<Ident>,
     pub(crate) deny_unknown: Option<Path>,
+    pub(crate) idempotent: Option<Path>,
+    pub(crate) parallel: Option<Path>,
+    pub(crate) hidden: Option<Path>,
+    pub(crate) output_cap: Option<LitStr>,
+    pub(crate) aliases: Option<Vec<LitStr>>,
+    /// Where the facade is, if not where the dependencies say.
+    pub(crate) facade: Option<LitStr>,
 }
 
 /// What the `#[arg(…)]`s of one parameter say.
@@ -30,14 +37,45 @@ pub(crate) struct ArgKeys {
     pub(crate) path: Option<LitStr>,
     pub(crate) url: Option<Path>,
     pub(crate) command: Option<Path>,
-    pub(crate) default: Option<Expr>,
+    pub(crate) default: Option<DefaultKey>,
     pub(crate) min: Option<Expr>,
     pub(crate) max: Option<Expr>,
     pub(crate) one_of: Option<Vec<LitStr>>,
 }
 
+/// `default` or `default = …`.
+pub(crate) enum DefaultKey {
+    /// The type's own default.
+    Own(Path),
+    /// The value of an expression.
+    Value(Expr),
+}
+
+impl ToTokens for DefaultKey {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        match self {
+            Self::Own(path) => path.to_tokens(tokens),
+            Self::Value(expr) => expr.to_tokens(tokens),
+        }
+    }
+}
+
 impl ToolKeys {
-    const KNOWN: [&str; 7] = ["name", "label", "tier", "timeout", "approval", "profile", "deny_unknown"];
+    const KNOWN: [&str; 13] = [
+        "name",
+        "label",
+        "tier",
+        "timeout",
+        "approval",
+        "profile",
+        "deny_unknown",
+        "idempotent",
+        "parallel",
+        "hidden",
+        "output_cap",
+        "aliases",
+        "crate",
+    ];
 
     pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
         let mut keys = Self::default();
@@ -50,6 +88,12 @@ impl ToolKeys {
                 "approval" => set(&mut keys.approval, &meta, word, errors),
                 "profile" => set(&mut keys.profile, &meta, word, errors),
                 "deny_unknown" => set(&mut keys.deny_unknown, &meta, flag, errors),
+                "idempotent" => set(&mut keys.idempotent, &meta, flag, errors),
+                "parallel" => set(&mut keys.parallel, &meta, flag, errors),
+                "hidden" => set(&mut keys.hidden, &meta, flag, errors),
+                "output_cap" => set(&mut keys.output_cap, &meta, string, errors),
+                "aliases" => set(&mut keys.aliases, &meta, strings, errors),
+                "crate" => set(&mut keys.facade, &meta, string, errors),
                 other => unknown("#[tool]", other, &meta, &Self::KNOWN, errors),
             }
         }
@@ -67,7 +111,7 @@ impl ArgKeys {
                 "path" => set(&mut self.path, &meta, string, errors),
                 "url" => set(&mut self.url, &meta, flag, errors),
                 "command" => set(&mut self.command, &meta, flag, errors),
-                "default" => set(&mut self.default, &meta, expression, errors),
+                "default" => set(&mut self.default, &meta, default, errors),
                 "min" => set(&mut self.min, &meta, expression, errors),
                 "max" => set(&mut self.max, &meta, expression, errors),
                 "one_of" => set(&mut self.one_of, &meta, strings, errors),
@@ -77,16 +121,23 @@ impl ArgKeys {
     }
 }
 
-fn metas(tokens: TokenStream, errors: &mut Errors) -> Vec<Meta> {
+/// The keys between an attribute's parentheses.
+pub(crate) fn metas(tokens: TokenStream, errors: &mut Errors) -> Vec<Meta> {
     let parsed = Punctuated::<Meta, Token![,]>::parse_terminated.parse2(tokens);
     errors.ok(parsed).map(|metas| metas.into_iter().collect()).unwrap_or_default()
 }
 
-fn key(meta: &Meta) -> String {
+/// A key's name.
+pub(crate) fn key(meta: &Meta) -> String {
     meta.path().get_ident().map_or_else(|| meta.path().to_token_stream().to_string(), Ident::to_string)
 }
 
-fn set<T>(slot: &mut Option<T>, meta: &Meta, read: fn(&Meta) -> syn::Result<T>, errors: &mut Errors) {
+pub(crate) fn set<T>(
+    slot: &mut Option<T>,
+    meta: &Meta,
+    read: fn(&Meta) -> syn::Result<T>,
+    errors: &mut Errors,
+) {
     if slot.is_some() {
         errors.at(meta, format!("`{}` is given twice: write it once", key(meta)));
     } else if let Some(value) = errors.ok(read(meta)) {
@@ -94,7 +145,7 @@ fn set<T>(slot: &mut Option<T>, meta: &Meta, read: fn(&Meta) -> syn::Result<T>, 
     }
 }
 
-fn unknown(attribute: &str, key: &str, meta: &Meta, known: &[&str], errors: &mut Errors) {
+pub(crate) fn unknown(attribute: &str, key: &str, meta: &Meta, known: &[&str], errors: &mut Errors) {
     let near = did_you_mean(key, known);
     let known = list(known);
     errors.at(meta.path(), format!("unknown key `{key}` of `{attribute}`{near} (the keys are {known})"));
@@ -111,7 +162,7 @@ fn value<'m>(meta: &'m Meta, example: &str) -> syn::Result<&'m MetaNameValue> {
     }
 }
 
-fn string(meta: &Meta) -> syn::Result<LitStr> {
+pub(crate) fn string(meta: &Meta) -> syn::Result<LitStr> {
     match &value(meta, "\"…\"")?.value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Ok(text.clone()),
         other => Err(syn::Error::new_spanned(
@@ -138,11 +189,18 @@ fn word(meta: &Meta) -> syn::Result<Ident> {
     ))
 }
 
+fn default(meta: &Meta) -> syn::Result<DefaultKey> {
+    match meta {
+        Meta::Path(path) => Ok(DefaultKey::Own(path.clone())),
+        Meta::List(_) | Meta::NameValue(_) => expression(meta).map(DefaultKey::Value),
+    }
+}
+
 fn expression(meta: &Meta) -> syn::Result<Expr> {
     value(meta, "1").map(|pair| pair.value.clone())
 }
 
-fn flag(meta: &Meta) -> syn::Result<Path> {
+pub(crate) fn flag(meta: &Meta) -> syn::Result<Path> {
     match meta {
         Meta::Path(path) => Ok(path.clone()),
         Meta::List(_) | Meta::NameValue(_) => {
@@ -152,7 +210,10 @@ fn flag(meta: &Meta) -> syn::Result<Path> {
 }
 
 fn strings(meta: &Meta) -> syn::Result<Vec<LitStr>> {
-    let hint = || syn::Error::new_spanned(meta, "write `one_of(\"a\", \"b\")`, with at least one string");
+    let hint = || {
+        let name = key(meta);
+        syn::Error::new_spanned(meta, format!("write `{name}(\"a\", \"b\")`, with at least one string"))
+    };
     let Meta::List(list) = meta else {
         return Err(hint());
     };

@@ -11,7 +11,7 @@ use syn::{Attribute, ReturnType, Type, parse_quote_spanned, spanned::Spanned};
 use crate::{
     kind::Shape,
     literal::Literal,
-    model::{Argument, Model, Names, Param},
+    model::{Argument, Default, Model, Names, Param},
     parse::Parsed,
     spec,
 };
@@ -19,9 +19,10 @@ use crate::{
 /// The function and what belongs to it.
 pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> TokenStream {
     let Parsed { mut item, .. } = parsed;
-    let names = Names::of(&item.sig.ident);
-    let spec = spec::spec(facade, model);
-    let body = body(facade, &names.function, &item.sig.output, model);
+    let names = Names::of(&item.sig);
+    let spec = spec::spec(facade, &names, &item.sig.output, model);
+    let defaults = defaults(facade, &names, &item.attrs, model);
+    let body = body(facade, &names, &item.sig.output, model);
     let companions = companions(facade, &names, &item.vis, &item.attrs, &spec, &body);
     if needs_errors_section(&item.sig.output, model) {
         // Lints overlook documentation that a macro wrote, so it stands at the function's name.
@@ -32,6 +33,38 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
     quote! {
         #item
         #companions
+        #defaults
+    }
+}
+
+/// The defaults that are expressions, each compiled once: schema and decoding both call them.
+fn defaults(facade: &TokenStream, names: &Names, attrs: &[Attribute], model: &Model) -> TokenStream {
+    let functions: Vec<TokenStream> = model
+        .arguments()
+        .enumerate()
+        .filter_map(|(index, argument)| {
+            let value = match argument.default.as_ref()? {
+                Default::Literal(_) => return None,
+                Default::Own => {
+                    quote_spanned! {shown_at(argument.span)=> ::core::default::Default::default()}
+                }
+                Default::Expr(expr) => quote!(#expr),
+            };
+            let name = Names::default_function(index);
+            let ty = argument.shape.value.path(facade);
+            Some(quote!(fn #name() -> #ty { #value }))
+        })
+        .collect();
+    if functions.is_empty() {
+        return TokenStream::new();
+    }
+    let structure = &names.structure;
+    let cfgs = attrs.iter().filter(|attr| attr.path().is_ident("cfg"));
+    quote! {
+        #(#cfgs)*
+        impl #structure {
+            #(#functions)*
+        }
     }
 }
 
@@ -57,7 +90,7 @@ pub(crate) fn companions(
     spec: &TokenStream,
     body: &TokenStream,
 ) -> TokenStream {
-    let Names { function, structure, constructor, function_decl, declaration } = names;
+    let Names { function, structure, constructor, function_decl, declaration, meta } = names;
     let cfgs: Vec<&Attribute> = attrs.iter().filter(|attr| attr.path().is_ident("cfg")).collect();
     let docs = format!("The tool made of the function `{function}`.");
     quote! {
@@ -87,10 +120,21 @@ pub(crate) fn companions(
             #facade::DeclaredTool::spec(&#structure).declaration()
         }
 
+        #(#cfgs)*
+        #[doc(hidden)]
+        #[must_use]
+        #vis fn #meta() -> #facade::ToolMeta {
+            #facade::DeclaredTool::spec(&#structure).meta()
+        }
+
         // A tool that nothing exports yet is no dead code.
         #(#cfgs)*
-        const _: (fn() -> #structure, fn() -> #facade::FunctionDecl, fn() -> #facade::ToolDeclaration) =
-            (#constructor, #function_decl, #declaration);
+        const _: () = {
+            let _: fn() -> #structure = #constructor;
+            let _: fn() -> #facade::FunctionDecl = #function_decl;
+            let _: fn() -> #facade::ToolDeclaration = #declaration;
+            let _: fn() -> #facade::ToolMeta = #meta;
+        };
 
         #(#cfgs)*
         impl #facade::DeclaredTool for #structure {
@@ -134,6 +178,14 @@ pub(crate) fn companions(
                 #facade::DeclaredTool::spec(self).roles()
             }
 
+            fn output_schema(&self) -> ::core::option::Option<#facade::JsonSchema> {
+                #facade::DeclaredTool::spec(self).output_schema()
+            }
+
+            fn meta(&self) -> #facade::ToolMeta {
+                #facade::DeclaredTool::spec(self).meta()
+            }
+
             fn execute<'__self, '__args, '__future>(
                 &'__self self,
                 __portcullis_text: &'__args ::core::primitive::str,
@@ -164,7 +216,8 @@ pub(crate) fn companions(
 }
 
 /// Decodes the arguments, calls the function, converts what it returns.
-fn body(facade: &TokenStream, function: &Ident, output: &ReturnType, model: &Model) -> TokenStream {
+fn body(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model) -> TokenStream {
+    let function = &names.function;
     let mut arguments = Vec::new();
     let mut passed = Vec::new();
     for param in &model.params {
@@ -172,7 +225,7 @@ fn body(facade: &TokenStream, function: &Ident, output: &ReturnType, model: &Mod
             Param::Context => passed.push(quote!(__portcullis_ctx)),
             Param::Argument(argument) => {
                 let mut name = format_ident!("__portcullis_{}", arguments.len());
-                arguments.push((name.clone(), decode(arguments.len(), argument)));
+                arguments.push((name.clone(), decode(facade, names, arguments.len(), argument)));
                 // A type that only looks like one of ours is a mismatch here; it is reported at the type.
                 name.set_span(shown_at(argument.span));
                 passed.push(pass(&name, &argument.shape));
@@ -181,6 +234,8 @@ fn body(facade: &TokenStream, function: &Ident, output: &ReturnType, model: &Mod
     }
     let (names, decoded): (Vec<Ident>, Vec<TokenStream>) = arguments.into_iter().unzip();
     let fields = quote! {
+        #[allow(unused_imports)]
+        use #facade::{CannotDecode as _, Decodes as _};
         let mut __portcullis_fields =
             #facade::Fields::parse(__portcullis_text, #facade::DeclaredTool::spec(self));
         #(let #names = #decoded;)*
@@ -199,11 +254,7 @@ fn body(facade: &TokenStream, function: &Ident, output: &ReturnType, model: &Mod
         ReturnType::Type(_, ty) => ty.span(),
         ReturnType::Default => function.span(),
     };
-    let output_span = shown_at(output_span);
-    let mut called = function.clone();
-    called.set_span(output_span);
-    let into_output = respan(quote!(#facade::IntoToolOutput::into_tool_output), output_span);
-    let converted = quote_spanned!(output_span=> #into_output(#called(#(#passed),*).await));
+    let converted = convert(facade, function, &passed, shown_at(output_span));
     // Boxing as `dyn Future + Send` is what asserts `Send`; the function's name is where it is reported.
     quote_spanned! {shown_at(function.span())=>
         ::std::boxed::Box::pin(async move {
@@ -213,10 +264,50 @@ fn body(facade: &TokenStream, function: &Ident, output: &ReturnType, model: &Mod
     }
 }
 
-fn decode(index: usize, argument: &Argument) -> TokenStream {
-    let ty = argument.shape.primitive.path();
+/// Calls the function and asks what it returned for what it is; see the facade's `returned`.
+fn convert(facade: &TokenStream, function: &Ident, passed: &[TokenStream], span: Span) -> TokenStream {
+    let mut called = function.clone();
+    called.set_span(span);
+    let ask = respan(quote!(#facade::returned::Ask::about), span);
+    let call = quote_spanned!(span=> #called(#(#passed),*).await);
+    let split = quote_spanned!(span=> (&&#ask(&__portcullis_returned)).split().split(__portcullis_returned));
+    let output = quote_spanned!(span=> (&&&&#ask(&__portcullis_value)).output().output(__portcullis_value));
+    let error = quote_spanned!(span=> (&&&#ask(&__portcullis_error)).error().error(__portcullis_error));
+    quote! {
+        #[allow(unused_imports)]
+        use #facade::returned::{
+            AnyError as _, AnyOutput as _, DataOutput as _, KnownError as _, KnownOutput as _, NestedResult as _,
+            PlainValue as _, ResultValue as _, StandardError as _,
+        };
+        #[allow(clippy::let_unit_value)]
+        let __portcullis_returned = #call;
+        match #split {
+            ::core::result::Result::Ok(__portcullis_value) => #output,
+            ::core::result::Result::Err(__portcullis_error) => ::core::result::Result::Err(#error),
+        }
+    }
+}
+
+fn decode(facade: &TokenStream, names: &Names, index: usize, argument: &Argument) -> TokenStream {
+    let optional = argument.shape.optional;
+    let Some(primitive) = argument.shape.primitive() else {
+        let ty = argument.shape.value.path(facade);
+        let decoder = quote_spanned! {shown_at(argument.span)=>
+            (&&#facade::Decoder::<#ty>::NEW).function()
+        };
+        return match &argument.default {
+            Some(_) => {
+                let structure = &names.structure;
+                let default = Names::default_function(index);
+                quote!(__portcullis_fields.defaulted_by(#index, #decoder, #structure::#default))
+            }
+            None if optional => quote!(__portcullis_fields.optional_by(#index, #decoder)),
+            None => quote!(__portcullis_fields.required_by(#index, #decoder)),
+        };
+    };
+    let ty = primitive.path();
     match &argument.default {
-        Some(default) => {
+        Some(Default::Literal(default)) => {
             let value = match default {
                 Literal::String(text) => quote!(::std::string::String::from(#text)),
                 Literal::Bool(value) => quote!(#value),
@@ -231,8 +322,8 @@ fn decode(index: usize, argument: &Argument) -> TokenStream {
             };
             quote!(__portcullis_fields.defaulted::<#ty>(#index, #value))
         }
-        None if argument.shape.optional => quote!(__portcullis_fields.optional::<#ty>(#index)),
-        None => quote!(__portcullis_fields.required::<#ty>(#index)),
+        _ if optional => quote!(__portcullis_fields.optional::<#ty>(#index)),
+        _ => quote!(__portcullis_fields.required::<#ty>(#index)),
     }
 }
 
@@ -245,7 +336,7 @@ fn pass(name: &Ident, shape: &Shape) -> TokenStream {
 }
 
 /// The same tokens at another place.
-fn respan(tokens: TokenStream, span: Span) -> TokenStream {
+pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     let at = |mut token: TokenTree| {
         token.set_span(span);
         token
@@ -254,6 +345,6 @@ fn respan(tokens: TokenStream, span: Span) -> TokenStream {
 }
 
 /// A place that errors point to, in code that is nonetheless the macro's own to every lint.
-fn shown_at(span: Span) -> Span {
+pub(crate) fn shown_at(span: Span) -> Span {
     span.resolved_at(Span::call_site())
 }

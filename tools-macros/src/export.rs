@@ -11,7 +11,7 @@ use crate::{errors::Errors, facade};
 /// Expands `export_tools![a, path::b]` to a `fn main` that serves the tools of these functions.
 pub(crate) fn export_tools(input: TokenStream) -> TokenStream {
     let mut errors = Errors::default();
-    let facade = facade::path(&mut errors);
+    let facade = facade::path(None, &mut errors);
     let parsed = Punctuated::<Path, Token![,]>::parse_terminated.parse2(input);
     let paths = errors.ok(parsed).unwrap_or_default();
     if paths.is_empty() && errors.is_empty() {

@@ -18,7 +18,7 @@ pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> 
     if receiver.is_some() {
         return quote!(#errors #item);
     }
-    let names = Names::of(&item.sig.ident);
+    let names = Names::of(&item.sig);
     let spec = quote!(#facade::ToolSpec::STUB);
     let body = quote! {{
         let _ = (__portcullis_ctx, __portcullis_text);

@@ -1,12 +1,16 @@
 //! Which Rust types a parameter may have, recognised by how they are written.
 //!
-//! A macro sees tokens, not types. Paths are therefore matched by their last segment, with or without the
-//! standard library's module before it; a type of the author's own under such a name is refused by the
-//! compiler at the parameter, as a mismatch.
+//! A macro sees tokens, not types. Paths of the standard library are therefore matched by their last segment,
+//! with or without the library's module before it; a type of the author's own under such a name is refused by
+//! the compiler at the parameter, as a mismatch. Any other path is a type with a schema of its own, which the
+//! compiler checks through the facade's `ToolParam`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
-use syn::{GenericArgument, Ident, PathArguments, PathSegment, Type, TypePath, TypeReference};
+use syn::{
+    Expr, GenericArgument, Ident, PathArguments, PathSegment, Type, TypeArray, TypePath, TypeReference,
+    TypeTuple,
+};
 
 /// What a parameter is.
 pub(crate) enum Kind {
@@ -16,17 +20,36 @@ pub(crate) enum Kind {
     Context,
 }
 
-/// The shape of a value.
+/// The shape of an argument.
 #[derive(Clone)]
 pub(crate) struct Shape {
-    pub(crate) primitive: Primitive,
+    pub(crate) value: Value,
     /// `Option<…>`.
     pub(crate) optional: bool,
     /// `&str`: decoded as a `String`, then borrowed.
     pub(crate) borrowed: bool,
 }
 
-/// The primitive below `Option` and `&`.
+/// What is below `Option` and `&`.
+#[derive(Clone)]
+pub(crate) enum Value {
+    Primitive(Primitive),
+    /// Any JSON.
+    Any,
+    /// `Vec<T>`.
+    List(Box<Value>),
+    /// `[T; N]`.
+    Array(Box<Value>, Box<Expr>),
+    Tuple(Vec<Value>),
+    /// `HashMap<String, T>` or `BTreeMap<String, T>`, by the map's name.
+    Map(&'static str, Box<Value>),
+    /// `Option<T>` within another type.
+    Nullable(Box<Value>),
+    /// A type with a schema of its own.
+    Typed(Box<Type>),
+}
+
+/// The types that the first version of JSON has words for.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Primitive {
     String,
@@ -41,6 +64,52 @@ pub(crate) struct Integer {
     pub(crate) name: &'static str,
     pub(crate) min: i128,
     pub(crate) max: i128,
+}
+
+impl Shape {
+    fn of(value: Value) -> Self {
+        Self { value, optional: false, borrowed: false }
+    }
+
+    /// The primitive, if it is one.
+    pub(crate) fn primitive(&self) -> Option<Primitive> {
+        match self.value {
+            Value::Primitive(primitive) => Some(primitive),
+            _ => None,
+        }
+    }
+}
+
+impl Value {
+    /// The type, with every name that is not the author's by a path that nothing in scope can shadow.
+    pub(crate) fn path(&self, facade: &TokenStream) -> TokenStream {
+        match self {
+            Self::Primitive(primitive) => primitive.path(),
+            Self::Any => quote!(#facade::serde_json::Value),
+            Self::List(items) => {
+                let items = items.path(facade);
+                quote!(::std::vec::Vec<#items>)
+            }
+            Self::Array(items, length) => {
+                let items = items.path(facade);
+                quote!([#items; #length])
+            }
+            Self::Tuple(places) => {
+                let places = places.iter().map(|place| place.path(facade));
+                quote!((#(#places,)*))
+            }
+            Self::Map(name, values) => {
+                let name = Ident::new(name, proc_macro2::Span::call_site());
+                let values = values.path(facade);
+                quote!(::std::collections::#name<::std::string::String, #values>)
+            }
+            Self::Nullable(inner) => {
+                let inner = inner.path(facade);
+                quote!(::core::option::Option<#inner>)
+            }
+            Self::Typed(ty) => ty.to_token_stream(),
+        }
+    }
 }
 
 impl Primitive {
@@ -63,9 +132,11 @@ pub(crate) fn classify(ty: &Type) -> syn::Result<Kind> {
         Type::Group(group) => classify(&group.elem),
         Type::Paren(paren) => classify(&paren.elem),
         Type::Reference(reference) => classify_reference(reference),
-        Type::Path(path) => classify_path(path, ty),
-        Type::ImplTrait(_) => Err(refusal(ty, "`impl Trait` is a generic", SUPPORTED)),
-        _ => Err(refusal(ty, &unsupported(ty), SUPPORTED)),
+        Type::Path(_) => match last_segment(ty) {
+            Some(segment) if segment.ident == "Option" => classify_option(segment, ty),
+            _ => value(ty).map(Shape::of).map(Kind::Value),
+        },
+        _ => value(ty).map(Shape::of).map(Kind::Value),
     }
 }
 
@@ -81,19 +152,24 @@ pub(crate) fn mentions_impl(tokens: &impl ToTokens) -> bool {
     search(tokens.to_token_stream())
 }
 
-const SUPPORTED: &str =
-    "a parameter is a `String`, `&str`, `bool`, an integer, a float, an `Option` of these, or `&ToolContext`";
+const SUPPORTED: &str = "a parameter is a text, a number, a `bool`, a list, tuple or map of these, a type with `#[portcullis_sdk::args]`, an `Option` of one of them, or `&ToolContext`";
 
 fn classify_reference(reference: &TypeReference) -> syn::Result<Kind> {
     let written = Type::Reference(reference.clone());
     let Some(name) = last_segment(&reference.elem).map(|segment| segment.ident.to_string()) else {
-        return Err(refusal(&written, &unsupported(&written), SUPPORTED));
+        return Err(refusal(
+            &written,
+            "an argument is the tool's own, not borrowed",
+            &by_value(&reference.elem),
+        ));
     };
     let plain = reference.lifetime.is_none() && reference.mutability.is_none();
     match name.as_str() {
-        "str" if plain => {
-            Ok(Kind::Value(Shape { primitive: Primitive::String, optional: false, borrowed: true }))
-        }
+        "str" if plain => Ok(Kind::Value(Shape {
+            value: Value::Primitive(Primitive::String),
+            optional: false,
+            borrowed: true,
+        })),
         "ToolContext" if plain => Ok(Kind::Context),
         "str" | "String" => Err(refusal(&written, &unsupported(&written), "write `&str` or `String`")),
         "ToolContext" => Err(refusal(&written, &unsupported(&written), "write `&ToolContext`")),
@@ -101,38 +177,22 @@ fn classify_reference(reference: &TypeReference) -> syn::Result<Kind> {
         _ if primitive(&name).is_some() => {
             Err(refusal(&written, "a number or `bool` is passed by value", &format!("write `{name}`")))
         }
-        _ => Err(refusal(&written, &unsupported(&written), SUPPORTED)),
+        _ => {
+            Err(refusal(&written, "an argument is the tool's own, not borrowed", &by_value(&reference.elem)))
+        }
     }
 }
 
-fn classify_path(path: &TypePath, ty: &Type) -> syn::Result<Kind> {
-    let Some(segment) = last_segment(ty) else {
-        return Err(refusal(path, &unsupported(path), SUPPORTED));
-    };
-    let name = segment.ident.to_string();
-    match name.as_str() {
-        "Option" => classify_option(segment, ty),
-        "ToolContext" => Err(refusal(ty, "the context is lent, not given", "write `&ToolContext`")),
-        "Path" | "PathBuf" | "OsStr" | "OsString" => Err(path_refusal(ty)),
-        "char" | "Cow" | "Box" | "Arc" | "Rc" => Err(refusal(ty, &unsupported(ty), "write `String`")),
-        _ => match primitive(&name) {
-            Some(primitive) if segment.arguments.is_none() => {
-                Ok(Kind::Value(Shape { primitive, optional: false, borrowed: false }))
-            }
-            _ => Err(refusal(ty, &unsupported(ty), SUPPORTED)),
-        },
+fn by_value(elem: &Type) -> String {
+    match elem {
+        Type::Slice(slice) => format!("write `Vec<{}>`", written(&slice.elem)),
+        Type::TraitObject(_) => format!("write the type that it is ({SUPPORTED})"),
+        other => format!("write `{}`", written(other)),
     }
 }
 
 fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<Kind> {
-    let inner = match &segment.arguments {
-        PathArguments::AngleBracketed(list) if list.args.len() == 1 => match &list.args[0] {
-            GenericArgument::Type(inner) => Some(inner),
-            _ => None,
-        },
-        _ => None,
-    };
-    let Some(inner) = inner else {
+    let [inner] = arguments(segment)[..] else {
         return Err(refusal(ty, "`Option` needs its type", "write `Option<String>`, for example"));
     };
     match classify(inner)? {
@@ -141,6 +201,98 @@ fn classify_option(segment: &PathSegment, ty: &Type) -> syn::Result<Kind> {
         }
         Kind::Value(shape) => Ok(Kind::Value(Shape { optional: true, ..shape })),
         Kind::Context => Err(refusal(ty, "the context is always there", "write `&ToolContext`")),
+    }
+}
+
+/// A type that owns its value.
+fn value(ty: &Type) -> syn::Result<Value> {
+    match ty {
+        Type::Group(group) => value(&group.elem),
+        Type::Paren(paren) => value(&paren.elem),
+        Type::Path(path) => of_path(path, ty),
+        Type::Array(TypeArray { elem, len, .. }) => {
+            Ok(Value::Array(Box::new(value(elem)?), Box::new(len.clone())))
+        }
+        Type::Tuple(TypeTuple { elems, .. }) if !elems.is_empty() => {
+            elems.iter().map(value).collect::<syn::Result<_>>().map(Value::Tuple)
+        }
+        Type::Reference(reference) if matches!(&*reference.elem, Type::Path(path) if path.path.is_ident("str")) => {
+            Err(refusal(ty, "a text within another type is not borrowed", "write `String`"))
+        }
+        Type::Reference(reference) => {
+            Err(refusal(ty, "an argument is the tool's own, not borrowed", &by_value(&reference.elem)))
+        }
+        Type::ImplTrait(_) => Err(refusal(ty, "`impl Trait` is a generic", SUPPORTED)),
+        Type::Infer(_) => Err(refusal(ty, "a schema needs the type", "write it out")),
+        _ => Err(refusal(ty, &unsupported(ty), SUPPORTED)),
+    }
+}
+
+fn of_path(path: &TypePath, ty: &Type) -> syn::Result<Value> {
+    if mentions_impl(path) {
+        return Err(refusal(ty, "`impl Trait` is a generic", SUPPORTED));
+    }
+    if is_json_value(path) {
+        return Ok(Value::Any);
+    }
+    let Some(segment) = last_segment(ty) else {
+        return Ok(Value::Typed(Box::new(ty.clone())));
+    };
+    let name = segment.ident.to_string();
+    let arguments = arguments(segment);
+    match (name.as_str(), &arguments[..]) {
+        ("Option", [inner]) => match value(inner)? {
+            Value::Nullable(_) => Err(refusal(ty, "there is one null", "write one `Option`")),
+            inner => Ok(Value::Nullable(Box::new(inner))),
+        },
+        ("Vec", [items]) => Ok(Value::List(Box::new(value(items)?))),
+        ("HashMap", [keys, values]) => map("HashMap", keys, values),
+        ("BTreeMap", [keys, values]) => map("BTreeMap", keys, values),
+        ("Box" | "Rc" | "Arc", [inner]) => {
+            Err(refusal(ty, "an argument is given by value", &format!("write `{}`", written(inner))))
+        }
+        ("Option" | "Vec" | "HashMap" | "BTreeMap", _) => {
+            Err(refusal(ty, &format!("`{name}` needs its types"), "write `Vec<String>`, for example"))
+        }
+        ("ToolContext", _) => Err(refusal(ty, "the context is lent, not given", "write `&ToolContext`")),
+        ("Path" | "PathBuf" | "OsStr" | "OsString", _) => Err(path_refusal(ty)),
+        ("Result", _) => {
+            Err(refusal(ty, "an argument is there or it is not", "write its type, or an `Option` of it"))
+        }
+        ("char" | "Cow" | "str", _) => Err(refusal(ty, &unsupported(ty), "write `String`")),
+        _ => match primitive(&name) {
+            Some(primitive) if segment.arguments.is_none() => Ok(Value::Primitive(primitive)),
+            _ => Ok(Value::Typed(Box::new(ty.clone()))),
+        },
+    }
+}
+
+fn map(name: &'static str, keys: &Type, values: &Type) -> syn::Result<Value> {
+    match value(keys)? {
+        Value::Primitive(Primitive::String) => Ok(Value::Map(name, Box::new(value(values)?))),
+        _ => Err(refusal(keys, "the keys of a JSON object are texts", "write `String`")),
+    }
+}
+
+/// `serde_json::Value` by any path that names the crate. A bare `Value` may be anybody's.
+fn is_json_value(path: &TypePath) -> bool {
+    let segments = &path.path.segments;
+    segments.last().is_some_and(|last| last.ident == "Value" && last.arguments.is_none())
+        && segments.iter().any(|segment| segment.ident == "serde_json")
+}
+
+/// The types between the angle brackets.
+fn arguments(segment: &PathSegment) -> Vec<&Type> {
+    match &segment.arguments {
+        PathArguments::AngleBracketed(list) => list
+            .args
+            .iter()
+            .filter_map(|argument| match argument {
+                GenericArgument::Type(ty) => Some(ty),
+                _ => None,
+            })
+            .collect(),
+        _ => Vec::new(),
     }
 }
 

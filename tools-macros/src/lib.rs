@@ -1,6 +1,6 @@
-//! The macros of Portcullis: `#[tool]` and `export_tools!`.
+//! The macros of Portcullis: `#[tool]`, `#[args]` and `export_tools!`.
 //!
-//! Tool authors never name this crate: they use both macros through `portcullis-sdk`, whose documentation
+//! Tool authors never name this crate: they use the macros through `portcullis-sdk`, whose documentation
 //! shows them at work. The way of a `#[tool]` function is the list of modules: it is parsed (`parse`),
 //! checked against the rules (`validate`), and expanded (`expand`); a function with mistakes is
 //! emitted with stubs instead (`fallback`), so that each mistake is one error and nothing else.
@@ -9,9 +9,12 @@
 //! `__private` module, where schema and decoding live as ordinary, tested code.
 #![forbid(unsafe_code)]
 
+mod args;
 mod attr;
 mod errors;
 mod expand;
+#[cfg(test)]
+mod expansions;
 mod export;
 mod facade;
 mod fallback;
@@ -30,6 +33,12 @@ use proc_macro::TokenStream;
 #[proc_macro_attribute]
 pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
     tool::tool(attribute.into(), &item.into()).into()
+}
+
+/// Makes a type that tools can take. Documented in `portcullis-sdk`.
+#[proc_macro_attribute]
+pub fn args(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    args::args(attribute.into(), &item.into()).into()
 }
 
 /// Makes `fn main` of a module that exports tools. Documented in `portcullis-sdk`.

@@ -32,6 +32,16 @@ pub(crate) fn default(expr: &Expr, primitive: Primitive) -> syn::Result<Literal>
     }
 }
 
+/// The default of a primitive type.
+pub(crate) fn own(primitive: Primitive) -> Literal {
+    match primitive {
+        Primitive::String => Literal::String(String::new()),
+        Primitive::Bool => Literal::Bool(false),
+        Primitive::Integer(_) => Literal::Integer(0),
+        Primitive::Float(_) => Literal::Float(0.0),
+    }
+}
+
 /// Reads an integer within the type's range.
 pub(crate) fn integer(expr: &Expr, kind: Integer) -> syn::Result<i128> {
     let Some((Lit::Int(digits), negative)) = literal(expr) else {

@@ -1,6 +1,8 @@
 //! A tool without mistakes: what [`crate::validate`] makes and [`crate::expand`] writes out.
 
-use syn::Ident;
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{Ident, Signature, ext::IdentExt};
 
 use crate::{kind::Shape, literal::Literal};
 
@@ -15,8 +17,28 @@ pub(crate) struct Model {
     pub(crate) requires_approval: bool,
     pub(crate) profile: Option<String>,
     pub(crate) deny_unknown: bool,
+    pub(crate) hints: Hints,
     /// The function's parameters in order, the context among them.
     pub(crate) params: Vec<Param>,
+}
+
+impl Model {
+    /// The parameters that the caller gives, in order.
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &Argument> {
+        self.params.iter().filter_map(|param| match param {
+            Param::Argument(argument) => Some(&**argument),
+            Param::Context => None,
+        })
+    }
+}
+
+/// What the registry may know beyond the schema.
+pub(crate) struct Hints {
+    pub(crate) aliases: Vec<String>,
+    pub(crate) idempotent: bool,
+    pub(crate) parallel: bool,
+    pub(crate) hidden: bool,
+    pub(crate) output_cap_bytes: Option<u64>,
 }
 
 /// A parameter.
@@ -33,11 +55,21 @@ pub(crate) struct Argument {
     pub(crate) shape: Shape,
     /// Where the type is written.
     pub(crate) span: proc_macro2::Span,
-    pub(crate) default: Option<Literal>,
+    pub(crate) default: Option<Default>,
     pub(crate) min: Option<i128>,
     pub(crate) max: Option<i128>,
     pub(crate) one_of: Vec<String>,
     pub(crate) role: Option<Role>,
+}
+
+/// The value of an argument that is left out.
+pub(crate) enum Default {
+    /// A primitive's.
+    Literal(Literal),
+    /// `Default::default()`.
+    Own,
+    /// An expression of the parameter's type.
+    Expr(Box<syn::Expr>),
 }
 
 /// What an argument is to the policy.
@@ -56,21 +88,44 @@ pub(crate) struct Names {
     pub(crate) constructor: Ident,
     pub(crate) function_decl: Ident,
     pub(crate) declaration: Ident,
+    pub(crate) meta: Ident,
 }
 
 impl Names {
-    pub(crate) fn of(function: &Ident) -> Self {
-        use syn::ext::IdentExt;
+    pub(crate) fn of(signature: &Signature) -> Self {
+        let function = &signature.ident;
         let plain = function.unraw().to_string();
         let ident = |text: &str| Ident::new(text, function.span());
         Self {
-            structure: ident(&pascal_case(&plain)),
+            structure: ident(&structure(&plain, signature)),
             constructor: ident(&format!("{plain}_tool")),
             function_decl: ident(&format!("__tool_function_decl_{plain}")),
             declaration: ident(&format!("__tool_declaration_{plain}")),
+            meta: ident(&format!("__tool_meta_{plain}")),
             function: function.clone(),
         }
     }
+
+    /// The structure's function that computes the default of the argument at this place.
+    pub(crate) fn default_function(index: usize) -> Ident {
+        Ident::new(&format!("__portcullis_default_{index}"), proc_macro2::Span::call_site())
+    }
+}
+
+/// The structure's name. A tool `filter` that takes a `Filter` leaves that name to it.
+fn structure(function: &str, signature: &Signature) -> String {
+    let name = pascal_case(function);
+    let taken = mentions(signature.inputs.to_token_stream(), &name)
+        || mentions(signature.output.to_token_stream(), &name);
+    if taken { format!("{name}Tool") } else { name }
+}
+
+fn mentions(tokens: TokenStream, name: &str) -> bool {
+    tokens.into_iter().any(|token| match token {
+        TokenTree::Ident(word) => word == name,
+        TokenTree::Group(group) => mentions(group.stream(), name),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
 }
 
 /// Names that mean something in every module. A tool `copy` must not take `Copy` from its author's code.

@@ -27,6 +27,8 @@ pub(crate) struct ParsedParam {
     pub(crate) keys: ArgKeys,
     /// Whether it has an `#[arg(…)]`, and where.
     pub(crate) arg: Option<Attribute>,
+    /// Whether it has a `#[ctx]`, and where.
+    pub(crate) ctx: Option<Attribute>,
 }
 
 /// Attributes of a parameter that the compiler understands and that do not change the schema.
@@ -57,6 +59,7 @@ pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Erro
                     description: self::description(&attrs, errors),
                     keys: ArgKeys::default(),
                     arg: None,
+                    ctx: None,
                 };
                 param.attrs = attrs.into_iter().filter(|attr| keep(attr, &mut parsed, errors)).collect();
                 params.push(parsed);
@@ -81,6 +84,13 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
             param.arg = Some(attr.clone());
             false
         }
+        "ctx" => {
+            if !matches!(attr.meta, Meta::Path(_)) {
+                errors.at(attr, "`#[ctx]` takes no keys: write `#[ctx]` alone");
+            }
+            param.ctx = Some(attr.clone());
+            false
+        }
         "cfg" | "cfg_attr" => {
             errors.at(
                 attr,
@@ -90,7 +100,7 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
         }
         level if LINT_LEVELS.contains(&level) => true,
         _ => {
-            let near = did_you_mean(&name, &["arg"]);
+            let near = did_you_mean(&name, &["arg", "ctx"]);
             errors.at(attr, format!("unknown attribute `{name}` on a tool's parameter{near}"));
             false
         }
@@ -98,7 +108,7 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
 }
 
 /// The documentation: each line trimmed, joined by newlines; none where there is nothing to read.
-fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<String> {
+pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("doc")) {
         // `#[doc(hidden)]` and its like are no text.

@@ -1,16 +1,18 @@
 //! Writes a tool's description as a constant of the facade's `ToolSpec`.
 
 use proc_macro2::{Literal as Token, TokenStream};
-use quote::{ToTokens, quote};
+use quote::{ToTokens, quote, quote_spanned};
+use syn::{ReturnType, spanned::Spanned};
 
 use crate::{
-    kind::Primitive,
+    expand::{respan, shown_at},
+    kind::{Primitive, Value},
     literal::Literal,
-    model::{Argument, Model, Param, Role},
+    model::{Argument, Default, Hints, Model, Names, Role},
 };
 
 /// The expression of the tool's `ToolSpec`, fit for a `static`.
-pub(crate) fn spec(facade: &TokenStream, model: &Model) -> TokenStream {
+pub(crate) fn spec(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model) -> TokenStream {
     let name = &model.name;
     let label = option(model.label.as_ref());
     let description = option(model.description.as_ref());
@@ -19,10 +21,9 @@ pub(crate) fn spec(facade: &TokenStream, model: &Model) -> TokenStream {
     let policy = if model.requires_approval { quote!(RequiresApproval) } else { quote!(Auto) };
     let profile = option(model.profile.as_ref());
     let unknown_keys = if model.deny_unknown { quote!(Refuse) } else { quote!(Ignore) };
-    let params = model.params.iter().filter_map(|param| match param {
-        Param::Argument(argument) => Some(self::param(facade, argument)),
-        Param::Context => None,
-    });
+    let params = model.arguments().enumerate().map(|(index, argument)| param(facade, names, index, argument));
+    let output_schema = output_schema(facade, output);
+    let hints = hints(facade, &model.hints);
     quote! {
         #facade::ToolSpec {
             name: #name,
@@ -34,22 +35,50 @@ pub(crate) fn spec(facade: &TokenStream, model: &Model) -> TokenStream {
             profile: #profile,
             unknown_keys: #facade::UnknownKeys::#unknown_keys,
             params: &[#(#params),*],
+            output_schema: #output_schema,
+            hints: #hints,
         }
     }
 }
 
-fn param(facade: &TokenStream, argument: &Argument) -> TokenStream {
+/// Asks the return type for its schema; see the facade's `returned`.
+fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
+    let ReturnType::Type(_, ty) = output else {
+        return quote!(|| ::core::option::Option::None);
+    };
+    let question = quote_spanned! {shown_at(ty.span())=>
+        (&&&#facade::returned::OutputOf::<#ty>::NEW).schema()
+    };
+    quote! {
+        || {
+            #[allow(unused_imports)]
+            use #facade::returned::{AnyOutputType as _, Declared as _, Undescribed as _};
+            #question
+        }
+    }
+}
+
+fn hints(facade: &TokenStream, hints: &Hints) -> TokenStream {
+    let Hints { aliases, idempotent, parallel, hidden, output_cap_bytes } = hints;
+    let output_cap_bytes = option(output_cap_bytes.map(Token::u64_suffixed));
+    quote! {
+        #facade::Hints {
+            aliases: &[#(#aliases),*],
+            idempotent: #idempotent,
+            parallel: #parallel,
+            hidden: #hidden,
+            output_cap_bytes: #output_cap_bytes,
+        }
+    }
+}
+
+fn param(facade: &TokenStream, names: &Names, index: usize, argument: &Argument) -> TokenStream {
     let name = &argument.name;
     let description = option(argument.description.as_ref());
-    let kind = match argument.shape.primitive {
-        Primitive::String => quote!(String),
-        Primitive::Bool => quote!(Boolean),
-        Primitive::Integer(_) => quote!(Integer),
-        Primitive::Float(_) => quote!(Number),
-    };
+    let kind = kind(facade, &argument.shape.value);
     let presence = match &argument.default {
         Some(value) => {
-            let value = default_value(facade, value);
+            let value = default_value(facade, names, index, value);
             quote!(Default(#value))
         }
         None if argument.shape.optional => quote!(Optional),
@@ -68,7 +97,7 @@ fn param(facade: &TokenStream, argument: &Argument) -> TokenStream {
         #facade::ParamSpec {
             name: #name,
             description: #description,
-            kind: #facade::ParamKind::#kind,
+            kind: #kind,
             presence: #facade::Presence::#presence,
             minimum: #minimum,
             maximum: #maximum,
@@ -78,17 +107,66 @@ fn param(facade: &TokenStream, argument: &Argument) -> TokenStream {
     }
 }
 
-fn default_value(facade: &TokenStream, value: &Literal) -> TokenStream {
+fn kind(facade: &TokenStream, value: &Value) -> TokenStream {
+    let of = |value| kind(facade, value);
+    let kind = match value {
+        Value::Primitive(Primitive::String) => quote!(String),
+        Value::Primitive(Primitive::Bool) => quote!(Boolean),
+        Value::Primitive(Primitive::Integer(_)) => quote!(Integer),
+        Value::Primitive(Primitive::Float(_)) => quote!(Number),
+        Value::Any => quote!(Any),
+        Value::List(items) => {
+            let items = of(items);
+            quote!(List { items: &#items, length: ::core::option::Option::None })
+        }
+        Value::Array(items, length) => {
+            let items = of(items);
+            quote!(List { items: &#items, length: ::core::option::Option::Some(#length) })
+        }
+        Value::Tuple(places) => {
+            let places = places.iter().map(of);
+            quote!(Tuple(&[#(#places),*]))
+        }
+        Value::Map(_, values) => {
+            let values = of(values);
+            quote!(Map(&#values))
+        }
+        Value::Nullable(inner) => {
+            let inner = of(inner);
+            quote!(Nullable(&#inner))
+        }
+        // Here, and nowhere else, is a type without a schema reported.
+        Value::Typed(ty) => {
+            let typed = respan(quote!(#facade::typed), shown_at(ty.span()));
+            quote!(Typed(#typed::<#ty>))
+        }
+    };
+    quote!(#facade::ParamKind::#kind)
+}
+
+fn default_value(facade: &TokenStream, names: &Names, index: usize, value: &Default) -> TokenStream {
     match value {
-        Literal::String(text) => quote!(#facade::DefaultValue::String(#text)),
-        Literal::Bool(value) => quote!(#facade::DefaultValue::Boolean(#value)),
-        Literal::Integer(value) => {
+        Default::Literal(Literal::String(text)) => quote!(#facade::DefaultValue::String(#text)),
+        Default::Literal(Literal::Bool(value)) => quote!(#facade::DefaultValue::Boolean(#value)),
+        Default::Literal(Literal::Integer(value)) => {
             let value = Token::i128_suffixed(*value);
             quote!(#facade::DefaultValue::Integer(#value))
         }
-        Literal::Float(value) => {
+        Default::Literal(Literal::Float(value)) => {
             let value = Token::f64_suffixed(*value);
             quote!(#facade::DefaultValue::Number(#value))
+        }
+        Default::Own | Default::Expr(_) => {
+            let structure = &names.structure;
+            let default = Names::default_function(index);
+            quote! {
+                #facade::DefaultValue::Computed(|| {
+                    #[allow(unused_imports)]
+                    use #facade::returned::{Showable as _, Unshowable as _};
+                    let __portcullis_default = #structure::#default();
+                    (&&#facade::returned::Ask::about(&__portcullis_default)).show()(__portcullis_default)
+                })
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ pub(crate) fn tool(attribute: TokenStream, item: &TokenStream) -> TokenStream {
         let errors = errors.into_tokens();
         return quote!(#errors #item);
     };
-    let facade = facade::path(&mut errors);
+    let facade = facade::path(parsed.keys.facade.as_ref(), &mut errors);
     match validate::validate(&parsed, &mut errors) {
         Some(model) if errors.is_empty() => expand::expand(&facade, parsed, &model),
         _ => fallback::fallback(&facade, parsed, errors),

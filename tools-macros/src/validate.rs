@@ -3,11 +3,11 @@
 use syn::{Ident, LitStr, Pat, ReturnType, Safety, ext::IdentExt, spanned::Spanned};
 
 use crate::{
-    attr::{ArgKeys, ToolKeys},
+    attr::{ArgKeys, DefaultKey, ToolKeys},
     errors::Errors,
     kind::{self, Kind, Primitive, Shape},
     literal::{self, Literal},
-    model::{Argument, Model, Param, Role},
+    model::{Argument, Default, Hints, Model, Param, Role},
     parse::{Parsed, ParsedParam},
     suggest::did_you_mean,
 };
@@ -32,6 +32,7 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
     }
     let keys = &parsed.keys;
     let name = name(keys, &parsed.item.sig.ident, errors);
+    let hints = hints(keys, name.as_deref(), errors);
     let label = keys.label.as_ref().and_then(|label| self::label(label, errors));
     let tier = keys.tier.as_ref().and_then(|tier| choice("tier", tier, &TIERS, errors));
     let timeout_ms = keys.timeout.as_ref().and_then(|timeout| self::timeout(timeout, errors));
@@ -45,6 +46,7 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
         requires_approval: approval.is_some_and(|word| word == "required"),
         profile: keys.profile.as_ref().map(ToString::to_string),
         deny_unknown: keys.deny_unknown.is_some(),
+        hints,
         params,
     })
 }
@@ -93,7 +95,11 @@ fn signature(parsed: &Parsed, errors: &mut Errors) {
 fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
     // A pattern that takes a value apart has a type that no parameter has: one mistake, not two.
     let name = pattern(&param.pattern, errors)?;
-    let shape = match errors.ok(kind::classify(&param.ty))? {
+    let kind = match &param.ctx {
+        Some(ctx) => marked_context(ctx, &param.ty, errors)?,
+        None => errors.ok(kind::classify(&param.ty))?,
+    };
+    let shape = match kind {
         Kind::Context => {
             if let Some(arg) = &param.arg {
                 errors.at(arg, "the context is no argument of the call: remove `#[arg]`");
@@ -120,6 +126,19 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
     })))
 }
 
+/// The context under a name that the macro does not know.
+fn marked_context(ctx: &syn::Attribute, ty: &syn::Type, errors: &mut Errors) -> Option<Kind> {
+    match ty {
+        syn::Type::Reference(reference) if reference.mutability.is_none() && reference.lifetime.is_none() => {
+            Some(Kind::Context)
+        }
+        _ => {
+            errors.at(ctx, "`#[ctx]` marks the context, which is lent: write `&ToolContext` as the type");
+            None
+        }
+    }
+}
+
 fn pattern<'p>(pattern: &'p Pat, errors: &mut Errors) -> Option<&'p Ident> {
     match pattern {
         Pat::Ident(name) if name.by_ref.is_none() && name.subpat.is_none() => Some(&name.ident),
@@ -134,7 +153,7 @@ fn pattern<'p>(pattern: &'p Pat, errors: &mut Errors) -> Option<&'p Ident> {
 }
 
 fn bounds(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> (Option<i128>, Option<i128>) {
-    let Primitive::Integer(kind) = shape.primitive else {
+    let Some(Primitive::Integer(kind)) = shape.primitive() else {
         for bound in keys.min.iter().chain(&keys.max) {
             errors.at(bound, "`min` and `max` are for integers: check other types in the body");
         }
@@ -157,7 +176,7 @@ fn one_of(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Vec<String> {
     };
     let mut texts: Vec<String> = Vec::new();
     for value in values {
-        if shape.primitive != Primitive::String {
+        if shape.primitive() != Some(Primitive::String) {
             errors.at(value, "`one_of` is for strings: make the parameter a `String` or `&str`");
             break;
         }
@@ -176,25 +195,30 @@ fn default(
     max: Option<i128>,
     one_of: &[String],
     errors: &mut Errors,
-) -> Option<Literal> {
-    let expr = keys.default.as_ref()?;
+) -> Option<Default> {
+    let key = keys.default.as_ref()?;
     if shape.optional {
-        errors.at(expr, "an `Option` with a default is never `None`: remove the `Option` or the default");
+        errors.at(key, "an `Option` with a default is never `None`: remove the `Option` or the default");
         return None;
     }
-    let value = errors.ok(literal::default(expr, shape.primitive))?;
+    let value = match (shape.primitive(), key) {
+        (None, DefaultKey::Own(_)) => return Some(Default::Own),
+        (None, DefaultKey::Value(expr)) => return Some(Default::Expr(Box::new(expr.clone()))),
+        (Some(primitive), DefaultKey::Own(_)) => literal::own(primitive),
+        (Some(primitive), DefaultKey::Value(expr)) => errors.ok(literal::default(expr, primitive))?,
+    };
     match &value {
         Literal::Integer(number)
             if min.is_some_and(|min| *number < min) || max.is_some_and(|max| *number > max) =>
         {
-            errors.at(expr, "the default lies outside `min` and `max`: change one of them");
+            errors.at(key, "the default lies outside `min` and `max`: change one of them");
         }
         Literal::String(text) if !one_of.is_empty() && !one_of.contains(text) => {
-            errors.at(expr, "the default is not in `one_of`: add it there or take one of those");
+            errors.at(key, "the default is not in `one_of`: add it there or take one of those");
         }
         _ => {}
     }
-    Some(value)
+    Some(Default::Literal(value))
 }
 
 fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
@@ -223,17 +247,78 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
     if let Some((token, _)) = roles.get(1) {
         errors.at(token, "an argument is a path, a url or a command: keep one of them");
     } else if let Some((token, _)) = roles.first()
-        && shape.primitive != Primitive::String
+        && shape.primitive() != Some(Primitive::String)
     {
         errors.at(token, "paths, urls and commands are texts: make the parameter a `String` or `&str`");
     }
     roles.first().and_then(|(_, role)| *role)
 }
 
-fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String> {
-    const RULE: &str = "a tool's name has 1 to 64 characters of a-z, 0-9, `_` and `-`";
+const RULE: &str = "a tool's name has 1 to 64 characters of a-z, 0-9, `_` and `-`";
+
+fn good(name: &str) -> bool {
     let allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-');
-    let good = |name: &str| (1..=64).contains(&name.len()) && name.bytes().all(allowed);
+    (1..=64).contains(&name.len()) && name.bytes().all(allowed)
+}
+
+fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> Hints {
+    let mut aliases: Vec<String> = Vec::new();
+    for alias in keys.aliases.iter().flatten() {
+        let text = alias.value();
+        if !good(&text) {
+            errors.at(alias, format!("`{}` is no tool name: {RULE}", text.escape_default()));
+        } else if name == Some(text.as_str()) {
+            errors.at(alias, "this is the tool's name: remove it from the aliases");
+        } else if aliases.contains(&text) {
+            errors.at(alias, "this alias is listed twice: remove one");
+        }
+        aliases.push(text);
+    }
+    if let (Some(parallel), Some(tier)) = (&keys.parallel, &keys.tier)
+        && tier == "ReadOnly"
+    {
+        errors.at(parallel, "calls of a `ReadOnly` tool run beside each other anyway: remove `parallel`");
+    }
+    if let (Some(idempotent), Some(tier)) = (&keys.idempotent, &keys.tier)
+        && tier == "ReadOnly"
+    {
+        errors.at(
+            idempotent,
+            "a `ReadOnly` tool changes nothing, so it may be repeated anyway: remove `idempotent`",
+        );
+    }
+    Hints {
+        aliases,
+        idempotent: keys.idempotent.is_some(),
+        parallel: keys.parallel.is_some(),
+        hidden: keys.hidden.is_some(),
+        output_cap_bytes: keys.output_cap.as_ref().and_then(|cap| bytes(cap, errors)),
+    }
+}
+
+fn bytes(size: &LitStr, errors: &mut Errors) -> Option<u64> {
+    let text = size.value();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit.trim_start() {
+        "B" => Some(1),
+        "KiB" => Some(1 << 10),
+        "MiB" => Some(1 << 20),
+        _ => None,
+    };
+    match number.parse::<u64>().ok().zip(unit).and_then(|(number, unit)| number.checked_mul(unit)) {
+        Some(bytes) if bytes > 0 => Some(bytes),
+        _ => {
+            errors.at(
+                size,
+                format!("`{text}` is no size above zero: write `\"512B\"`, `\"16KiB\"` or `\"1MiB\"`"),
+            );
+            None
+        }
+    }
+}
+
+fn name(keys: &ToolKeys, function: &Ident, errors: &mut Errors) -> Option<String> {
     match &keys.name {
         Some(name) if good(&name.value()) => Some(name.value()),
         Some(name) => {

@@ -1,6 +1,6 @@
 //! The macros find their facade under the name that the author gave it, here `gate_sdk`.
 
-use gate_sdk::{Tool, ToolContext, ToolError, testing, tool};
+use gate_sdk::{Json, Tool, ToolContext, ToolError, args, testing, tool};
 
 /// Adds.
 #[tool(tier = ReadOnly)]
@@ -19,6 +19,34 @@ fn the_specifications_trait_runs_it_too() {
     assert_eq!(pollster::block_on(add_tool().execute(r#"{"a":2,"b":3}"#)).expect("a sum"), "5");
     let text = serde_json::to_string(&__tool_function_decl_add()).expect("serialises");
     assert!(text.contains(r#""required":["a"],"type":"object""#), "{text}");
+}
+
+/// A filter.
+#[args(deny_unknown)]
+struct Filter {
+    glob: String,
+    #[serde(default)]
+    order: Order,
+}
+
+#[args]
+#[derive(Default)]
+enum Order {
+    #[default]
+    Up,
+    Down,
+}
+
+#[tool]
+async fn echo(filter: Filter) -> Json<Filter> {
+    Json(filter)
+}
+
+#[test]
+fn types_find_it_too() {
+    let output = testing::call(&echo_tool(), r#"{"filter":{"glob":"*"}}"#).expect("decodes");
+    assert_eq!(output.joined_text(), r#"{"glob":"*","order":"Up"}"#);
+    assert!(echo_tool().output_schema().is_some());
 }
 
 mod exported {

@@ -95,7 +95,7 @@ fn describe_answers_the_declarations() {
 #[test]
 fn a_call_is_one_frame_in_and_one_write_out() {
     let said = call("greet", r#"{"name":"you"}"#);
-    assert_eq!(said.stdout, "{\"ok\":{\"content\":[{\"type\":\"text\",\"text\":\"hello you\"}]}}\n");
+    assert_eq!(said.stdout, "{\"ok\":\"hello you\"}\n");
     assert_eq!((said.code, said.writes, said.stderr.as_str()), (EXIT_OK, 1, ""));
 }
 

@@ -3,8 +3,9 @@
 use portcullis_sdk::tool;
 
 #[tool]
-async fn result_in_result(path: String) -> Result<Vec<u8>, portcullis_sdk::ToolError> {
-    Ok(path.into_bytes())
+async fn result_in_result(path: String) -> Result<std::time::Instant, portcullis_sdk::ToolError> {
+    let _ = path;
+    Ok(std::time::Instant::now())
 }
 
 fn main() {}

@@ -3,8 +3,9 @@
 use portcullis_sdk::tool;
 
 #[tool]
-async fn result_type(path: String) -> u32 {
-    path.len() as u32
+async fn result_type(path: String) -> std::time::Instant {
+    let _ = path;
+    std::time::Instant::now()
 }
 
 fn main() {}

@@ -1,10 +1,10 @@
-//! A type without a schema.
+//! A type that no JSON stands for.
 
 use portcullis_sdk::tool;
 
 #[tool]
-async fn unsupported_type(values: Vec<u8>) -> String {
-    format!("{values:?}")
+async fn unsupported_type(values: fn(u8) -> u8) -> String {
+    values(1).to_string()
 }
 
 fn main() {}

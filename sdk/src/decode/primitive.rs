@@ -1,8 +1,9 @@
-//! How one argument becomes a Rust value, and what is said where it does not.
+//! Texts, booleans and numbers.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
+use super::whole;
 use crate::ParamSpec;
 
 /// A type that a parameter can have below its `Option` or `&`.
@@ -48,7 +49,7 @@ macro_rules! integers {
     ($($ty:ty),*) => {$(
         impl Primitive for $ty {
             fn decode(raw: &RawValue, spec: &ParamSpec) -> Result<Self, String> {
-                let Ok(value) = serde_json::from_str::<Self>(raw.get()) else {
+                let Some(value) = integer::<Self>(raw) else {
                     return Err(not_an_integer(raw, Self::MIN, Self::MAX));
                 };
                 // Bounds fit `i128`; a value that does not is above every one of them.
@@ -69,6 +70,12 @@ macro_rules! integers {
 
 integers!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize);
 
+/// Reads an integer; `5.0` and `5e0` are 5, as JSON Schema has it.
+fn integer<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
+    let read = |text: &str| serde_json::from_str(text).ok();
+    read(raw.get()).or_else(|| read(&whole::numbers(raw.get())?))
+}
+
 fn typed<T: DeserializeOwned>(raw: &RawValue, expected: &str) -> Result<T, String> {
     match serde_json::from_str(raw.get()) {
         Ok(value) => Ok(value),
@@ -78,7 +85,9 @@ fn typed<T: DeserializeOwned>(raw: &RawValue, expected: &str) -> Result<T, Strin
 }
 
 fn not_an_integer(raw: &RawValue, min: impl std::fmt::Display, max: impl std::fmt::Display) -> String {
-    let digits = raw.get().strip_prefix('-').unwrap_or(raw.get());
+    let whole = whole::numbers(raw.get());
+    let text = whole.as_deref().unwrap_or(raw.get());
+    let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {
         format!("{} is not between {min} and {max}", shown(raw))
     } else {
@@ -90,7 +99,11 @@ fn not_an_integer(raw: &RawValue, min: impl std::fmt::Display, max: impl std::fm
 const SHOWN_CHARS: usize = 60;
 
 fn shown(raw: &RawValue) -> String {
-    let text = raw.get();
+    shown_text(raw.get())
+}
+
+/// The beginning of a text.
+pub(super) fn shown_text(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARS) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

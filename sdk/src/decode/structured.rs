@@ -1,0 +1,37 @@
+//! Values with parts: lists, maps, and types of the author's.
+
+use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
+
+use super::{Mistakes, example::example, explain::explain, unambiguous, whole};
+use crate::ParamSpec;
+
+/// Decodes from the text, so that no number loses digits; then once more with whole numbers written as such.
+pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> Result<T, Mistakes> {
+    unambiguous::ensure(raw.get()).map_err(|problem| Mistakes {
+        texts: vec![format!("field '{}': {problem}", spec.name)],
+        example: None,
+    })?;
+    let first = match serde_json::from_str(raw.get()) {
+        Ok(value) => return Ok(value),
+        Err(error) => error,
+    };
+    if let Some(rewritten) = whole::numbers(raw.get())
+        && let Ok(value) = serde_json::from_str(&rewritten)
+    {
+        return Ok(value);
+    }
+    Err(Mistakes { texts: problems(raw, spec, &first), example: Some(example) })
+}
+
+/// What is wrong, by the schema; the decoder's own words where the schema finds no fault, for instance with
+/// a number that its type has no room for.
+fn problems(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<String> {
+    let found = explain(raw, spec);
+    if !found.is_empty() {
+        return found;
+    }
+    let message = error.to_string();
+    let message = message.split(" at line ").next().unwrap_or_default();
+    vec![format!("field '{}': {message}", spec.name)]
+}

@@ -1,0 +1,93 @@
+//! Keys that come twice. A reader that keeps the first and one that keeps the last would see different
+//! calls, and a map keeps the last without a word.
+
+use std::{collections::BTreeSet, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+
+/// Refuses a text in which an object has a key twice; says which.
+pub(super) fn ensure(text: &str) -> Result<(), String> {
+    match serde_json::from_str::<Unambiguous>(text) {
+        Err(error) if error.is_data() => {
+            let message = error.to_string();
+            Err(message.split(" at line ").next().unwrap_or_default().to_owned())
+        }
+        // The syntax was checked when the arguments were taken apart; what is too deep fails to decode.
+        _ => Ok(()),
+    }
+}
+
+/// Any JSON value whose objects have each key once. Keeps nothing.
+struct Unambiguous;
+
+impl<'de> Deserialize<'de> for Unambiguous {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Walk)
+    }
+}
+
+struct Walk;
+
+impl<'de> Visitor<'de> for Walk {
+    type Value = Unambiguous;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_unit<E>(self) -> Result<Unambiguous, E> {
+        Ok(Unambiguous)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Unambiguous, A::Error> {
+        while items.next_element::<Unambiguous>()?.is_some() {}
+        Ok(Unambiguous)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unambiguous, A::Error> {
+        let mut seen = BTreeSet::new();
+        while let Some(key) = members.next_key::<String>()? {
+            if seen.contains(&key) {
+                members.next_value::<IgnoredAny>()?;
+                return Err(A::Error::custom(format_args!("key '{key}' is given twice")));
+            }
+            members.next_value::<Unambiguous>()?;
+            seen.insert(key);
+        }
+        Ok(Unambiguous)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_twice_is_found_at_any_depth() {
+        assert_eq!(ensure(r#"{"a":1,"b":[{"a":1},{"a":2}]}"#), Ok(()));
+        assert_eq!(ensure(r#"[{"x":{"a":1,"\u0061":2}}]"#), Err("key 'a' is given twice".to_owned()));
+    }
+}

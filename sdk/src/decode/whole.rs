@@ -1,0 +1,114 @@
+//! Whole numbers that are written with a point or an exponent.
+//!
+//! JSON Schema takes `5.0` and `5e0` for integers, and models write them; the decoder of an integer does
+//! not. No digit is lost: the text is rewritten, not the value.
+
+/// The same JSON with whole numbers written as such; none where there is nothing to rewrite.
+pub(super) fn numbers(text: &str) -> Option<String> {
+    let mut rewritten = String::new();
+    // What is before this is in `rewritten`.
+    let mut done = 0;
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => at = after_string(bytes, at),
+            b'-' | b'0'..=b'9' => {
+                let end = bytes[at..]
+                    .iter()
+                    .position(|byte| !matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
+                    .map_or(bytes.len(), |length| at + length);
+                if let Some(whole) = whole(&text[at..end]) {
+                    rewritten.push_str(&text[done..at]);
+                    rewritten.push_str(&whole);
+                    done = end;
+                }
+                at = end;
+            }
+            _ => at += 1,
+        }
+    }
+    if done == 0 {
+        return None;
+    }
+    rewritten.push_str(&text[done..]);
+    Some(rewritten)
+}
+
+/// The place after a string that begins at this quote.
+fn after_string(bytes: &[u8], quote: usize) -> usize {
+    let mut at = quote + 1;
+    while at < bytes.len() {
+        match bytes[at] {
+            b'"' => return at + 1,
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+    bytes.len()
+}
+
+/// The digits of a number that is whole but not written so.
+fn whole(number: &str) -> Option<String> {
+    if number == "-0" {
+        return Some("0".to_owned());
+    }
+    let (sign, number) = match number.strip_prefix('-') {
+        Some(number) => ("-", number),
+        None => ("", number),
+    };
+    let (mantissa, exponent) = match number.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.parse::<i32>().ok()?),
+        None => (number, 0),
+    };
+    let (before, after) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    if after.is_empty() && !number.contains(['.', 'e', 'E']) {
+        return None;
+    }
+    let mut digits = format!("{before}{after}");
+    if digits.bytes().all(|digit| digit == b'0') {
+        return Some("0".to_owned());
+    }
+    let significant = digits.trim_end_matches('0').len();
+    let zeros = i32::try_from(digits.len() - significant).ok()?;
+    let exponent = exponent.checked_sub(i32::try_from(after.len()).ok()?)?.checked_add(zeros)?;
+    digits.truncate(significant);
+    let exponent = usize::try_from(exponent).ok()?;
+    let digits = digits.trim_start_matches('0');
+    if digits.len() + exponent > MAX_DIGITS {
+        return None;
+    }
+    Some(format!("{sign}{digits}{}", "0".repeat(exponent)))
+}
+
+/// No integer type has more digits: 39. A longer number stays as it is, and is refused as it is.
+const MAX_DIGITS: usize = 39;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        assert_eq!(numbers(text).as_deref().unwrap_or(text), expected);
+    }
+
+    #[test]
+    fn only_whole_numbers_are_rewritten() {
+        check("5.0", "5");
+        check("-5.000", "-5");
+        check("5e2", "500");
+        check("5.25E+2", "525");
+        check("50e-1", "5");
+        check("0.0", "0");
+        check("-0", "0");
+        check("-0.0e7", "0");
+        check("5", "5");
+        check("5.5", "5.5");
+        check("5e-1", "5e-1");
+        check("1e400", "1e400");
+        check("1e99999999999", "1e99999999999");
+        check("340282366920938463463374607431768211455.0", "340282366920938463463374607431768211455");
+        check(r#"{"a":[1.0,"1.0",2.5],"b\"1.0":3.0}"#, r#"{"a":[1,"1.0",2.5],"b\"1.0":3}"#);
+    }
+}

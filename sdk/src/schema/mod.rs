@@ -1,0 +1,14 @@
+//! How parameters become JSON Schema in normal form. Runs for `describe` alone, never for a call.
+
+mod definitions;
+mod kind;
+mod normal;
+mod typed;
+
+pub use definitions::Definitions;
+pub use kind::ParamKind;
+pub use typed::typed;
+
+pub(crate) use typed::of_output;
+
+pub(crate) use normal::sorted;

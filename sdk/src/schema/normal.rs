@@ -1,0 +1,233 @@
+//! The normal form: one way to say each thing, and nothing that a model or a provider stumbles over.
+//!
+//! - no `$schema`, no `title`, no numeric `format`, no bounds that only repeat an integer's width;
+//! - an optional property has its own schema and is not in `required`; null is no value of it;
+//! - texts that are alternatives are one `enum`, their documentation a list in the description;
+//! - alternatives are `anyOf`;
+//! - an object with properties always has `required`, in order of declaration;
+//! - keys are sorted, so that the same type gives the same bytes.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+/// Brings what schemars wrote into normal form.
+pub(super) fn normalise(schema: Value) -> Value {
+    match schema {
+        Value::Bool(true) => Map::new().into(),
+        Value::Object(map) => sorted(object(map).into()),
+        other => other,
+    }
+}
+
+/// The same value with every object's keys in order, whichever map serde_json was built with.
+pub(crate) fn sorted(value: Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut ordered = BTreeMap::new();
+            for (key, value) in map {
+                ordered.insert(key, sorted(value));
+            }
+            Value::Object(ordered.into_iter().collect())
+        }
+        Value::Array(items) => items.into_iter().map(sorted).collect(),
+        other => other,
+    }
+}
+
+/// Takes null out of what may be left out instead. Works on what schemars wrote.
+fn absent_instead_of_null(schema: &mut Value) {
+    let Value::Object(map) = schema else {
+        return;
+    };
+    if let Some(Value::Array(kinds)) = map.get_mut("type") {
+        kinds.retain(|kind| kind != "null");
+        if let [only] = &kinds[..] {
+            let only = only.clone();
+            map.insert("type".to_owned(), only);
+        }
+        if let Some(Value::Array(values)) = map.get_mut("enum") {
+            values.retain(|value| !value.is_null());
+        }
+    }
+    for keyword in ALTERNATIVES {
+        let Some(Value::Array(branches)) = map.get_mut(keyword) else {
+            continue;
+        };
+        let before = branches.len();
+        branches.retain(|branch| branch.get("type") != Some(&json!("null")));
+        if branches.len() < before
+            && let [only] = &mut branches[..]
+            && let Value::Object(only) = only.take()
+        {
+            map.remove(keyword);
+            for (key, value) in only {
+                map.entry(key).or_insert(value);
+            }
+        }
+    }
+}
+
+const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
+
+fn object(mut map: Map<String, Value>) -> Map<String, Value> {
+    map.remove("$schema");
+    map.remove("title");
+    // A set decodes from a list with repetitions as well.
+    map.remove("uniqueItems");
+    if map.get("default").is_some_and(Value::is_null) {
+        map.remove("default");
+    }
+    numbers(&mut map);
+    properties(&mut map);
+    for keyword in ["items", "not", "propertyNames", "additionalProperties", "unevaluatedProperties"] {
+        if let Some(inner) = map.get_mut(keyword).filter(|inner| inner.is_object()) {
+            *inner = normalise(inner.take());
+        }
+    }
+    if map.get("items") == Some(&Value::Bool(true)) {
+        map.insert("items".to_owned(), Map::new().into());
+    }
+    for keyword in ["prefixItems", "allOf", "anyOf", "oneOf"] {
+        if let Some(Value::Array(items)) = map.get_mut(keyword) {
+            for item in items {
+                *item = normalise(item.take());
+            }
+        }
+    }
+    for keyword in ["patternProperties", "$defs"] {
+        if let Some(Value::Object(named)) = map.get_mut(keyword) {
+            for inner in named.values_mut() {
+                *inner = normalise(inner.take());
+            }
+        }
+    }
+    // Alternatives that exclude each other say so by what they require.
+    if let Some(branches) = map.remove("oneOf") {
+        map.entry("anyOf").or_insert(branches);
+    }
+    alternatives(&mut map);
+    map
+}
+
+/// Drops what schemars says of an integer's width; a bound that the type narrows further is kept.
+fn numbers(map: &mut Map<String, Value>) {
+    let numeric = match map.get("type") {
+        Some(Value::String(kind)) => is_numeric(kind),
+        Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).any(is_numeric),
+        _ => false,
+    };
+    if !numeric {
+        return;
+    }
+    let Some(Value::String(format)) = map.remove("format") else {
+        return;
+    };
+    let (least, greatest) = match format.as_str() {
+        "int8" => (json!(i8::MIN), json!(i8::MAX)),
+        "int16" => (json!(i16::MIN), json!(i16::MAX)),
+        "uint8" => (json!(0), json!(u8::MAX)),
+        "uint16" => (json!(0), json!(u16::MAX)),
+        "uint" | "uint32" | "uint64" | "uint128" => (json!(0), Value::Null),
+        _ => return,
+    };
+    for (keyword, bound) in [("minimum", least), ("maximum", greatest)] {
+        if map.get(keyword) == Some(&bound) {
+            map.remove(keyword);
+        }
+    }
+}
+
+fn is_numeric(kind: &str) -> bool {
+    kind == "integer" || kind == "number"
+}
+
+fn properties(map: &mut Map<String, Value>) {
+    let required = map.get("required").and_then(Value::as_array).cloned().unwrap_or_default();
+    let Some(Value::Object(properties)) = map.get_mut("properties") else {
+        return;
+    };
+    for (name, property) in properties.iter_mut() {
+        if !required.iter().any(|known| known == name) {
+            absent_instead_of_null(property);
+        }
+        *property = normalise(property.take());
+    }
+    map.insert("required".to_owned(), required.into());
+    if map.get("additionalProperties") == Some(&Value::Bool(true)) {
+        map.remove("additionalProperties");
+    }
+}
+
+/// Makes one `enum` of the alternatives that are texts.
+fn alternatives(map: &mut Map<String, Value>) {
+    let Some(Value::Array(branches)) = map.remove("anyOf") else {
+        return;
+    };
+    let mut values: Vec<Value> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
+    let mut place = None;
+    let mut kept = Vec::new();
+    for branch in branches {
+        match texts(&branch) {
+            Some(texts) => {
+                place.get_or_insert(kept.len());
+                if let (Some(text), [value]) = (description(&branch), &texts[..]) {
+                    lines.push(format!(
+                        "- {}: {}",
+                        value.as_str().unwrap_or_default(),
+                        text.replace('\n', " ")
+                    ));
+                }
+                values.extend(texts);
+            }
+            None => kept.push(branch),
+        }
+    }
+    let Some(place) = place else {
+        map.insert("anyOf".to_owned(), kept.into());
+        return;
+    };
+    let lines = lines.join("\n");
+    if kept.is_empty() {
+        map.insert("type".to_owned(), "string".into());
+        map.insert("enum".to_owned(), values.into());
+        describe_further(map, &lines);
+    } else {
+        let mut branch = Map::new();
+        branch.insert("enum".to_owned(), values.into());
+        branch.insert("type".to_owned(), "string".into());
+        describe_further(&mut branch, &lines);
+        kept.insert(place, branch.into());
+        map.insert("anyOf".to_owned(), kept.into());
+    }
+}
+
+/// The texts that a schema allows, if it allows only these.
+fn texts(schema: &Value) -> Option<Vec<Value>> {
+    let map = schema.as_object()?;
+    let known = ["const", "description", "enum", "type"];
+    if map.get("type") != Some(&json!("string")) || map.keys().any(|key| !known.contains(&key.as_str())) {
+        return None;
+    }
+    match (map.get("const"), map.get("enum")) {
+        (Some(value), None) => Some(vec![value.clone()]),
+        (None, Some(Value::Array(values))) => Some(values.clone()),
+        _ => None,
+    }
+}
+
+fn description(schema: &Value) -> Option<&str> {
+    schema.get("description")?.as_str()
+}
+
+fn describe_further(map: &mut Map<String, Value>, lines: &str) {
+    if lines.is_empty() {
+        return;
+    }
+    let text = match map.get("description").and_then(Value::as_str) {
+        Some(before) => format!("{before}\n{lines}"),
+        None => lines.to_owned(),
+    };
+    map.insert("description".to_owned(), text.into());
+}

@@ -1,0 +1,86 @@
+//! From a Rust type to the normal form, by way of schemars. Its output is never shown as it is.
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde_json::{Map, Value};
+
+use super::{Definitions, normal};
+
+/// The schema of a parameter's type. The description, where there is one, replaces the type's own.
+#[must_use]
+pub fn typed<T: crate::ToolParam>(
+    description: Option<&str>,
+    definitions: &mut Definitions,
+) -> Map<String, Value> {
+    let mut generator = generator(SchemaSettings::for_deserialize);
+    let schema = generator.subschema_for::<T>().to_value();
+    finish(&mut generator, schema, description, definitions)
+}
+
+/// The schema of a structured result; none where it would allow everything.
+#[must_use]
+pub(crate) fn of_output<T: JsonSchema>() -> Option<portcullis_types::JsonSchema> {
+    let mut generator = generator(SchemaSettings::for_serialize);
+    let schema = generator.subschema_for::<T>().to_value();
+    let mut definitions = Definitions::default();
+    let mut map = finish(&mut generator, schema, None, &mut definitions);
+    if map.is_empty() {
+        return None;
+    }
+    let definitions = definitions.into_map();
+    if !definitions.is_empty() {
+        map.insert("$defs".to_owned(), definitions.into());
+    }
+    Some(portcullis_types::JsonSchema::new(normal::sorted(map.into())))
+}
+
+fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator {
+    contract(SchemaSettings::draft2020_12())
+        .with(|settings| settings.inline_subschemas = true)
+        .into_generator()
+}
+
+/// The part that is the same for every type, so that it is compiled once.
+fn finish(
+    generator: &mut SchemaGenerator,
+    mut schema: Value,
+    description: Option<&str>,
+    all: &mut Definitions,
+) -> Map<String, Value> {
+    // Not `take_definitions`' transforms: there are none among the settings.
+    let definitions = generator.take_definitions(false);
+    if let (Some(description), Value::Object(map)) = (description, &mut schema) {
+        map.insert("description".to_owned(), description.into());
+    } else if let (Some(description), Value::Bool(true)) = (description, &schema) {
+        schema = Map::from_iter([("description".to_owned(), description.into())]).into();
+    }
+    let mut schema = normal::normalise(schema);
+    let mut definitions: Map<String, Value> =
+        definitions.into_iter().map(|(name, definition)| (name, normal::normalise(definition))).collect();
+    // What contains itself is written out once.
+    let known = definitions.clone();
+    refer(&mut schema, &known);
+    for definition in definitions.values_mut() {
+        parts(definition).for_each(|part| refer(part, &known));
+    }
+    all.adopt(&mut schema, definitions);
+    match schema {
+        Value::Object(map) => map,
+        _ => Map::new(),
+    }
+}
+
+/// Puts references in the place of schemas that are definitions.
+fn refer(schema: &mut Value, definitions: &Map<String, Value>) {
+    match definitions.iter().find(|(_, definition)| *definition == schema) {
+        Some((name, _)) => *schema = serde_json::json!({ "$ref": format!("#/$defs/{name}") }),
+        None => parts(schema).for_each(|part| refer(part, definitions)),
+    }
+}
+
+fn parts(schema: &mut Value) -> Box<dyn Iterator<Item = &mut Value> + '_> {
+    match schema {
+        Value::Object(map) => Box::new(map.values_mut()),
+        Value::Array(items) => Box::new(items.iter_mut()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Box::new(std::iter::empty()),
+    }
+}

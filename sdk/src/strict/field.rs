@@ -1,0 +1,132 @@
+//! How a field of an `#[args]` type is read, written and described.
+//!
+//! A field's type that can do none of it is reported once, by [`assert_field`]. The derived code would report
+//! it five times over; so it goes through these, found by method resolution, which fall back to what never
+//! runs.
+
+use std::marker::PhantomData;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
+
+/// What a field of an `#[args]` type can be.
+#[diagnostic::on_unimplemented(
+    message = "a field cannot be of type `{Self}`: it has no schema",
+    label = "not a type of an argument",
+    note = "put `#[portcullis_sdk::args]` on the definition of `{Self}`",
+    note = "for a type of another crate: it needs `Deserialize`, `Serialize` and `JsonSchema`"
+)]
+pub trait FieldType: DeserializeOwned + Serialize + JsonSchema {}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned + Serialize + JsonSchema> FieldType for T {}
+
+/// Compiles for the type of a field.
+pub const fn assert_field<T: FieldType>() {}
+
+/// A field's type: `(&&Field::<T>::NEW).read(…)`.
+#[derive(Debug)]
+pub struct Field<T>(PhantomData<fn() -> T>);
+
+impl<T> Field<T> {
+    /// The type.
+    pub const NEW: Self = Self(PhantomData);
+}
+
+/// Reads a field.
+pub trait Read<'de, T> {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What decoding reports.
+    fn read<D: Deserializer<'de>>(&self, deserializer: D) -> Result<T, D::Error>;
+}
+
+impl<'de, T: Deserialize<'de>> Read<'de, T> for &Field<T> {
+    fn read<D: Deserializer<'de>>(&self, deserializer: D) -> Result<T, D::Error> {
+        T::deserialize(deserializer)
+    }
+}
+
+/// Stands in for [`Read`].
+pub trait Unread<'de, T> {
+    /// Never run.
+    ///
+    /// # Errors
+    /// None.
+    fn read<D: Deserializer<'de>>(&self, deserializer: D) -> Result<T, D::Error>;
+}
+
+impl<'de, T> Unread<'de, T> for Field<T> {
+    fn read<D: Deserializer<'de>>(&self, _: D) -> Result<T, D::Error> {
+        unreachable!("the compiler refused this type")
+    }
+}
+
+/// Writes a field.
+pub trait Write<T> {
+    /// Writes it.
+    ///
+    /// # Errors
+    /// What encoding reports.
+    fn write<S: Serializer>(&self, value: &T, serializer: S) -> Result<S::Ok, S::Error>;
+}
+
+impl<T: Serialize> Write<T> for &Field<T> {
+    fn write<S: Serializer>(&self, value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        value.serialize(serializer)
+    }
+}
+
+/// Stands in for [`Write`].
+pub trait Unwritten<T> {
+    /// Never run.
+    ///
+    /// # Errors
+    /// None.
+    fn write<S: Serializer>(&self, value: &T, serializer: S) -> Result<S::Ok, S::Error>;
+}
+
+impl<T> Unwritten<T> for Field<T> {
+    fn write<S: Serializer>(&self, _: &T, _: S) -> Result<S::Ok, S::Error> {
+        unreachable!("the compiler refused this type")
+    }
+}
+
+/// Describes a field.
+pub trait Describe {
+    /// Its schema.
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
+
+    /// Its schema, never by reference: a tag is put among its properties.
+    fn schema_beside_tag(&self, generator: &mut SchemaGenerator) -> Schema;
+}
+
+impl<T: JsonSchema> Describe for &Field<T> {
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema {
+        generator.subschema_for::<T>()
+    }
+
+    fn schema_beside_tag(&self, generator: &mut SchemaGenerator) -> Schema {
+        T::json_schema(generator)
+    }
+}
+
+/// Stands in for [`Describe`].
+pub trait Undescribed {
+    /// Never run.
+    fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
+
+    /// Never run.
+    fn schema_beside_tag(&self, generator: &mut SchemaGenerator) -> Schema;
+}
+
+impl<T> Undescribed for Field<T> {
+    fn schema(&self, _: &mut SchemaGenerator) -> Schema {
+        unreachable!("the compiler refused this type")
+    }
+
+    fn schema_beside_tag(&self, _: &mut SchemaGenerator) -> Schema {
+        unreachable!("the compiler refused this type")
+    }
+}

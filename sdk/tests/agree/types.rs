@@ -1,0 +1,213 @@
+//! Types of every form that `#[args]` and `#[tool]` know, each in a tool of its own.
+
+#![allow(dead_code, reason = "decoded, not read")]
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use portcullis_sdk::{DeclaredTool, args, serde_json, tool};
+
+/// A structure with a bit of everything.
+#[args]
+pub(crate) struct Plain {
+    /// Needed.
+    text: String,
+    count: Option<u8>,
+    ratio: Option<f32>,
+    #[serde(default)]
+    flag: bool,
+    #[serde(default = "five", rename = "fifth")]
+    number: i64,
+    letter: Option<char>,
+    set: Option<BTreeSet<u16>>,
+    above_zero: Option<std::num::NonZeroU8>,
+    anything: Option<serde_json::Value>,
+}
+
+fn five() -> i64 {
+    5
+}
+
+/// Nothing but what is declared.
+#[args(deny_unknown)]
+pub(crate) struct Strict {
+    order: Order,
+    #[serde(default)]
+    inner: Option<Box<Strict>>,
+    pair: Option<(String, u8)>,
+}
+
+/// An order.
+#[args]
+#[derive(Default)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Order {
+    /// By name.
+    #[default]
+    ByName,
+    /// Largest first.
+    BySize,
+    Unsorted,
+}
+
+#[args]
+pub(crate) enum Size {
+    Small,
+    /// In bytes.
+    Exact(u32),
+    Range {
+        least: u32,
+        most: Option<u32>,
+        #[serde(default)]
+        order: Order,
+    },
+    Strict(Strict),
+}
+
+#[args]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub(crate) enum Shape {
+    /// Round.
+    Circle {
+        radius: f64,
+    },
+    Rectangle {
+        width: f64,
+        height: f64,
+        #[serde(default)]
+        label: Label,
+    },
+    /// From elsewhere.
+    Known(Plain),
+    Nothing,
+}
+
+#[args(deny_unknown)]
+#[serde(tag = "kind")]
+pub(crate) enum StrictShape {
+    Circle { radius: f64 },
+    Square { side: f64, order: Option<Order> },
+    Known(Strict),
+    Nothing {},
+}
+
+#[args]
+#[serde(untagged)]
+pub(crate) enum Either {
+    Number(i64),
+    Text(String),
+    Order(Vec<Order>),
+    Plain(Plain),
+}
+
+#[args]
+#[derive(Default)]
+pub(crate) struct Label(String);
+
+#[args]
+#[serde(transparent)]
+pub(crate) struct Wrapped {
+    inner: Plain,
+}
+
+/// A tree.
+#[args]
+pub(crate) struct Tree {
+    name: String,
+    #[serde(default)]
+    children: Vec<Tree>,
+}
+
+#[args]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct AllDefault {
+    first_one: u8,
+    second_one: String,
+    order: Order,
+    maybe: Option<u8>,
+    #[serde(skip)]
+    hidden: u8,
+}
+
+impl Default for AllDefault {
+    fn default() -> Self {
+        Self { first_one: 1, second_one: "two".into(), order: Order::BySize, maybe: None, hidden: 0 }
+    }
+}
+
+#[args]
+pub(crate) struct Wide {
+    number: u128,
+}
+
+#[args]
+pub(crate) struct Nested {
+    list: Vec<Plain>,
+    map: HashMap<String, Order>,
+    shapes: BTreeMap<String, Vec<Shape>>,
+    holes: Vec<Option<u8>>,
+    choice: Option<Size>,
+}
+
+macro_rules! takes {
+    ($($name:ident: $ty:ty,)*) => {
+        $(
+            #[tool]
+            async fn $name(value: $ty) {
+                let _ = value;
+            }
+        )*
+    };
+}
+
+takes! {
+    take_plain: Plain,
+    take_strict: Strict,
+    take_order: Order,
+    take_size: Size,
+    take_shape: Shape,
+    take_strict_shape: StrictShape,
+    take_either: Either,
+    take_label: Label,
+    take_wrapped: Wrapped,
+    take_tree: Tree,
+    take_all_default: AllDefault,
+    take_wide: Wide,
+    take_nested: Nested,
+    take_grid: [[u8; 2]; 2],
+    take_pairs: Vec<(String, Option<Order>, bool)>,
+    take_lookup: BTreeMap<String, Vec<f64>>,
+    take_anything: serde_json::Value,
+}
+
+#[tool(deny_unknown)]
+async fn take_optional(
+    value: Option<Vec<Strict>>,
+    #[arg(default)] order: Order,
+    #[arg(default = vec![1])] numbers: Vec<u8>,
+) {
+    let _ = (value, order, numbers);
+}
+
+/// One tool for each type.
+pub(crate) fn tools() -> Vec<&'static dyn DeclaredTool> {
+    vec![
+        &TakePlain,
+        &TakeStrict,
+        &TakeOrder,
+        &TakeSize,
+        &TakeShape,
+        &TakeStrictShape,
+        &TakeEither,
+        &TakeLabel,
+        &TakeWrapped,
+        &TakeTree,
+        &TakeAllDefault,
+        &TakeWide,
+        &TakeNested,
+        &TakeGrid,
+        &TakePairs,
+        &TakeLookup,
+        &TakeAnything,
+        &TakeOptional,
+    ]
+}

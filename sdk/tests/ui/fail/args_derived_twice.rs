@@ -1,0 +1,16 @@
+//! A derive that `#[args]` brings.
+
+use portcullis_sdk::{args, serde::Deserialize, tool};
+
+#[args]
+#[derive(Debug, Deserialize)]
+struct Filter {
+    pattern: String,
+}
+
+#[tool]
+async fn search(filter: Filter) -> String {
+    format!("{filter:?}")
+}
+
+fn main() {}

@@ -1,0 +1,17 @@
+//! Fields from elsewhere, and an attribute in another spelling.
+
+use portcullis_sdk::args;
+
+#[args]
+struct Page {
+    number: u32,
+}
+
+#[args]
+#[serde(rename_al = "camelCase")]
+struct Query {
+    #[serde(flatten)]
+    page: Page,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+//! A structure without fields.
+
+#[portcullis_sdk::args]
+struct Nothing;
+
+fn main() {}

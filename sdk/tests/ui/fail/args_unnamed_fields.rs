@@ -1,0 +1,18 @@
+//! Fields without names.
+
+use portcullis_sdk::{args, tool};
+
+#[args]
+struct Range(u32, u32);
+
+#[args]
+enum Size {
+    Between(u32, u32),
+}
+
+#[tool]
+async fn uses(range: Range, size: Size) {
+    let _ = (range, size);
+}
+
+fn main() {}

@@ -1,0 +1,8 @@
+//! Aliases that cannot be.
+
+use portcullis_sdk::tool;
+
+#[tool(aliases("Grep", "bad_alias", "grep", "grep"))]
+async fn bad_alias() {}
+
+fn main() {}

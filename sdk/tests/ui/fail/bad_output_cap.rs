@@ -1,0 +1,8 @@
+//! A size in a unit that is none of ours.
+
+use portcullis_sdk::tool;
+
+#[tool(output_cap = "16KB")]
+async fn bad_output_cap() {}
+
+fn main() {}

@@ -1,0 +1,15 @@
+//! A type that has no default.
+
+use portcullis_sdk::{args, tool};
+
+#[args]
+struct Filter {
+    pattern: String,
+}
+
+#[tool]
+async fn default_without_default(#[arg(default)] filter: Filter) -> String {
+    filter.pattern
+}
+
+fn main() {}

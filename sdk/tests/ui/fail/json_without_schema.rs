@@ -1,0 +1,16 @@
+//! A result that declares a schema which it does not have.
+
+use portcullis_sdk::{Json, serde, tool};
+
+#[derive(serde::Serialize)]
+#[serde(crate = "portcullis_sdk::serde")]
+struct Hits {
+    paths: Vec<String>,
+}
+
+#[tool]
+async fn json_without_schema(path: String) -> Json<Hits> {
+    Json(Hits { paths: vec![path] })
+}
+
+fn main() {}

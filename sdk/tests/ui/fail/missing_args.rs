@@ -1,0 +1,14 @@
+//! A type of the author's without `#[args]`.
+
+use portcullis_sdk::tool;
+
+struct Filter {
+    pattern: String,
+}
+
+#[tool]
+async fn missing_args(filters: Option<Vec<Filter>>) -> String {
+    filters.into_iter().flatten().map(|filter| filter.pattern).collect()
+}
+
+fn main() {}

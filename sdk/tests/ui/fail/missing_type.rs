@@ -1,0 +1,8 @@
+//! A type that does not exist.
+
+use portcullis_sdk::tool;
+
+#[tool]
+async fn missing_type(filter: Filter) {}
+
+fn main() {}

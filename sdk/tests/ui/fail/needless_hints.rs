@@ -1,0 +1,8 @@
+//! What a tier says already.
+
+use portcullis_sdk::tool;
+
+#[tool(tier = ReadOnly, parallel, idempotent)]
+async fn needless_hints() {}
+
+fn main() {}

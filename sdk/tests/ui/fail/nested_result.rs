@@ -1,0 +1,10 @@
+//! A `Result` in a `Result`: its `Err` would pass for data.
+
+use portcullis_sdk::{ToolError, tool};
+
+#[tool]
+async fn nested_result(path: String) -> Result<Result<Vec<u8>, String>, ToolError> {
+    Ok(Ok(path.into_bytes()))
+}
+
+fn main() {}

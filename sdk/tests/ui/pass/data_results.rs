@@ -1,0 +1,91 @@
+//! Data as a result, and errors of every kind.
+
+use portcullis_sdk::{Json, ToolErrorKind, args, serde, serde_json::json, testing::call, tool};
+
+#[derive(serde::Serialize)]
+#[serde(crate = "portcullis_sdk::serde")]
+struct Plain {
+    n: u8,
+}
+
+/// Hits.
+#[args]
+struct Hits {
+    /// Where.
+    paths: Vec<String>,
+    more: Option<bool>,
+}
+
+#[derive(Debug)]
+struct Secret;
+
+impl std::fmt::Display for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("secret")
+    }
+}
+
+impl std::error::Error for Secret {}
+
+type Outcome<T> = Result<T, Secret>;
+
+#[tool]
+async fn number() -> u32 {
+    5
+}
+
+#[tool]
+async fn plain() -> Vec<Plain> {
+    vec![Plain { n: 1 }]
+}
+
+#[tool]
+async fn maybe() -> Option<String> {
+    None
+}
+
+#[tool]
+async fn declared() -> Json<Hits> {
+    Json(Hits { paths: vec!["a".to_owned()], more: None })
+}
+
+#[tool]
+async fn aliased() -> Outcome<Json<Hits>> {
+    Err(Secret)
+}
+
+#[tool]
+async fn data_or_text() -> Result<Plain, &'static str> {
+    Err("told")
+}
+
+#[tool]
+async fn any_error() -> Result<Plain, Box<dyn std::error::Error + Send + Sync>> {
+    Err("secret")?
+}
+
+fn main() {
+    assert_eq!(call(&number_tool(), "").unwrap().structured, Some(json!(5)));
+    assert_eq!(call(&plain_tool(), "").unwrap().joined_text(), r#"[{"n":1}]"#);
+    assert_eq!(call(&maybe_tool(), "").unwrap().joined_text(), "null");
+    assert_eq!(call(&declared_tool(), "").unwrap().structured, Some(json!({"paths": ["a"], "more": null})));
+    let schema = json!({
+        "description": "Hits.",
+        "properties": {
+            "more": {"type": ["boolean", "null"]},
+            "paths": {"description": "Where.", "items": {"type": "string"}, "type": "array"},
+        },
+        "required": ["paths", "more"],
+        "type": "object",
+    });
+    for declaration in [__tool_declaration_declared(), __tool_declaration_aliased()] {
+        assert_eq!(declaration.output_schema.unwrap().into_value(), schema);
+    }
+    assert_eq!(__tool_declaration_plain().output_schema, None);
+    assert_eq!(call(&data_or_text_tool(), "").unwrap_err().message(), "told");
+    for error in [call(&aliased_tool(), "").unwrap_err(), call(&any_error_tool(), "").unwrap_err()] {
+        assert_eq!(error.kind(), ToolErrorKind::Internal);
+        assert!(!error.to_string().contains("secret"));
+        assert_eq!(error.operator_detail(), Some("secret"));
+    }
+}

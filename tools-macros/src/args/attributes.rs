@@ -1,0 +1,140 @@
+//! The keys of `#[args(…)]`, and which of serde's and schemars' attributes may stand beside it.
+
+use proc_macro2::TokenStream;
+use syn::{Attribute, LitStr, Meta, Path};
+
+use crate::{
+    attr::{flag, key, metas, set, string, unknown},
+    errors::Errors,
+    suggest::{did_you_mean, list},
+};
+
+/// What `#[args(…)]` says.
+#[derive(Default)]
+pub(crate) struct Keys {
+    pub(crate) deny_unknown: Option<Path>,
+    /// Where the facade is, if not where the dependencies say.
+    pub(crate) facade: Option<LitStr>,
+}
+
+impl Keys {
+    const KNOWN: [&str; 2] = ["deny_unknown", "crate"];
+
+    pub(crate) fn parse(tokens: TokenStream, errors: &mut Errors) -> Self {
+        let mut keys = Self::default();
+        for meta in metas(tokens, errors) {
+            match key(&meta).as_str() {
+                "deny_unknown" => set(&mut keys.deny_unknown, &meta, flag, errors),
+                "crate" => set(&mut keys.facade, &meta, string, errors),
+                other => unknown("#[args]", other, &meta, &Self::KNOWN, errors),
+            }
+        }
+        keys
+    }
+}
+
+/// Where an attribute stands.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    Container,
+    Variant,
+    Field,
+}
+
+impl Place {
+    /// serde's attributes that the schema shows too.
+    const fn allowed(self) -> &'static [&'static str] {
+        match self {
+            Self::Container => {
+                &["rename", "rename_all", "rename_all_fields", "default", "tag", "untagged", "transparent"]
+            }
+            Self::Variant => &["rename", "rename_all", "skip"],
+            Self::Field => &["rename", "default", "skip", "skip_serializing_if"],
+        }
+    }
+}
+
+/// Reads serde's attributes; refuses those that the schema cannot show.
+pub(crate) fn serde(attrs: &[Attribute], place: Place, errors: &mut Errors) -> Vec<Meta> {
+    let mut found = Vec::new();
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("serde")) {
+        let Meta::List(items) = &attr.meta else {
+            continue;
+        };
+        for meta in metas(items.tokens.clone(), errors) {
+            let name = key(&meta);
+            if place.allowed().contains(&name.as_str()) {
+                found.push(meta);
+            } else {
+                errors.at(meta.path(), refusal(&name, place));
+            }
+        }
+    }
+    found
+}
+
+/// Whether the author says which schema a field has.
+pub(crate) fn has_own_schema(attrs: &[Attribute]) -> bool {
+    attrs.iter().filter(|attr| attr.path().is_ident("schemars")).any(|attr| match &attr.meta {
+        Meta::List(items) => metas(items.tokens.clone(), &mut Errors::default())
+            .iter()
+            .any(|meta| ["with", "schema_with"].contains(&key(meta).as_str())),
+        Meta::Path(_) | Meta::NameValue(_) => false,
+    })
+}
+
+/// Refuses what would put anything into the schema that the decoder does not check.
+pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
+    const ALLOWED: [&str; 4] = ["with", "schema_with", "description", "example"];
+    for attr in attrs {
+        let name = attr.path().get_ident().map(ToString::to_string).unwrap_or_default();
+        match (name.as_str(), &attr.meta) {
+            ("schemars", Meta::List(items)) => {
+                for meta in metas(items.tokens.clone(), errors) {
+                    let name = key(&meta);
+                    if !ALLOWED.contains(&name.as_str()) {
+                        let known = list(&ALLOWED);
+                        errors.at(
+                            meta.path(),
+                            format!("`{name}` would say what the decoder does not check: check it in the tool's body (the keys here are {known})"),
+                        );
+                    }
+                }
+            }
+            ("arg", _) => errors.at(
+                attr,
+                "`#[arg]` is for a tool's parameters: use `#[serde(default)]` for a default, and check bounds in the tool's body",
+            ),
+            ("validate" | "garde", _) => {
+                errors.at(attr, "the decoder checks no bounds: check them in the tool's body");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn refusal(name: &str, place: Place) -> String {
+    let reason = match name {
+        "alias" | "other" => "the decoder would take what the schema does not show: remove it",
+        "flatten" => "a schema of fields from several places confuses models: write the fields out",
+        "deny_unknown_fields" => {
+            return "`deny_unknown_fields` has a shorter name: write `#[args(deny_unknown)]`".to_owned();
+        }
+        "content" => "a tag is enough: give the variant named fields and write `tag` alone",
+        "from" | "try_from" | "into" | "remote" | "with" | "deserialize_with" | "serialize_with" => {
+            "the schema would be of another type than the decoder's: convert in the tool's body"
+        }
+        "skip_deserializing" | "skip_serializing" => {
+            "what is read and what is written would differ: write `skip`"
+        }
+        "crate" | "bound" | "borrow" => "`#[args]` sees to it: remove it",
+        _ => {
+            let near = did_you_mean(name, place.allowed());
+            let known = list(place.allowed());
+            return format!(
+                "serde's `{name}` has no place here{near} (those that the schema shows are {known})"
+            );
+        }
+    };
+    format!("`{name}`: {reason}")
+}

@@ -1,0 +1,199 @@
+//! How fields are read, written and described.
+//!
+//! Each field gets three functions of the type's own, which serde and schemars are told to call. Two things
+//! come of it: a field's type that is none of an argument is reported once, at the field; and null means that
+//! a field with a default was left out, as for a tool's parameters.
+
+use proc_macro2::{Ident, Span, TokenStream};
+use quote::{format_ident, quote, quote_spanned};
+use syn::{
+    Data, DeriveInput, Expr, ExprLit, Field, Fields, GenericArgument, Lit, Meta, PathArguments, Type,
+    ext::IdentExt, parse_quote, spanned::Spanned,
+};
+
+use super::attributes::{self, Place};
+use crate::{attr::key, errors::Errors, expand::shown_at};
+
+/// Gives every field its functions; returns them, to be put into an `impl` of the type, and the assertions
+/// that the fields' types are what arguments are made of.
+pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenStream, TokenStream) {
+    // Checked before: nothing is reported here.
+    let container = attributes::serde(&input.attrs, Place::Container, &mut Errors::default());
+    let has = |name: &str| container.iter().any(|meta| key(meta) == name);
+    let name = &input.ident;
+    let mut functions = TokenStream::new();
+    let mut assertions = TokenStream::new();
+    let mut connect = |variant: Option<&Ident>, fields: &mut Fields| {
+        let place = Around { facade, name, variant, default: has("default"), tagged: has("tag") };
+        for (index, field) in fields.iter_mut().enumerate() {
+            // A schema from elsewhere is there because the type has none.
+            let own_schema = attributes::has_own_schema(&field.attrs);
+            let Some(written) = place.field(index, field) else {
+                continue;
+            };
+            functions.extend(written);
+            if !own_schema {
+                let mut leaves = Vec::new();
+                find_leaves(&field.ty, &mut leaves);
+                for leaf in leaves {
+                    assertions.extend(quote_spanned! {shown_at(leaf.span())=>
+                        #facade::field::assert_field::<#leaf>();
+                    });
+                }
+            }
+        }
+    };
+    match &mut input.data {
+        Data::Struct(data) => connect(None, &mut data.fields),
+        Data::Enum(data) => {
+            for variant in &mut data.variants {
+                connect(Some(&variant.ident.clone()), &mut variant.fields);
+            }
+        }
+        Data::Union(_) => {}
+    }
+    (functions, assertions)
+}
+
+/// Where a field stands.
+struct Around<'a> {
+    facade: &'a TokenStream,
+    name: &'a Ident,
+    variant: Option<&'a Ident>,
+    /// Whether the structure has `#[serde(default)]`.
+    default: bool,
+    /// Whether the enumeration has a tag.
+    tagged: bool,
+}
+
+impl Around<'_> {
+    fn field(&self, index: usize, field: &mut Field) -> Option<TokenStream> {
+        let Self { facade, name, .. } = self;
+        let metas = attributes::serde(&field.attrs, Place::Field, &mut Errors::default());
+        if metas.iter().any(|meta| key(meta) == "skip") {
+            return None;
+        }
+        let label = field.ident.as_ref().map_or_else(|| index.to_string(), |ident| ident.unraw().to_string());
+        let label = match self.variant {
+            Some(variant) => format!("{}_{label}", variant.unraw()),
+            None => label,
+        };
+        let function = |verb: &str| format_ident!("__portcullis_{verb}_{label}", span = Span::call_site());
+        let (read, write, describe) = (function("read"), function("write"), function("describe"));
+        let path = |function: &Ident| format!("{name}::{function}");
+        let (read_path, write_path, describe_path) = (path(&read), path(&write), path(&describe));
+        let defaulted = self.default || metas.iter().any(|meta| key(meta) == "default");
+        let optional = is_option(&field.ty) && field.ident.is_some();
+        // A function of our own hides from serde that the field may be left out.
+        if optional && !defaulted {
+            field.attrs.push(parse_quote!(#[serde(default)]));
+        }
+        field.attrs.push(parse_quote!(#[serde(deserialize_with = #read_path)]));
+        // To show a default of a field with such a function, schemars would write out `serde::Serializer`, by
+        // a path that is not the author's.
+        let writes = !(defaulted || optional);
+        if writes {
+            field.attrs.push(parse_quote!(#[serde(serialize_with = #write_path)]));
+        }
+        let own_schema = attributes::has_own_schema(&field.attrs);
+        if !own_schema {
+            field.attrs.push(parse_quote!(#[schemars(schema_with = #describe_path)]));
+        }
+        let ty = &field.ty;
+        let default = self.default_of(field.ident.as_ref(), &metas);
+        let reading = match default {
+            Some(default) if !optional => quote! {
+                let value: ::core::option::Option<#ty> =
+                    (&&#facade::field::Field::<::core::option::Option<#ty>>::NEW).read(deserializer)?;
+                ::core::result::Result::Ok(value.unwrap_or_else(#default))
+            },
+            _ => quote!((&&#facade::field::Field::<#ty>::NEW).read(deserializer)),
+        };
+        let schema =
+            if self.tagged && field.ident.is_none() { quote!(schema_beside_tag) } else { quote!(schema) };
+        let describing = (!own_schema).then(|| {
+            quote! {
+                #[allow(non_snake_case)]
+                fn #describe(
+                    generator: &mut #facade::schemars::SchemaGenerator,
+                ) -> #facade::schemars::Schema {
+                    #[allow(unused_imports)]
+                    use #facade::field::{Describe as _, Undescribed as _};
+                    (&&#facade::field::Field::<#ty>::NEW).#schema(generator)
+                }
+            }
+        });
+        let writing = writes.then(|| {
+            quote! {
+                #[allow(non_snake_case)]
+                fn #write<__S: #facade::serde::Serializer>(
+                    value: &#ty,
+                    serializer: __S,
+                ) -> ::core::result::Result<__S::Ok, __S::Error> {
+                    #[allow(unused_imports)]
+                    use #facade::field::{Unwritten as _, Write as _};
+                    (&&#facade::field::Field::<#ty>::NEW).write(value, serializer)
+                }
+            }
+        });
+        Some(quote! {
+            #[allow(non_snake_case)]
+            fn #read<'de, __D: #facade::serde::Deserializer<'de>>(
+                deserializer: __D,
+            ) -> ::core::result::Result<#ty, __D::Error> {
+                #[allow(unused_imports)]
+                use #facade::field::{Read as _, Unread as _};
+                #reading
+            }
+
+            #writing
+
+            #describing
+        })
+    }
+
+    /// What makes the value of a field that is left out.
+    fn default_of(&self, field: Option<&Ident>, metas: &[Meta]) -> Option<TokenStream> {
+        match metas.iter().find(|meta| key(meta) == "default") {
+            Some(Meta::NameValue(pair)) => {
+                let Expr::Lit(ExprLit { lit: Lit::Str(path), .. }) = &pair.value else {
+                    return None;
+                };
+                let path: syn::ExprPath = path.parse().ok()?;
+                Some(quote!(#path))
+            }
+            Some(_) => Some(quote!(::core::default::Default::default)),
+            None if self.default => Some(quote!(|| <Self as ::core::default::Default>::default().#field)),
+            None => None,
+        }
+    }
+}
+
+/// The types that are no containers of the standard library: what an error should name.
+fn find_leaves<'t>(ty: &'t Type, leaves: &mut Vec<&'t Type>) {
+    const CONTAINERS: [&str; 10] =
+        ["Arc", "BTreeMap", "BTreeSet", "Box", "HashMap", "HashSet", "Option", "Rc", "Vec", "VecDeque"];
+    match ty {
+        Type::Group(group) => find_leaves(&group.elem, leaves),
+        Type::Paren(paren) => find_leaves(&paren.elem, leaves),
+        Type::Array(array) => find_leaves(&array.elem, leaves),
+        Type::Tuple(tuple) => tuple.elems.iter().for_each(|elem| find_leaves(elem, leaves)),
+        Type::Path(path) => match path.path.segments.last() {
+            Some(last) if CONTAINERS.iter().any(|name| last.ident == name) => {
+                if let PathArguments::AngleBracketed(list) = &last.arguments {
+                    for argument in &list.args {
+                        if let GenericArgument::Type(inner) = argument {
+                            find_leaves(inner, leaves);
+                        }
+                    }
+                }
+            }
+            _ => leaves.push(ty),
+        },
+        _ => leaves.push(ty),
+    }
+}
+
+fn is_option(ty: &Type) -> bool {
+    matches!(ty, Type::Path(path) if path.path.segments.last().is_some_and(|last| last.ident == "Option"))
+}

@@ -1,0 +1,36 @@
+//! `#[args]`: a structure or enumeration of the author's becomes a type that tools can take.
+//!
+//! serde and schemars do the work; this puts their derives on the type, with the right paths, and keeps the
+//! two in step: an attribute that would let the decoder take what the schema does not show is refused.
+
+mod attributes;
+mod expand;
+mod fields;
+mod rules;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+use syn::DeriveInput;
+
+use crate::{errors::Errors, facade};
+
+/// Expands `#[args(attribute)] item`.
+pub(crate) fn args(attribute: TokenStream, item: &TokenStream) -> TokenStream {
+    let mut errors = Errors::default();
+    let input: DeriveInput = match syn::parse2(item.clone()) {
+        Ok(input) => input,
+        Err(error) => {
+            let hint = format!("`#[args]` stands on a `struct` or an `enum`: {error}");
+            errors.push(syn::Error::new(error.span(), hint));
+            let errors = errors.into_tokens();
+            return quote!(#errors #item);
+        }
+    };
+    let keys = attributes::Keys::parse(attribute, &mut errors);
+    let facade = facade::path(keys.facade.as_ref(), &mut errors);
+    let form = rules::check(&keys, &input, &mut errors);
+    match form {
+        Some(form) if errors.is_empty() => expand::expand(&facade, &keys, input, form),
+        _ => expand::fallback(&facade, input, errors),
+    }
+}

@@ -1,0 +1,173 @@
+//! What a type must look like, so that decoder and schema agree on every value.
+
+use proc_macro2::{TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::{Attribute, Data, DataEnum, DeriveInput, Fields, Meta, Path};
+
+use super::attributes::{self, Keys, Place};
+use crate::{attr::key, errors::Errors};
+
+/// How a type is written in JSON.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Form {
+    /// As an object.
+    Object,
+    /// By a variant's name, or as an object with that name as its only key.
+    Choice,
+    /// As the one thing within it.
+    Inner,
+}
+
+/// Checks a type; the form is right only if no mistake was reported.
+pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Option<Form> {
+    if !input.generics.params.is_empty() {
+        errors.at(
+            &input.generics,
+            "an argument has one schema, so its type has no generics: write the types out",
+        );
+    }
+    if let Some(clause) = &input.generics.where_clause {
+        errors.at(clause, "an argument's type has no generics: remove the `where` clause");
+    }
+    derives(&input.attrs, errors);
+    let container = attributes::serde(&input.attrs, Place::Container, errors);
+    attributes::schemars(&input.attrs, errors);
+    match &input.data {
+        Data::Struct(data) => structure(input, &data.fields, &container, errors),
+        Data::Enum(data) => enumeration(keys, input, data, &container, errors),
+        Data::Union(data) => {
+            errors.at(&data.union_token, "JSON cannot tell the fields of a union apart: write an `enum`");
+            None
+        }
+    }
+}
+
+/// Derives that would be there twice.
+fn derives(attrs: &[Attribute], errors: &mut Errors) {
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("derive")) {
+        let Meta::List(list) = &attr.meta else { continue };
+        for meta in crate::attr::metas(list.tokens.clone(), errors) {
+            if is_ours(meta.path()) {
+                errors.at(&meta, "`#[args]` derives this: remove it here");
+            }
+        }
+    }
+}
+
+/// Whether a derive is one that `#[args]` brings.
+pub(crate) fn is_ours(path: &Path) -> bool {
+    let ours = ["Deserialize", "Serialize", "JsonSchema"];
+    path.segments.last().is_some_and(|last| ours.iter().any(|name| last.ident == name))
+}
+
+fn structure(input: &DeriveInput, fields: &Fields, container: &[Meta], errors: &mut Errors) -> Option<Form> {
+    for meta in container {
+        if ["tag", "untagged", "rename_all_fields"].contains(&key(meta).as_str()) {
+            errors.at(meta, format!("`{}` is for an `enum`: remove it", key(meta)));
+        }
+    }
+    self::fields(fields, errors);
+    match fields {
+        Fields::Named(_) => {
+            let transparent = container.iter().any(|meta| key(meta) == "transparent");
+            Some(if transparent { Form::Inner } else { Form::Object })
+        }
+        Fields::Unnamed(unnamed) if unnamed.unnamed.len() == 1 => Some(Form::Inner),
+        Fields::Unnamed(_) => {
+            errors.at(fields, "a model fills in fields by name: name them");
+            None
+        }
+        Fields::Unit => {
+            errors.at(
+                &input.ident,
+                "a structure without fields is written as an object: write `{}` after its name",
+            );
+            None
+        }
+    }
+}
+
+fn enumeration(
+    keys: &Keys,
+    input: &DeriveInput,
+    data: &DataEnum,
+    container: &[Meta],
+    errors: &mut Errors,
+) -> Option<Form> {
+    if data.variants.is_empty() {
+        errors.at(&input.ident, "no value fits an `enum` without variants: add one");
+    }
+    let has = |name: &str| container.iter().any(|meta| key(meta) == name);
+    let (tagged, untagged) = (has("tag"), has("untagged"));
+    for meta in container.iter().filter(|meta| ["default", "transparent"].contains(&key(meta).as_str())) {
+        errors.at(meta, format!("`{}` is for a `struct`: remove it", key(meta)));
+    }
+    for variant in &data.variants {
+        attributes::serde(&variant.attrs, Place::Variant, errors);
+        attributes::schemars(&variant.attrs, errors);
+        fields(&variant.fields, errors);
+        match &variant.fields {
+            Fields::Unnamed(unnamed) if unnamed.unnamed.len() != 1 => {
+                errors.at(&variant.fields, "a model fills in fields by name: write `{ name: Type }`");
+            }
+            Fields::Unnamed(unnamed)
+                if tagged && is_primitive(&unnamed.unnamed[0].ty.to_token_stream().to_string()) =>
+            {
+                errors.at(
+                    &variant.fields,
+                    "the tag stands among the variant's fields, so they need names: write `{ name: Type }`",
+                );
+            }
+            Fields::Unit if tagged && keys.deny_unknown.is_some() => {
+                errors.at(
+                    variant,
+                    "serde ignores unknown fields beside a tag that stands for all: write `{}` after the variant's name",
+                );
+            }
+            Fields::Unit | Fields::Named(_) if untagged => {
+                errors.at(
+                    variant,
+                    "without a tag a variant is told by its content: give it one type of its own, as in `Name(Type)`",
+                );
+            }
+            _ => {}
+        }
+    }
+    Some(match (tagged, untagged) {
+        (true, _) => Form::Object,
+        (_, true) => Form::Inner,
+        _ => Form::Choice,
+    })
+}
+
+fn fields(fields: &Fields, errors: &mut Errors) {
+    for field in fields {
+        if is_path(&field.ty.to_token_stream()) {
+            errors.at(
+                &field.ty,
+                "the policy sees no path within an argument: make it a parameter of the tool, a `String` with `#[arg(path = \"read\")]` or `#[arg(path = \"write\")]`",
+            );
+        }
+        attributes::serde(&field.attrs, Place::Field, errors);
+        attributes::schemars(&field.attrs, errors);
+    }
+}
+
+/// Whether a type has one of the standard library's paths in it.
+fn is_path(ty: &TokenStream) -> bool {
+    ty.clone().into_iter().any(|token| match token {
+        TokenTree::Ident(word) => ["PathBuf", "OsString"].iter().any(|name| word == name),
+        TokenTree::Group(group) => is_path(&group.stream()),
+        TokenTree::Punct(_) | TokenTree::Literal(_) => false,
+    })
+}
+
+/// The types that certainly are no objects; of others the compiler and serde know more.
+fn is_primitive(ty: &str) -> bool {
+    [
+        "String", "bool", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",
+        "usize", "f32", "f64", "char",
+    ]
+    .contains(&ty)
+        || ty.starts_with("Vec ")
+}

@@ -1,0 +1,4 @@
+#[tool(tier = Readonly)]
+fn mistaken(path: PathBuf) -> String {
+    String::new()
+}

@@ -1,0 +1,252 @@
+// What the macros write; see `src/expansions.rs`.
+
+/// Reads the contents of a file at the given path.
+/**
+# Errors
+What the tool reports to its caller.*/
+pub async fn file_read(
+    ctx: &ToolContext,
+    path: &str,
+    offset: u64,
+    limit: Option<u64>,
+) -> Result<String, ToolError> {
+    read(ctx, path, offset, limit)
+}
+///The tool made of the function `file_read`.
+#[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
+pub struct FileRead;
+///The tool made of the function `file_read`.
+#[must_use]
+pub fn file_read_tool() -> FileRead {
+    FileRead
+}
+#[doc(hidden)]
+#[must_use]
+pub fn __tool_function_decl_file_read() -> ::r#gate_sdk::__private::FunctionDecl {
+    ::r#gate_sdk::__private::DeclaredTool::spec(&FileRead).function_decl()
+}
+#[doc(hidden)]
+#[must_use]
+pub fn __tool_declaration_file_read() -> ::r#gate_sdk::__private::ToolDeclaration {
+    ::r#gate_sdk::__private::DeclaredTool::spec(&FileRead).declaration()
+}
+#[doc(hidden)]
+#[must_use]
+pub fn __tool_meta_file_read() -> ::r#gate_sdk::__private::ToolMeta {
+    ::r#gate_sdk::__private::DeclaredTool::spec(&FileRead).meta()
+}
+const _: () = {
+    let _: fn() -> FileRead = file_read_tool;
+    let _: fn() -> ::r#gate_sdk::__private::FunctionDecl = __tool_function_decl_file_read;
+    let _: fn() -> ::r#gate_sdk::__private::ToolDeclaration = __tool_declaration_file_read;
+    let _: fn() -> ::r#gate_sdk::__private::ToolMeta = __tool_meta_file_read;
+};
+impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
+    fn spec(&self) -> &'static ::r#gate_sdk::__private::ToolSpec {
+        static __PORTCULLIS_SPEC: ::r#gate_sdk::__private::ToolSpec = ::r#gate_sdk::__private::ToolSpec {
+            name: "file_read",
+            label: ::core::option::Option::None,
+            description: ::core::option::Option::Some(
+                "Reads the contents of a file at the given path.",
+            ),
+            tier: ::core::option::Option::Some(
+                ::r#gate_sdk::__private::SafetyTier::ReadOnly,
+            ),
+            timeout_ms: ::core::option::Option::Some(10000u64),
+            policy: ::r#gate_sdk::__private::ToolPolicy::Auto,
+            profile: ::core::option::Option::None,
+            unknown_keys: ::r#gate_sdk::__private::UnknownKeys::Refuse,
+            params: &[
+                ::r#gate_sdk::__private::ParamSpec {
+                    name: "path",
+                    description: ::core::option::Option::Some("Where it is."),
+                    kind: ::r#gate_sdk::__private::ParamKind::String,
+                    presence: ::r#gate_sdk::__private::Presence::Required,
+                    minimum: ::core::option::Option::None,
+                    maximum: ::core::option::Option::None,
+                    one_of: &[],
+                    role: ::core::option::Option::Some(
+                        ::r#gate_sdk::__private::RoleKind::Path(
+                            ::r#gate_sdk::__private::Access::Read,
+                        ),
+                    ),
+                },
+                ::r#gate_sdk::__private::ParamSpec {
+                    name: "offset",
+                    description: ::core::option::Option::None,
+                    kind: ::r#gate_sdk::__private::ParamKind::Integer,
+                    presence: ::r#gate_sdk::__private::Presence::Default(
+                        ::r#gate_sdk::__private::DefaultValue::Integer(1i128),
+                    ),
+                    minimum: ::core::option::Option::Some(1i128),
+                    maximum: ::core::option::Option::None,
+                    one_of: &[],
+                    role: ::core::option::Option::None,
+                },
+                ::r#gate_sdk::__private::ParamSpec {
+                    name: "limit",
+                    description: ::core::option::Option::None,
+                    kind: ::r#gate_sdk::__private::ParamKind::Integer,
+                    presence: ::r#gate_sdk::__private::Presence::Optional,
+                    minimum: ::core::option::Option::None,
+                    maximum: ::core::option::Option::None,
+                    one_of: &[],
+                    role: ::core::option::Option::None,
+                },
+            ],
+            output_schema: || {
+                #[allow(unused_imports)]
+                use ::r#gate_sdk::__private::returned::{
+                    AnyOutputType as _, Declared as _, Undescribed as _,
+                };
+                (&&&::r#gate_sdk::__private::returned::OutputOf::<
+                    Result<String, ToolError>,
+                >::NEW)
+                    .schema()
+            },
+            hints: ::r#gate_sdk::__private::Hints {
+                aliases: &[],
+                idempotent: false,
+                parallel: false,
+                hidden: false,
+                output_cap_bytes: ::core::option::Option::None,
+            },
+        };
+        &__PORTCULLIS_SPEC
+    }
+    fn run<'__portcullis>(
+        &'__portcullis self,
+        __portcullis_ctx: &'__portcullis ::r#gate_sdk::__private::ToolContext,
+        __portcullis_text: &'__portcullis ::core::primitive::str,
+    ) -> ::r#gate_sdk::__private::ToolFuture<
+        '__portcullis,
+        ::r#gate_sdk::__private::ToolOutput,
+    > {
+        ::std::boxed::Box::pin(async move {
+            let (__portcullis_0, __portcullis_1, __portcullis_2) = {
+                #[allow(unused_imports)]
+                use ::r#gate_sdk::__private::{CannotDecode as _, Decodes as _};
+                let mut __portcullis_fields = ::r#gate_sdk::__private::Fields::parse(
+                    __portcullis_text,
+                    ::r#gate_sdk::__private::DeclaredTool::spec(self),
+                );
+                let __portcullis_0 = __portcullis_fields
+                    .required::<::std::string::String>(0usize);
+                let __portcullis_1 = __portcullis_fields
+                    .defaulted::<::core::primitive::u64>(1usize, 1);
+                let __portcullis_2 = __portcullis_fields
+                    .optional::<::core::primitive::u64>(2usize);
+                let (
+                    true,
+                    ::core::option::Option::Some(__portcullis_0),
+                    ::core::option::Option::Some(__portcullis_1),
+                    ::core::option::Option::Some(__portcullis_2),
+                ) = (
+                    __portcullis_fields.complete(),
+                    __portcullis_0,
+                    __portcullis_1,
+                    __portcullis_2,
+                ) else {
+                    return ::core::result::Result::Err(__portcullis_fields.into_error());
+                };
+                (__portcullis_0, __portcullis_1, __portcullis_2)
+            };
+            #[allow(unused_imports)]
+            use ::r#gate_sdk::__private::returned::{
+                AnyError as _, AnyOutput as _, DataOutput as _, KnownError as _,
+                KnownOutput as _, NestedResult as _, PlainValue as _, ResultValue as _,
+                StandardError as _,
+            };
+            #[allow(clippy::let_unit_value)]
+            let __portcullis_returned = file_read(
+                    __portcullis_ctx,
+                    __portcullis_0.as_str(),
+                    __portcullis_1,
+                    __portcullis_2,
+                )
+                .await;
+            match (&&::r#gate_sdk::__private::returned::Ask::about(
+                &__portcullis_returned,
+            ))
+                .split()
+                .split(__portcullis_returned)
+            {
+                ::core::result::Result::Ok(__portcullis_value) => {
+                    (&&&&::r#gate_sdk::__private::returned::Ask::about(
+                        &__portcullis_value,
+                    ))
+                        .output()
+                        .output(__portcullis_value)
+                }
+                ::core::result::Result::Err(__portcullis_error) => {
+                    ::core::result::Result::Err(
+                        (&&&::r#gate_sdk::__private::returned::Ask::about(
+                            &__portcullis_error,
+                        ))
+                            .error()
+                            .error(__portcullis_error),
+                    )
+                }
+            }
+        })
+    }
+}
+impl ::r#gate_sdk::__private::Tool for FileRead {
+    fn schema(&self) -> ::r#gate_sdk::__private::FunctionDecl {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).function_decl()
+    }
+    fn timeout(&self) -> ::core::time::Duration {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).timeout()
+    }
+    fn safety_tier(&self) -> ::r#gate_sdk::__private::SafetyTier {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).safety_tier()
+    }
+    fn policy(&self) -> ::r#gate_sdk::__private::ToolPolicy {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).policy
+    }
+    fn label(&self) -> ::core::option::Option<::std::string::String> {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).label()
+    }
+    fn roles(&self) -> ::std::vec::Vec<::r#gate_sdk::__private::ArgumentRole> {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).roles()
+    }
+    fn output_schema(
+        &self,
+    ) -> ::core::option::Option<::r#gate_sdk::__private::JsonSchema> {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).output_schema()
+    }
+    fn meta(&self) -> ::r#gate_sdk::__private::ToolMeta {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).meta()
+    }
+    fn execute<'__self, '__args, '__future>(
+        &'__self self,
+        __portcullis_text: &'__args ::core::primitive::str,
+    ) -> ::r#gate_sdk::__private::ToolFuture<'__future, ::std::string::String>
+    where
+        '__self: '__future,
+        '__args: '__future,
+        Self: '__future,
+    {
+        ::r#gate_sdk::__private::execute(self, __portcullis_text)
+    }
+    fn call<'__self, '__ctx, '__args, '__future>(
+        &'__self self,
+        __portcullis_ctx: &'__ctx ::r#gate_sdk::__private::ToolContext,
+        __portcullis_args: &'__args ::r#gate_sdk::__private::ToolArgs,
+    ) -> ::r#gate_sdk::__private::ToolFuture<
+        '__future,
+        ::r#gate_sdk::__private::ToolOutput,
+    >
+    where
+        '__self: '__future,
+        '__ctx: '__future,
+        '__args: '__future,
+        Self: '__future,
+    {
+        ::r#gate_sdk::__private::DeclaredTool::run(
+            self,
+            __portcullis_ctx,
+            __portcullis_args.text(),
+        )
+    }
+}

@@ -1,0 +1,327 @@
+// What the macros write; see `src/expansions.rs`.
+
+async fn search(
+    filters: Vec<Filter>,
+    order: Order,
+    numbers: Vec<u8>,
+    tags: Option<HashMap<String, (bool, Value)>>,
+) -> Json<Hits> {
+    hits(filters, order, numbers, tags)
+}
+///The tool made of the function `search`.
+#[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
+struct Search;
+///The tool made of the function `search`.
+#[must_use]
+fn search_tool() -> Search {
+    Search
+}
+#[doc(hidden)]
+#[must_use]
+fn __tool_function_decl_search() -> ::r#gate_sdk::__private::FunctionDecl {
+    ::r#gate_sdk::__private::DeclaredTool::spec(&Search).function_decl()
+}
+#[doc(hidden)]
+#[must_use]
+fn __tool_declaration_search() -> ::r#gate_sdk::__private::ToolDeclaration {
+    ::r#gate_sdk::__private::DeclaredTool::spec(&Search).declaration()
+}
+#[doc(hidden)]
+#[must_use]
+fn __tool_meta_search() -> ::r#gate_sdk::__private::ToolMeta {
+    ::r#gate_sdk::__private::DeclaredTool::spec(&Search).meta()
+}
+const _: () = {
+    let _: fn() -> Search = search_tool;
+    let _: fn() -> ::r#gate_sdk::__private::FunctionDecl = __tool_function_decl_search;
+    let _: fn() -> ::r#gate_sdk::__private::ToolDeclaration = __tool_declaration_search;
+    let _: fn() -> ::r#gate_sdk::__private::ToolMeta = __tool_meta_search;
+};
+impl ::r#gate_sdk::__private::DeclaredTool for Search {
+    fn spec(&self) -> &'static ::r#gate_sdk::__private::ToolSpec {
+        static __PORTCULLIS_SPEC: ::r#gate_sdk::__private::ToolSpec = ::r#gate_sdk::__private::ToolSpec {
+            name: "search",
+            label: ::core::option::Option::None,
+            description: ::core::option::Option::None,
+            tier: ::core::option::Option::None,
+            timeout_ms: ::core::option::Option::None,
+            policy: ::r#gate_sdk::__private::ToolPolicy::Auto,
+            profile: ::core::option::Option::None,
+            unknown_keys: ::r#gate_sdk::__private::UnknownKeys::Ignore,
+            params: &[
+                ::r#gate_sdk::__private::ParamSpec {
+                    name: "filters",
+                    description: ::core::option::Option::None,
+                    kind: ::r#gate_sdk::__private::ParamKind::List {
+                        items: &::r#gate_sdk::__private::ParamKind::Typed(
+                            ::r#gate_sdk::__private::typed::<Filter>,
+                        ),
+                        length: ::core::option::Option::None,
+                    },
+                    presence: ::r#gate_sdk::__private::Presence::Required,
+                    minimum: ::core::option::Option::None,
+                    maximum: ::core::option::Option::None,
+                    one_of: &[],
+                    role: ::core::option::Option::None,
+                },
+                ::r#gate_sdk::__private::ParamSpec {
+                    name: "order",
+                    description: ::core::option::Option::None,
+                    kind: ::r#gate_sdk::__private::ParamKind::Typed(
+                        ::r#gate_sdk::__private::typed::<Order>,
+                    ),
+                    presence: ::r#gate_sdk::__private::Presence::Default(
+                        ::r#gate_sdk::__private::DefaultValue::Computed(|| {
+                            #[allow(unused_imports)]
+                            use ::r#gate_sdk::__private::returned::{
+                                Showable as _, Unshowable as _,
+                            };
+                            let __portcullis_default = Search::__portcullis_default_1();
+                            (&&::r#gate_sdk::__private::returned::Ask::about(
+                                &__portcullis_default,
+                            ))
+                                .show()(__portcullis_default)
+                        }),
+                    ),
+                    minimum: ::core::option::Option::None,
+                    maximum: ::core::option::Option::None,
+                    one_of: &[],
+                    role: ::core::option::Option::None,
+                },
+                ::r#gate_sdk::__private::ParamSpec {
+                    name: "numbers",
+                    description: ::core::option::Option::None,
+                    kind: ::r#gate_sdk::__private::ParamKind::List {
+                        items: &::r#gate_sdk::__private::ParamKind::Integer,
+                        length: ::core::option::Option::None,
+                    },
+                    presence: ::r#gate_sdk::__private::Presence::Default(
+                        ::r#gate_sdk::__private::DefaultValue::Computed(|| {
+                            #[allow(unused_imports)]
+                            use ::r#gate_sdk::__private::returned::{
+                                Showable as _, Unshowable as _,
+                            };
+                            let __portcullis_default = Search::__portcullis_default_2();
+                            (&&::r#gate_sdk::__private::returned::Ask::about(
+                                &__portcullis_default,
+                            ))
+                                .show()(__portcullis_default)
+                        }),
+                    ),
+                    minimum: ::core::option::Option::None,
+                    maximum: ::core::option::Option::None,
+                    one_of: &[],
+                    role: ::core::option::Option::None,
+                },
+                ::r#gate_sdk::__private::ParamSpec {
+                    name: "tags",
+                    description: ::core::option::Option::None,
+                    kind: ::r#gate_sdk::__private::ParamKind::Map(
+                        &::r#gate_sdk::__private::ParamKind::Tuple(
+                            &[
+                                ::r#gate_sdk::__private::ParamKind::Boolean,
+                                ::r#gate_sdk::__private::ParamKind::Typed(
+                                    ::r#gate_sdk::__private::typed::<Value>,
+                                ),
+                            ],
+                        ),
+                    ),
+                    presence: ::r#gate_sdk::__private::Presence::Optional,
+                    minimum: ::core::option::Option::None,
+                    maximum: ::core::option::Option::None,
+                    one_of: &[],
+                    role: ::core::option::Option::None,
+                },
+            ],
+            output_schema: || {
+                #[allow(unused_imports)]
+                use ::r#gate_sdk::__private::returned::{
+                    AnyOutputType as _, Declared as _, Undescribed as _,
+                };
+                (&&&::r#gate_sdk::__private::returned::OutputOf::<Json<Hits>>::NEW)
+                    .schema()
+            },
+            hints: ::r#gate_sdk::__private::Hints {
+                aliases: &["grep_files"],
+                idempotent: true,
+                parallel: false,
+                hidden: false,
+                output_cap_bytes: ::core::option::Option::Some(4096u64),
+            },
+        };
+        &__PORTCULLIS_SPEC
+    }
+    fn run<'__portcullis>(
+        &'__portcullis self,
+        __portcullis_ctx: &'__portcullis ::r#gate_sdk::__private::ToolContext,
+        __portcullis_text: &'__portcullis ::core::primitive::str,
+    ) -> ::r#gate_sdk::__private::ToolFuture<
+        '__portcullis,
+        ::r#gate_sdk::__private::ToolOutput,
+    > {
+        ::std::boxed::Box::pin(async move {
+            let (__portcullis_0, __portcullis_1, __portcullis_2, __portcullis_3) = {
+                #[allow(unused_imports)]
+                use ::r#gate_sdk::__private::{CannotDecode as _, Decodes as _};
+                let mut __portcullis_fields = ::r#gate_sdk::__private::Fields::parse(
+                    __portcullis_text,
+                    ::r#gate_sdk::__private::DeclaredTool::spec(self),
+                );
+                let __portcullis_0 = __portcullis_fields
+                    .required_by(
+                        0usize,
+                        (&&::r#gate_sdk::__private::Decoder::<
+                            ::std::vec::Vec<Filter>,
+                        >::NEW)
+                            .function(),
+                    );
+                let __portcullis_1 = __portcullis_fields
+                    .defaulted_by(
+                        1usize,
+                        (&&::r#gate_sdk::__private::Decoder::<Order>::NEW).function(),
+                        Search::__portcullis_default_1,
+                    );
+                let __portcullis_2 = __portcullis_fields
+                    .defaulted_by(
+                        2usize,
+                        (&&::r#gate_sdk::__private::Decoder::<
+                            ::std::vec::Vec<::core::primitive::u8>,
+                        >::NEW)
+                            .function(),
+                        Search::__portcullis_default_2,
+                    );
+                let __portcullis_3 = __portcullis_fields
+                    .optional_by(
+                        3usize,
+                        (&&::r#gate_sdk::__private::Decoder::<
+                            ::std::collections::HashMap<
+                                ::std::string::String,
+                                (::core::primitive::bool, Value),
+                            >,
+                        >::NEW)
+                            .function(),
+                    );
+                let (
+                    true,
+                    ::core::option::Option::Some(__portcullis_0),
+                    ::core::option::Option::Some(__portcullis_1),
+                    ::core::option::Option::Some(__portcullis_2),
+                    ::core::option::Option::Some(__portcullis_3),
+                ) = (
+                    __portcullis_fields.complete(),
+                    __portcullis_0,
+                    __portcullis_1,
+                    __portcullis_2,
+                    __portcullis_3,
+                ) else {
+                    return ::core::result::Result::Err(__portcullis_fields.into_error());
+                };
+                (__portcullis_0, __portcullis_1, __portcullis_2, __portcullis_3)
+            };
+            #[allow(unused_imports)]
+            use ::r#gate_sdk::__private::returned::{
+                AnyError as _, AnyOutput as _, DataOutput as _, KnownError as _,
+                KnownOutput as _, NestedResult as _, PlainValue as _, ResultValue as _,
+                StandardError as _,
+            };
+            #[allow(clippy::let_unit_value)]
+            let __portcullis_returned = search(
+                    __portcullis_0,
+                    __portcullis_1,
+                    __portcullis_2,
+                    __portcullis_3,
+                )
+                .await;
+            match (&&::r#gate_sdk::__private::returned::Ask::about(
+                &__portcullis_returned,
+            ))
+                .split()
+                .split(__portcullis_returned)
+            {
+                ::core::result::Result::Ok(__portcullis_value) => {
+                    (&&&&::r#gate_sdk::__private::returned::Ask::about(
+                        &__portcullis_value,
+                    ))
+                        .output()
+                        .output(__portcullis_value)
+                }
+                ::core::result::Result::Err(__portcullis_error) => {
+                    ::core::result::Result::Err(
+                        (&&&::r#gate_sdk::__private::returned::Ask::about(
+                            &__portcullis_error,
+                        ))
+                            .error()
+                            .error(__portcullis_error),
+                    )
+                }
+            }
+        })
+    }
+}
+impl ::r#gate_sdk::__private::Tool for Search {
+    fn schema(&self) -> ::r#gate_sdk::__private::FunctionDecl {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).function_decl()
+    }
+    fn timeout(&self) -> ::core::time::Duration {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).timeout()
+    }
+    fn safety_tier(&self) -> ::r#gate_sdk::__private::SafetyTier {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).safety_tier()
+    }
+    fn policy(&self) -> ::r#gate_sdk::__private::ToolPolicy {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).policy
+    }
+    fn label(&self) -> ::core::option::Option<::std::string::String> {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).label()
+    }
+    fn roles(&self) -> ::std::vec::Vec<::r#gate_sdk::__private::ArgumentRole> {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).roles()
+    }
+    fn output_schema(
+        &self,
+    ) -> ::core::option::Option<::r#gate_sdk::__private::JsonSchema> {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).output_schema()
+    }
+    fn meta(&self) -> ::r#gate_sdk::__private::ToolMeta {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).meta()
+    }
+    fn execute<'__self, '__args, '__future>(
+        &'__self self,
+        __portcullis_text: &'__args ::core::primitive::str,
+    ) -> ::r#gate_sdk::__private::ToolFuture<'__future, ::std::string::String>
+    where
+        '__self: '__future,
+        '__args: '__future,
+        Self: '__future,
+    {
+        ::r#gate_sdk::__private::execute(self, __portcullis_text)
+    }
+    fn call<'__self, '__ctx, '__args, '__future>(
+        &'__self self,
+        __portcullis_ctx: &'__ctx ::r#gate_sdk::__private::ToolContext,
+        __portcullis_args: &'__args ::r#gate_sdk::__private::ToolArgs,
+    ) -> ::r#gate_sdk::__private::ToolFuture<
+        '__future,
+        ::r#gate_sdk::__private::ToolOutput,
+    >
+    where
+        '__self: '__future,
+        '__ctx: '__future,
+        '__args: '__future,
+        Self: '__future,
+    {
+        ::r#gate_sdk::__private::DeclaredTool::run(
+            self,
+            __portcullis_ctx,
+            __portcullis_args.text(),
+        )
+    }
+}
+impl Search {
+    fn __portcullis_default_1() -> Order {
+        ::core::default::Default::default()
+    }
+    fn __portcullis_default_2() -> ::std::vec::Vec<::core::primitive::u8> {
+        vec![1]
+    }
+}
