@@ -1,4 +1,4 @@
-//! Builds the core tools for WASI and names the module to the crate.
+//! Builds the core tools for WASI and names their modules to the crate.
 //!
 //! `PORTCULLIS_GUESTS_DIR` names a folder with prebuilt guests instead, for packagers.
 
@@ -7,22 +7,26 @@ use std::{env, path::PathBuf};
 #[path = "../guest-tools/build/nested.rs"]
 mod nested;
 
-/// The module with all core tools.
-const CORE: &str = "core_tools";
+/// The modules that are embedded, and the variables that name them.
+const MODULES: [(&str, &str); 2] =
+    [("core_tools", "PORTCULLIS_CORE_TOOLS"), ("search_tools", "PORTCULLIS_SEARCH_TOOLS")];
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PORTCULLIS_GUESTS_DIR");
-    let module = match env::var_os("PORTCULLIS_GUESTS_DIR") {
-        Some(folder) => PathBuf::from(folder).join(format!("{CORE}.wasm")),
-        None => {
-            let module = nested::build(&["--bin", CORE]).join(format!("{CORE}.wasm"));
-            nested::rerun_if_sources_change(&module);
-            module
+    let prebuilt = env::var_os("PORTCULLIS_GUESTS_DIR").map(PathBuf::from);
+    let folder = prebuilt.clone().unwrap_or_else(|| {
+        let bins: Vec<&str> = MODULES.iter().flat_map(|(name, _)| ["--bin", name]).collect();
+        nested::build(&bins)
+    });
+    for (name, variable) in MODULES {
+        let module = folder.join(format!("{name}.wasm"));
+        if !module.is_file() {
+            nested::fail(&format!("there is no guest module at `{}`", module.display()));
         }
-    };
-    if !module.is_file() {
-        nested::fail(&format!("there is no guest module at `{}`", module.display()));
+        if prebuilt.is_none() {
+            nested::rerun_if_sources_change(&module);
+        }
+        println!("cargo::rerun-if-changed={}", module.display());
+        println!("cargo::rustc-env={variable}={}", module.display());
     }
-    println!("cargo::rerun-if-changed={}", module.display());
-    println!("cargo::rustc-env=PORTCULLIS_CORE_TOOLS={}", module.display());
 }

@@ -1,10 +1,9 @@
-//! The module that Portcullis embeds: all core tools.
+//! The module with the core tools, but for the search.
 
 portcullis_sdk::export_tools![
     portcullis_guest_tools::file_delete,
     portcullis_guest_tools::file_edit,
     portcullis_guest_tools::file_list,
     portcullis_guest_tools::file_read,
-    portcullis_guest_tools::file_search,
     portcullis_guest_tools::file_write,
 ];

@@ -120,3 +120,28 @@ fn tick(shared: &Shared, engine: &Engine) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use portcullis_confine::interrupt::{ThreadTarget, install_handler};
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_that_waits_in_the_kernel_is_freed_once_its_call_is_overdue() {
+        install_handler().expect("nobody else handles it");
+        let engine = super::super::engine::build(1).expect("an engine");
+        let ticker = Ticker::start(engine).expect("starts");
+        let control = Arc::new(CallControl::new(Instant::now() + Duration::from_millis(20), None));
+        let (empty, _open) = rustix::pipe::pipe().expect("a pipe");
+        control.runs_on(ThreadTarget::current());
+        let watch = ticker.watch(Arc::clone(&control));
+        // Nothing is ever written: only the signal ends this.
+        let ended = rustix::io::read(&empty, &mut [0_u8]);
+        drop(watch);
+        assert_eq!(ended, Err(Errno::INTR));
+    }
+}
