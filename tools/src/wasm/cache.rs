@@ -52,19 +52,43 @@ impl ModuleCache {
         digest: ModuleDigest,
     ) -> Result<Module, WasmError> {
         check_size(wasm)?;
-        let path = self.folder.join(format!("{digest}.cwasm"));
-        if let Some(module) = self.read(engine, &path, digest) {
+        if let Some(module) = self.find(engine, digest) {
             return Ok(module);
         }
         let module = compile(engine, wasm)?;
-        let kept = module
-            .serialize()
-            .map_err(|error| io::Error::other(error.to_string()))
-            .and_then(|bytes| self.write(&path, digest, &bytes));
-        if let Err(error) = kept {
-            tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
+        match module.serialize() {
+            Ok(code) => self.keep(digest, &code),
+            Err(error) => tracing::warn!(%error, "cannot keep the compiled module"),
         }
         Ok(module)
+    }
+
+    /// The module of a digest, if it is there and genuine.
+    pub(super) fn find(&self, engine: &Engine, digest: ModuleDigest) -> Option<Module> {
+        self.read(engine, &self.path(digest), digest)
+    }
+
+    /// Keeps native code that the compiling process just handed over, and loads it.
+    pub(super) fn adopt(
+        &self,
+        engine: &Engine,
+        digest: ModuleDigest,
+        code: &[u8],
+    ) -> Result<Module, WasmError> {
+        let module = deserialize(engine, code).ok_or(WasmError::CompilerMismatch)?;
+        self.keep(digest, code);
+        Ok(module)
+    }
+
+    fn keep(&self, digest: ModuleDigest, code: &[u8]) {
+        let path = self.path(digest);
+        if let Err(error) = self.write(&path, digest, code) {
+            tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
+        }
+    }
+
+    fn path(&self, digest: ModuleDigest) -> PathBuf {
+        self.folder.join(format!("{digest}.cwasm"))
     }
 
     fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
@@ -112,19 +136,20 @@ impl ModuleCache {
     }
 }
 
-/// Loads native code whose MAC was just checked over these bytes.
+/// Loads native code: of which a MAC was just checked, or which our compiling process just wrote.
 #[expect(
     unsafe_code,
     reason = "the one way to load compiled code; the design names this place beside confine/src/sys.rs"
 )]
 fn deserialize(engine: &Engine, code: &[u8]) -> Option<Module> {
-    // SAFETY: the bytes were made by `Module::serialize` of an engine of this version and these settings:
-    // the caller has verified a MAC over them under a key that only this user can read, and they are in
-    // our memory, where nobody can change them any more.
+    // SAFETY: the bytes were made by an engine of this version and these settings. Either the caller has
+    // verified a MAC over them under a key that only this user can read, or they came through a pipe from
+    // the process that the operator named as the compiler, which wrote nothing but what its engine made. They
+    // are in our memory, where nobody can change them any more.
     match unsafe { Module::deserialize(engine, code) } {
         Ok(module) => Some(module),
         Err(error) => {
-            tracing::warn!(%error, "cannot load the compiled module: compiling anew");
+            tracing::warn!(%error, "cannot load the compiled module");
             None
         }
     }

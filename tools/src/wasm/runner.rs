@@ -19,6 +19,7 @@ use wasmtime::{Engine, Linker};
 use super::{
     GuestModule, GuestReport, ModuleDigest, WasmError,
     cache::ModuleCache,
+    compiler::Compiler,
     control::CallControl,
     engine,
     fs::Preopen,
@@ -61,6 +62,9 @@ pub struct RunnerConfig {
     pub seccomp: Requirement,
     /// Calls at a time.
     pub concurrency: usize,
+    /// The `portcullis` program that compiles modules from outside; none means that only those are loaded
+    /// that were compiled before.
+    pub compiler: Option<PathBuf>,
 }
 
 /// Runs guests of any module, each call in a fresh store on a thread that the kernel confines to exactly
@@ -73,6 +77,7 @@ pub struct HostWasmToolRunner {
     engine: Engine,
     linker: LinkerBox,
     cache: ModuleCache,
+    compiler: Option<Compiler>,
     ticker: Ticker,
     canary: Canary,
     pools: Mutex<HashMap<Vec<GrantedMount>, Arc<Pool>>>,
@@ -142,16 +147,44 @@ impl HostWasmToolRunner {
         let ticker =
             Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { what: "ticker", source })?;
         let canary = Canary::create(&config.state)?;
-        Ok(Self { engine, linker: LinkerBox(linker), cache, ticker, canary, pools: Mutex::default(), config })
+        let compiler = config
+            .compiler
+            .clone()
+            .map(|program| Compiler::new(program, &config.state, config.landlock, config.seccomp));
+        let linker = LinkerBox(linker);
+        Ok(Self { engine, linker, cache, compiler, ticker, canary, pools: Mutex::default(), config })
     }
 
-    /// Makes a module ready, from the cache of compiled modules where it is there.
+    /// Makes a module of ours ready, from the cache of compiled modules where it is there.
     ///
     /// # Errors
     /// [`WasmError`] for what is too large, no module, or imports what no guest gets.
     pub fn load(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
         let digest = ModuleDigest::of(wasm);
         let module = self.cache.load(&self.engine, wasm, digest)?;
+        Ok(Arc::new(GuestModule::link(&self.linker.0, digest, &module)?))
+    }
+
+    /// Makes a module from outside ready: from the cache where it is there, else compiled in a process that
+    /// has little time, little memory and no files.
+    ///
+    /// # Errors
+    /// As [`Self::load`], and [`WasmError::CompileLimit`], [`WasmError::Compiler`] or
+    /// [`WasmError::NoCompiler`].
+    ///
+    /// # Cancellation
+    /// Dropping the future ends the process.
+    pub async fn load_foreign(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
+        module::check_size(wasm)?;
+        let digest = ModuleDigest::of(wasm);
+        let module = match self.cache.find(&self.engine, digest) {
+            Some(module) => module,
+            None => {
+                let compiler = self.compiler.as_ref().ok_or(WasmError::NoCompiler)?;
+                let code = compiler.compile(wasm.to_vec()).await?;
+                self.cache.adopt(&self.engine, digest, &code)?
+            }
+        };
         Ok(Arc::new(GuestModule::link(&self.linker.0, digest, &module)?))
     }
 
