@@ -21,7 +21,7 @@ use crate::{
     mounts::MountTable,
     registry::ToolRegistry,
     state,
-    wasm::{HostWasmToolRunner, RunnerConfig},
+    wasm::{CompileLimits, HostWasmToolRunner, RunnerConfig},
 };
 
 /// The module of the core tools, compiled from `guest-tools/` by this crate's build script.
@@ -79,6 +79,7 @@ pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<Regis
         seccomp: requirement(&policy, KernelLayer::Seccomp),
         concurrency: policy.concurrency(),
         compiler: envelope.compiler.clone(),
+        compile_limits: CompileLimits::default(),
     })?;
     let mut builder = ToolRegistry::builder()
         .policy(policy)

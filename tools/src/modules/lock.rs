@@ -170,10 +170,15 @@ fn render(pins: &BTreeMap<ToolName, Pin>) -> String {
             quoted(&pin.declarations_sha256)
         );
         for (key, text) in &pin.declares {
-            let _ = writeln!(out, "{} = {}", quoted(key), quoted(text));
+            let _ = writeln!(out, "{} = {}", bare_or_quoted(key), quoted(text));
         }
     }
     out
+}
+
+fn bare_or_quoted(key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase());
+    if bare { key.to_owned() } else { quoted(key) }
 }
 
 /// A TOML basic string.

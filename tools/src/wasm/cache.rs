@@ -34,6 +34,13 @@ pub(super) struct ModuleCache {
     engine_tag: Vec<u8>,
 }
 
+/// What an entry is. It is part of the MAC, so that none can be put in the place of another kind.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Code,
+    Refusal,
+}
+
 impl ModuleCache {
     /// Opens the cache in a state folder, making folder and key on first use.
     pub(super) fn open(state: &Path, engine: &Engine) -> Result<Self, WasmError> {
@@ -80,9 +87,27 @@ impl ModuleCache {
         Ok(module)
     }
 
+    /// Why an earlier start could not compile a module.
+    pub(super) fn refusal(&self, digest: ModuleDigest) -> Option<String> {
+        let bytes = self.genuine(&self.refusal_path(digest), Kind::Refusal, digest)?;
+        String::from_utf8(bytes).ok()
+    }
+
+    /// Keeps the reason why a module cannot be compiled.
+    pub(super) fn remember_refusal(&self, digest: ModuleDigest, reason: &str) {
+        let path = self.refusal_path(digest);
+        if let Err(error) = self.write(&path, Kind::Refusal, digest, reason.as_bytes()) {
+            tracing::warn!(%error, path = %path.display(), "cannot keep why a module is refused");
+        }
+    }
+
+    fn refusal_path(&self, digest: ModuleDigest) -> PathBuf {
+        self.folder.join(format!("{digest}.refused"))
+    }
+
     fn keep(&self, digest: ModuleDigest, code: &[u8]) {
         let path = self.path(digest);
-        if let Err(error) = self.write(&path, digest, code) {
+        if let Err(error) = self.write(&path, Kind::Code, digest, code) {
             tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
         }
     }
@@ -92,7 +117,12 @@ impl ModuleCache {
     }
 
     fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
-        let bytes = match read_private(path) {
+        deserialize(engine, &self.genuine(path, Kind::Code, digest)?)
+    }
+
+    /// What was written to a file, if it was written by us and for this engine.
+    fn genuine(&self, path: &Path, kind: Kind, digest: ModuleDigest) -> Option<Vec<u8>> {
+        let mut bytes = match read_private(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -100,21 +130,22 @@ impl ModuleCache {
                 return None;
             }
         };
-        let (code, tag) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
-        if self.mac(digest, code).verify_slice(tag).is_err() {
+        let (content, tag) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+        if self.mac(kind, digest, content).verify_slice(tag).is_err() {
             tracing::warn!(path = %path.display(), "the compiled module is not ours or of another version: compiling anew");
             return None;
         }
-        deserialize(engine, code)
+        bytes.truncate(bytes.len() - MAC_BYTES);
+        Some(bytes)
     }
 
-    fn write(&self, path: &Path, digest: ModuleDigest, code: &[u8]) -> io::Result<()> {
+    fn write(&self, path: &Path, kind: Kind, digest: ModuleDigest, content: &[u8]) -> io::Result<()> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::from)?;
         let temporary = self.folder.join(format!(".{digest}.{}", hex::encode(random)));
-        let tag = self.mac(digest, code).finalize().into_bytes();
+        let tag = self.mac(kind, digest, content).finalize().into_bytes();
         let written = new_private(&temporary).and_then(|mut file| {
-            file.write_all(code)?;
+            file.write_all(content)?;
             file.write_all(&tag)?;
             fs::rename(&temporary, path)
         });
@@ -125,13 +156,14 @@ impl ModuleCache {
         written
     }
 
-    /// Over the module's own digest, the engine's version and settings, and the code.
-    fn mac(&self, digest: ModuleDigest, code: &[u8]) -> Hmac<Sha256> {
+    /// Over what it is, the module's own digest, the engine's version and settings, and the content.
+    fn mac(&self, kind: Kind, digest: ModuleDigest, content: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
+        mac.update(&[kind as u8]);
         mac.update(&digest.0);
         mac.update(&(self.engine_tag.len() as u64).to_le_bytes());
         mac.update(&self.engine_tag);
-        mac.update(code);
+        mac.update(content);
         mac
     }
 }

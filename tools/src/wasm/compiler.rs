@@ -7,6 +7,7 @@
 //! This is the side that starts the child and waits; the child's own is in `compiler_child`.
 
 use std::{
+    ffi::OsString,
     io::{self, Read, Write},
     os::unix::process::ExitStatusExt,
     path::{Path, PathBuf},
@@ -28,15 +29,23 @@ use super::{
     compiler_child::{COMPILED, REFUSED, VERB, arguments},
 };
 
-/// Processor time that compiling one module may take. The largest module that a compiler of today makes of
-/// honest code takes a third of it on a slow machine.
-const CPU_SECONDS: u64 = 30;
+/// What compiling one module from outside may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompileLimits {
+    /// Processor time, in whole seconds. Default: 30 s. The largest module that a compiler of today makes of
+    /// honest code takes a third of it on a slow machine.
+    pub cpu_seconds: u64,
+    /// Time by the clock, however busy the machine is. Default: 90 s.
+    pub wall: Duration,
+    /// Address space of the process, its own program included. Default: 2 GiB.
+    pub memory_bytes: u64,
+}
 
-/// Time that compiling may take by the clock, however busy the machine is.
-const WALL_TIME: Duration = Duration::from_secs(90);
-
-/// Address space of the child, its own program included.
-const MEMORY_BYTES: u64 = 2 << 30;
+impl Default for CompileLimits {
+    fn default() -> Self {
+        Self { cpu_seconds: 30, wall: Duration::from_secs(90), memory_bytes: 2 << 30 }
+    }
+}
 
 /// The largest compiled form that the child may hand back. Code is a few times the size of its module.
 const MAX_CODE_BYTES: u64 = 192 << 20;
@@ -51,14 +60,21 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct Compiler {
     program: PathBuf,
-    arguments: Vec<std::ffi::OsString>,
+    arguments: Vec<OsString>,
+    limits: CompileLimits,
 }
 
 impl Compiler {
     /// A compiler that is the `portcullis` program at this path. The child needs the state folder to prove
     /// that it cannot reach it.
-    pub(super) fn new(program: PathBuf, state: &Path, landlock: Requirement, seccomp: Requirement) -> Self {
-        Self { program, arguments: arguments(state, landlock, seccomp) }
+    pub(super) fn new(
+        program: PathBuf,
+        limits: CompileLimits,
+        state: &Path,
+        landlock: Requirement,
+        seccomp: Requirement,
+    ) -> Self {
+        Self { program, arguments: arguments(state, landlock, seccomp), limits }
     }
 
     /// Compiles a module.
@@ -69,7 +85,8 @@ impl Compiler {
         let wanted = Arc::new(AtomicBool::new(true));
         let _gone = GoneOnDrop(Arc::clone(&wanted));
         let child = self.start()?;
-        crate::spawn::blocking(async move { converse(child, &wasm, &wanted) })
+        let limits = self.limits;
+        crate::spawn::blocking(async move { converse(child, &wasm, &limits, &wanted) })
             .await
             .map_err(|error| lost("its thread was lost", io::Error::other(error.to_string())))?
     }
@@ -91,19 +108,19 @@ impl Compiler {
             .map_err(|source| lost("it cannot be started", source))?;
         // From here on it is ended with us.
         let child = Ended(child);
-        limit(&child.0).map_err(|source| lost("it cannot be limited", source))?;
+        limit(&child.0, &self.limits).map_err(|source| lost("it cannot be limited", source))?;
         Ok(child)
     }
 }
 
 /// Sets the child's limits from outside, before it is given a byte: they hold whatever the program does.
-fn limit(child: &Child) -> io::Result<()> {
+fn limit(child: &Child, limits: &CompileLimits) -> io::Result<()> {
     let id = i32::try_from(child.id()).map_err(io::Error::other)?;
     let id = Pid::from_raw(id).ok_or_else(|| io::Error::other("the child has no id"))?;
     for (resource, soft, hard) in [
-        (Resource::As, MEMORY_BYTES, MEMORY_BYTES),
+        (Resource::As, limits.memory_bytes, limits.memory_bytes),
         // At the soft one comes the signal that says why; at the hard one, one that does not.
-        (Resource::Cpu, CPU_SECONDS, CPU_SECONDS + 1),
+        (Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds.saturating_add(1)),
         (Resource::Core, 0, 0),
         (Resource::Fsize, 0, 0),
     ] {
@@ -113,10 +130,15 @@ fn limit(child: &Child) -> io::Result<()> {
 }
 
 /// Writes the module, reads the answer, and waits for the end, all within the time.
-fn converse(mut child: Ended, wasm: &[u8], wanted: &AtomicBool) -> Result<Vec<u8>, WasmError> {
+fn converse(
+    mut child: Ended,
+    wasm: &[u8],
+    limits: &CompileLimits,
+    wanted: &AtomicBool,
+) -> Result<Vec<u8>, WasmError> {
     let pipes = child.0.stdin.take().zip(child.0.stdout.take());
     let (mut to, from) = pipes.ok_or_else(|| lost("it has no pipes", io::ErrorKind::BrokenPipe.into()))?;
-    let deadline = Instant::now() + WALL_TIME;
+    let deadline = Instant::now() + limits.wall;
     thread::scope(|scope| {
         let (sender, answers) = mpsc::channel();
         // A child that ends early does not read everything; its answer or its end says why.
@@ -139,7 +161,7 @@ fn converse(mut child: Ended, wasm: &[u8], wanted: &AtomicBool) -> Result<Vec<u8
                 Err(RecvTimeoutError::Timeout) => {
                     // Ending it closes both pipes, and so ends both threads.
                     child.end();
-                    return Err(WasmError::CompileLimit { limit: format!("{WALL_TIME:?}") });
+                    return Err(lost("it takes too long", io::ErrorKind::TimedOut.into()));
                 }
             }
         };
@@ -149,19 +171,21 @@ fn converse(mut child: Ended, wasm: &[u8], wanted: &AtomicBool) -> Result<Vec<u8
             return Err(WasmError::CompileLimit { limit: format!("{MAX_CODE_BYTES} bytes of code") });
         }
         let status = child.wait().map_err(|source| lost("its end cannot be seen", source))?;
-        verdict(status, answer)
+        verdict(status, answer, limits)
     })
 }
 
 /// What the child's end and its answer mean together.
-fn verdict(status: ExitStatus, mut answer: Vec<u8>) -> Result<Vec<u8>, WasmError> {
+fn verdict(status: ExitStatus, mut answer: Vec<u8>, limits: &CompileLimits) -> Result<Vec<u8>, WasmError> {
     if let Some(signal) = status.signal() {
+        // Memory that is refused ends a program in one of these ways, the stack's among them.
+        let out_of_memory = [Signal::ABORT, Signal::SEGV, Signal::BUS].map(Signal::as_raw).contains(&signal);
         return Err(if signal == Signal::XCPU.as_raw() {
-            WasmError::CompileLimit { limit: format!("{CPU_SECONDS} s of processor time") }
-        } else if signal == Signal::ABORT.as_raw() {
-            WasmError::CompileLimit { limit: format!("{MEMORY_BYTES} bytes of memory") }
+            WasmError::CompileLimit { limit: format!("{} s of processor time", limits.cpu_seconds) }
+        } else if out_of_memory {
+            WasmError::CompileLimit { limit: format!("{} bytes of memory", limits.memory_bytes) }
         } else {
-            lost("it crashed", io::Error::other(format!("signal {signal}")))
+            lost("it was ended", io::Error::other(format!("signal {signal}")))
         });
     }
     match (status.success(), answer.first()) {

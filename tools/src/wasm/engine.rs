@@ -61,3 +61,20 @@ fn common() -> Config {
         .wasm_backtrace_max_frames(None);
     config
 }
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    use super::*;
+
+    #[test]
+    fn what_one_engine_compiles_the_other_runs() {
+        let tag = |engine: &Engine| {
+            let mut hasher = DefaultHasher::new();
+            engine.precompile_compatibility_hash().hash(&mut hasher);
+            hasher.finish()
+        };
+        assert_eq!(tag(&for_compiling().expect("an engine")), tag(&build(1).expect("an engine")));
+    }
+}

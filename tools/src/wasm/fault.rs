@@ -165,6 +165,16 @@ pub enum WasmError {
         #[source]
         source: std::io::Error,
     },
+    /// An earlier start could not compile the module, and would not now.
+    #[error(
+        "it could not be compiled at an earlier start: {reason} (to try again, remove `modules/{digest}.refused` in the state folder)"
+    )]
+    RefusedBefore {
+        /// Why it could not.
+        reason: String,
+        /// The module.
+        digest: super::ModuleDigest,
+    },
     /// The process that compiles modules from outside is of another version.
     #[error("the program that compiles modules from outside is not of this version")]
     CompilerMismatch,

@@ -24,6 +24,7 @@ mod stdio;
 mod ticker;
 mod worker;
 
+pub use compiler::CompileLimits;
 pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use fault::{GuestFault, WasmError};
 pub use module::{GuestModule, MAX_MODULE_BYTES, ModuleDigest};

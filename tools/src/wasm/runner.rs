@@ -14,12 +14,12 @@ use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement,
 use portcullis_policy::{GrantedMount, ProtectedPaths};
 use portcullis_types::{CancellationToken, Declarations, FinalFrame, ToolOutput};
 use tokio::sync::{mpsc, oneshot};
-use wasmtime::{Engine, Linker};
+use wasmtime::{Engine, Linker, Module};
 
 use super::{
     GuestModule, GuestReport, ModuleDigest, WasmError,
     cache::ModuleCache,
-    compiler::Compiler,
+    compiler::{CompileLimits, Compiler},
     control::CallControl,
     engine,
     fs::Preopen,
@@ -65,6 +65,8 @@ pub struct RunnerConfig {
     /// The `portcullis` program that compiles modules from outside; none means that only those are loaded
     /// that were compiled before.
     pub compiler: Option<PathBuf>,
+    /// What compiling one of them may take.
+    pub compile_limits: CompileLimits,
 }
 
 /// Runs guests of any module, each call in a fresh store on a thread that the kernel confines to exactly
@@ -147,10 +149,9 @@ impl HostWasmToolRunner {
         let ticker =
             Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { what: "ticker", source })?;
         let canary = Canary::create(&config.state)?;
-        let compiler = config
-            .compiler
-            .clone()
-            .map(|program| Compiler::new(program, &config.state, config.landlock, config.seccomp));
+        let compiler = config.compiler.clone().map(|program| {
+            Compiler::new(program, config.compile_limits, &config.state, config.landlock, config.seccomp)
+        });
         let linker = LinkerBox(linker);
         Ok(Self { engine, linker, cache, compiler, ticker, canary, pools: Mutex::default(), config })
     }
@@ -179,13 +180,29 @@ impl HostWasmToolRunner {
         let digest = ModuleDigest::of(wasm);
         let module = match self.cache.find(&self.engine, digest) {
             Some(module) => module,
-            None => {
-                let compiler = self.compiler.as_ref().ok_or(WasmError::NoCompiler)?;
-                let code = compiler.compile(wasm.to_vec()).await?;
-                self.cache.adopt(&self.engine, digest, &code)?
-            }
+            None => self.compile_foreign(wasm, digest).await?,
         };
         Ok(Arc::new(GuestModule::link(&self.linker.0, digest, &module)?))
+    }
+
+    /// A refusal that would be the same again is remembered: otherwise one module that takes all the time
+    /// there is would take it at every start.
+    async fn compile_foreign(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Module, WasmError> {
+        if let Some(reason) = self.cache.refusal(digest) {
+            return Err(WasmError::RefusedBefore { reason, digest });
+        }
+        let compiler = self.compiler.as_ref().ok_or(WasmError::NoCompiler)?;
+        match compiler.compile(wasm.to_vec()).await {
+            Ok(code) => self.cache.adopt(&self.engine, digest, &code),
+            Err(error) => {
+                match &error {
+                    WasmError::Compile { source } => self.cache.remember_refusal(digest, &source.to_string()),
+                    WasmError::CompileLimit { .. } => self.cache.remember_refusal(digest, &error.to_string()),
+                    _ => {}
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Asks a module what tools it has. It runs with no mounts, 64 MiB and 5 seconds.
