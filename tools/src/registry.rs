@@ -241,6 +241,11 @@ impl RegisteredTool {
     ) -> Result<Self, RegistryError> {
         let schema = ArgumentSchema::compile(&decl.parameters)
             .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
+        if let Some(results) = &output_schema {
+            // Clients are shown it; one that is no schema would cost them the whole listing.
+            ArgumentSchema::compile(results)
+                .map_err(|source| RegistryError::ResultSchema { tool: decl.name.clone(), source })?;
+        }
         let defaults = string_defaults(&decl.parameters);
         Ok(Self { decl, label, output_schema, facts, schema, defaults, pages_itself: false, backend })
     }
@@ -370,6 +375,15 @@ pub enum RegistryError {
         name: ToolName,
         /// Whose name it looks like.
         other: ToolName,
+    },
+    /// A schema of results that cannot be used.
+    #[error("tool `{tool}` has an unusable schema of its results")]
+    ResultSchema {
+        /// The tool.
+        tool: String,
+        /// What is wrong with it.
+        #[source]
+        source: SchemaError,
     },
     /// A schema that cannot be used.
     #[error("tool `{tool}` has an unusable parameter schema")]
