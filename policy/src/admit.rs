@@ -3,7 +3,7 @@
 use portcullis_types::{DEFAULT_TIMEOUT, SafetyTier, ToolPolicy};
 
 use crate::{
-    Approval, Denial, DenialCode, ProfileName, ToolAssignment, ToolFacts, ToolOrigin,
+    Approval, Denial, DenialCode, ProfileName, Standing, ToolAssignment, ToolFacts, ToolOrigin,
     WorkspaceSecurityPolicy,
     effective::{Effective, ToolRule},
 };
@@ -13,7 +13,8 @@ impl WorkspaceSecurityPolicy {
     /// facts alone; asked at registration and again for every call.
     ///
     /// # Errors
-    /// [`Denial`] for a tool with `enabled = false`, and for a native one that is not enabled by name. A
+    /// [`Denial`] for a tool with `enabled = false`, for a quarantined one, and for a native one that is not
+    /// enabled by name. A
     /// tool whose approval is `deny` is assigned all the same: [`Self::authorize`] refuses its calls.
     pub fn assign(&self, tool: &ToolFacts) -> Result<ToolAssignment, Denial> {
         let assignment = self.describe(tool);
@@ -37,7 +38,7 @@ impl WorkspaceSecurityPolicy {
             timeout: stated.or(tool.declared_timeout).unwrap_or(DEFAULT_TIMEOUT).min(timeout_cap),
             memory: rule.map_or(limits.wasm_memory, |rule| rule.memory),
             max_output: rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes),
-            enabled: is_enabled(rule, tool.origin),
+            enabled: tool.standing != Standing::Quarantined && is_enabled(rule, tool.origin),
         }
     }
 
@@ -112,6 +113,11 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
 fn not_enabled(policy: &Effective, tool: &ToolFacts) -> Denial {
     let name = &tool.name;
     let disabled = policy.tools.get(name).is_some_and(|rule| rule.enabled == Some(false));
+    if tool.standing == Standing::Quarantined && !disabled {
+        let hint = format!("an operator approves it anew with `portcullis tool approve {name}`");
+        let rule = format!("portcullis.lock: tools.{name}");
+        return Denial { code: DenialCode::ModuleChanged, rule, subject: name.to_string(), hint };
+    }
     let (code, hint) = if disabled {
         (DenialCode::ToolDisabled, String::new())
     } else {

@@ -72,6 +72,8 @@ denial_codes! {
     SpecialFile = "special_file",
     /// The tool has `enabled = false`.
     ToolDisabled = "tool_disabled",
+    /// The tool's module or its declarations are not those that the operator approved.
+    ModuleChanged = "module_changed",
     /// A native tool of an embedder is not enabled by name.
     NativeNotEnabled = "native_not_enabled",
     /// The policy has `approval = "deny"` for the tool.
@@ -110,6 +112,9 @@ impl Denial {
             }
             DenialCode::SpecialFile => format!("`{subject}` is neither a file nor a folder"),
             DenialCode::ToolDisabled => format!("tool `{subject}` is disabled by policy"),
+            DenialCode::ModuleChanged => {
+                format!("tool `{subject}` is quarantined: it is not what was approved")
+            }
             DenialCode::NativeNotEnabled => {
                 format!("tool `{subject}` runs outside the sandbox and is not enabled by policy")
             }

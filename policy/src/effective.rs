@@ -31,6 +31,9 @@ pub(crate) struct Effective {
     pub(crate) protect: ProtectedPaths,
     pub(crate) audit_sync: AuditSync,
     pub(crate) limits: Limits,
+    /// Where modules from outside lie, as the operator wrote it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) modules_dir: Option<String>,
     /// The hash of each module, in hexadecimal, by the module's name.
     pub(crate) modules: BTreeMap<String, String>,
 }
@@ -160,6 +163,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
         },
         audit_sync: file.audit_sync.unwrap_or_default(),
         limits,
+        modules_dir: file.modules_dir.clone(),
         modules: BTreeMap::new(),
     }
 }

@@ -62,4 +62,4 @@ pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use shown::{escape_for_display, is_deceptive};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};
-pub use tool::{ToolAssignment, ToolFacts, ToolOrigin};
+pub use tool::{Standing, ToolAssignment, ToolFacts, ToolOrigin};

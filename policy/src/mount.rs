@@ -40,6 +40,21 @@ pub(crate) fn parse_folder(text: &str) -> Result<String, &'static str> {
     Ok(parts.join("/"))
 }
 
+/// Checks a folder of the host that is no mount: absolute, or relative to where the policy file lies. What it
+/// leads to is the caller's to find out.
+pub(crate) fn parse_host_folder(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() {
+        return Err("a folder is missing; write its path, absolute or relative to this file");
+    }
+    if text.len() > MAX_FOLDER_BYTES {
+        return Err("the folder's name has more than 4096 bytes");
+    }
+    if text.contains('\0') {
+        return Err("a folder cannot have a NUL character in its name");
+    }
+    Ok(text.to_owned())
+}
+
 /// Whether two folders in the form of [`MountSpec::folder`] are the same or one lies in the other.
 ///
 /// Letters of different case count as the same: on a case-insensitive file system they are.

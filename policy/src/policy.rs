@@ -71,6 +71,12 @@ impl WorkspaceSecurityPolicy {
         Self::from_effective(effective)
     }
 
+    /// Where modules from outside lie, as the operator wrote it: absolute, or relative to the policy file.
+    #[must_use]
+    pub fn modules_dir(&self) -> Option<&str> {
+        self.effective.modules_dir.as_deref()
+    }
+
     /// The mounts, sorted by name. Their folders are disjoint as far as names tell; that no link joins them
     /// is for whoever opens them.
     #[must_use]

@@ -63,6 +63,9 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
     }
     writeln!(out, "\n[protect]\npaths = [{}]", quoted(policy.protect.patterns()))?;
     writeln!(out, "\n[audit]\nsync = \"{}\"", policy.audit_sync)?;
+    if let Some(dir) = &policy.modules_dir {
+        writeln!(out, "\n[modules]\ndir = {}", quote(dir))?;
+    }
     let limits = &policy.limits;
     writeln!(out, "\n[limits]")?;
     writeln!(out, "concurrency = {}", limits.concurrency)?;
@@ -118,6 +121,9 @@ fn write_summary(out: &mut String, policy: &Effective) -> std::fmt::Result {
         writeln!(out, "  {tier:<24} {}, approval {}", rule.profile, rule.approval)?;
     }
     writeln!(out, "  {:<24} {}, approval {}", "modules from outside", ProfileName::NOTHING, Approval::Ask)?;
+    if let Some(dir) = &policy.modules_dir {
+        writeln!(out, "  {:<24} {}", "their folder", quote(dir))?;
+    }
     writeln!(out, "\ntools with an entry")?;
     for (name, rule) in &policy.tools {
         let mut parts = vec![match &rule.profile {

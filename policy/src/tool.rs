@@ -22,6 +22,8 @@ pub struct ToolFacts {
     pub roles: Vec<ArgumentRole>,
     /// Where it comes from.
     pub origin: ToolOrigin,
+    /// What the operator's approvals say of it.
+    pub standing: Standing,
 }
 
 /// Where a tool comes from; decides what it gets without an entry of its own.
@@ -35,6 +37,30 @@ pub enum ToolOrigin {
     ShippedModule,
     /// A module from outside: profile `Nothing` and approval `ask` unless the policy has an entry.
     ForeignModule,
+}
+
+/// What the operator's approvals say of a tool: whether its module and its declarations are those that
+/// `portcullis tool approve` pinned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// Nothing is pinned under the tool's name, as for every tool that is no module from outside.
+    Unpinned,
+    /// What is pinned is what is there.
+    Approved,
+    /// Something else is pinned than what is there: no call is served until it is approved again.
+    Quarantined,
+}
+
+impl Standing {
+    /// The name used in listings.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Unpinned => "unpinned",
+            Self::Approved => "approved",
+            Self::Quarantined => "quarantined",
+        }
+    }
 }
 
 /// What the policy assigns to a tool: the same for each of its calls.

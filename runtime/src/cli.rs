@@ -64,6 +64,9 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     Call(Call),
     Tools(Tools),
+    /// Approve of a tool of a module from outside.
+    #[command(subcommand)]
+    Tool(Tool),
     /// Show or check a policy.
     #[command(subcommand)]
     Policy(Policy),
@@ -119,6 +122,46 @@ pub(crate) struct Call {
     /// same run only.
     #[arg(long, value_name = "ID", default_value = CLI_ID)]
     pub(crate) run: String,
+
+    #[command(flatten)]
+    pub(crate) modules: Modules,
+}
+
+/// Modules from outside, beside those in the policy's folder.
+#[derive(Debug, Args)]
+pub(crate) struct Modules {
+    /// Load a module from outside as well; may be given several times.
+    ///
+    /// Its tools get what the policy says, whatever they declare: without an entry of their own no folder, and
+    /// a question before each call. A module that cannot be used is an error.
+    #[arg(long = "module", value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Tool {
+    Approve(Approve),
+}
+
+/// Pin a tool of a module from outside as it is now.
+///
+/// Shows what the tool declares beside what the policy gives to it, and what is not as it was approved before.
+/// Then the hashes of its module and of its declarations are written to `portcullis.lock` in the state folder.
+/// From then on any change of either quarantines the tool: its calls are denied until it is approved anew.
+///
+/// An approval opens nothing: what a tool may touch, and whether its calls are asked about, is the policy's.
+#[derive(Debug, Args)]
+pub(crate) struct Approve {
+    /// The tool's name, as in `portcullis tools`.
+    #[arg(value_name = "TOOL")]
+    pub(crate) tool: String,
+
+    /// Only show; pin nothing.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+
+    #[command(flatten)]
+    pub(crate) modules: Modules,
 }
 
 /// List the tools and what the policy gives to each.
@@ -126,6 +169,9 @@ pub(crate) struct Call {
 pub(crate) struct Tools {
     #[command(flatten)]
     pub(crate) format: ToolsFormat,
+
+    #[command(flatten)]
+    pub(crate) modules: Modules,
 }
 
 #[derive(Debug, Args)]
@@ -228,7 +274,7 @@ mod tests {
         let cli = parse("call echo").expect("parses");
         let Command::Call(call) = cli.command else { panic!("not a call") };
         assert_eq!((call.tool.as_str(), call.arguments.as_str(), call.run.as_str()), ("echo", "{}", "cli"));
-        assert!(!call.approve && !call.json);
+        assert!(!call.approve && !call.json && call.modules.files.is_empty());
         assert_eq!(cli.common.workspace, PathBuf::from("./workspace"));
         assert_eq!(cli.common.sandbox_tier, SandboxTier::Process);
         assert_eq!((cli.common.policy, cli.common.state), (None, None));
@@ -264,6 +310,8 @@ mod tests {
             "call",
             "call echo {} extra",
             "tools --json --mcp",
+            "tool",
+            "tool approve",
             "policy",
             "audit log --limit x",
             "--sandbox-tier vm doctor",
@@ -277,6 +325,6 @@ mod tests {
     fn the_commands_are_those_that_are_built() {
         let command = Cli::command();
         let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
-        assert_eq!(names, ["call", "tools", "policy", "audit", "doctor"]);
+        assert_eq!(names, ["call", "tools", "tool", "policy", "audit", "doctor"]);
     }
 }

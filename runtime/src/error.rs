@@ -3,7 +3,11 @@
 
 use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
-use portcullis_tools::{BootstrapError, audit::AuditError};
+use portcullis_tools::{
+    BootstrapError,
+    audit::AuditError,
+    modules::{ApproveError, LockError},
+};
 use thiserror::Error;
 
 /// The exit code for wrong usage and for policies that cannot be used.
@@ -33,6 +37,18 @@ pub(crate) enum CliError {
     /// The audit log cannot be read.
     #[error("cannot show the audit log")]
     Audit { source: AuditError },
+    /// The tool cannot be approved.
+    #[error("cannot approve")]
+    Approve {
+        #[from]
+        source: ApproveError,
+    },
+    /// What is approved cannot be written down.
+    #[error("nothing is approved")]
+    Lock {
+        #[from]
+        source: LockError,
+    },
     /// The async runtime or the signals cannot be had.
     #[error("cannot start")]
     Start { source: io::Error },
@@ -52,6 +68,8 @@ impl CliError {
                 BootstrapError::Policy(_)
                 | BootstrapError::PolicyFile { .. }
                 | BootstrapError::Mount(_)
+                | BootstrapError::Folder(_)
+                | BootstrapError::Lock(_)
                 | BootstrapError::NoHome,
             )
             | Self::Workspace { .. }

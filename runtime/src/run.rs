@@ -3,6 +3,7 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
+use portcullis_tools::wasm::{compile_from_stdin, is_compiler};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{cli::Cli, command, output::stream};
@@ -16,6 +17,11 @@ const LOG_VARIABLE: &str = "PORTCULLIS_LOG";
 /// 5: unavailable.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // Not a command: this program, started by itself to compile a module from outside.
+    if is_compiler(&args) {
+        return compile_from_stdin(&args);
+    }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {

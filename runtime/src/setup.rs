@@ -13,10 +13,18 @@ use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 
-use crate::{cli::Common, error::CliError, output::stream, workspace};
+use crate::{
+    cli::{Common, Modules},
+    error::CliError,
+    output::stream,
+    workspace,
+};
 
 /// How long a start may take before a person at a terminal is told why.
 const PATIENCE: Duration = Duration::from_millis(400);
+
+/// This very program, also where its file was replaced meanwhile: it compiles modules from outside.
+const OURSELVES: &str = "/proc/self/exe";
 
 /// How many characters of the workspace's digest name its state folder.
 const WORKSPACE_HASH_CHARS: usize = 16;
@@ -36,6 +44,14 @@ pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliEr
     let mut envelope = RunnerBootstrapEnvelope::new(workspace, state);
     envelope.sandbox_tier = common.sandbox_tier;
     envelope.policy.clone_from(&common.policy);
+    envelope.compiler = Some(PathBuf::from(OURSELVES));
+    Ok(envelope)
+}
+
+/// As [`envelope`], with modules from outside.
+pub(crate) fn envelope_with(common: &Common, modules: Modules) -> Result<RunnerBootstrapEnvelope, CliError> {
+    let mut envelope = envelope(common)?;
+    envelope.modules = modules.files;
     Ok(envelope)
 }
 
@@ -70,7 +86,7 @@ impl Notice {
         // Without a thread nobody is told, which is no reason not to go on.
         let _ = std::thread::Builder::new().name("portcullis-notice".to_owned()).spawn(move || {
             if waiting.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-                stream::tell("compiling the core tools; this happens once\n");
+                stream::tell("compiling tools; this happens once for each module\n");
             }
         });
         Self { _done: done }

@@ -5,4 +5,4 @@ mod modules;
 mod world;
 
 pub use guests::guest;
-pub use world::{Answer, World, approving, kernel_or_skip};
+pub use world::{Answer, World, approving, binary, kernel_or_skip};

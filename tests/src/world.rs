@@ -112,6 +112,7 @@ impl World {
     pub fn envelope(&self) -> RunnerBootstrapEnvelope {
         let mut envelope = RunnerBootstrapEnvelope::new(self.workspace(), self.state());
         envelope.policy = Some(self.policy_file());
+        envelope.compiler = Some(binary());
         envelope
     }
 
@@ -221,6 +222,18 @@ impl Answer {
         assert_eq!((error.kind(), error.code()), (kind, code), "{error}");
         error.to_string()
     }
+}
+
+/// The command line's test binary. It lies beside the folder of the tests' own binaries.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+pub fn binary() -> PathBuf {
+    let tests = std::env::current_exe().expect("this program's path");
+    let binary = tests.ancestors().nth(2).expect("two folders above").join("portcullis-test");
+    assert!(binary.exists(), "there is no `{}`; build the package's binaries", binary.display());
+    binary
 }
 
 /// Whether a kernel feature is there. Where it is not, says so and lets the test skip; on CI, or with

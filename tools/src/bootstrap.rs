@@ -17,10 +17,11 @@ use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
 
 use crate::{
     builder::{BootstrapError, RegistryBuilder},
+    modules::{ModuleError, ModulesFolder, Wanted, place, read_file},
     mounts::MountTable,
     registry::ToolRegistry,
     state,
-    wasm::{HostWasmToolRunner, RunnerConfig},
+    wasm::{CompileLimits, HostWasmToolRunner, RunnerConfig},
 };
 
 /// The module of the core tools, compiled from `guest-tools/` by this crate's build script.
@@ -64,8 +65,11 @@ pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<Regis
         }
     }
     state::prepare(&envelope.state)?;
+    let folder = files.modules_folder(&policy)?;
     let mut private = vec![envelope.state.clone()];
     private.extend(files.paths());
+    // A tool that could write there would be the next start's module.
+    private.extend(folder.clone());
     let mounts = Arc::new(MountTable::open(&envelope.workspace, policy.mounts(), &private)?);
     let runner = HostWasmToolRunner::new(RunnerConfig {
         state: envelope.state.clone(),
@@ -74,14 +78,53 @@ pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<Regis
         landlock: requirement(&policy, KernelLayer::Landlock),
         seccomp: requirement(&policy, KernelLayer::Seccomp),
         concurrency: policy.concurrency(),
+        compiler: envelope.compiler.clone(),
+        compile_limits: CompileLimits::default(),
     })?;
-    ToolRegistry::builder()
+    let mut builder = ToolRegistry::builder()
         .policy(policy)
         .state(&envelope.state)
         .guests(mounts, runner)
         .default_tools()
         .module("core", CORE_TOOLS, ToolOrigin::ShippedModule)
-        .await
+        .await?;
+    for path in &envelope.modules {
+        add_named(&mut builder, path).await?;
+    }
+    if let Some(folder) = folder {
+        add_found(&mut builder, &ModulesFolder::open(&folder)?).await;
+    }
+    Ok(builder)
+}
+
+/// Adds a module that was named. Without it there is no start.
+async fn add_named(builder: &mut RegistryBuilder, path: &Path) -> Result<(), BootstrapError> {
+    let name = path.display().to_string();
+    let added = match read_file(path) {
+        Ok(wasm) => builder.add_outside(name.clone(), &wasm, Wanted::Named).await.map_err(ModuleError::from),
+        Err(error) => Err(error),
+    };
+    added.map_err(|source| BootstrapError::Module { name, source })
+}
+
+/// Adds the modules of the folder, one at a time: no more than one is in memory. One that cannot be used
+/// hides no other.
+async fn add_found(builder: &mut RegistryBuilder, folder: &ModulesFolder) {
+    for name in folder.names() {
+        let added = match name {
+            Ok(name) => match folder.read(name) {
+                Ok(wasm) => {
+                    let added = builder.add_outside(name.to_owned(), &wasm, Wanted::Found).await;
+                    added.map_err(ModuleError::from)
+                }
+                Err(error) => Err(error),
+            },
+            Err(_shown) => Err(ModuleError::Name),
+        };
+        if let Err(error) = added {
+            builder.refuse(name.unwrap_or_else(|shown| shown), error);
+        }
+    }
 }
 
 fn requirement(policy: &WorkspaceSecurityPolicy, layer: KernelLayer) -> Requirement {
@@ -168,6 +211,12 @@ impl PolicyFiles {
     #[must_use]
     pub fn overlay_name(&self) -> Option<&str> {
         self.overlay.as_ref().map(|overlay| overlay.name.as_str())
+    }
+
+    /// Where the modules of a policy lie: absolute, or relative to the operator's file.
+    fn modules_folder(&self, policy: &WorkspaceSecurityPolicy) -> Result<Option<PathBuf>, BootstrapError> {
+        let dir = policy.modules_dir().map(|dir| place(dir, self.operator.path.as_deref()));
+        Ok(dir.transpose()?)
     }
 
     fn paths(&self) -> impl Iterator<Item = PathBuf> {

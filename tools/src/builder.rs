@@ -2,7 +2,7 @@
 //! it uses, and what embedders with tools of their own use.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -17,6 +17,7 @@ use thiserror::Error;
 
 use crate::{
     audit::{AuditError, AuditLog, Recovery, SyncMode},
+    modules::{self, FolderError, Lock, LockError, ModuleError, OutsideModule, RefusedModule, Wanted},
     mounts::{MountError, MountTable},
     native::{self, OutputRead, StillGranted},
     output_store::{OutputStore, StoreError},
@@ -27,8 +28,11 @@ use crate::{
     wasm::{GuestModule, HostWasmToolRunner, WasmError},
 };
 
-/// What the policy must know of each registered tool.
-type KnownTools = BTreeMap<ToolName, ToolFacts>;
+/// The policy in force, and what it must know of each registered tool.
+struct Known {
+    policy: Arc<WorkspaceSecurityPolicy>,
+    tools: BTreeMap<ToolName, ToolFacts>,
+}
 
 /// What a registry is built from. [`ToolRegistry::builder`] lists the defaults.
 #[must_use]
@@ -38,7 +42,9 @@ pub struct RegistryBuilder {
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
-    modules: Vec<(String, Arc<GuestModule>, Declarations, ToolOrigin)>,
+    modules: Vec<(String, Arc<GuestModule>, Declarations)>,
+    outside: Vec<OutsideModule>,
+    refused: Vec<RefusedModule>,
 }
 
 impl RegistryBuilder {
@@ -52,6 +58,8 @@ impl RegistryBuilder {
             runner: None,
             natives: Vec::new(),
             modules: Vec::new(),
+            outside: Vec::new(),
+            refused: Vec::new(),
         }
     }
 
@@ -88,7 +96,8 @@ impl RegistryBuilder {
         self
     }
 
-    /// Adds the tools of a module: it is loaded, asked what it has, and enters the policy's digest.
+    /// Adds the tools of a module: it is loaded, asked what it has, and enters the policy's digest. One from
+    /// outside is compiled in a process of its own, unless an earlier start has compiled it.
     ///
     /// # Errors
     /// [`BootstrapError::Wasm`] when it cannot be loaded or does not describe itself, or when
@@ -102,11 +111,36 @@ impl RegistryBuilder {
         wasm: &[u8],
         origin: ToolOrigin,
     ) -> Result<Self, BootstrapError> {
+        let name = name.into();
+        if origin == ToolOrigin::ForeignModule {
+            self.add_outside(name, wasm, Wanted::Named).await?;
+            return Ok(self);
+        }
         let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
         let module = runner.load(wasm)?;
         let declarations = runner.describe(&module).await?;
-        self.modules.push((name.into(), module, declarations, origin));
+        self.modules.push((name, module, declarations));
         Ok(self)
+    }
+
+    /// Loads a module from outside and asks what it has. Whether its tools are registered is decided when all
+    /// are known.
+    pub(crate) async fn add_outside(
+        &mut self,
+        name: String,
+        wasm: &[u8],
+        wanted: Wanted,
+    ) -> Result<(), WasmError> {
+        let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
+        let module = runner.load_foreign(wasm).await?;
+        let declarations = runner.describe(&module).await?;
+        self.outside.push(OutsideModule { name, module, declarations, wanted });
+        Ok(())
+    }
+
+    /// Goes on without a module, and remembers why.
+    pub(crate) fn refuse(&mut self, name: impl Into<String>, error: ModuleError) {
+        self.refused.push(RefusedModule { name: name.into(), error, tools: Vec::new() });
     }
 
     /// Builds the registry.
@@ -119,40 +153,55 @@ impl RegistryBuilder {
             Some(policy) => policy,
             None => shipped_policy()?,
         };
-        let digests = self.modules.iter().map(|(name, module, ..)| (name.clone(), module.digest().0));
-        let policy = Arc::new(policy.with_modules(digests.collect::<Vec<_>>()));
         let state = match self.state {
             Some(state) => state,
             None => default_state().ok_or(BootstrapError::NoHome)?,
         };
         state::prepare(&state)?;
+        let lock = Lock::read(&state)?;
+        let mut tools = ToolTable::new();
+        for (tool, origin) in self.natives {
+            register(&mut tools, RegisteredTool::native(tool, origin)?)?;
+        }
+        let mut digests = Vec::new();
+        for (name, module, declarations) in self.modules {
+            for declaration in declarations.tools {
+                let origin = ToolOrigin::ShippedModule;
+                register(&mut tools, RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
+            }
+            digests.push((name, module.digest().0));
+        }
+        let outputs = Arc::new(OutputStore::open(&state)?);
+        let known = Arc::new(OnceLock::new());
+        let still_granted = still_granted(Arc::clone(&known));
+        let output_read: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted));
+        let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
+        register(&mut tools, output_read)?;
+        // Last, so that every name of ours is taken before a stranger asks for one.
+        let outside = modules::accept(self.outside, &tools, &lock)?;
+        for tool in outside.tools {
+            register(&mut tools, tool)?;
+        }
+        let mut refused = self.refused;
+        refused.extend(outside.refused);
+        digests.extend(outside.digests);
+
+        let policy = Arc::new(policy.with_modules(digests));
         let sync = match policy.audit_sync() {
             AuditSync::Interval => SyncMode::Interval,
             AuditSync::Always => SyncMode::Always,
         };
         let (audit, recovery) = AuditLog::open(&state, sync)?;
-        tell(&recovery);
-        let outputs = Arc::new(OutputStore::open(&state)?);
-
-        let mut tools = ToolTable::new();
-        let known = Arc::new(OnceLock::new());
-        for (tool, origin) in self.natives {
-            register(&mut tools, RegisteredTool::native(tool, origin)?)?;
-        }
-        let still_granted = still_granted(Arc::clone(&policy), Arc::clone(&known));
-        let output_read: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted));
-        let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
-        register(&mut tools, output_read)?;
-        for (_, module, declarations, origin) in self.modules {
-            for declaration in declarations.tools {
-                register(&mut tools, RegisteredTool::guest(declaration, Arc::clone(&module), origin)?)?;
-            }
-        }
+        tell(&recovery, &refused);
         // Set when all are registered, and before any is called.
         let facts = tools.values().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
-        let _ = known.set(facts.collect());
+        let _ = known.set(Known { policy: Arc::clone(&policy), tools: facts.collect() });
         Ok(ToolRegistry {
+            lost: lost(&tools, &lock, &refused),
             tools,
+            refused,
+            lock,
+            state,
             places: Places::new(policy.concurrency()),
             rates: Rates::new(policy.calls_per_minute()),
             mounts: self.mounts.unwrap_or_default(),
@@ -168,7 +217,7 @@ impl std::fmt::Debug for RegistryBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RegistryBuilder")
             .field("natives", &self.natives.len())
-            .field("modules", &self.modules.len())
+            .field("modules", &(self.modules.len() + self.outside.len()))
             .finish_non_exhaustive()
     }
 }
@@ -228,6 +277,21 @@ pub enum BootstrapError {
     /// The runner of guests cannot be started, or a module not be loaded.
     #[error("the WebAssembly runner cannot be used")]
     Wasm(#[from] WasmError),
+    /// The folder of modules cannot be used.
+    #[error("the folder of modules cannot be used")]
+    Folder(#[from] FolderError),
+    /// A module that was named cannot be used.
+    #[error("the module `{}` cannot be used", name.escape_debug())]
+    Module {
+        /// The module.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: ModuleError,
+    },
+    /// It cannot be known what was approved.
+    #[error("it cannot be known which modules were approved")]
+    Lock(#[from] LockError),
     /// The tools do not go together.
     #[error("the tools cannot be registered")]
     Registry(#[from] RegistryError),
@@ -263,9 +327,10 @@ fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryE
 
 /// Whether the policy in force would still give what a stored output was made with: the tool that made it
 /// may still be called, and would get every mount of that grant. A tool that is not here gets nothing.
-fn still_granted(policy: Arc<WorkspaceSecurityPolicy>, known: Arc<OnceLock<KnownTools>>) -> StillGranted {
+fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
     Arc::new(move |stored| {
-        let tool = stored["tool"].as_str().and_then(|tool| known.get()?.get(tool));
+        let Some(Known { policy, tools }) = known.get() else { return false };
+        let tool = stored["tool"].as_str().and_then(|tool| tools.get(tool));
         let Some(Ok(now)) = tool.map(|facts| policy.assign(facts)) else { return false };
         let Some(mounts) = stored["grant"]["mounts"].as_array() else { return false };
         if now.approval == Approval::Deny {
@@ -282,8 +347,19 @@ fn still_granted(policy: Arc<WorkspaceSecurityPolicy>, known: Arc<OnceLock<Known
     })
 }
 
-/// Tells the operator what the last process left behind.
-fn tell(recovery: &Recovery) {
+/// The tools that should be here and are not: those that were approved, and those of modules that are
+/// refused.
+fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> BTreeSet<ToolName> {
+    let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
+    names.filter(|name| !tools.contains_key(*name)).cloned().collect()
+}
+
+/// Tells the operator what the last process left behind, and which modules are not used.
+fn tell(recovery: &Recovery, refused: &[RefusedModule]) {
+    for module in refused {
+        let error = module.error() as &dyn std::error::Error;
+        tracing::warn!(module = module.name(), error, "a module from outside is refused");
+    }
     if !recovery.is_clean() {
         tracing::warn!(?recovery, "the audit log was mended");
     }

@@ -1,8 +1,12 @@
 //! [`ToolRegistry`]: the tools, and the one way to call them.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
-use portcullis_policy::{ToolAssignment, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_policy::{Standing, ToolAssignment, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
 use portcullis_types::{
     FunctionDecl, InvalidToolName, JsonSchema, Tool, ToolDeclaration, ToolEvent, ToolName,
 };
@@ -14,6 +18,7 @@ use crate::{
     audit::{AuditLog, CallRecord},
     builder::RegistryBuilder,
     call::{Caller, ToolCall, ToolResult},
+    modules::{Declared, Lock, RefusedModule},
     mounts::MountTable,
     output_store::OutputStore,
     pipeline::{Trail, admit, authorize, check, record, resolve, run, shape},
@@ -37,6 +42,11 @@ pub struct ToolRegistry {
     pub(crate) runner: Option<HostWasmToolRunner>,
     pub(crate) places: Places,
     pub(crate) rates: Rates,
+    /// Tools that should be here and are not.
+    pub(crate) lost: BTreeSet<ToolName>,
+    pub(crate) refused: Vec<RefusedModule>,
+    pub(crate) lock: Lock,
+    pub(crate) state: PathBuf,
 }
 
 impl ToolRegistry {
@@ -54,7 +64,7 @@ impl ToolRegistry {
     pub async fn execute_with_policy(&self, call: ToolCall, caller: &Caller) -> ToolResult {
         let mut trail = self.trail(&call, caller);
         let outcome = async {
-            let resolved = resolve(&self.tools, call, &mut trail)?;
+            let resolved = resolve(&self.tools, &self.lost, call, &mut trail)?;
             let checked = check(resolved, &mut trail)?;
             let gated = admit(checked, &self.policy, &self.rates, caller, &mut trail)?;
             let authorized =
@@ -75,6 +85,12 @@ impl ToolRegistry {
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&RegisteredTool> {
         self.tools.get(name).map(AsRef::as_ref)
+    }
+
+    /// The modules from outside that were found and are not used, and why.
+    #[must_use]
+    pub fn refused_modules(&self) -> &[RefusedModule] {
+        &self.refused
     }
 
     /// What the policy assigns to a tool; the reason where it refuses it altogether.
@@ -160,6 +176,9 @@ impl std::fmt::Debug for Backend {
 #[derive(Debug, Clone)]
 pub(crate) struct GuestTool {
     module: Arc<GuestModule>,
+    /// The file that the module was found in, or what an embedder calls it.
+    module_name: String,
+    declared: Declared,
 }
 
 impl GuestTool {
@@ -179,26 +198,37 @@ impl RegisteredTool {
             declared_timeout: Some(tool.timeout()),
             roles: tool.roles(),
             origin,
+            standing: Standing::Unpinned,
         };
         Self::new(decl, tool.label(), None, facts, Backend::Native(tool))
     }
 
-    /// A tool of a module, from its declaration.
+    /// A tool of a module, from its declaration. What was approved of one from outside is in the lock.
     pub(crate) fn guest(
         declaration: ToolDeclaration,
-        module: Arc<GuestModule>,
+        module_name: &str,
+        module: &Arc<GuestModule>,
         origin: ToolOrigin,
+        lock: &Lock,
     ) -> Result<Self, RegistryError> {
         let decl = declaration.function_decl();
+        let name = parse_name(&decl.name)?;
+        let declared = Declared::of(&declaration);
+        let standing = match origin {
+            ToolOrigin::ForeignModule => lock.standing(&name, module.digest(), &declared),
+            ToolOrigin::ShippedModule | ToolOrigin::ShippedNative | ToolOrigin::Native => Standing::Unpinned,
+        };
         let facts = ToolFacts {
-            name: parse_name(&decl.name)?,
+            name,
             declared_tier: declaration.tier,
             declared_policy: declaration.policy,
             declared_timeout: declaration.timeout_ms.map(std::time::Duration::from_millis),
             roles: declaration.roles,
             origin,
+            standing,
         };
-        let backend = Backend::Guest(GuestTool { module });
+        let (module, module_name) = (Arc::clone(module), module_name.to_owned());
+        let backend = Backend::Guest(GuestTool { module, module_name, declared });
         Self::new(decl, declaration.label, declaration.output_schema, facts, backend)
     }
 
@@ -211,6 +241,11 @@ impl RegisteredTool {
     ) -> Result<Self, RegistryError> {
         let schema = ArgumentSchema::compile(&decl.parameters)
             .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
+        if let Some(results) = &output_schema {
+            // Clients are shown it; one that is no schema would cost them the whole listing.
+            ArgumentSchema::compile(results)
+                .map_err(|source| RegistryError::ResultSchema { tool: decl.name.clone(), source })?;
+        }
         let defaults = string_defaults(&decl.parameters);
         Ok(Self { decl, label, output_schema, facts, schema, defaults, pages_itself: false, backend })
     }
@@ -264,6 +299,24 @@ impl RegisteredTool {
         }
     }
 
+    /// The file that a guest tool's module was found in, or what an embedder calls it.
+    #[must_use]
+    pub fn module_name(&self) -> Option<&str> {
+        match &self.backend {
+            Backend::Native(_) => None,
+            Backend::Guest(guest) => Some(&guest.module_name),
+        }
+    }
+
+    /// What a guest tool says of itself.
+    #[must_use]
+    pub fn declared(&self) -> Option<&Declared> {
+        match &self.backend {
+            Backend::Native(_) => None,
+            Backend::Guest(guest) => Some(&guest.declared),
+        }
+    }
+
     pub(crate) fn backend(&self) -> &Backend {
         &self.backend
     }
@@ -314,6 +367,23 @@ pub enum RegistryError {
     Taken {
         /// The name.
         name: ToolName,
+    },
+    /// A name that would be taken for another's.
+    #[error("tool `{name}` would be taken for `{other}`")]
+    LookAlike {
+        /// The name.
+        name: ToolName,
+        /// Whose name it looks like.
+        other: ToolName,
+    },
+    /// A schema of results that cannot be used.
+    #[error("tool `{tool}` has an unusable schema of its results")]
+    ResultSchema {
+        /// The tool.
+        tool: String,
+        /// What is wrong with it.
+        #[source]
+        source: SchemaError,
     },
     /// A schema that cannot be used.
     #[error("tool `{tool}` has an unusable parameter schema")]

@@ -65,6 +65,14 @@ pub struct RunnerBootstrapEnvelope {
     /// The operator's policy file; none means the usual places, then the shipped default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PathBuf>,
+    /// Module files from outside to load beside those of the policy's folder. One that cannot be used stops
+    /// the start.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules: Vec<PathBuf>,
+    /// The program that compiles modules from outside, in a process of its own: a `portcullis`. None means
+    /// that such modules are refused, unless an earlier start has compiled them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compiler: Option<PathBuf>,
 }
 
 impl RunnerBootstrapEnvelope {
@@ -74,7 +82,15 @@ impl RunnerBootstrapEnvelope {
     /// An envelope of this version for a process on the operator's machine.
     #[must_use]
     pub fn new(workspace: PathBuf, state: PathBuf) -> Self {
-        Self { version: Self::VERSION, sandbox_tier: SandboxTier::Process, workspace, state, policy: None }
+        Self {
+            version: Self::VERSION,
+            sandbox_tier: SandboxTier::Process,
+            workspace,
+            state,
+            policy: None,
+            modules: Vec::new(),
+            compiler: None,
+        }
     }
 
     /// Reads an envelope from its JSON text.

@@ -27,6 +27,7 @@ pub(crate) struct PolicyFile {
     pub(crate) protect: Option<Vec<Pattern>>,
     pub(crate) sandbox: Vec<(SandboxTier, Reduction)>,
     pub(crate) audit_sync: Option<AuditSync>,
+    pub(crate) modules_dir: Option<String>,
     pub(crate) limits: LimitEntries,
 }
 

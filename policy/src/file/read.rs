@@ -4,7 +4,10 @@ use portcullis_types::{Access, SandboxTier};
 use toml::de::DeTable;
 
 use crate::{
-    AuditSync, Layer, MountName, ProfileName, mount::parse_folder, protect::Pattern, shown::Shown,
+    AuditSync, Layer, MountName, ProfileName,
+    mount::{parse_folder, parse_host_folder},
+    protect::Pattern,
+    shown::Shown,
     source::MAX_POLICY_BYTES,
 };
 
@@ -18,8 +21,10 @@ use super::{
 /// The version of the file's shape that this build reads.
 pub(super) const VERSION: i128 = 1;
 
-const KEYS: &[&str] =
-    &["version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "limits"];
+const KEYS: &[&str] = &[
+    "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
+    "limits",
+];
 
 /// Reads the whole text. What is returned is only worth something if there are no faults.
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
@@ -51,6 +56,7 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
             protect: root.section("protect", faults).map(|section| patterns(&section, faults)),
             sandbox: sandbox(root, faults),
             audit_sync: root.section("audit", faults).and_then(|section| audit(&section, faults)),
+            modules_dir: root.section("modules", faults).and_then(|section| modules(&section, faults)),
             limits: root
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))
@@ -196,6 +202,13 @@ fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, sup
 fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<AuditSync> {
     section.refuse_unknown(&["sync"], faults);
     section.entry("sync")?.parsed(faults, one_of("sync", AuditSync::ALL, AuditSync::as_str))
+}
+
+/// Reads `[modules]`.
+fn modules(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
+    section.refuse_unknown(&["dir"], faults);
+    let parse = |text: &str| parse_host_folder(text).map_err(str::to_owned);
+    required(section, "dir", faults)?.parsed(faults, parse)
 }
 
 /// Every opening of a file is matched against every pattern.

@@ -14,7 +14,7 @@ pub(super) const SECTION_KEYS: &[&str] = &["require", "profiles", "tiers", "tool
 const OVERLAY_KEYS: &[&str] = &["version", "require", "profiles", "tiers", "tools", "protect", "limits"];
 
 /// The keys that an overlay may not have though an operator's policy may.
-const OPERATOR_KEYS: &[&str] = &["mounts", "sandbox", "audit"];
+const OPERATOR_KEYS: &[&str] = &["mounts", "sandbox", "audit", "modules"];
 
 /// Reads a whole overlay. What is returned is only worth something if there are no faults.
 pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {

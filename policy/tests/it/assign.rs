@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_policy::{Approval, DenialCode, ToolFacts, ToolOrigin};
+use portcullis_policy::{Approval, DenialCode, Standing, ToolFacts, ToolOrigin};
 use portcullis_types::{SafetyTier, ToolPolicy};
 
 use crate::support::{BASE, load, load_with, tool};
@@ -134,4 +134,32 @@ fn memory_and_output_are_the_entrys_else_the_policys() {
     let policy = load(&format!("{BASE}\n[tools.t]\nmemory = '128MiB'"));
     let assignment = policy.assign(&of(ShippedModule, ReadOnly)).expect("enabled");
     assert_eq!((assignment.memory.0, assignment.max_output.0), (128 << 20, 16 << 10));
+}
+
+#[test]
+fn a_quarantined_tool_is_denied_whatever_its_entry_says() {
+    let changed = ToolFacts { standing: Standing::Quarantined, ..of(ForeignModule, ReadOnly) };
+    for entry in ["", "[tools.t]\napproval = \"allow\"\nenabled = true\nprofile = \"W\""] {
+        let policy = load(&format!("{BASE}\n{entry}"));
+        let denial = policy.assign(&changed).expect_err("quarantined");
+        assert_eq!(
+            (denial.code, denial.rule.as_str()),
+            (DenialCode::ModuleChanged, "portcullis.lock: tools.t")
+        );
+        assert!(!policy.describe(&changed).enabled);
+    }
+    let off = load(&format!("{BASE}\n[tools.t]\nenabled = false"));
+    assert_eq!(off.assign(&changed).expect_err("off").code, DenialCode::ToolDisabled);
+}
+
+#[test]
+fn an_approved_tool_gets_no_more_than_one_that_is_not() {
+    for entry in ["", "[tools.t]\napproval = \"allow\"", "[tools.t]\nprofile = \"W\""] {
+        let policy = load(&format!("{BASE}\n{entry}"));
+        for tier in SafetyTier::ALL {
+            let unpinned = of(ForeignModule, tier);
+            let approved = ToolFacts { standing: Standing::Approved, ..unpinned.clone() };
+            assert_eq!(policy.assign(&approved), policy.assign(&unpinned), "{entry}");
+        }
+    }
 }

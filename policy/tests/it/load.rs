@@ -232,3 +232,36 @@ fn faults_of_both_texts_are_told_together() {
     let files: Vec<_> = error.faults.iter().map(|fault| (fault.file.as_str(), fault.key.as_str())).collect();
     assert_eq!(files, [("portcullis.toml", "x"), ("workspace.toml", "y")]);
 }
+
+#[test]
+fn the_folder_of_modules_is_the_operators_to_name() {
+    assert_eq!(load(BASE).modules_dir(), None);
+    for dir in ["/opt/modules", "modules", "../modules"] {
+        let policy = load(&format!("version = 1\n[modules]\ndir = \"{dir}\""));
+        assert_eq!(policy.modules_dir(), Some(dir));
+        assert_eq!(load(&policy.effective_toml()).digest(), policy.digest());
+        assert_ne!(policy.digest(), load("version = 1").digest());
+    }
+    for (section, fault) in [
+        ("modules = {}", "2:11: modules.dir: missing key"),
+        (
+            "modules.dir = \"\"",
+            "2:15: modules.dir: a folder is missing; write its path, absolute or relative to this file",
+        ),
+        ("modules.dir = 3", "2:15: modules.dir: expected a string, found integer"),
+        (
+            "modules.dir = \"a\\u0000b\"",
+            "2:15: modules.dir: a folder cannot have a NUL character in its name",
+        ),
+        ("modules = { dir = \"m\", allow = [\"x\"] }", "2:24: modules.allow: unknown key; known are `dir`"),
+        ("modul.dir = \"m\"", "2:1: modul: unknown key; did you mean `modules`?"),
+        (
+            "sandbox.process.modules.dir = \"m\"",
+            "2:17: sandbox.process.modules: unknown key; known are `require`, `profiles`, `tiers`, `tools`, `protect`, `limits`",
+        ),
+    ] {
+        check_faults(&format!("version = 1\n{section}\n"), &[&format!("portcullis.toml:{fault}")]);
+    }
+    let error = try_load(BASE, Some("[modules]\ndir = \"shared\"")).expect_err("an overlay takes away");
+    assert!(error.to_string().contains("modules: only the operator's policy may say this"), "{error}");
+}

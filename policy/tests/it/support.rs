@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    CallRequest, Decision, LoadOptions, PolicyError, PolicySource, RequestedSubject, ToolFacts, ToolOrigin,
-    WorkspaceSecurityPolicy,
+    CallRequest, Decision, LoadOptions, PolicyError, PolicySource, RequestedSubject, Standing, ToolFacts,
+    ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, ArgumentRole, GuestPath, SafetyTier, SandboxTier, ToolName, ToolPolicy};
 
@@ -57,6 +57,7 @@ pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolFacts {
         declared_timeout: Some(Duration::from_secs(10)),
         roles: vec![ArgumentRole::path("path", Access::Read), ArgumentRole::path("target", Access::Write)],
         origin: ToolOrigin::ShippedModule,
+        standing: Standing::Unpinned,
     }
 }
 

@@ -36,7 +36,7 @@ const INTERRUPTED: u8 = 130;
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> {
-    let envelope = setup::envelope(common)?;
+    let envelope = setup::envelope_with(common, options.modules)?;
     let arguments = match options.arguments.as_str() {
         "-" => read_arguments(io::stdin().lock())?,
         _ => options.arguments,

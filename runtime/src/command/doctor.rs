@@ -2,16 +2,17 @@
 //!
 //! What it finds is a value, shown as text or as JSON. A start that fails is a finding too.
 
-use std::{fmt::Write as _, path::PathBuf, process::ExitCode};
+use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
 
 use portcullis_tools::{
-    BootstrapError, HostWasmToolRunner, PolicyFiles, ToolRegistry,
+    BootstrapError, HostWasmToolRunner, PolicyFiles, RegisteredTool, ToolRegistry,
     audit::{self, BreakReason, Confinement},
     confine::{
         Canary, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, ThreadConfinement,
         probe_kernel, prove_on_scratch_thread,
     },
-    policy,
+    policy::{self, Standing, ToolOrigin},
+    wasm::GuestModule,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolErrorKind};
 use serde::Serialize;
@@ -85,6 +86,8 @@ struct PolicyFinding {
 struct ToolCount {
     wasm: usize,
     native_unconfined: usize,
+    quarantined: usize,
+    refused_modules: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -155,11 +158,16 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
 /// Starts the tools as for a call, and has a worker thread prove what holds it.
 async fn start(envelope: &RunnerBootstrapEnvelope) -> Result<(ToolRegistry, Option<Posture>), CliError> {
     let registry = setup::registry(envelope).await?;
-    let posture = match (registry.runner(), registry.tools().find_map(|tool| tool.module())) {
+    let posture = match (registry.runner(), registry.tools().find_map(shipped)) {
         (Some(runner), Some(module)) => Some(runner.posture(module).await.map_err(BootstrapError::Wasm)?),
         _ => None,
     };
     Ok((registry, posture))
+}
+
+/// The module of a tool of ours: a stranger's would take its time.
+fn shipped(tool: &RegisteredTool) -> Option<&Arc<GuestModule>> {
+    tool.module().filter(|_| tool.facts().origin == ToolOrigin::ShippedModule)
 }
 
 /// Whether an error of the start says something about what is enforced here, and not only that the
@@ -238,7 +246,12 @@ fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
 
 fn count(registry: &ToolRegistry) -> ToolCount {
     let native_unconfined = registry.tools().filter(|tool| tool.confinement() == Confinement::Native).count();
-    ToolCount { wasm: registry.tools().count() - native_unconfined, native_unconfined }
+    ToolCount {
+        wasm: registry.tools().count() - native_unconfined,
+        native_unconfined,
+        quarantined: registry.tools().filter(|tool| tool.facts().standing == Standing::Quarantined).count(),
+        refused_modules: registry.refused_modules().len(),
+    }
 }
 
 fn missing(layers: &[LayerFinding], support: &KernelSupport) -> Vec<Missing> {
@@ -330,7 +343,12 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     }
     line("digest", &policy.digest)?;
     if let Some(tools) = &findings.tools {
-        line("tools", &format!("{} wasm, {} native, unconfined", tools.wasm, tools.native_unconfined))?;
+        let mut counts = format!("{} wasm, {} native, unconfined", tools.wasm, tools.native_unconfined);
+        if tools.quarantined + tools.refused_modules > 0 {
+            let (quarantined, refused) = (tools.quarantined, tools.refused_modules);
+            let _ = write!(counts, "; {quarantined} quarantined, {refused} modules refused");
+        }
+        line("tools", &counts)?;
     }
     let audit = findings.audit.as_ref().map_or("none yet", |audit| audit.report.as_str());
     for (index, report) in audit.lines().enumerate() {

@@ -4,12 +4,13 @@ mod audit;
 mod call;
 mod doctor;
 mod policy;
+mod tool;
 mod tools;
 
 use std::process::ExitCode;
 
 use crate::{
-    cli::{Audit, Cli, Command, Policy},
+    cli::{Audit, Cli, Command, Policy, Tool},
     error::CliError,
 };
 
@@ -18,7 +19,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     let common = &cli.common;
     match cli.command {
         Command::Call(options) => call::run(common, options),
-        Command::Tools(options) => tools::run(common, &options.format),
+        Command::Tools(options) => tools::run(common, options),
+        Command::Tool(Tool::Approve(options)) => tool::approve(common, options),
         Command::Policy(Policy::Default) => policy::default(),
         Command::Policy(Policy::Check { file: Some(file) }) => policy::check_file(common, &file),
         Command::Policy(Policy::Check { file: None }) => policy::check_in_force(common),

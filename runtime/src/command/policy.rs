@@ -38,7 +38,7 @@ pub(crate) fn check_in_force(common: &Common) -> Result<ExitCode, CliError> {
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope))?;
     let mut answer = summary(&files, registry.policy());
-    let _ = write!(answer, "\ntools\n{}", tools::listing(&registry));
+    let _ = write!(answer, "\ntools\n{}{}", tools::listing(&registry), tools::refused(&registry));
     stream::answer(&answer)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -1,24 +1,25 @@
 //! `portcullis tools`: what is registered, and what the policy gives to each.
 
-use std::process::ExitCode;
+use std::{fmt::Write as _, process::ExitCode};
 
 use portcullis_tools::{
     RegisteredTool, ToolRegistry,
-    policy::{Approval, ToolOrigin},
+    policy::{Approval, Standing, ToolOrigin},
 };
 use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolPolicy};
 use serde::Serialize;
 
 use crate::{
-    cli::{Common, ToolsFormat},
+    cli::{Common, Tools},
     error::CliError,
-    output::{json, stream, table},
+    output::{json, stream, table, text},
     setup,
 };
 
 /// Runs the command.
-pub(crate) fn run(common: &Common, format: &ToolsFormat) -> Result<ExitCode, CliError> {
-    let envelope = setup::envelope(common)?;
+pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError> {
+    let Tools { format, modules } = options;
+    let envelope = setup::envelope_with(common, modules)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope))?;
     if format.json {
@@ -29,7 +30,7 @@ pub(crate) fn run(common: &Common, format: &ToolsFormat) -> Result<ExitCode, Cli
         let tools = callable(&registry).map(|tool| McpTool::of(&registry, tool)).collect();
         json::answer(&McpToolList { tools })?;
     } else {
-        stream::answer(&listing(&registry))?;
+        stream::answer(&format!("{}{}", listing(&registry), refused(&registry)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -38,7 +39,11 @@ pub(crate) fn run(common: &Common, format: &ToolsFormat) -> Result<ExitCode, Cli
 pub(crate) fn listing(registry: &ToolRegistry) -> String {
     let rows = registry.tools().map(|tool| {
         let assigned = registry.policy().describe(tool.facts());
-        let approval = if assigned.enabled { assigned.approval.to_string() } else { "disabled".to_owned() };
+        let approval = match tool.facts().standing {
+            Standing::Quarantined => Standing::Quarantined.as_str().to_owned(),
+            _ if assigned.enabled => assigned.approval.to_string(),
+            _ => "disabled".to_owned(),
+        };
         [
             tool.decl().name.clone(),
             assigned.tier.to_string(),
@@ -51,7 +56,24 @@ pub(crate) fn listing(registry: &ToolRegistry) -> String {
     table::render(["TOOL", "TIER", "PROFILE", "APPROVAL", "CONFINEMENT", "TIMEOUT"], rows)
 }
 
-fn mounts(registry: &ToolRegistry, profile: &portcullis_tools::policy::ProfileName) -> String {
+/// The modules from outside that are not used, and why; empty where all are.
+pub(crate) fn refused(registry: &ToolRegistry) -> String {
+    let mut out = String::new();
+    for module in registry.refused_modules() {
+        let mut why = module.error().to_string();
+        let mut cause = std::error::Error::source(module.error());
+        while let Some(error) = cause {
+            why = format!("{why}: {error}");
+            cause = error.source();
+        }
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "  {}: {}", text::inline(module.name()), text::inline(&why));
+    }
+    if out.is_empty() { out } else { format!("\nmodules that are refused\n{out}") }
+}
+
+/// The folders of a profile, for people.
+pub(crate) fn mounts(registry: &ToolRegistry, profile: &portcullis_tools::policy::ProfileName) -> String {
     let mounts = registry.policy().mounts_of(profile);
     if mounts.is_empty() {
         return "no folder".to_owned();
@@ -74,6 +96,7 @@ struct Facts<'a> {
     description: Option<&'a str>,
     label: Option<&'a str>,
     origin: &'static str,
+    standing: &'static str,
     confinement: &'static str,
     module_sha256: Option<String>,
     tier: SafetyTier,
@@ -110,6 +133,7 @@ impl<'a> Facts<'a> {
             description: tool.decl().description.as_deref(),
             label: tool.label(),
             origin: origin(facts.origin),
+            standing: facts.standing.as_str(),
             confinement: tool.confinement().as_str(),
             module_sha256: module.map(|module| module.digest().to_string()),
             tier: assigned.tier,

@@ -5,6 +5,7 @@ mod audit;
 mod core_tools;
 mod files;
 mod hostile;
+mod modules;
 mod natives;
 mod pipeline;
 mod policy;

@@ -1,8 +1,8 @@
 //! Step 1: find the tool by its name.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
-use portcullis_types::ToolError;
+use portcullis_types::{ToolError, ToolName};
 
 use super::Trail;
 use crate::{
@@ -31,8 +31,18 @@ impl Resolved {
 }
 
 /// Finds the tool.
-pub(crate) fn resolve(tools: &ToolTable, call: ToolCall, trail: &mut Trail) -> Result<Resolved, ToolError> {
-    let Some(tool) = tools.get(call.tool.as_str()) else { return Err(unknown(tools, &call.tool)) };
+pub(crate) fn resolve(
+    tools: &ToolTable,
+    lost: &BTreeSet<ToolName>,
+    call: ToolCall,
+    trail: &mut Trail,
+) -> Result<Resolved, ToolError> {
+    let Some(tool) = tools.get(call.tool.as_str()) else {
+        return Err(match lost.get(call.tool.as_str()) {
+            Some(name) => unavailable(name),
+            None => unknown(tools, &call.tool),
+        });
+    };
     let (confinement, module) = match tool.backend() {
         Backend::Native(_) => (Confinement::Native, None),
         Backend::Guest(guest) => (Confinement::Wasm, Some(guest.module().digest().to_string().into())),
@@ -40,6 +50,13 @@ pub(crate) fn resolve(tools: &ToolTable, call: ToolCall, trail: &mut Trail) -> R
     trail.row.confinement = Some(confinement);
     trail.row.module_sha256 = module;
     Ok(Resolved { call, tool: Arc::clone(tool) })
+}
+
+/// A tool that there would be, if its module were there and could be used.
+fn unavailable(name: &ToolName) -> ToolError {
+    ToolError::unavailable(format!("the module of tool `{name}` is missing or cannot be used"))
+        .with_code("module_unavailable")
+        .with_operator_detail("`portcullis tools` says which modules are refused, and why")
 }
 
 fn unknown(tools: &ToolTable, name: &str) -> ToolError {

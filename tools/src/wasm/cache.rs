@@ -34,6 +34,13 @@ pub(super) struct ModuleCache {
     engine_tag: Vec<u8>,
 }
 
+/// What an entry is. It is part of the MAC, so that none can be put in the place of another kind.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Code,
+    Refusal,
+}
+
 impl ModuleCache {
     /// Opens the cache in a state folder, making folder and key on first use.
     pub(super) fn open(state: &Path, engine: &Engine) -> Result<Self, WasmError> {
@@ -52,23 +59,70 @@ impl ModuleCache {
         digest: ModuleDigest,
     ) -> Result<Module, WasmError> {
         check_size(wasm)?;
-        let path = self.folder.join(format!("{digest}.cwasm"));
-        if let Some(module) = self.read(engine, &path, digest) {
+        if let Some(module) = self.find(engine, digest) {
             return Ok(module);
         }
         let module = compile(engine, wasm)?;
-        let kept = module
-            .serialize()
-            .map_err(|error| io::Error::other(error.to_string()))
-            .and_then(|bytes| self.write(&path, digest, &bytes));
-        if let Err(error) = kept {
-            tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
+        match module.serialize() {
+            Ok(code) => self.keep(digest, &code),
+            Err(error) => tracing::warn!(%error, "cannot keep the compiled module"),
         }
         Ok(module)
     }
 
+    /// The module of a digest, if it is there and genuine.
+    pub(super) fn find(&self, engine: &Engine, digest: ModuleDigest) -> Option<Module> {
+        self.read(engine, &self.path(digest), digest)
+    }
+
+    /// Keeps native code that the compiling process just handed over, and loads it.
+    pub(super) fn adopt(
+        &self,
+        engine: &Engine,
+        digest: ModuleDigest,
+        code: &[u8],
+    ) -> Result<Module, WasmError> {
+        let module = deserialize(engine, code).ok_or(WasmError::CompilerMismatch)?;
+        self.keep(digest, code);
+        Ok(module)
+    }
+
+    /// Why an earlier start could not compile a module.
+    pub(super) fn refusal(&self, digest: ModuleDigest) -> Option<String> {
+        let bytes = self.genuine(&self.refusal_path(digest), Kind::Refusal, digest)?;
+        String::from_utf8(bytes).ok()
+    }
+
+    /// Keeps the reason why a module cannot be compiled.
+    pub(super) fn remember_refusal(&self, digest: ModuleDigest, reason: &str) {
+        let path = self.refusal_path(digest);
+        if let Err(error) = self.write(&path, Kind::Refusal, digest, reason.as_bytes()) {
+            tracing::warn!(%error, path = %path.display(), "cannot keep why a module is refused");
+        }
+    }
+
+    fn refusal_path(&self, digest: ModuleDigest) -> PathBuf {
+        self.folder.join(format!("{digest}.refused"))
+    }
+
+    fn keep(&self, digest: ModuleDigest, code: &[u8]) {
+        let path = self.path(digest);
+        if let Err(error) = self.write(&path, Kind::Code, digest, code) {
+            tracing::warn!(%error, path = %path.display(), "cannot keep the compiled module");
+        }
+    }
+
+    fn path(&self, digest: ModuleDigest) -> PathBuf {
+        self.folder.join(format!("{digest}.cwasm"))
+    }
+
     fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
-        let bytes = match read_private(path) {
+        deserialize(engine, &self.genuine(path, Kind::Code, digest)?)
+    }
+
+    /// What was written to a file, if it was written by us and for this engine.
+    fn genuine(&self, path: &Path, kind: Kind, digest: ModuleDigest) -> Option<Vec<u8>> {
+        let mut bytes = match read_private(path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -76,21 +130,22 @@ impl ModuleCache {
                 return None;
             }
         };
-        let (code, tag) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
-        if self.mac(digest, code).verify_slice(tag).is_err() {
+        let (content, tag) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
+        if self.mac(kind, digest, content).verify_slice(tag).is_err() {
             tracing::warn!(path = %path.display(), "the compiled module is not ours or of another version: compiling anew");
             return None;
         }
-        deserialize(engine, code)
+        bytes.truncate(bytes.len() - MAC_BYTES);
+        Some(bytes)
     }
 
-    fn write(&self, path: &Path, digest: ModuleDigest, code: &[u8]) -> io::Result<()> {
+    fn write(&self, path: &Path, kind: Kind, digest: ModuleDigest, content: &[u8]) -> io::Result<()> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(io::Error::from)?;
         let temporary = self.folder.join(format!(".{digest}.{}", hex::encode(random)));
-        let tag = self.mac(digest, code).finalize().into_bytes();
+        let tag = self.mac(kind, digest, content).finalize().into_bytes();
         let written = new_private(&temporary).and_then(|mut file| {
-            file.write_all(code)?;
+            file.write_all(content)?;
             file.write_all(&tag)?;
             fs::rename(&temporary, path)
         });
@@ -101,30 +156,32 @@ impl ModuleCache {
         written
     }
 
-    /// Over the module's own digest, the engine's version and settings, and the code.
-    fn mac(&self, digest: ModuleDigest, code: &[u8]) -> Hmac<Sha256> {
+    /// Over what it is, the module's own digest, the engine's version and settings, and the content.
+    fn mac(&self, kind: Kind, digest: ModuleDigest, content: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
+        mac.update(&[kind as u8]);
         mac.update(&digest.0);
         mac.update(&(self.engine_tag.len() as u64).to_le_bytes());
         mac.update(&self.engine_tag);
-        mac.update(code);
+        mac.update(content);
         mac
     }
 }
 
-/// Loads native code whose MAC was just checked over these bytes.
+/// Loads native code: of which a MAC was just checked, or which our compiling process just wrote.
 #[expect(
     unsafe_code,
     reason = "the one way to load compiled code; the design names this place beside confine/src/sys.rs"
 )]
 fn deserialize(engine: &Engine, code: &[u8]) -> Option<Module> {
-    // SAFETY: the bytes were made by `Module::serialize` of an engine of this version and these settings:
-    // the caller has verified a MAC over them under a key that only this user can read, and they are in
-    // our memory, where nobody can change them any more.
+    // SAFETY: the bytes were made by an engine of this version and these settings. Either the caller has
+    // verified a MAC over them under a key that only this user can read, or they came through a pipe from
+    // the process that the operator named as the compiler, which wrote nothing but what its engine made. They
+    // are in our memory, where nobody can change them any more.
     match unsafe { Module::deserialize(engine, code) } {
         Ok(module) => Some(module),
         Err(error) => {
-            tracing::warn!(%error, "cannot load the compiled module: compiling anew");
+            tracing::warn!(%error, "cannot load the compiled module");
             None
         }
     }

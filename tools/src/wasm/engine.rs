@@ -38,12 +38,43 @@ pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
         .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
         .table_keep_resident(1 << 16)
         .pagemap_scan(Enabled::Auto);
+    let mut config = common();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    Engine::new(&config).map_err(|source| WasmError::Engine { source })
+}
+
+/// Makes an engine that only compiles, for the engine of [`build`]: on one thread, and without the
+/// addresses that are reserved for instances.
+pub(super) fn for_compiling() -> Result<Engine, WasmError> {
+    let mut config = common();
+    config.parallel_compilation(false);
+    Engine::new(&config).map_err(|source| WasmError::Engine { source })
+}
+
+/// What decides on the code that is compiled. One that differs would be refused by the other engine.
+fn common() -> Config {
     let mut config = Config::new();
     config
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
         .epoch_interruption(true)
         .cranelift_opt_level(OptLevel::Speed)
         .max_wasm_stack(MAX_WASM_STACK_BYTES)
         .wasm_backtrace_max_frames(None);
-    Engine::new(&config).map_err(|source| WasmError::Engine { source })
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    use super::*;
+
+    #[test]
+    fn what_one_engine_compiles_the_other_runs() {
+        let tag = |engine: &Engine| {
+            let mut hasher = DefaultHasher::new();
+            engine.precompile_compatibility_hash().hash(&mut hasher);
+            hasher.finish()
+        };
+        assert_eq!(tag(&for_compiling().expect("an engine")), tag(&build(1).expect("an engine")));
+    }
 }

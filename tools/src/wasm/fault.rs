@@ -150,6 +150,39 @@ pub enum WasmError {
         /// The engine's reason.
         source: wasmtime::Error,
     },
+    /// Compiling the module takes more than a module from outside may take.
+    #[error("compiling the module takes more than {limit}")]
+    CompileLimit {
+        /// What it exceeds.
+        limit: String,
+    },
+    /// The process that compiles modules from outside failed.
+    #[error("cannot compile the module in a process of its own: {what}")]
+    Compiler {
+        /// What happened to it.
+        what: &'static str,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// An earlier start could not compile the module, and would not now.
+    #[error(
+        "it could not be compiled at an earlier start: {reason} (to try again, remove `modules/{digest}.refused` in the state folder)"
+    )]
+    RefusedBefore {
+        /// Why it could not.
+        reason: String,
+        /// The module.
+        digest: super::ModuleDigest,
+    },
+    /// The process that compiles modules from outside is of another version.
+    #[error("the program that compiles modules from outside is not of this version")]
+    CompilerMismatch,
+    /// There is nobody to compile a module from outside.
+    #[error(
+        "no program is set up to compile modules from outside; name a `portcullis` as the envelope's `compiler`"
+    )]
+    NoCompiler,
     /// The module wants what no guest gets.
     #[error("cannot link the module")]
     Link {

@@ -2,9 +2,12 @@
 //!
 //! In reading order: `runner` is the way in; `pool` finds a thread; `worker` is that thread;
 //! `guest` runs one call on it; `preview1` stands before the stock WASI functions and asks `fs`,
-//! `readdir` and `poll`; `stdio` reads the guest's frames; `fault` names what can go wrong.
+//! `readdir` and `poll`; `stdio` reads the guest's frames; `fault` names what can go wrong. `compiler` and
+//! `compiler_child` are the two sides of compiling what comes from outside.
 
 mod cache;
+mod compiler;
+mod compiler_child;
 mod control;
 mod engine;
 mod fault;
@@ -22,6 +25,8 @@ mod stdio;
 mod ticker;
 mod worker;
 
+pub use compiler::CompileLimits;
+pub use compiler_child::{compile_from_stdin, is_compiler};
 pub use fault::{GuestFault, WasmError};
 pub use module::{GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use runner::{HostWasmToolRunner, RunnerConfig};

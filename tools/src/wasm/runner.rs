@@ -14,11 +14,12 @@ use portcullis_confine::{Canary, Layer, Posture, Requirement, ThreadConfinement,
 use portcullis_policy::{GrantedMount, ProtectedPaths};
 use portcullis_types::{CancellationToken, Declarations, FinalFrame, ToolOutput};
 use tokio::sync::{mpsc, oneshot};
-use wasmtime::{Engine, Linker};
+use wasmtime::{Engine, Linker, Module};
 
 use super::{
     GuestModule, GuestReport, ModuleDigest, WasmError,
     cache::ModuleCache,
+    compiler::{CompileLimits, Compiler},
     control::CallControl,
     engine,
     fs::Preopen,
@@ -61,6 +62,11 @@ pub struct RunnerConfig {
     pub seccomp: Requirement,
     /// Calls at a time.
     pub concurrency: usize,
+    /// The `portcullis` program that compiles modules from outside; none means that only those are loaded
+    /// that were compiled before.
+    pub compiler: Option<PathBuf>,
+    /// What compiling one of them may take.
+    pub compile_limits: CompileLimits,
 }
 
 /// Runs guests of any module, each call in a fresh store on a thread that the kernel confines to exactly
@@ -73,6 +79,7 @@ pub struct HostWasmToolRunner {
     engine: Engine,
     linker: LinkerBox,
     cache: ModuleCache,
+    compiler: Option<Compiler>,
     ticker: Ticker,
     canary: Canary,
     pools: Mutex<HashMap<Vec<GrantedMount>, Arc<Pool>>>,
@@ -142,10 +149,14 @@ impl HostWasmToolRunner {
         let ticker =
             Ticker::start(engine.clone()).map_err(|source| WasmError::Thread { what: "ticker", source })?;
         let canary = Canary::create(&config.state)?;
-        Ok(Self { engine, linker: LinkerBox(linker), cache, ticker, canary, pools: Mutex::default(), config })
+        let compiler = config.compiler.clone().map(|program| {
+            Compiler::new(program, config.compile_limits, &config.state, config.landlock, config.seccomp)
+        });
+        let linker = LinkerBox(linker);
+        Ok(Self { engine, linker, cache, compiler, ticker, canary, pools: Mutex::default(), config })
     }
 
-    /// Makes a module ready, from the cache of compiled modules where it is there.
+    /// Makes a module of ours ready, from the cache of compiled modules where it is there.
     ///
     /// # Errors
     /// [`WasmError`] for what is too large, no module, or imports what no guest gets.
@@ -153,6 +164,45 @@ impl HostWasmToolRunner {
         let digest = ModuleDigest::of(wasm);
         let module = self.cache.load(&self.engine, wasm, digest)?;
         Ok(Arc::new(GuestModule::link(&self.linker.0, digest, &module)?))
+    }
+
+    /// Makes a module from outside ready: from the cache where it is there, else compiled in a process that
+    /// has little time, little memory and no files.
+    ///
+    /// # Errors
+    /// As [`Self::load`], and [`WasmError::CompileLimit`], [`WasmError::Compiler`] or
+    /// [`WasmError::NoCompiler`].
+    ///
+    /// # Cancellation
+    /// Dropping the future ends the process.
+    pub async fn load_foreign(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
+        module::check_size(wasm)?;
+        let digest = ModuleDigest::of(wasm);
+        let module = match self.cache.find(&self.engine, digest) {
+            Some(module) => module,
+            None => self.compile_foreign(wasm, digest).await?,
+        };
+        Ok(Arc::new(GuestModule::link(&self.linker.0, digest, &module)?))
+    }
+
+    /// A refusal that would be the same again is remembered: otherwise one module that takes all the time
+    /// there is would take it at every start.
+    async fn compile_foreign(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Module, WasmError> {
+        if let Some(reason) = self.cache.refusal(digest) {
+            return Err(WasmError::RefusedBefore { reason, digest });
+        }
+        let compiler = self.compiler.as_ref().ok_or(WasmError::NoCompiler)?;
+        match compiler.compile(wasm.to_vec()).await {
+            Ok(code) => self.cache.adopt(&self.engine, digest, &code),
+            Err(error) => {
+                match &error {
+                    WasmError::Compile { source } => self.cache.remember_refusal(digest, &source.to_string()),
+                    WasmError::CompileLimit { .. } => self.cache.remember_refusal(digest, &error.to_string()),
+                    _ => {}
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Asks a module what tools it has. It runs with no mounts, 64 MiB and 5 seconds.

@@ -14,7 +14,7 @@ mod posture;
 mod protected;
 mod races;
 mod snapshot;
-mod wat_guest;
+pub(crate) mod wat_guest;
 
 use std::time::Duration;
 

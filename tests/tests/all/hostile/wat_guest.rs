@@ -7,23 +7,23 @@ use portcullis_tools::{BootstrapError, ToolRegistry, policy::ToolOrigin};
 ///
 /// Memory: arguments at 16 and 64, the good answer at 512, the description at 1024. `$say` writes to the
 /// standard output.
-pub(super) struct WatGuest {
-    pub(super) describe: String,
+pub(crate) struct WatGuest {
+    pub(crate) describe: String,
     /// The exported memory: `(memory (export "memory") 2)`.
-    pub(super) memory: String,
+    pub(crate) memory: String,
     /// Further imports.
-    pub(super) imports: String,
+    pub(crate) imports: String,
     /// Further functions, memories and tables.
-    pub(super) fields: String,
+    pub(crate) fields: String,
     /// What a call does.
-    pub(super) call: String,
+    pub(crate) call: String,
 }
 
 const ANSWER: &str = "{\"ok\":\"done\"}\n";
 
 impl WatGuest {
     /// One tool without parameters, which answers `done`.
-    pub(super) fn new(tool: &str) -> Self {
+    pub(crate) fn new(tool: &str) -> Self {
         Self {
             describe: format!(
                 "{{\"v\":1,\"tools\":[{{\"name\":\"{tool}\",\"parameters\":{{\"type\":\"object\"}}}}]}}"
@@ -35,12 +35,12 @@ impl WatGuest {
         }
     }
 
-    pub(super) fn describing(describe: &str) -> Self {
+    pub(crate) fn describing(describe: &str) -> Self {
         Self { describe: describe.to_owned(), ..Self::new("unused") }
     }
 
     /// The module's bytes.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
         let Self { describe, memory, imports, fields, call } = self;
         let text = format!(
             r#"(module
@@ -72,17 +72,17 @@ impl WatGuest {
     }
 
     /// A registry with this module as one from outside.
-    pub(super) async fn registry(&self, world: &World) -> ToolRegistry {
+    pub(crate) async fn registry(&self, world: &World) -> ToolRegistry {
         self.try_registry(world).await.expect("bootstraps")
     }
 
-    pub(super) async fn try_registry(&self, world: &World) -> Result<ToolRegistry, BootstrapError> {
+    pub(crate) async fn try_registry(&self, world: &World) -> Result<ToolRegistry, BootstrapError> {
         load(world, &self.bytes()).await
     }
 }
 
 /// A registry with a module from outside.
-pub(super) async fn load(world: &World, module: &[u8]) -> Result<ToolRegistry, BootstrapError> {
+pub(crate) async fn load(world: &World, module: &[u8]) -> Result<ToolRegistry, BootstrapError> {
     world.builder().await?.module("outside", module, ToolOrigin::ForeignModule).await?.build()
 }
 

@@ -1,0 +1,77 @@
+//! `portcullis tool`: what an operator decides on one tool.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use portcullis_tools::{ToolRegistry, modules::ModuleApproval, policy::Approval};
+
+use super::tools;
+use crate::{
+    cli::{Approve, Common},
+    error::CliError,
+    output::{stream, table, text},
+    setup,
+};
+
+/// Shows what approving a tool pins, and pins it.
+pub(crate) fn approve(common: &Common, options: Approve) -> Result<ExitCode, CliError> {
+    let envelope = setup::envelope_with(common, options.modules)?;
+    let runtime = setup::runtime()?;
+    let registry = runtime.block_on(setup::registry(&envelope))?;
+    let approval = registry.approval_of(&options.tool)?;
+    let shown = shown(&registry, &approval);
+    if options.dry_run {
+        stream::answer(&format!("{shown}\nnothing is pinned\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    approval.pin()?;
+    let lock = approval.lock().display().to_string();
+    stream::answer(&format!("{shown}\napproved: pinned in {}\n", text::inline(&lock)))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the tool is, what it declares beside what it gets, and what changed.
+fn shown(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
+    let tool = approval.tool();
+    let mut out = String::new();
+    let mut line = |name: &str, value: &str| {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{name:<8} {}", text::inline(value));
+    };
+    line("tool", &tool.decl().name);
+    line("module", tool.module_name().unwrap_or_default());
+    line("sha256", &tool.module().map(|module| module.digest().to_string()).unwrap_or_default());
+    out.push('\n');
+    out.push_str(&comparison(registry, approval));
+    let changes = approval.changes();
+    let _ = match (approval.before(), changes.is_empty()) {
+        (None, _) => writeln!(out, "\nnothing was approved under this name before"),
+        (Some(_), true) => writeln!(out, "\nunchanged since it was approved"),
+        (Some(_), false) => writeln!(out, "\nchanged since it was approved"),
+    };
+    for change in changes {
+        let [what, before, now] = [&change.what, &change.before, &change.now].map(|it| text::inline(it));
+        let _ = writeln!(out, "  {what}\n    was {before}\n    is  {now}");
+    }
+    out
+}
+
+/// What the tool says of itself, and what the policy gives to it.
+fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
+    let assigned = registry.policy().describe(approval.tool().facts());
+    let gives = |fact: &str| match fact {
+        "tier" => assigned.tier.to_string(),
+        "profile" => format!("{} ({})", assigned.profile, tools::mounts(registry, &assigned.profile)),
+        "approval" => match assigned.approval {
+            Approval::Allow => "allow: calls run unasked".to_owned(),
+            Approval::Ask => "ask: somebody must approve of each call".to_owned(),
+            Approval::Deny => "deny: no call runs".to_owned(),
+        },
+        "timeout" => format!("{} ms", assigned.timeout.as_millis()),
+        "hosts" => "none: no tool reaches the network".to_owned(),
+        _ => String::new(),
+    };
+    let facts = approval.declared().facts();
+    let rows =
+        facts.iter().map(|(name, fact)| [(*name).to_owned(), text::inline(fact).to_string(), gives(name)]);
+    table::render(["", "IT DECLARES", "THE POLICY GIVES"], rows)
+}

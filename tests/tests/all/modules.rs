@@ -1,0 +1,80 @@
+//! Modules from outside: what is loaded, what is refused, what is pinned, and what they get.
+
+mod approve;
+mod compile;
+mod describe;
+mod folder;
+mod names;
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+use portcullis_tests::World;
+use portcullis_tools::ToolRegistry;
+
+use crate::hostile::wat_guest::WatGuest;
+
+/// A world whose policy names the folder `modules` beside the policy file, with these modules in it.
+fn world(modules: &[(&str, &[u8])]) -> World {
+    let world = World::new().with_policy("[modules]\ndir = \"modules\"\n");
+    fs::create_dir(folder(&world)).expect("a folder");
+    for (name, bytes) in modules {
+        fs::write(folder(&world).join(name), bytes).expect("written");
+    }
+    world
+}
+
+fn folder(world: &World) -> PathBuf {
+    world.root().join("modules")
+}
+
+/// A module with one tool.
+fn module(tool: &str) -> Vec<u8> {
+    WatGuest::new(tool).bytes()
+}
+
+/// A module with one tool that is not the same module.
+fn other_module(tool: &str) -> Vec<u8> {
+    WatGuest { fields: "(func)".to_owned(), ..WatGuest::new(tool) }.bytes()
+}
+
+/// The modules that are refused: their files, and why with all causes.
+fn refused(registry: &ToolRegistry) -> Vec<(String, String)> {
+    let shown = |module: &portcullis_tools::modules::RefusedModule| {
+        let mut why = module.error().to_string();
+        let mut cause = std::error::Error::source(module.error());
+        while let Some(error) = cause {
+            why = format!("{why}: {error}");
+            cause = error.source();
+        }
+        (module.name().to_owned(), why)
+    };
+    registry.refused_modules().iter().map(shown).collect()
+}
+
+/// Runs the command line in a world.
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+fn portcullis(world: &World, words: &[&str]) -> Output {
+    Command::new(portcullis_tests::binary())
+        .args(words)
+        .arg("--workspace")
+        .arg(world.workspace())
+        .arg("--state")
+        .arg(world.state())
+        .arg("--policy")
+        .arg(world.policy_file())
+        .stdin(Stdio::null())
+        .output()
+        .expect("starts")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}

@@ -1,0 +1,181 @@
+//! Compiling a stranger's module: in a process with little time and memory, and nothing from it is taken
+//! that was tampered with.
+
+use std::{fs, path::PathBuf, sync::Arc, time::Duration};
+
+use portcullis_tests::{Answer, World, binary};
+use portcullis_tools::{
+    BootstrapError, HostWasmToolRunner, bootstrap_runtime_tools,
+    confine::{Requirement, probe_kernel},
+    modules::ModuleError,
+    mounts::MountTable,
+    policy::ProtectedPaths,
+    wasm::{CompileLimits, ModuleDigest, RunnerConfig, WasmError},
+};
+use serde_json::json;
+
+use super::{folder, module, other_module, portcullis, refused, stderr, world};
+
+/// A runner in a world's state folder.
+fn runner(world: &World, compiler: Option<PathBuf>, compile_limits: CompileLimits) -> HostWasmToolRunner {
+    let kernel = probe_kernel();
+    let requirement = |missing: Option<&str>| match missing {
+        None => Requirement::Required,
+        Some(_) => Requirement::Waived,
+    };
+    portcullis_tools::state::prepare(&world.state()).expect("a state folder");
+    HostWasmToolRunner::new(RunnerConfig {
+        state: world.state(),
+        mounts: Arc::new(MountTable::default()),
+        protected: Arc::new(ProtectedPaths::parse([]).expect("no patterns")),
+        landlock: requirement(kernel.missing(portcullis_tools::confine::Layer::Landlock)),
+        seccomp: requirement(kernel.missing(portcullis_tools::confine::Layer::Seccomp)),
+        concurrency: 1,
+        compiler,
+        compile_limits,
+    })
+    .expect("a runner")
+}
+
+/// One function with as many blocks as may be: small, and nearly endless work for a compiler.
+fn endless() -> Vec<u8> {
+    let block = "(block (br_if 0 (local.get 0)) (local.set 1 (i32.add (local.get 1) (i32.const 1))))";
+    let text = format!(
+        "(module (memory (export \"memory\") 1) (func (export \"_start\") (local i32 i32) {}))",
+        block.repeat(200_000)
+    );
+    wat::parse_str(text).expect("parses")
+}
+
+/// Very many functions, each of which costs a compiler memory.
+fn many_functions() -> Vec<u8> {
+    let text = format!("(module (memory (export \"memory\") 1) {})", "(func)".repeat(400_000));
+    wat::parse_str(text).expect("parses")
+}
+
+fn limits(cpu_seconds: u64, wall: Duration, memory_bytes: u64) -> CompileLimits {
+    CompileLimits { cpu_seconds, wall, memory_bytes }
+}
+
+const LONG: Duration = Duration::from_secs(120);
+
+#[tokio::test]
+async fn a_module_that_takes_too_much_to_compile_is_a_clear_error_and_harms_nobody() {
+    let (blocks, functions) = (endless(), many_functions());
+    for (bytes, limits, why) in [
+        (&blocks, limits(1, LONG, 2 << 30), "compiling the module takes more than 1 s of processor time"),
+        (
+            &functions,
+            limits(60, LONG, 400 << 20),
+            "compiling the module takes more than 419430400 bytes of memory",
+        ),
+    ] {
+        let world = World::new();
+        let runner = runner(&world, Some(binary()), limits);
+        let error = runner.load_foreign(bytes).await.expect_err(why);
+        assert!(matches!(error, WasmError::CompileLimit { .. }), "{error:?}");
+        assert_eq!(error.to_string(), why);
+        runner.load_foreign(&module("mine")).await.expect("the next one is compiled");
+        let again = runner.load_foreign(bytes).await.expect_err("remembered");
+        assert!(matches!(&again, WasmError::RefusedBefore { reason, .. } if reason == why), "{again:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_module_that_takes_too_long_by_the_clock_may_be_tried_again() {
+    let world = World::new();
+    let short = limits(60, Duration::from_millis(300), 2 << 30);
+    let runner = runner(&world, Some(binary()), short);
+    for _ in 0..2 {
+        let error = runner.load_foreign(&endless()).await.expect_err("too long");
+        assert!(matches!(error, WasmError::Compiler { what: "it takes too long", .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_million_exports_are_a_clear_error() {
+    let exports: String = (0..1_000_001).map(|number| format!("(export \"e{number}\" (func 0))")).collect();
+    let bytes = wat::parse_str(format!("(module (func) {exports})")).expect("parses");
+    let world = world(&[("bomb.wasm", &bytes), ("good.wasm", &module("good"))]);
+    let registry = world.registry().await;
+    let found = refused(&registry);
+    assert!(found.len() == 1 && found[0].1.contains("exports count exceeds limit"), "{found:?}");
+    assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
+}
+
+#[tokio::test]
+async fn what_compiles_is_asked_for_and_nothing_else_is_believed() {
+    for (compiler, why) in [
+        ("/nowhere/portcullis", "it cannot be started"),
+        ("/bin/true", "it ended without an answer"),
+        ("/bin/cat", "it ended without an answer"),
+    ] {
+        let world = World::new();
+        let runner = runner(&world, Some(compiler.into()), CompileLimits::default());
+        let error = runner.load_foreign(&module("mine")).await.expect_err(compiler);
+        assert!(matches!(error, WasmError::Compiler { what, .. } if what == why), "{compiler}: {error:?}");
+    }
+    let world = World::new();
+    let runner = runner(&world, Some("/usr/bin/yes".into()), CompileLimits::default());
+    let error = runner.load_foreign(&module("mine")).await.expect_err("an endless answer");
+    assert!(matches!(error, WasmError::CompileLimit { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn without_a_compiler_only_what_was_compiled_before_is_loaded() {
+    let world = world(&[("m.wasm", &module("mine"))]);
+    let mut envelope = world.envelope();
+    envelope.compiler = None;
+    let none = bootstrap_runtime_tools(&envelope).await.expect("bootstraps without it");
+    let why = none.refused_modules()[0].error();
+    assert!(matches!(why, ModuleError::Wasm(WasmError::NoCompiler)), "{why:?}");
+    envelope.modules = vec![folder(&world).join("m.wasm")];
+    let error = bootstrap_runtime_tools(&envelope).await.expect_err("it was named");
+    assert!(matches!(&error, BootstrapError::Module { .. }), "{error:?}");
+    drop(world.registry().await);
+    let registry = bootstrap_runtime_tools(&envelope).await.expect("compiled meanwhile");
+    assert_eq!(Answer::of(&registry, "mine", json!({})).await.text(), "done");
+}
+
+#[tokio::test]
+async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
+    let (mine, other) = (module("mine"), other_module("mine"));
+    let world = world(&[("m.wasm", &mine)]);
+    drop(world.registry().await);
+    fs::write(folder(&world).join("m.wasm"), &other).expect("written");
+    drop(world.registry().await);
+    let entry = |wasm: &[u8], ending: &str| {
+        world.state().join("modules").join(format!("{}.{ending}", ModuleDigest::of(wasm)))
+    };
+    let genuine = fs::read(entry(&mine, "cwasm")).expect("compiled");
+    let mut flipped = genuine.clone();
+    flipped[genuine.len() / 2] ^= 1;
+    fs::write(folder(&world).join("m.wasm"), &mine).expect("written");
+    for (what, forged) in [
+        ("a bit", flipped),
+        ("the end", genuine[..genuine.len() - 1].to_vec()),
+        ("another module's", fs::read(entry(&other, "cwasm")).expect("compiled")),
+        ("nothing", Vec::new()),
+    ] {
+        fs::write(entry(&mine, "cwasm"), forged).expect("written");
+        let mut envelope = world.envelope();
+        envelope.compiler = None;
+        let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
+        let found = refused(&registry);
+        assert!(found.len() == 1 && found[0].1.contains("no program is set up"), "{what}: {found:?}");
+    }
+    fs::write(entry(&mine, "refused"), b"not ours").expect("written");
+    let registry = world.registry().await;
+    assert_eq!(Answer::of(&registry, "mine", json!({})).await.text(), "done", "compiled anew");
+    assert_eq!(fs::read(entry(&mine, "cwasm")).expect("compiled").len(), genuine.len());
+}
+
+#[test]
+fn a_module_that_cannot_be_compiled_is_refused_by_the_command_line_and_others_are_served() {
+    let world = world(&[("bad.wasm", b"\0asm\x01\0\0\0\xff"), ("good.wasm", &module("good"))]);
+    for _ in 0..2 {
+        let output = portcullis(&world, &["call", "good", "--approve"]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        assert!(stderr(&output).contains("bad.wasm"), "{}", stderr(&output));
+    }
+}

@@ -1,0 +1,101 @@
+//! A module that describes itself wrongly, in every field.
+
+use portcullis_tests::Answer;
+use serde_json::{Value, json};
+
+use super::{module, refused, world};
+use crate::hostile::wat_guest::WatGuest;
+
+/// A description that is right.
+fn right() -> Value {
+    json!({"v": 1, "tools": [{
+        "name": "mine", "label": "Mine", "description": "d", "tier": "read_only", "policy": "auto",
+        "timeout_ms": 1000, "profile": "P", "hosts": [], "output_schema": {"type": "object"},
+        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
+        "roles": [{"argument": "path", "role": {"path": "read"}}],
+    }]})
+}
+
+async fn check(describe: &str, is_right: bool) {
+    let world = world(&[("m.wasm", &WatGuest::describing(describe).bytes()), ("z.wasm", &module("other"))]);
+    let registry = world.registry().await;
+    let found = refused(&registry);
+    let shown: String = describe.chars().take(300).collect();
+    assert_eq!(found.is_empty(), is_right, "{shown}: {found:?}");
+    assert_eq!(registry.get("mine").is_some(), is_right, "{shown}");
+    assert_eq!(Answer::of(&registry, "other", json!({})).await.text(), "done", "others are served");
+}
+
+#[tokio::test]
+async fn a_description_that_is_wrong_in_any_field_is_refused() {
+    check(&right().to_string(), true).await;
+    for (field, values) in [
+        ("name", vec![json!(null), json!(3), json!(""), json!("A"), json!("a".repeat(65)), json!(["a"])]),
+        ("label", vec![json!(3), json!(["x"])]),
+        ("description", vec![json!(3), json!({"text": "x"})]),
+        ("tier", vec![json!("readonly"), json!("READ_ONLY"), json!("none"), json!(0), json!("")]),
+        ("policy", vec![json!("allow"), json!(null), json!("never"), json!(true)]),
+        ("timeout_ms", vec![json!(-1), json!(1.5), json!("5s"), json!(1e300)]),
+        ("profile", vec![json!(1), json!(["P"])]),
+        ("hosts", vec![json!(null), json!("https://x"), json!([1])]),
+        ("output_schema", vec![json!(3), json!("object")]),
+        (
+            "parameters",
+            vec![
+                json!(null),
+                json!("object"),
+                json!([]),
+                json!({"type": "nonsense"}),
+                json!({"type": "object", "properties": {"path": {"$ref": "https://example.org/s"}}}),
+                json!({"type": "object", "properties": {"path": {"pattern": "("}}}),
+                json!({"type": "object", "properties": {"path": {"pattern": "(a{1000}){1000}"}}}),
+            ],
+        ),
+        (
+            "roles",
+            vec![
+                json!(null),
+                json!({}),
+                json!([{"argument": "path"}]),
+                json!([{"argument": "nowhere", "role": {"path": "read"}}]),
+                json!([{"argument": "path", "role": {"path": "execute"}}]),
+                json!([{"argument": "path", "role": "path"}]),
+                json!([{"argument": "path", "role": "url", "extra": 1}]),
+            ],
+        ),
+        ("trusted", vec![json!(true)]),
+        ("enabled", vec![json!(true)]),
+    ] {
+        for value in values {
+            let mut describe = right();
+            describe["tools"][0][field] = value;
+            check(&describe.to_string(), false).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_no_description_is_refused() {
+    let mut twice = right();
+    twice["tools"] = json!([right()["tools"][0], right()["tools"][0]]);
+    let mut newer = right();
+    newer["v"] = json!(2);
+    let mut more = right();
+    more["approved"] = json!(true);
+    for describe in [
+        String::new(),
+        "{".to_owned(),
+        "null".to_owned(),
+        "{\"v\":1}".to_owned(),
+        "{\"v\":1,\"tools\":[]}".to_owned(),
+        "{\"v\":1,\"tools\":{}}".to_owned(),
+        "[".repeat(2000),
+        format!("{} {}", right(), right()),
+        twice.to_string(),
+        newer.to_string(),
+        more.to_string(),
+        right().to_string().replacen("\"v\":1", "\"v\":1,\"v\":1", 1),
+    ] {
+        check(&describe, false).await;
+    }
+}

@@ -1,0 +1,208 @@
+//! The folder of modules: what is loaded from it, what is not, and where it may lie.
+
+use std::{
+    fs,
+    os::unix::{ffi::OsStrExt, fs::symlink},
+};
+
+use portcullis_tests::{Answer, World};
+use portcullis_tools::{
+    BootstrapError, OVERLAY_FILE, modules::FolderError, mounts::MountError, policy::ToolOrigin,
+    wasm::MAX_MODULE_BYTES,
+};
+use portcullis_types::{SafetyTier, ToolErrorKind::Denied};
+use serde_json::json;
+
+use super::{folder, module, portcullis, refused, stderr, stdout, world};
+use crate::{
+    hostile::wat_guest::WatGuest,
+    support::{caller, raw},
+};
+
+/// A module that wants all that there is.
+const GREEDY: &str = r#"{"v":1,"tools":[{"name":"greedy","parameters":{"type":"object"},"tier":"read_only",
+    "policy":"auto","profile":"FileReadWrite","hosts":["https://example.org"],"timeout_ms":86400000}]}"#;
+
+#[tokio::test]
+async fn a_module_gets_what_the_policy_says_and_not_what_it_says_of_itself() {
+    let greedy = WatGuest::describing(&GREEDY.replace('\n', "")).bytes();
+    let world = world(&[("greedy.wasm", &greedy)]);
+    let registry = world.registry().await;
+    let tool = registry.get("greedy").expect("loaded");
+    assert_eq!(tool.facts().origin, ToolOrigin::ForeignModule);
+    let assigned = registry.assignment(tool).expect("enabled");
+    assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("Nothing", "ask"));
+    assert_eq!(assigned.tier, SafetyTier::ReadOnly);
+    assert_eq!(assigned.timeout, registry.policy().max_timeout());
+    let unasked = registry.execute_with_policy(raw("greedy", "{}"), &caller()).await;
+    assert_eq!(unasked.outcome.expect_err("nobody to ask").code(), "approval_unavailable");
+    assert_eq!(Answer::of(&registry, "greedy", json!({})).await.text(), "done");
+    let row = world.rows().pop().expect("a row");
+    assert!(row.mounts.is_empty(), "{row:?}");
+    assert_eq!(row.module_sha256.as_deref(), tool.module().map(|it| it.digest().to_string()).as_deref());
+}
+
+#[tokio::test]
+async fn an_entry_of_the_policy_gives_what_it_says_and_a_higher_tier_takes_it_back() {
+    let entry = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
+    for (tier, approval) in [("read_only", "allow"), ("side_effecting", "allow"), ("privileged", "ask")] {
+        let describe = format!(
+            r#"{{"v":1,"tools":[{{"name":"mine","parameters":{{"type":"object"}},"tier":"{tier}"}}]}}"#
+        );
+        let world = world(&[("m.wasm", &WatGuest::describing(&describe).bytes())]).with_policy(entry);
+        let registry = world.registry().await;
+        let assigned = registry.assignment(registry.get("mine").expect("loaded")).expect("enabled");
+        assert_eq!((assigned.profile.as_str(), assigned.approval.as_str()), ("WorkspaceRead", approval));
+    }
+}
+
+#[tokio::test]
+async fn one_module_may_have_several_tools() {
+    let describe = r#"{"v":1,"tools":[{"name":"one","parameters":{"type":"object"}},{"name":"two","parameters":{"type":"object"}}]}"#;
+    let world = world(&[("both.wasm", &WatGuest::describing(describe).bytes())]);
+    let registry = world.registry().await;
+    for tool in ["one", "two"] {
+        assert_eq!(Answer::of(&registry, tool, json!({})).await.text(), "done");
+        assert_eq!(registry.get(tool).expect("loaded").module_name(), Some("both.wasm"));
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_plain_module_is_refused_with_its_reason_and_hides_no_other() {
+    let world = world(&[("good.wasm", &module("good")), ("empty.wasm", b""), ("text.wasm", b"(module)")]);
+    let place = |name: &str| folder(&world).join(name);
+    fs::write(world.root().join("elsewhere.wasm"), module("linked")).expect("written");
+    symlink(world.root().join("elsewhere.wasm"), place("link.wasm")).expect("links");
+    symlink(place("gone"), place("dangling.wasm")).expect("links");
+    fs::create_dir(place("folder.wasm")).expect("made");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        place("fifo.wasm"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .expect("a FIFO");
+    let _socket = std::os::unix::net::UnixListener::bind(place("socket.wasm")).expect("a socket");
+    fs::File::create(place("large.wasm"))
+        .and_then(|file| file.set_len(MAX_MODULE_BYTES as u64 + 1))
+        .expect("made");
+    fs::write(folder(&world).join(std::ffi::OsStr::from_bytes(b"\xff.wasm")), module("unnamed"))
+        .expect("written");
+    fs::write(place(".hidden.wasm"), module("hidden")).expect("written");
+    fs::write(place("README.md"), "no module").expect("written");
+
+    let registry = world.registry().await;
+    let found = refused(&registry);
+    for (name, why) in [
+        ("dangling.wasm", "links are not followed"),
+        ("empty.wasm", "cannot compile"),
+        ("fifo.wasm", "no regular file"),
+        ("folder.wasm", "no regular file"),
+        ("large.wasm", "more than 16777216 bytes"),
+        ("link.wasm", "links are not followed"),
+        ("socket.wasm", "no regular file"),
+        ("text.wasm", "cannot compile"),
+        ("\u{fffd}.wasm", "not UTF-8"),
+    ] {
+        let (_, said) = found.iter().find(|(module, _)| module == name).unwrap_or_else(|| panic!("{name}"));
+        assert!(said.contains(why), "{name}: {said}");
+    }
+    assert_eq!(found.len(), 9, "{found:?}");
+    for tool in ["linked", "hidden", "unnamed"] {
+        assert!(registry.get(tool).is_none(), "{tool}");
+    }
+    assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
+
+    let listed = portcullis(&world, &["tools"]);
+    assert!(listed.status.success(), "{}", stderr(&listed));
+    assert!(stdout(&listed).contains("modules that are refused\n"), "{}", stdout(&listed));
+    assert!(stdout(&listed).contains("  link.wasm: it is a link"), "{}", stdout(&listed));
+    assert!(stderr(&listed).contains("fifo.wasm"), "the log says it too: {}", stderr(&listed));
+    let json = stdout(&portcullis(&world, &["tools", "--json"]));
+    let tools: Vec<serde_json::Value> = serde_json::from_str(&json).expect("JSON");
+    let good = tools.iter().find(|tool| tool["name"] == "good").expect("listed");
+    assert_eq!((&good["origin"], &good["standing"]), (&json!("foreign_module"), &json!("unpinned")));
+}
+
+#[tokio::test]
+async fn a_folder_that_cannot_be_used_stops_the_start() {
+    let missing = World::new().with_policy("[modules]\ndir = \"modules\"");
+    let error = missing.builder().await.expect_err("there is none");
+    assert!(matches!(error, BootstrapError::Folder(FolderError::Unusable { .. })), "{error:?}");
+    assert_eq!(portcullis(&missing, &["tools"]).status.code(), Some(2));
+
+    let world = world(&[]);
+    for number in 0..=64 {
+        fs::write(folder(&world).join(format!("{number}.wasm")), b"").expect("written");
+    }
+    let error = world.builder().await.expect_err("too many");
+    assert!(matches!(error, BootstrapError::Folder(FolderError::TooMany { .. })), "{error:?}");
+    fs::remove_dir_all(folder(&world)).expect("removed");
+    fs::write(folder(&world), b"").expect("written");
+    let error = world.builder().await.expect_err("a file");
+    assert!(matches!(error, BootstrapError::Folder(FolderError::Unusable { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_folder_that_touches_a_mount_is_refused_also_behind_a_link() {
+    for dir in ["workspace/shared", "workspace/shared/modules", "workspace", "link", "link/modules"] {
+        let world = World::new().with_policy(&format!("[modules]\ndir = \"{dir}\""));
+        fs::create_dir(world.shared("modules")).expect("made");
+        symlink(world.workspace().join("shared"), world.root().join("link")).expect("links");
+        let error = world.builder().await.expect_err("a tool could write modules");
+        assert!(matches!(error, BootstrapError::Mount(MountError::Overlap { .. })), "{dir}: {error:?}");
+    }
+    let world = World::new();
+    let absolute = format!("[modules]\ndir = \"{}\"", world.workspace().join("tmp").display());
+    let world = world.with_policy(&absolute);
+    let error = world.builder().await.expect_err("absolute");
+    assert!(matches!(error, BootstrapError::Mount(MountError::Overlap { .. })), "{error:?}");
+}
+
+#[tokio::test]
+async fn no_overlay_names_a_folder_of_modules() {
+    let world = world(&[]);
+    fs::create_dir(world.workspace().join("evil")).expect("made");
+    fs::write(world.workspace().join("evil/m.wasm"), module("evil")).expect("written");
+    fs::write(world.workspace().join(OVERLAY_FILE), "[modules]\ndir = \"evil\"\n").expect("written");
+    let error = world.builder().await.expect_err("an overlay takes away");
+    assert!(
+        matches!(&error, BootstrapError::Policy(faults) if faults.to_string().contains("modules")),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_overlay_switches_a_module_off_and_makes_none_a_known_one() {
+    let world = world(&[("a.wasm", &module("alpha")), ("b.wasm", &module("beta"))]);
+    let overlay = "[tools.alpha]\nenabled = false\n[tools.beta]\ntimeout = \"1s\"\n";
+    fs::write(world.workspace().join(OVERLAY_FILE), overlay).expect("written");
+    let registry = world.registry().await;
+    Answer::of(&registry, "alpha", json!({})).await.refused(Denied, "tool_disabled");
+    let beta = registry.assignment(registry.get("beta").expect("loaded")).expect("enabled");
+    assert_eq!((beta.profile.as_str(), beta.approval.as_str()), ("Nothing", "ask"));
+}
+
+#[test]
+fn a_module_is_named_on_the_command_line() {
+    let world = World::new();
+    let file = world.root().join("m.wasm");
+    fs::write(&file, module("mine")).expect("written");
+    let file = file.to_str().expect("text");
+    let asked = portcullis(&world, &["call", "mine", "--module", file]);
+    assert_eq!(asked.status.code(), Some(3), "{}", stderr(&asked));
+    let called = portcullis(&world, &["call", "mine", "{}", "--approve", "--module", file]);
+    assert_eq!((called.status.code(), stdout(&called).as_str()), (Some(0), "done"), "{}", stderr(&called));
+    assert!(stdout(&portcullis(&world, &["tools", "--module", file])).contains("mine"));
+    assert!(!stdout(&portcullis(&world, &["tools"])).contains("mine"));
+    assert_eq!(portcullis(&world, &["call", "mine", "--approve"]).status.code(), Some(1), "not found");
+    for wrong in ["/dev/null", "/nowhere.wasm", "/tmp", world.policy_file().to_str().expect("text")] {
+        let output = portcullis(&world, &["call", "add", "{\"a\":1,\"b\":2}", "--module", wrong]);
+        assert_eq!(output.status.code(), Some(1), "{wrong}");
+        assert!(stderr(&output).contains(wrong), "{}", stderr(&output));
+    }
+    let mut digests: Vec<_> = world.rows().into_iter().map(|row| row.policy_digest).collect();
+    digests.dedup();
+    assert_eq!(digests.len(), 2, "the module's hash is in the digest: {digests:?}");
+}

@@ -1,0 +1,155 @@
+//! Which tools of modules from outside are registered: those whose names are nobody else's and look like
+//! nobody else's. A module is taken whole or not at all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use portcullis_policy::ToolOrigin;
+use portcullis_types::ToolName;
+
+use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::Wanted};
+use crate::{
+    RegistryError,
+    builder::BootstrapError,
+    registry::{RegisteredTool, ToolTable},
+};
+
+/// What comes of the modules from outside.
+#[derive(Debug, Default)]
+pub(crate) struct Accepted {
+    pub(crate) tools: Vec<RegisteredTool>,
+    /// Name and hash of each module that is used.
+    pub(crate) digests: Vec<(String, [u8; 32])>,
+    pub(crate) refused: Vec<RefusedModule>,
+}
+
+/// A module and its tools, or what is wrong with one of them.
+struct Candidate {
+    module: OutsideModule,
+    tools: Result<Vec<RegisteredTool>, RegistryError>,
+    names: Vec<ToolName>,
+}
+
+/// Sorts modules into used and refused. `table` holds the tools of ours and of the program.
+pub(crate) fn accept(
+    modules: Vec<OutsideModule>,
+    table: &ToolTable,
+    lock: &Lock,
+) -> Result<Accepted, BootstrapError> {
+    let mut candidates: Vec<Candidate> = modules.into_iter().map(|module| candidate(module, lock)).collect();
+    let named: BTreeSet<_> = candidates
+        .iter()
+        .filter(|candidate| candidate.module.wanted == Wanted::Named)
+        .map(|candidate| candidate.module.module.digest())
+        .collect();
+    // The same bytes, named and lying in the folder as well, are one module.
+    candidates.retain(|candidate| {
+        candidate.module.wanted == Wanted::Named || !named.contains(&candidate.module.module.digest())
+    });
+    let faults: Vec<Option<ModuleError>> =
+        (0..candidates.len()).map(|index| fault(&candidates, index, table)).collect();
+    let mut accepted = Accepted::default();
+    for (candidate, fault) in candidates.into_iter().zip(faults) {
+        let Candidate { module, tools, names } = candidate;
+        let fault = match (tools, fault) {
+            (Ok(tools), None) => {
+                accepted.digests.push((module.name, module.module.digest().0));
+                accepted.tools.extend(tools);
+                continue;
+            }
+            (Ok(_), Some(fault)) => fault,
+            (Err(error), _) => error.into(),
+        };
+        if module.wanted == Wanted::Named {
+            return Err(match fault {
+                ModuleError::Registry(error) => BootstrapError::Registry(error),
+                source => BootstrapError::Module { name: module.name, source },
+            });
+        }
+        accepted.refused.push(RefusedModule { name: module.name, error: fault, tools: names });
+    }
+    Ok(accepted)
+}
+
+fn candidate(module: OutsideModule, lock: &Lock) -> Candidate {
+    let declarations = module.declarations.tools.clone();
+    let names = declarations.iter().filter_map(|tool| ToolName::parse(tool.name.as_str()).ok()).collect();
+    let make = |declaration| {
+        RegisteredTool::guest(declaration, &module.name, &module.module, ToolOrigin::ForeignModule, lock)
+    };
+    let tools = declarations.into_iter().map(make).collect();
+    Candidate { module, tools, names }
+}
+
+/// What keeps a module from being used, as far as names go.
+fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<ModuleError> {
+    let this = &candidates[index];
+    let mut seen: BTreeMap<String, &ToolName> = BTreeMap::new();
+    let registered: BTreeMap<String, &ToolName> = table.keys().map(|name| (likeness(name), name)).collect();
+    for name in &this.names {
+        let likeness = likeness(name);
+        if let Some(other) = registered.get(&likeness).copied().or_else(|| seen.get(&likeness).copied()) {
+            return Some(ModuleError::Registry(clash(name, other)));
+        }
+        for (position, other) in candidates.iter().enumerate().filter(|(position, _)| *position != index) {
+            let Some(theirs) = other.names.iter().find(|theirs| self::likeness(theirs) == likeness) else {
+                continue;
+            };
+            match (this.module.wanted, other.module.wanted) {
+                // What was named goes before what was found.
+                (Wanted::Named, Wanted::Found) => {}
+                // Of two that were named, the second is one too many.
+                (Wanted::Named, Wanted::Named) if position > index => {}
+                (Wanted::Named, Wanted::Named) => return Some(ModuleError::Registry(clash(name, theirs))),
+                (Wanted::Found, _) => {
+                    return Some(ModuleError::Ambiguous {
+                        tool: name.clone(),
+                        other: theirs.clone(),
+                        module: other.module.name.clone(),
+                    });
+                }
+            }
+        }
+        seen.insert(likeness, name);
+    }
+    None
+}
+
+fn clash(name: &ToolName, other: &ToolName) -> RegistryError {
+    if name == other {
+        RegistryError::Taken { name: name.clone() }
+    } else {
+        RegistryError::LookAlike { name: name.clone(), other: other.clone() }
+    }
+}
+
+/// What a name looks like at a glance: without separators, and with one letter for those that are taken for
+/// each other (Unicode Technical Standard 39, "skeleton", as far as names have such letters).
+fn likeness(name: &ToolName) -> String {
+    name.as_str()
+        .replace(['_', '-'], "")
+        .replace('0', "o")
+        .replace(['1', 'i'], "l")
+        .replace("rn", "m")
+        .replace("vv", "w")
+        .replace('5', "s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_are_taken_for_each_other_are_alike() {
+        let likeness = |text: &str| likeness(&ToolName::parse(text).expect("a name"));
+        for other in
+            ["file-read", "fi1e_read", "flle_read", "f1le_read", "fileread", "_file__read-", "file_read"]
+        {
+            assert_eq!(likeness("file_read"), likeness(other), "{other}");
+        }
+        assert_eq!(likeness("echo"), likeness("ech0"));
+        assert_eq!(likeness("format"), likeness("forrnat"));
+        for other in ["file_reads", "read_file", "file_write", "my_file_read"] {
+            assert_ne!(likeness("file_read"), likeness(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What a tool of a module says of itself, as facts that a person can read and compare. The hash decides
+//! whether anything changed; the facts say what.
+
+use std::collections::BTreeMap;
+
+use portcullis_policy::escape_for_display;
+use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolPolicy};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// How much of a fact is shown and kept; of a longer one its hash as well.
+const MAX_FACT_CHARS: usize = 400;
+
+/// What stands for a fact that the tool does not state.
+const NONE: &str = "none";
+
+/// A tool's declaration: its hash, and what it says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declared {
+    sha256: String,
+    facts: BTreeMap<&'static str, String>,
+}
+
+impl Declared {
+    pub(crate) fn of(declaration: &ToolDeclaration) -> Self {
+        let text = serde_json::to_vec(declaration).expect("a map with text keys always serialises");
+        let stated = |text: Option<&str>| fact(text.unwrap_or(NONE));
+        let facts = BTreeMap::from([
+            (
+                "approval",
+                match declaration.policy {
+                    ToolPolicy::Auto => NONE.to_owned(),
+                    ToolPolicy::RequiresApproval => "required".to_owned(),
+                },
+            ),
+            ("description", stated(declaration.description.as_deref())),
+            ("hosts", fact(&listed(declaration.hosts.iter().cloned()))),
+            ("label", stated(declaration.label.as_deref())),
+            ("parameters", parameters(&declaration.parameters)),
+            ("profile", stated(declaration.profile.as_deref())),
+            (
+                "results",
+                declaration
+                    .output_schema
+                    .as_ref()
+                    .map_or(NONE.to_owned(), |schema| format!("a schema, sha256 {}", digest_of(schema))),
+            ),
+            (
+                "roles",
+                fact(&listed(declaration.roles.iter().map(|role| match role.role {
+                    RoleKind::Path(access) => format!("{}: path to {access}", role.argument),
+                    RoleKind::Url => format!("{}: address", role.argument),
+                    RoleKind::Command => format!("{}: command", role.argument),
+                }))),
+            ),
+            ("tier", declaration.tier.map_or(NONE.to_owned(), |tier| tier.to_string())),
+            ("timeout", declaration.timeout_ms.map_or(NONE.to_owned(), |time| format!("{time} ms"))),
+        ]);
+        Self { sha256: hex::encode(Sha256::digest(text)), facts }
+    }
+
+    /// The SHA-256 of the whole declaration, in hexadecimal.
+    #[must_use]
+    pub fn sha256(&self) -> &str {
+        &self.sha256
+    }
+
+    /// What it says, by name: `tier`, `profile`, `roles`, `hosts` and so on. Bounded, and fit for a terminal.
+    #[must_use]
+    pub fn facts(&self) -> &BTreeMap<&'static str, String> {
+        &self.facts
+    }
+}
+
+/// The names and types, and a hash in which every detail counts.
+fn parameters(schema: &JsonSchema) -> String {
+    let properties = schema.as_value().get("properties").and_then(Value::as_object);
+    let required = schema.as_value().get("required").and_then(Value::as_array);
+    let names = properties.into_iter().flatten().map(|(name, property)| {
+        let kind = property.get("type").and_then(Value::as_str).unwrap_or("any");
+        let optional = required.is_none_or(|names| !names.iter().any(|one| one == name.as_str()));
+        format!("{name}{}: {kind}", if optional { "?" } else { "" })
+    });
+    format!("{}; sha256 {}", fact(&listed(names)), digest_of(schema))
+}
+
+fn digest_of(schema: &JsonSchema) -> String {
+    hex::encode(Sha256::digest(schema.as_value().to_string()))
+}
+
+fn listed(items: impl Iterator<Item = String>) -> String {
+    let items: Vec<String> = items.collect();
+    if items.is_empty() { NONE.to_owned() } else { items.join(", ") }
+}
+
+/// A stranger's text: escaped, and cut with a hash of the whole, so that a change behind the cut is one.
+fn fact(text: &str) -> String {
+    let shown: String = text.chars().take(MAX_FACT_CHARS).collect();
+    let cut = shown.len() < text.len();
+    let shown = escape_for_display(&shown);
+    if cut { format!("{shown}…; sha256 {}", hex::encode(Sha256::digest(text))) } else { shown.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn declared(edit: impl FnOnce(&mut Value)) -> Declared {
+        let mut declaration = json!({
+            "name": "t", "description": "Does it.", "tier": "read_only", "timeout_ms": 5000, "profile": "P",
+            "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+            "roles": [{"argument": "path", "role": {"path": "read"}}], "hosts": ["https://example.org"],
+        });
+        edit(&mut declaration);
+        Declared::of(&serde_json::from_value(declaration).expect("a declaration"))
+    }
+
+    #[test]
+    fn each_change_changes_the_hash_and_the_fact_that_it_is_about() {
+        let before = declared(|_| {});
+        let long = "x".repeat(500);
+        for (key, value, fact) in [
+            ("description", json!("Does it. <IMPORTANT>"), "description"),
+            ("description", json!(long), "description"),
+            ("tier", json!("privileged"), "tier"),
+            ("tier", Value::Null, "tier"),
+            ("timeout_ms", json!(6000), "timeout"),
+            ("profile", json!("Q"), "profile"),
+            ("hosts", json!(["https://example.com"]), "hosts"),
+            ("roles", json!([]), "roles"),
+            ("policy", json!("requires_approval"), "approval"),
+            ("label", json!("T"), "label"),
+            ("output_schema", json!({"type": "object"}), "results"),
+            (
+                "parameters",
+                json!({"type": "object", "properties": {"path": {"type": "string", "maxLength": 3}}}),
+                "parameters",
+            ),
+        ] {
+            let after = declared(|declaration| declaration[key] = value.clone());
+            assert_ne!(before.sha256(), after.sha256(), "{key}");
+            let changed: Vec<_> =
+                before.facts().keys().filter(|name| before.facts()[*name] != after.facts()[*name]).collect();
+            assert_eq!(changed, [&fact], "{key} = {value}");
+        }
+    }
+
+    #[test]
+    fn a_change_behind_the_cut_is_still_a_change_and_nothing_deceives() {
+        let long = |end: &str| declared(|it| it["description"] = json!(format!("{}{end}", "x".repeat(900))));
+        assert_ne!(long("a").facts()["description"], long("b").facts()["description"]);
+        assert!(long("a").facts()["description"].len() < 600);
+        let deceptive = declared(|it| it["description"] = json!("a\u{1b}[2J\u{202e}b\n"));
+        assert_eq!(deceptive.facts()["description"], "a\\u{1b}[2J\\u{202e}b\\u{a}");
+    }
+}

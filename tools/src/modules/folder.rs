@@ -1,0 +1,115 @@
+//! Reads module files: those of a folder by its handle, one by one, and single ones by their path. What comes
+//! back are bytes that nobody can change any more.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::Read,
+    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+
+use super::{FolderError, ModuleError};
+use crate::wasm::MAX_MODULE_BYTES;
+
+/// Modules in a folder. Each is loaded and asked what it has at every start.
+const MAX_MODULES: usize = 64;
+
+/// Entries of a folder of modules, of whatever kind, that are looked at.
+const MAX_ENTRIES: usize = 4096;
+
+/// What a module's file name ends with.
+const ENDING: &str = ".wasm";
+
+/// A folder of modules.
+#[derive(Debug)]
+pub(crate) struct ModulesFolder {
+    handle: File,
+    names: Vec<Result<String, String>>,
+}
+
+impl ModulesFolder {
+    /// Opens a folder and lists its modules: what ends with `.wasm` and does not begin with a dot, sorted.
+    pub(crate) fn open(path: &Path) -> Result<Self, FolderError> {
+        let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
+        let too_many = |what, limit| FolderError::TooMany { path: path.to_owned(), what, limit };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unusable(errno.into()))?;
+        let listing = rustix::fs::Dir::read_from(&handle).map_err(|errno| unusable(errno.into()))?;
+        let mut names = Vec::new();
+        for (index, entry) in listing.enumerate() {
+            // Two of them are `.` and `..`.
+            if index == MAX_ENTRIES + 2 {
+                return Err(too_many("entries", MAX_ENTRIES));
+            }
+            let entry = entry.map_err(|errno| unusable(errno.into()))?;
+            let name = entry.file_name().to_bytes();
+            if !name.ends_with(ENDING.as_bytes()) || name.starts_with(b".") {
+                continue;
+            }
+            if names.len() == MAX_MODULES {
+                return Err(too_many("modules", MAX_MODULES));
+            }
+            names.push(match std::str::from_utf8(name) {
+                Ok(name) => Ok(name.to_owned()),
+                Err(_cause) => Err(String::from_utf8_lossy(name).into_owned()),
+            });
+        }
+        names.sort();
+        Ok(Self { handle: handle.into(), names })
+    }
+
+    /// The names of the modules. One that is no text is an `Err` that shows it as well as can be.
+    pub(crate) fn names(&self) -> impl Iterator<Item = Result<&str, &str>> {
+        self.names.iter().map(|name| name.as_deref().map_err(String::as_str))
+    }
+
+    /// Reads one of them.
+    pub(crate) fn read(&self, name: &str) -> Result<Vec<u8>, ModuleError> {
+        // Non-blocking, so that a FIFO in its place is an error and not a hang.
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        match rustix::fs::openat(self.handle.as_fd(), name, flags, Mode::empty()) {
+            Ok(file) => read(file.into()),
+            Err(Errno::LOOP) => Err(ModuleError::Link),
+            // What a socket answers to an open.
+            Err(Errno::NXIO) => Err(ModuleError::NotAFile),
+            Err(errno) => Err(ModuleError::Read { source: errno.into() }),
+        }
+    }
+}
+
+/// Reads a module by its path, as a person named it: links are followed.
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModuleError> {
+    let non_blocking = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
+    let file = OpenOptions::new().read(true).custom_flags(non_blocking).open(path);
+    read(file.map_err(|source| ModuleError::Read { source })?)
+}
+
+fn read(file: File) -> Result<Vec<u8>, ModuleError> {
+    let failed = |source| ModuleError::Read { source };
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(ModuleError::NotAFile);
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_MODULE_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > MAX_MODULE_BYTES {
+        return Err(ModuleError::TooLarge { limit: MAX_MODULE_BYTES });
+    }
+    Ok(bytes)
+}
+
+/// Where a folder of modules lies that a policy file names.
+pub(crate) fn place(dir: &str, policy: Option<&Path>) -> Result<PathBuf, FolderError> {
+    let dir = PathBuf::from(dir);
+    if dir.is_absolute() {
+        return Ok(dir);
+    }
+    match policy.map(|file| file.parent().unwrap_or(Path::new(""))) {
+        Some(base) => Ok(base.join(dir)),
+        None => Err(FolderError::NoBase { path: dir }),
+    }
+}

@@ -1,0 +1,292 @@
+//! The lock: which modules and declarations the operator approved, in the state folder, where no tool
+//! reaches it.
+//!
+//! It has no MAC. Its reader is a person as much as this program: it says in words what was approved, and may
+//! be reviewed, compared and cut by hand. A key for a MAC would lie in the same folder with the same rights,
+//! so whoever could change the lock could make a good MAC too; the folder's rights are what protects it. What
+//! is not exactly of the shape that is written here is refused as a whole.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs::{self, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use portcullis_policy::{Standing, is_deceptive};
+use portcullis_types::ToolName;
+use rustix::fs::{FlockOperation, OFlags, flock};
+use serde::Deserialize;
+
+use super::{Declared, LockError};
+use crate::wasm::ModuleDigest;
+
+/// The lock's file in the state folder.
+pub const LOCK_FILE: &str = "portcullis.lock";
+
+/// The largest lock: 4 MiB, thousands of tools.
+const MAX_LOCK_BYTES: u64 = 4 << 20;
+
+/// The version of the file's shape.
+const VERSION: u32 = 1;
+
+/// What was approved under a tool's name.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Pin {
+    /// The file that the module was found in. Only for people: a module may be moved.
+    pub module: String,
+    /// The SHA-256 of the module, in hexadecimal.
+    pub module_sha256: String,
+    /// The SHA-256 of what the tool said of itself, in hexadecimal.
+    pub declarations_sha256: String,
+    /// What it said, in words. Only for people: the hash decides.
+    #[serde(default)]
+    pub declares: BTreeMap<String, String>,
+}
+
+/// What was approved.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Lock {
+    path: PathBuf,
+    pins: BTreeMap<ToolName, Pin>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    version: u32,
+    #[serde(default)]
+    tools: BTreeMap<ToolName, Pin>,
+}
+
+impl Lock {
+    /// Reads the lock of a state folder; without a file nothing is approved.
+    pub(crate) fn read(state: &Path) -> Result<Self, LockError> {
+        let path = state.join(LOCK_FILE);
+        let pins = match read_text(&path) {
+            Ok(text) => parse(&text).map_err(|reason| LockError::Malformed { path: path.clone(), reason })?,
+            Err(source) if source.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
+            Err(source) if source.kind() == io::ErrorKind::InvalidData => {
+                return Err(LockError::Malformed { path, reason: source.to_string() });
+            }
+            Err(source) => return Err(LockError::Read { path, source }),
+        };
+        Ok(Self { path, pins })
+    }
+
+    /// Where it lies.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What was approved under a name.
+    pub(crate) fn pin(&self, name: &ToolName) -> Option<&Pin> {
+        self.pins.get(name)
+    }
+
+    /// The tools that were approved.
+    pub(crate) fn tools(&self) -> impl Iterator<Item = &ToolName> {
+        self.pins.keys()
+    }
+
+    /// What the lock says of a tool as it is now.
+    pub(crate) fn standing(&self, name: &ToolName, module: ModuleDigest, declared: &Declared) -> Standing {
+        match self.pin(name) {
+            None => Standing::Unpinned,
+            Some(pin)
+                if pin.module_sha256 == module.to_string()
+                    && pin.declarations_sha256 == declared.sha256() =>
+            {
+                Standing::Approved
+            }
+            Some(_) => Standing::Quarantined,
+        }
+    }
+
+    /// Pins a tool. The file is read anew under a lock of its own, so that what another process approved
+    /// meanwhile stays.
+    pub(crate) fn pin_now(state: &Path, name: &ToolName, pin: Pin) -> Result<(), LockError> {
+        let failed = |source| LockError::Write { path: state.join(LOCK_FILE), source };
+        let folder = File::open(state).map_err(failed)?;
+        flock(&folder, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
+        let mut lock = Self::read(state)?;
+        lock.pins.insert(name.clone(), pin);
+        write(&lock.path, &render(&lock.pins)).and_then(|()| folder.sync_all()).map_err(failed)
+    }
+}
+
+fn read_text(path: &Path) -> io::Result<String> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).map_err(io::Error::other)?;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let wrong = |what| io::Error::new(io::ErrorKind::InvalidData, what);
+    if !file.metadata()?.is_file() {
+        return Err(wrong("it is no regular file"));
+    }
+    let mut text = String::new();
+    file.take(MAX_LOCK_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_LOCK_BYTES {
+        return Err(wrong("it has more than 4 MiB"));
+    }
+    Ok(text)
+}
+
+fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
+    let text: Text = toml::from_str(text).map_err(|error| {
+        // Its own rendering shows the line; a lock that somebody else wrote may hold anything.
+        portcullis_policy::escape_for_display(error.message()).to_string()
+    })?;
+    if text.version != VERSION {
+        return Err(format!("it has version {}; this build reads version {VERSION}", text.version));
+    }
+    for (name, pin) in &text.tools {
+        for (key, hash) in
+            [("module_sha256", &pin.module_sha256), ("declarations_sha256", &pin.declarations_sha256)]
+        {
+            let digits = hash.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+            if hash.len() != 64 || !digits {
+                return Err(format!("tools.{name}.{key} is no SHA-256 in lower-case hexadecimal"));
+            }
+        }
+    }
+    Ok(text.tools)
+}
+
+fn render(pins: &BTreeMap<ToolName, Pin>) -> String {
+    let mut out = String::from(
+        "# What `portcullis tool approve` pinned. A tool whose module or declarations are others than here is\n\
+         # quarantined until it is approved anew. To withdraw an approval, delete its two sections.\n\n",
+    );
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "version = {VERSION}");
+    for (name, pin) in pins {
+        let _ = writeln!(
+            out,
+            "\n[tools.{name}]\nmodule = {}\nmodule_sha256 = {}\ndeclarations_sha256 = {}\n\n[tools.{name}.declares]",
+            quoted(&pin.module),
+            quoted(&pin.module_sha256),
+            quoted(&pin.declarations_sha256)
+        );
+        for (key, text) in &pin.declares {
+            let _ = writeln!(out, "{} = {}", bare_or_quoted(key), quoted(text));
+        }
+    }
+    out
+}
+
+fn bare_or_quoted(key: &str) -> String {
+    let bare = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_lowercase());
+    if bare { key.to_owned() } else { quoted(key) }
+}
+
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from("\"");
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => out.extend(['\\', character]),
+            character if is_deceptive(character) => {
+                let _ = write!(out, "\\U{:08X}", u32::from(character));
+            }
+            character => out.push(character),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Writes the file whole or not at all.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let mut random = [0; 8];
+    getrandom::fill(&mut random).map_err(io::Error::from)?;
+    let temporary = path.with_extension(hex::encode(random));
+    let written =
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, path)
+        });
+    if written.is_err() {
+        // What is left of a failed attempt is of no use; if it cannot be removed, it does no harm.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn pin(byte: &str) -> Pin {
+        Pin {
+            module: "a \"b\"\\\u{202e}\n.wasm".to_owned(),
+            module_sha256: byte.repeat(32),
+            declarations_sha256: byte.repeat(32),
+            declares: BTreeMap::from([("tier".to_owned(), "ünknown \\u{7}".to_owned())]),
+        }
+    }
+
+    fn name(text: &str) -> ToolName {
+        ToolName::parse(text).expect("a name")
+    }
+
+    #[test]
+    fn what_is_pinned_is_read_back_and_others_pins_stay() {
+        let state = tempfile::tempdir().expect("a folder");
+        assert_eq!(Lock::read(state.path()).expect("none yet").tools().count(), 0);
+        Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
+        Lock::pin_now(state.path(), &name("two"), pin("0b")).expect("written");
+        Lock::pin_now(state.path(), &name("one"), pin("0c")).expect("written");
+        let lock = Lock::read(state.path()).expect("reads");
+        assert_eq!(lock.pin(&name("one")), Some(&pin("0c")));
+        assert_eq!(lock.pin(&name("two")), Some(&pin("0b")));
+        let mode = fs::metadata(lock.path()).expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1, "nothing is left over");
+    }
+
+    #[test]
+    fn what_is_not_exactly_a_lock_is_refused() {
+        let state = tempfile::tempdir().expect("a folder");
+        Lock::pin_now(state.path(), &name("one"), pin("0a")).expect("written");
+        let path = state.path().join(LOCK_FILE);
+        let good = fs::read_to_string(&path).expect("readable");
+        for (from, to) in [
+            ("version = 1", "version = 2"),
+            ("version = 1\n", ""),
+            ("[tools.one]", "[tools.One]"),
+            ("[tools.one]", "[tool.one]"),
+            ("module_sha256 = \"0a", "module_sha256 = \"0A"),
+            ("module_sha256 = \"0a", "module_sha256 = \""),
+            ("module_sha256", "module_sha512"),
+            ("declarations_sha256 = \"", "declarations_sha256 = 3 # \""),
+            ("version = 1", "version = 1\nversion = 1"),
+            ("version = 1", "version = 1\ntrusted = true"),
+            ("[tools.one]", "[tools.one]\napproval = \"allow\""),
+            ("version = 1", "\u{0}"),
+        ] {
+            assert!(good.contains(from), "{from}");
+            fs::write(&path, good.replacen(from, to, 1)).expect("written");
+            let error = Lock::read(state.path()).expect_err(to);
+            assert!(matches!(error, LockError::Malformed { .. }), "{error:?}");
+            let before = fs::read(&path).expect("readable");
+            Lock::pin_now(state.path(), &name("two"), pin("0b")).expect_err("nothing is written over it");
+            assert_eq!(fs::read(&path).expect("readable"), before);
+        }
+        fs::write(&path, vec![b'#'; (4 << 20) + 1]).expect("written");
+        assert!(matches!(Lock::read(state.path()), Err(LockError::Malformed { .. })));
+        fs::write(&path, [0xff, 0xfe]).expect("written");
+        assert!(matches!(Lock::read(state.path()), Err(LockError::Malformed { .. })));
+        fs::write(state.path().join("elsewhere"), &good).expect("written");
+        fs::remove_file(&path).expect("removed");
+        symlink(state.path().join("elsewhere"), &path).expect("links");
+        assert!(Lock::read(state.path()).is_err(), "a link");
+        fs::remove_file(&path).expect("removed");
+        fs::create_dir(&path).expect("made");
+        assert!(Lock::read(state.path()).is_err(), "a folder");
+    }
+}
