@@ -10,9 +10,7 @@ use std::{
 };
 
 use portcullis_confine::{Layer as KernelLayer, Requirement, probe_kernel};
-use portcullis_policy::{
-    DEFAULT_POLICY, Layer, LoadOptions, PolicySource, ToolOrigin, WorkspaceSecurityPolicy,
-};
+use portcullis_policy::{DEFAULT_POLICY, Layer, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
 
 use crate::{
@@ -24,8 +22,11 @@ use crate::{
     wasm::{CompileLimits, HostWasmToolRunner, RunnerConfig},
 };
 
-/// The module of the core tools, compiled from `guest-tools/` by this crate's build script.
-static CORE_TOOLS: &[u8] = include_bytes!(concat!(env!("PORTCULLIS_CORE_TOOLS"), ""));
+/// The modules of the core tools, compiled from `guest-tools/` by this crate's build script.
+static CORE_MODULES: [(&str, &[u8]); 2] = [
+    ("core", include_bytes!(concat!(env!("PORTCULLIS_CORE_TOOLS"), ""))),
+    ("search", include_bytes!(concat!(env!("PORTCULLIS_SEARCH_TOOLS"), ""))),
+];
 
 /// The file in a workspace that may take away from the operator's policy.
 pub const OVERLAY_FILE: &str = "portcullis.toml";
@@ -81,13 +82,11 @@ pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<Regis
         compiler: envelope.compiler.clone(),
         compile_limits: CompileLimits::default(),
     })?;
-    let mut builder = ToolRegistry::builder()
-        .policy(policy)
-        .state(&envelope.state)
-        .guests(mounts, runner)
-        .default_tools()
-        .module("core", CORE_TOOLS, ToolOrigin::ShippedModule)
-        .await?;
+    let mut builder =
+        ToolRegistry::builder().policy(policy).state(&envelope.state).guests(mounts, runner).default_tools();
+    for (name, wasm) in CORE_MODULES {
+        builder.add_embedded(name, wasm).await?;
+    }
     for path in &envelope.modules {
         add_named(&mut builder, path).await?;
     }

@@ -123,6 +123,15 @@ impl RegistryBuilder {
         Ok(self)
     }
 
+    /// Adds the tools of a module that this program carries.
+    pub(crate) async fn add_embedded(&mut self, name: &str, wasm: &'static [u8]) -> Result<(), WasmError> {
+        let runner = self.runner.as_ref().ok_or(WasmError::NoRunner)?;
+        let module = HostWasmToolRunner::embedded(wasm);
+        let declarations = runner.describe(&module).await?;
+        self.modules.push((name.to_owned(), module, declarations));
+        Ok(())
+    }
+
     /// Loads a module from outside and asks what it has. Whether its tools are registered is decided when all
     /// are known.
     pub(crate) async fn add_outside(

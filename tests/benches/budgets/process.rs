@@ -15,7 +15,7 @@ pub(crate) fn start(world: &World, report: &mut Report) {
     let mut samples = Vec::with_capacity(STARTS);
     for number in 0..=STARTS {
         let start = Instant::now();
-        let output = command(world)
+        let output = command(world, &world.root().join("process-state"))
             .args(["call", "file_read", &format!("{{\"path\":\"/shared/bench/{number}.txt\"}}")])
             .output()
             .expect("starts");
@@ -33,13 +33,13 @@ pub(crate) fn start(world: &World, report: &mut Report) {
 
 /// The binary, in the benchmark's world.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
-pub(crate) fn command(world: &World) -> Command {
+pub(crate) fn command(world: &World, state: &std::path::Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis-test"));
     command
         .arg("--workspace")
         .arg(world.workspace())
         .arg("--state")
-        .arg(world.root().join("process-state"))
+        .arg(state)
         .arg("--policy")
         .arg(world.policy_file())
         .stdin(Stdio::null());

@@ -67,6 +67,8 @@ fn every_source_file_begins_with_what_it_is() {
     assert!(sources.len() > 100, "the repository was found");
     let without: Vec<String> = sources
         .into_iter()
+        // What a macro expands to, and what it is expanded from, is no source of ours.
+        .filter(|(path, _)| !path.contains("/tests/expansions/"))
         .filter(|(_, text)| !text.trim().is_empty() && !text.starts_with("//!"))
         .map(|(path, _)| path)
         .collect();

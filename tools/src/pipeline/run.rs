@@ -255,6 +255,10 @@ fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> Too
         WasmError::Exhausted { .. } => {
             ToolError::unavailable("no thread is free that could run the tool").with_code("workers_exhausted")
         }
+        WasmError::CodeGone => ToolError::unavailable(
+            "the tool's compiled code was removed or altered; it is compiled anew at the next start",
+        )
+        .with_code("module_gone"),
         WasmError::Confine(_) | WasmError::Unconfined { .. } | WasmError::Preopen { .. } => {
             ToolError::unavailable("the tool cannot be confined here, so it does not run")
                 .with_code("not_confined")

@@ -39,6 +39,7 @@ pub(super) struct ModuleCache {
 enum Kind {
     Code,
     Refusal,
+    Declarations,
 }
 
 impl ModuleCache {
@@ -87,6 +88,29 @@ impl ModuleCache {
         Ok(module)
     }
 
+    /// Whether there is something under a module's name; whether it is genuine shows when it is loaded.
+    pub(super) fn has(&self, digest: ModuleDigest) -> bool {
+        self.path(digest).is_file()
+    }
+
+    /// What a module once said of itself.
+    pub(super) fn declarations(&self, digest: ModuleDigest) -> Option<String> {
+        let bytes = self.genuine(&self.declarations_path(digest), Kind::Declarations, digest)?;
+        String::from_utf8(bytes).ok()
+    }
+
+    /// Keeps what a module says of itself: it is asked once.
+    pub(super) fn keep_declarations(&self, digest: ModuleDigest, text: &str) {
+        let path = self.declarations_path(digest);
+        if let Err(error) = self.write(&path, Kind::Declarations, digest, text.as_bytes()) {
+            tracing::warn!(%error, path = %path.display(), "cannot keep what a module says of itself");
+        }
+    }
+
+    fn declarations_path(&self, digest: ModuleDigest) -> PathBuf {
+        self.folder.join(format!("{digest}.json"))
+    }
+
     /// Why an earlier start could not compile a module.
     pub(super) fn refusal(&self, digest: ModuleDigest) -> Option<String> {
         let bytes = self.genuine(&self.refusal_path(digest), Kind::Refusal, digest)?;
@@ -126,13 +150,17 @@ impl ModuleCache {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(%error, path = %path.display(), "cannot read the compiled module");
+                tracing::warn!(%error, path = %path.display(), "cannot read what is kept of a module");
                 return None;
             }
         };
-        let (content, tag) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
-        if self.mac(kind, digest, content).verify_slice(tag).is_err() {
-            tracing::warn!(path = %path.display(), "the compiled module is not ours or of another version: compiling anew");
+        let split = bytes.len().checked_sub(MAC_BYTES).and_then(|at| bytes.split_at_checked(at));
+        let is_ours =
+            split.is_some_and(|(content, tag)| self.mac(kind, digest, content).verify_slice(tag).is_ok());
+        if !is_ours {
+            tracing::warn!(path = %path.display(), "this is not ours or of another version: it is made anew");
+            // So that the next start finds nothing, and makes it anew.
+            let _ = fs::remove_file(path);
             return None;
         }
         bytes.truncate(bytes.len() - MAC_BYTES);

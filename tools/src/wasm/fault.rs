@@ -127,6 +127,9 @@ pub enum WasmError {
     /// There is no runner to load a module with.
     #[error("no runner is set up, so no module can be loaded")]
     NoRunner,
+    /// The code of a module was in the cache when the process started, and is not any more.
+    #[error("the module's compiled code was removed or altered; the next start compiles it anew")]
+    CodeGone,
     /// A thread could not be started.
     #[error("cannot start a {what} thread")]
     Thread {

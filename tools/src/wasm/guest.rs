@@ -63,7 +63,7 @@ pub(crate) struct GuestReport {
 pub(super) fn run(setup: &WorkerSetup, posture: Posture, job: &mut Job) -> Result<GuestReport, WasmError> {
     let cpu_before = thread_cpu_time();
     let mut store = new_store(setup, job);
-    let result = match job.module.instance_pre().instantiate(&mut store) {
+    let result = match job.module.0.instantiate(&mut store) {
         Ok(instance) => match enter(&mut store, &instance) {
             Ok(()) => None,
             // Code of the guest has run, so what it ended with is of its making.

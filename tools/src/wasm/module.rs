@@ -1,6 +1,9 @@
 //! A guest module: compiled, linked, and what it says of itself. Running it is elsewhere.
 
-use std::fmt;
+use std::{
+    fmt,
+    sync::{Mutex, OnceLock, PoisonError},
+};
 
 use portcullis_types::{Declarations, FRAME_VERSION, ToolName};
 use sha2::{Digest, Sha256};
@@ -32,10 +35,15 @@ impl fmt::Display for ModuleDigest {
     }
 }
 
-/// A module that is ready to be called.
+/// A module that can be called. Its code is loaded when it is first needed: most processes call few of the
+/// modules that they know.
 pub struct GuestModule {
     digest: ModuleDigest,
-    instance_pre: InstancePre<GuestState>,
+    /// The module's own bytes, where this program carries them.
+    embedded: Option<&'static [u8]>,
+    linked: OnceLock<LinkedModule>,
+    /// Held while the code is loaded.
+    loading: Mutex<()>,
 }
 
 impl GuestModule {
@@ -45,20 +53,62 @@ impl GuestModule {
         self.digest
     }
 
-    pub(super) fn instance_pre(&self) -> &InstancePre<GuestState> {
-        &self.instance_pre
+    /// A module that this program carries.
+    pub(super) fn embedded(wasm: &'static [u8]) -> Self {
+        Self { embedded: Some(wasm), ..Self::cached(ModuleDigest::of(wasm)) }
     }
 
-    /// Links a compiled module against what guests may import: WASI preview 1 and nothing else.
-    pub(super) fn link(
-        linker: &Linker<GuestState>,
+    /// A module whose code is in the cache.
+    pub(super) fn cached(digest: ModuleDigest) -> Self {
+        Self { digest, embedded: None, linked: OnceLock::new(), loading: Mutex::new(()) }
+    }
+
+    /// A module whose code is at hand.
+    ///
+    /// # Errors
+    /// As [`Self::ready`].
+    pub(super) fn linked(
         digest: ModuleDigest,
-        module: &Module,
+        linker: &Linker<GuestState>,
+        code: &Module,
     ) -> Result<Self, WasmError> {
+        let module = Self::cached(digest);
+        module.ready(linker, |_| Ok(code.clone()))?;
+        Ok(module)
+    }
+
+    /// The module linked against what guests may import: WASI preview 1 and nothing else. `load` gets the
+    /// code, once; the module's own bytes are its argument.
+    ///
+    /// # Errors
+    /// Those of `load`, and [`WasmError::Link`] for a module that imports something else.
+    pub(super) fn ready(
+        &self,
+        linker: &Linker<GuestState>,
+        load: impl FnOnce(Option<&'static [u8]>) -> Result<Module, WasmError>,
+    ) -> Result<&LinkedModule, WasmError> {
+        if let Some(linked) = self.linked.get() {
+            return Ok(linked);
+        }
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(linked) = self.linked.get() {
+            return Ok(linked);
+        }
+        let code = load(self.embedded)?;
         // The memory's first contents are mapped from a memfd, which a confined worker could not make.
-        module.initialize_copy_on_write_image().map_err(|source| WasmError::Compile { source })?;
-        let instance_pre = linker.instantiate_pre(module).map_err(|source| WasmError::Link { source })?;
-        Ok(Self { digest, instance_pre })
+        code.initialize_copy_on_write_image().map_err(|source| WasmError::Compile { source })?;
+        let linked = linker.instantiate_pre(&code).map_err(|source| WasmError::Link { source })?;
+        Ok(self.linked.get_or_init(|| LinkedModule(linked)))
+    }
+}
+
+/// A module that can be instantiated.
+#[derive(Clone)]
+pub(super) struct LinkedModule(pub(super) InstancePre<GuestState>);
+
+impl fmt::Debug for LinkedModule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LinkedModule")
     }
 }
 

@@ -24,7 +24,7 @@ use super::{
     engine,
     fs::Preopen,
     guest::{GuestPreopens, GuestState},
-    module,
+    module::{self, LinkedModule},
     pool::{MAX_STUCK, Pool},
     preview1,
     ticker::Ticker,
@@ -156,14 +156,19 @@ impl HostWasmToolRunner {
         Ok(Self { engine, linker, cache, compiler, ticker, canary, pools: Mutex::default(), config })
     }
 
+    /// A module that this program carries. It is compiled, or its code loaded, when it is first called.
+    pub(crate) fn embedded(wasm: &'static [u8]) -> Arc<GuestModule> {
+        Arc::new(GuestModule::embedded(wasm))
+    }
+
     /// Makes a module of ours ready, from the cache of compiled modules where it is there.
     ///
     /// # Errors
     /// [`WasmError`] for what is too large, no module, or imports what no guest gets.
     pub fn load(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
         let digest = ModuleDigest::of(wasm);
-        let module = self.cache.load(&self.engine, wasm, digest)?;
-        Ok(Arc::new(GuestModule::link(&self.linker.0, digest, &module)?))
+        let code = self.cache.load(&self.engine, wasm, digest)?;
+        Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
     /// Makes a module from outside ready: from the cache where it is there, else compiled in a process that
@@ -178,11 +183,11 @@ impl HostWasmToolRunner {
     pub async fn load_foreign(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
         module::check_size(wasm)?;
         let digest = ModuleDigest::of(wasm);
-        let module = match self.cache.find(&self.engine, digest) {
-            Some(module) => module,
-            None => self.compile_foreign(wasm, digest).await?,
-        };
-        Ok(Arc::new(GuestModule::link(&self.linker.0, digest, &module)?))
+        if self.cache.has(digest) {
+            return Ok(Arc::new(GuestModule::cached(digest)));
+        }
+        let code = self.compile_foreign(wasm, digest).await?;
+        Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
     /// A refusal that would be the same again is remembered: otherwise one module that takes all the time
@@ -213,10 +218,18 @@ impl HostWasmToolRunner {
     /// # Cancellation
     /// Dropping the future stops the guest.
     pub async fn describe(&self, module: &Arc<GuestModule>) -> Result<Declarations, WasmError> {
+        if let Some(text) = self.cache.declarations(module.digest()) {
+            return module::check_declarations(&text);
+        }
         let report = self.run_describe(module).await?;
         let refuse = |reason: String| WasmError::Describe { reason };
         match report.result {
-            Ok(FinalFrame::Ok(output)) => module::check_declarations(&output.joined_text()),
+            Ok(FinalFrame::Ok(output)) => {
+                let text = output.joined_text();
+                let declarations = module::check_declarations(&text)?;
+                self.cache.keep_declarations(module.digest(), &text);
+                Ok(declarations)
+            }
             Ok(FinalFrame::Error(error)) => Err(refuse(error.message)),
             Err(fault) => Err(refuse(fault.to_string())),
         }
@@ -235,6 +248,8 @@ impl HostWasmToolRunner {
     }
 
     async fn run_describe(&self, module: &Arc<GuestModule>) -> Result<GuestReport, WasmError> {
+        // Compiling it is no part of its answer.
+        self.ready(module)?;
         let job = GuestJob {
             module: Arc::clone(module),
             stdin: Vec::new(),
@@ -267,6 +282,7 @@ impl HostWasmToolRunner {
         job: GuestJob,
         mut watch: impl FnMut(StreamFrame),
     ) -> Result<GuestReport, WasmError> {
+        let module = self.ready(&job.module)?;
         let pool = self.pool(&job.mounts)?;
         let control = Arc::new(CallControl::new(job.deadline, job.place));
         let _stops_with_us = StopOnDrop(Arc::clone(&control));
@@ -274,7 +290,7 @@ impl HostWasmToolRunner {
         let dropped = Arc::new(AtomicU64::new(0));
         let (reply, mut answer) = oneshot::channel();
         pool.submit(Job {
-            module: job.module,
+            module,
             verb,
             stdin: job.stdin,
             memory_bytes: job.memory_bytes,
@@ -326,6 +342,15 @@ impl HostWasmToolRunner {
             tracing::debug!(dropped, "progress frames dropped behind a slow reader");
         }
         report
+    }
+
+    /// The module's code, loaded on first use: some milliseconds for the first caller of a process.
+    fn ready(&self, module: &GuestModule) -> Result<LinkedModule, WasmError> {
+        let ready = module.ready(&self.linker.0, |embedded| match embedded {
+            Some(wasm) => self.cache.load(&self.engine, wasm, module.digest()),
+            None => self.cache.find(&self.engine, module.digest()).ok_or(WasmError::CodeGone),
+        });
+        ready.cloned()
     }
 
     /// The pool of a mount set, made on first use.

@@ -18,10 +18,11 @@ use tokio::sync::oneshot;
 use wasmtime::Engine;
 
 use super::{
-    GuestModule, GuestReport, Listener, WasmError,
+    GuestReport, Listener, WasmError,
     control::CallControl,
     fs::Preopen,
     guest::{self, GuestPreopens},
+    module::LinkedModule,
     pool::{Pool, Seat},
     stdio::{FrameReader, Stdout},
     ticker::Watch,
@@ -38,7 +39,7 @@ const STACK_BYTES: usize = 4 << 20;
 /// What a worker is asked to run.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) module: Arc<GuestModule>,
+    pub(super) module: LinkedModule,
     pub(super) verb: Verb,
     pub(super) stdin: Vec<u8>,
     pub(super) memory_bytes: usize,

@@ -12,6 +12,7 @@ use portcullis_tools::{
     policy::ProtectedPaths,
     wasm::{CompileLimits, ModuleDigest, RunnerConfig, WasmError},
 };
+use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
 use super::{folder, module, other_module, portcullis, refused, stderr, world};
@@ -160,6 +161,12 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
         fs::write(entry(&mine, "cwasm"), forged).expect("written");
         let mut envelope = world.envelope();
         envelope.compiler = None;
+        let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
+        let answer = Answer::of(&registry, "mine", json!({})).await;
+        let said = answer.refused(ToolErrorKind::Unavailable, "module_gone");
+        assert!(said.contains("removed or altered"), "{what}: {said}");
+        drop(registry);
+        // What is not ours is gone, so the next start would make it anew.
         let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
         let found = refused(&registry);
         assert!(found.len() == 1 && found[0].1.contains("no program is set up"), "{what}: {found:?}");
