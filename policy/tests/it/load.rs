@@ -97,7 +97,7 @@ fn unknown_keys_are_refused_at_every_level() {
         "version = 1\nflow = {}\n[moutns]\n",
         &[
             "portcullis.toml:2:1: flow: unknown key; known are `version`, `require`, `mounts`, `profiles`, \
-             `tiers`, `tools`, `protect`, `sandbox`, `audit`, `limits`",
+             `tiers`, `tools`, `protect`, `sandbox`, `audit`, `modules`, `limits`",
             "portcullis.toml:3:2: moutns: unknown key; did you mean `mounts`?",
         ],
     );

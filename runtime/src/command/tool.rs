@@ -71,7 +71,6 @@ fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String 
         _ => String::new(),
     };
     let facts = approval.declared().facts();
-    let rows =
-        facts.iter().map(|(name, fact)| [(*name).to_owned(), text::inline(fact).to_string(), gives(name)]);
+    let rows = facts.iter().map(|(name, fact)| [(*name).to_owned(), text::inline(fact), gives(name)]);
     table::render(["", "IT DECLARES", "THE POLICY GIVES"], rows)
 }
