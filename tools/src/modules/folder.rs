@@ -17,7 +17,7 @@ use super::{FolderError, ModuleError};
 use crate::wasm::MAX_MODULE_BYTES;
 
 /// Modules in a folder. Each is loaded and asked what it has at every start.
-const MAX_MODULES: usize = 64;
+const MAX_MODULES: usize = 256;
 
 /// Entries of a folder of modules, of whatever kind, that are looked at.
 const MAX_ENTRIES: usize = 4096;

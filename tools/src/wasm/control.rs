@@ -14,7 +14,7 @@ use crate::places::Place;
 
 /// For how many ticks a thread is interrupted before it counts as stuck and the call's place goes to another.
 /// A caller that still waits gives up about then as well.
-const PLACE_TICKS: u32 = 60;
+const PLACE_TICKS: u32 = 210;
 
 /// Why a call was stopped before it ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

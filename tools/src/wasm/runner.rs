@@ -37,7 +37,8 @@ use crate::{mounts::MountTable, places::Place};
 const LISTENER_CAPACITY: usize = 32;
 
 /// How long after its deadline or cancellation a call's thread may take to stop before it is written off.
-const STOP_GRACE: Duration = Duration::from_millis(250);
+/// A thread of a busy machine may wait long for a processor; one that hangs in the kernel waits for good.
+const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a caller looks for its answer before it gives its thread to others: a little more than a short
 /// call takes. Being woken costs up to 60 µs, as much again as the call.

@@ -133,7 +133,7 @@ async fn a_folder_that_cannot_be_used_stops_the_start() {
     assert_eq!(portcullis(&missing, &["tools"]).status.code(), Some(2));
 
     let world = world(&[]);
-    for number in 0..=64 {
+    for number in 0..=256 {
         fs::write(folder(&world).join(format!("{number}.wasm")), b"").expect("written");
     }
     let error = world.builder().await.expect_err("too many");
