@@ -10,6 +10,7 @@ pub mod audit;
 mod bootstrap;
 mod builder;
 mod call;
+pub mod compat;
 pub mod mounts;
 pub mod native;
 pub mod output_store;
