@@ -158,23 +158,19 @@ impl PolicyFiles {
     pub fn find(envelope: &RunnerBootstrapEnvelope) -> Result<Self, BootstrapError> {
         let operator = match &envelope.policy {
             Some(path) => Source::read(path)?,
-            None => {
-                let mut found = None;
-                for path in usual_places() {
-                    found = Source::read_if_there(&path)?;
-                    if found.is_some() {
-                        break;
-                    }
-                }
-                found.unwrap_or_else(|| Source {
-                    name: "shipped default".to_owned(),
-                    path: None,
-                    text: DEFAULT_POLICY.to_owned(),
-                })
-            }
+            None => Source::of_operator()?,
         };
         let overlay = Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE))?;
         Ok(Self { operator, overlay })
+    }
+
+    /// The operator's policy alone, found in the usual places, else the shipped default: for a registry that
+    /// has no workspace.
+    ///
+    /// # Errors
+    /// [`BootstrapError::PolicyFile`] for one that is there and cannot be read.
+    pub fn without_workspace() -> Result<Self, BootstrapError> {
+        Ok(Self { operator: Source::of_operator()?, overlay: None })
     }
 
     /// One file as the operator's policy, without any overlay.
@@ -227,6 +223,15 @@ impl PolicyFiles {
 }
 
 impl Source {
+    fn of_operator() -> Result<Self, BootstrapError> {
+        for path in usual_places() {
+            if let Some(found) = Self::read_if_there(&path)? {
+                return Ok(found);
+            }
+        }
+        Ok(Self { name: "shipped default".to_owned(), path: None, text: DEFAULT_POLICY.to_owned() })
+    }
+
     fn read_if_there(path: &Path) -> Result<Option<Self>, BootstrapError> {
         match Self::read(path) {
             Ok(source) => Ok(Some(source)),

@@ -8,8 +8,7 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, AuditSync, DEFAULT_POLICY, GrantedMount, LoadOptions, PolicyError, PolicySource, ToolFacts,
-    ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, AuditSync, GrantedMount, PolicyError, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Declarations, SandboxTier, Tool, ToolName};
 use serde_json::Value;
@@ -17,6 +16,8 @@ use thiserror::Error;
 
 use crate::{
     audit::{AuditError, AuditLog, Recovery, SyncMode},
+    bootstrap::PolicyFiles,
+    compat::{IntoTool, Native},
     modules::{self, FolderError, Lock, LockError, ModuleError, OutsideModule, RefusedModule, Wanted},
     mounts::{MountError, MountTable},
     native::{self, OutputRead, StillGranted},
@@ -41,15 +42,15 @@ pub struct RegistryBuilder {
     state: Option<PathBuf>,
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
-    natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
+    natives: Vec<(Native, ToolOrigin)>,
     modules: Vec<(String, Arc<GuestModule>, Declarations)>,
     outside: Vec<OutsideModule>,
     refused: Vec<RefusedModule>,
 }
 
 impl RegistryBuilder {
-    /// The shipped policy; state in `$XDG_STATE_HOME/portcullis/in-process`; no mounts, no guests, no tools
-    /// but `output_read`.
+    /// The operator's policy, else the shipped one; state in `$XDG_STATE_HOME/portcullis/in-process`; no
+    /// mounts, no guests, no tools but `output_read`.
     pub(crate) fn new() -> Self {
         Self {
             policy: None,
@@ -63,17 +64,18 @@ impl RegistryBuilder {
         }
     }
 
-    /// Adds a tool of this process. It runs outside the sandbox, so the policy must enable it by name
-    /// (`[tools.NAME] enabled = true`), else its calls are denied.
-    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
-        self.natives.push((Arc::new(tool), ToolOrigin::Native));
+    /// Adds a tool of this process: a [`Tool`], or one written for an interface of [`crate::compat`]. It runs
+    /// outside the sandbox, so the policy must enable it by name (`[tools.NAME] enabled = true`), else its
+    /// calls are denied.
+    pub fn tool<Interface>(mut self, tool: impl IntoTool<Interface>) -> Self {
+        self.natives.push((tool.into_tool(), ToolOrigin::Native));
         self
     }
 
     /// Adds the shipped native tools: time, echo, arithmetic, and the one that always fails.
     pub fn default_tools(mut self) -> Self {
-        let shipped = native::default_tools().into_iter().map(|tool| (tool, ToolOrigin::ShippedNative));
-        self.natives.extend(shipped);
+        let shipped = native::default_tools().into_iter().map(Native::declaring);
+        self.natives.extend(shipped.map(|tool| (tool, ToolOrigin::ShippedNative)));
         self
     }
 
@@ -160,7 +162,7 @@ impl RegistryBuilder {
     pub fn build(self) -> Result<ToolRegistry, BootstrapError> {
         let policy = match self.policy {
             Some(policy) => policy,
-            None => shipped_policy()?,
+            None => PolicyFiles::without_workspace()?.load(SandboxTier::Process)?,
         };
         let state = match self.state {
             Some(state) => state,
@@ -184,6 +186,7 @@ impl RegistryBuilder {
         let known = Arc::new(OnceLock::new());
         let still_granted = still_granted(Arc::clone(&known));
         let output_read: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted));
+        let output_read = Native::declaring(output_read);
         let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
         register(&mut tools, output_read)?;
         // Last, so that every name of ours is taken before a stranger asks for one.
@@ -232,8 +235,9 @@ impl std::fmt::Debug for RegistryBuilder {
 }
 
 impl ToolRegistry {
-    /// A registry of the shipped native tools alone, under the shipped policy: `get_current_time`, `echo`,
-    /// arithmetic, `failing_tool`, `output_read` (specification 000, "ToolRegistry").
+    /// A registry of the shipped native tools alone, under the operator's policy or the shipped one:
+    /// `get_current_time`, `echo`, arithmetic, `failing_tool`, `output_read` (specification 000,
+    /// "ToolRegistry").
     ///
     /// # Errors
     /// As [`RegistryBuilder::build`].
@@ -304,15 +308,6 @@ pub enum BootstrapError {
     /// The tools do not go together.
     #[error("the tools cannot be registered")]
     Registry(#[from] RegistryError),
-}
-
-/// The shipped policy, which always loads.
-fn shipped_policy() -> Result<WorkspaceSecurityPolicy, PolicyError> {
-    WorkspaceSecurityPolicy::load(&LoadOptions {
-        operator: PolicySource { name: "shipped default", text: DEFAULT_POLICY },
-        overlay: None,
-        sandbox_tier: SandboxTier::Process,
-    })
 }
 
 fn default_state() -> Option<PathBuf> {

@@ -18,6 +18,7 @@ use crate::{
     audit::{AuditLog, CallRecord},
     builder::RegistryBuilder,
     call::{Caller, ToolCall, ToolResult},
+    compat::Native,
     modules::{Declared, Lock, RefusedModule},
     mounts::MountTable,
     output_store::OutputStore,
@@ -50,8 +51,9 @@ pub struct ToolRegistry {
 }
 
 impl ToolRegistry {
-    /// A builder with the defaults: the shipped policy; state in `$XDG_STATE_HOME/portcullis/in-process`; no
-    /// mounts, no guests, no tools but `output_read`.
+    /// A builder with the defaults: the operator's policy (`/etc/portcullis/portcullis.toml`, else
+    /// `$XDG_CONFIG_HOME/portcullis/portcullis.toml`, else the shipped one); state in
+    /// `$XDG_STATE_HOME/portcullis/in-process`; no mounts, no guests, no tools but `output_read`.
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder::new()
     }
@@ -189,11 +191,12 @@ impl GuestTool {
 
 impl RegisteredTool {
     /// A native tool: what it says of itself is read here, once.
-    pub(crate) fn native(tool: Arc<dyn Tool>, origin: ToolOrigin) -> Result<Self, RegistryError> {
+    pub(crate) fn native(native: Native, origin: ToolOrigin) -> Result<Self, RegistryError> {
+        let Native { tool, declared_tier } = native;
         let decl = tool.schema();
         let facts = ToolFacts {
             name: parse_name(&decl.name)?,
-            declared_tier: Some(tool.safety_tier()),
+            declared_tier,
             declared_policy: tool.policy(),
             declared_timeout: Some(tool.timeout()),
             roles: tool.roles(),

@@ -18,6 +18,7 @@
 
 mod args;
 mod bootstrap;
+pub mod compat;
 mod context;
 mod declaration;
 mod definition;

@@ -5,6 +5,7 @@ mod audit;
 mod core_tools;
 mod files;
 mod hostile;
+mod json_schema_suite;
 mod modules;
 mod natives;
 mod pipeline;

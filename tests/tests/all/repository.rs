@@ -152,7 +152,8 @@ fn every_member_of_the_workspace_has_its_place_among_the_layers() {
         fs::read_to_string(root().join("Cargo.toml")).expect("readable").parse().expect("a manifest");
     let members = manifest["workspace"]["members"].as_array().expect("members");
     for member in members.iter().filter_map(toml::Value::as_str) {
-        let known = LAYERS.iter().any(|(folder, _)| *folder == member) || matches!(member, "tests" | "xtask");
+        let known = LAYERS.iter().any(|(folder, _)| *folder == member)
+            || matches!(member, "tests" | "tests/specifications" | "xtask");
         assert!(known, "`{member}` has no place among the layers of this test");
         let text = fs::read_to_string(root().join(member).join("Cargo.toml")).expect("readable");
         let table: Table = text.parse().expect("a manifest");

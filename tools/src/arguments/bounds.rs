@@ -6,9 +6,8 @@ use serde_json::{Map, Value};
 
 use super::schema::SchemaError;
 
-/// Refuses a schema that is too large or too deep, that refers outside itself, or whose alternatives
-/// multiply: thirty definitions that name the next one twice take a validator 2^30 steps for one value.
-pub(super) fn ensure_bounded(schema: &Value) -> Result<(), SchemaError> {
+/// Refuses a schema that is too large or too deep to be looked at.
+pub(super) fn ensure_readable(schema: &Value) -> Result<(), SchemaError> {
     // The depth first: everything after it recurses.
     if deeper_than(schema, MAX_SCHEMA_DEPTH) {
         return Err(SchemaError::TooDeep);
@@ -17,7 +16,13 @@ pub(super) fn ensure_bounded(schema: &Value) -> Result<(), SchemaError> {
     if bytes > MAX_SCHEMA_BYTES {
         return Err(SchemaError::TooLarge { bytes });
     }
-    Survey { root: schema, weights: HashMap::new(), patterns: 0 }.schema(schema)
+    Ok(())
+}
+
+/// Refuses a schema with too many patterns, or whose alternatives multiply: thirty definitions that name the
+/// next one twice take a validator 2^30 steps for one value. Takes the copy with references spelled out.
+pub(super) fn ensure_bounded(spelled_out: &Value) -> Result<(), SchemaError> {
+    Survey { root: spelled_out, weights: HashMap::new(), patterns: 0 }.schema(spelled_out)
 }
 
 struct Survey<'s> {
@@ -33,7 +38,6 @@ impl<'s> Survey<'s> {
         let Some(map) = schema.as_object() else {
             return Ok(());
         };
-        self.ensure_references_stay_inside(schema, map)?;
         if self.weight(schema) > MAX_EVALUATIONS {
             return Err(SchemaError::TooComplex);
         }
@@ -56,28 +60,6 @@ impl<'s> Survey<'s> {
         Ok(())
     }
 
-    fn ensure_references_stay_inside(
-        &self,
-        schema: &Value,
-        map: &Map<String, Value>,
-    ) -> Result<(), SchemaError> {
-        for keyword in ["$ref", "$dynamicRef"] {
-            let Some(reference) = map.get(keyword).and_then(Value::as_str) else {
-                continue;
-            };
-            if keyword != "$ref" || referenced(self.root, map).is_none() {
-                return Err(SchemaError::Reference { reference: reference.to_owned() });
-            }
-        }
-        // A base of its own would give every reference below it another meaning.
-        match map.get("$id").and_then(Value::as_str) {
-            Some(id) if !std::ptr::eq(schema, self.root) => {
-                Err(SchemaError::Reference { reference: id.to_owned() })
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn weight(&mut self, schema: &'s Value) -> u64 {
         let Some(map) = schema.as_object() else { return 1 };
         if let Some(known) = self.weights.get(&std::ptr::from_ref(schema)) {
@@ -86,6 +68,11 @@ impl<'s> Survey<'s> {
         self.weights.insert(schema, 0);
         let mut weight = 1_u64;
         if let Some(target) = referenced(self.root, map) {
+            weight = weight.saturating_add(self.weight(target));
+        }
+        let root = self.root;
+        let dynamic = map.get("$dynamicRef").and_then(Value::as_array);
+        for target in dynamic.into_iter().flatten().filter_map(|target| root.pointer(target.as_str()?)) {
             weight = weight.saturating_add(self.weight(target));
         }
         for keyword in IN_PLACE {
@@ -109,7 +96,7 @@ impl<'s> Survey<'s> {
     }
 }
 
-/// The schema that a `$ref` names, if it is one within the document.
+/// The schema that a `$ref` names, spelled out.
 pub(super) fn referenced<'s>(root: &'s Value, map: &Map<String, Value>) -> Option<&'s Value> {
     root.pointer(map.get("$ref")?.as_str()?.strip_prefix('#')?)
 }
@@ -142,8 +129,8 @@ const MAX_EVALUATIONS: u64 = 4_096;
 const IN_PLACE: [&str; 8] = ["allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"];
 
 /// Keywords below which every name leads to a schema, whatever the name is.
-const SCHEMAS_BY_NAME: [&str; 5] =
+pub(super) const SCHEMAS_BY_NAME: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
 /// Keywords below which there are values, not schemas.
-const DATA: [&str; 4] = ["enum", "const", "default", "examples"];
+pub(super) const DATA: [&str; 4] = ["enum", "const", "default", "examples"];

@@ -7,6 +7,7 @@ mod bounds;
 mod decode;
 mod explain;
 mod ranges;
+mod references;
 mod repair;
 mod rewrite;
 mod schema;

@@ -12,10 +12,11 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use super::{
-    bounds::{MAX_PATTERNS, MAX_SCHEMA_BYTES, ensure_bounded},
+    bounds::{MAX_PATTERNS, MAX_SCHEMA_BYTES, ensure_bounded, ensure_readable},
     decode::{MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH, decode_strict},
     explain::{Complaints, kind_of, place_name, show_name},
     ranges::spell_out_formats,
+    references::spell_out_references,
     repair::{Repaired, Scope, has_whole_float, repair, reread},
     rewrite::{Edit, rewrite},
     view::{SchemaView, Types},
@@ -23,10 +24,12 @@ use super::{
 
 /// The schema of a tool's arguments, compiled once when the tool is registered.
 ///
-/// Draft 2020-12, formats included. References leave the document nowhere (there is no retriever), and
-/// patterns run on an engine whose time is linear in the text: a pattern that needs backtracking is
+/// Draft 2020-12. Formats of texts are checked, except where the schema names its dialect
+/// (`"$schema": "https://json-schema.org/draft/2020-12/schema"`), which takes them for annotations.
+/// References leave the document nowhere (there is no retriever), and patterns run on an engine whose time is linear in the text: a pattern that needs backtracking is
 /// refused here rather than used against us later.
 pub struct ArgumentSchema {
+    /// With its references spelled out.
     schema: Value,
     validator: Validator,
     known_keys: KnownKeys,
@@ -39,24 +42,26 @@ impl ArgumentSchema {
     /// [`SchemaError`] for what is not the schema of an object, refers outside itself, costs too much, or
     /// has a pattern that the linear engine does not know.
     pub fn compile(schema: &JsonSchema) -> Result<Self, SchemaError> {
-        let schema = schema.as_value();
-        ensure_bounded(schema)?;
-        if !schema.is_object() || SchemaView::new(schema).types(schema) != Types::OBJECT {
+        let written = schema.as_value();
+        ensure_readable(written)?;
+        let schema = spell_out_references(written)?;
+        ensure_bounded(&schema)?;
+        if !schema.is_object() || SchemaView::new(&schema).types(&schema) != Types::OBJECT {
             return Err(SchemaError::NotAnObject);
         }
-        let mut spelled_out = schema.clone();
-        spell_out_formats(&mut spelled_out);
+        let mut with_ranges = written.clone();
+        spell_out_formats(&mut with_ranges);
         let validator = jsonschema::options()
             .with_draft(Draft::Draft202012)
             .offline()
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
-            .should_validate_formats(true)
-            .build(&spelled_out)
+            .should_validate_formats(!names_its_dialect(written))
+            .build(&with_ranges)
             .map_err(|error| SchemaError::Malformed {
                 pointer: error.instance_path().to_string(),
                 problem: error.to_string(),
             })?;
-        Ok(Self { schema: schema.clone(), validator, known_keys: KnownKeys::of(schema) })
+        Ok(Self { known_keys: KnownKeys::of(&schema), schema, validator })
     }
 
     /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
@@ -78,24 +83,13 @@ impl ArgumentSchema {
         };
         changes.ignore_unknown(members, &self.known_keys);
 
-        let mut complaints = Complaints::default();
         let mut valid = self.validator.is_valid(&value);
-        if !valid || has_whole_float(&value) {
-            match repairs {
-                Repairs::Allowed => {
-                    let scope = if valid { Scope::WholeNumbers } else { Scope::Everything };
-                    changes.take(repair(&mut value, &self.schema, scope));
-                    valid = self.validator.is_valid(&value);
-                }
-                // JSON Schema takes 5.0 for an integer; no typed decoder does.
-                Repairs::Off => {
-                    let mut repaired = value.clone();
-                    for place in repair(&mut repaired, &self.schema, Scope::WholeNumbers).places {
-                        complaints.not_an_integer(&value, place);
-                    }
-                }
-            }
+        if repairs == Repairs::Allowed && (!valid || has_whole_float(&value)) {
+            let scope = if valid { Scope::WholeNumbers } else { Scope::Everything };
+            changes.take(repair(&mut value, &self.schema, scope));
+            valid = self.validator.is_valid(&value);
         }
+        let mut complaints = Complaints::default();
         if !valid {
             complaints.collect(&self.schema, self.validator.iter_errors(&value));
         }
@@ -116,6 +110,7 @@ pub enum Repairs {
     /// They are made, and listed.
     Allowed,
     /// What does not fit as it stands is refused: for privileged tools, whose arguments a person approves.
+    /// JSON Schema takes 5.0 for an integer, so it fits; whether the tool's own decoder takes it, the tool says.
     Off,
 }
 
@@ -152,8 +147,8 @@ pub enum SchemaError {
     /// It has too many patterns, each of which may compile to a megabyte.
     #[error("the schema has more than {MAX_PATTERNS} patterns")]
     TooManyPatterns,
-    /// It refers to what is not a place in it.
-    #[error("the schema refers to `{reference}`: only places within it (`#/…`) can be referred to")]
+    /// It refers to what is no schema in it, or has two of this name.
+    #[error("the schema refers to `{reference}`, which is not one schema within it")]
     Reference {
         /// The reference.
         reference: String,
@@ -241,6 +236,13 @@ impl Changes {
     }
 }
 
+/// Whether a schema says that it is one of draft 2020-12, and so has a standard's word for what its formats
+/// mean. Without `$schema` a reader decides, and a format is more use to a tool when it holds.
+fn names_its_dialect(schema: &Value) -> bool {
+    let name = schema.get("$schema").and_then(Value::as_str).map(|name| name.trim_end_matches('#'));
+    name == Some("https://json-schema.org/draft/2020-12/schema")
+}
+
 /// Which keys the arguments may have beside those that the schema itself refuses.
 #[derive(Debug)]
 enum KnownKeys {
@@ -264,7 +266,8 @@ impl KnownKeys {
 }
 
 /// With one of these in a schema, a key can matter that is not among its `properties`.
-const SPEAKS_OF_OTHER_KEYS: [&str; 16] = [
+const SPEAKS_OF_OTHER_KEYS: [&str; 17] = [
+    "$dynamicRef",
     "$ref",
     "additionalProperties",
     "allOf",

@@ -1,0 +1,95 @@
+//! Reads the examples out of the specifications beside the repository and writes each to a file of its own,
+//! which the crate includes. Sets `specifications` where all of them are there.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+#[path = "src/extract.rs"]
+mod extract;
+
+use extract::{block_with, fill, mend, paragraphs, until, whole};
+
+/// Beside the repository: this folder is three levels below that place.
+const FOLDER: &str = "../../../shared/specs";
+
+fn main() {
+    println!("cargo::rustc-check-cfg=cfg(specifications)");
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=src/extract.rs");
+    let folder = Path::new(FOLDER);
+    if !folder.is_dir() {
+        // A path that is not there would run this script at every build.
+        return;
+    }
+    println!("cargo::rerun-if-changed={FOLDER}");
+    let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
+    match examples(folder) {
+        Ok(examples) => {
+            for (name, code) in examples {
+                if let Err(error) = fs::write(out.join(name), code) {
+                    println!("cargo::error=cannot write `{name}`: {error}");
+                }
+            }
+            println!("cargo::rustc-cfg=specifications");
+        }
+        Err(problem) => {
+            // The build goes on; the test says it.
+            let line = problem.replace('\n', " ");
+            println!("cargo::rustc-env=PORTCULLIS_SPECIFICATIONS_PROBLEM={line}");
+        }
+    }
+}
+
+/// Every example with the name of its file.
+fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
+    let everruns = read(folder, "000_")?;
+    let yoagent = mend(&read(folder, "002_")?)?;
+    let own = read(folder, "004_")?;
+
+    let registry = paragraphs(block_with(&everruns, "ToolRegistry::with_defaults()")?);
+    let [defaults, custom, agent_loop] = registry.as_slice() else {
+        return Err("the registry's lines are not three paragraphs".to_owned());
+    };
+    let parameters = "config: Config, emitter: Emitter, store: Store, llm: Llm";
+    let data_processor =
+        fill(block_with(&yoagent, "struct DataProcessorTool")?, "// ...", "supplied_methods!();")?;
+    let file_read =
+        fill(block_with(&own, "async fn file_read")?, "// implementation", "supplied_body(path).await")?;
+    let examples = vec![
+        ("000_trait.rs", block_with(&everruns, "pub trait Tool: Send + Sync")?.to_owned()),
+        ("000_defaults.rs", format!("pub(super) fn defaults() -> Built {{\n{defaults}\nregistry\n}}\n")),
+        (
+            "000_custom.rs",
+            format!(
+                "pub(super) fn custom({parameters}) -> AgentLoop {{\n{custom}\n{agent_loop}\nagent_loop\n}}\n"
+            ),
+        ),
+        ("002_trait.rs", block_with(&yoagent, "pub trait AgentTool: Send + Sync")?.to_owned()),
+        ("002_context.rs", block_with(&yoagent, "pub struct ToolContext")?.to_owned()),
+        ("002_result.rs", block_with(&yoagent, "pub struct ToolResult ")?.to_owned()),
+        ("002_error.rs", block_with(&yoagent, "pub enum ToolError")?.to_owned()),
+        ("002_update.rs", block_with(&yoagent, "pub type ToolUpdateFn")?.to_owned()),
+        ("002_weather.rs", block_with(&yoagent, "pub struct WeatherTool")?.to_owned()),
+        ("002_data_processor.rs", data_processor),
+        ("002_deploy.rs", until(block_with(&yoagent, "struct DeployTool")?, "#[tokio::main]")?.to_owned()),
+        ("004_trait.rs", block_with(&own, "pub trait Tool: Send + Sync")?.to_owned()),
+        ("004_tier.rs", block_with(&own, "pub enum SafetyTier")?.to_owned()),
+        ("004_schema.rs", block_with(&own, "pub struct FunctionDecl")?.to_owned()),
+        ("004_file_read.rs", file_read),
+    ];
+    examples.into_iter().map(|(name, code)| Ok((name, whole(code)?))).collect()
+}
+
+/// The text of the one file whose name begins like this.
+fn read(folder: &Path, beginning: &str) -> Result<String, String> {
+    let entries = fs::read_dir(folder).map_err(|error| format!("cannot list the specifications: {error}"))?;
+    let mut found = entries.filter_map(|entry| {
+        let entry = entry.ok()?;
+        entry.file_name().to_str()?.starts_with(beginning).then(|| entry.path())
+    });
+    let path = found.next().ok_or_else(|| format!("there is no specification `{beginning}…`"))?;
+    println!("cargo::rerun-if-changed={}", path.display());
+    fs::read_to_string(&path).map_err(|error| format!("cannot read specification `{beginning}…`: {error}"))
+}

@@ -1,0 +1,178 @@
+//! Gets code out of a specification: its text as it was meant, its blocks of Rust, and parts of these.
+//!
+//! Shared by the build script, which uses it, and by the crate, which tests it.
+
+/// The text of a file that was UTF-8, was read as Windows-1252, and was written as UTF-8 again.
+///
+/// That reading has no character for five bytes and loses them; what they were part of becomes U+FFFD.
+///
+/// # Errors
+/// Names the character that no such reading makes.
+pub(crate) fn mend(text: &str) -> Result<String, String> {
+    let bytes: Result<Vec<u8>, String> = text
+        .chars()
+        .map(|char| match u8::try_from(char) {
+            Ok(byte) => Ok(byte),
+            Err(_) => WINDOWS_1252
+                .iter()
+                .find(|(_, known)| *known == char)
+                .map(|(byte, _)| *byte)
+                .ok_or_else(|| format!("no byte of Windows-1252 is the character {char:?}")),
+        })
+        .collect();
+    Ok(String::from_utf8_lossy(&bytes?).into_owned())
+}
+
+/// The code of an example, if nothing of it was lost.
+///
+/// # Errors
+/// When something was.
+pub(crate) fn whole(code: String) -> Result<String, String> {
+    if code.contains('\u{fffd}') {
+        return Err(format!("bytes of an example were lost: {code}"));
+    }
+    Ok(code)
+}
+
+/// The one block of Rust that has this text in it.
+///
+/// # Errors
+/// When no block has it, or more than one.
+pub(crate) fn block_with<'t>(text: &'t str, needle: &str) -> Result<&'t str, String> {
+    let mut found = rust_blocks(text).into_iter().filter(|block| block.contains(needle));
+    match (found.next(), found.next()) {
+        (Some(block), None) => Ok(block),
+        (None, _) => Err(format!("no block of Rust has `{needle}`")),
+        (Some(_), Some(_)) => Err(format!("more than one block of Rust has `{needle}`")),
+    }
+}
+
+/// The beginning of a block, up to this text.
+///
+/// # Errors
+/// When the text is not there.
+pub(crate) fn until<'t>(block: &'t str, end: &str) -> Result<&'t str, String> {
+    block.split_once(end).map(|(before, _)| before).ok_or_else(|| format!("the block has no `{end}`"))
+}
+
+/// A block with the one comment line that begins like this replaced: it stands for what is left out.
+///
+/// # Errors
+/// When no line is such a comment, or more than one is.
+pub(crate) fn fill(block: &str, comment: &str, code: &str) -> Result<String, String> {
+    let is_gap = |line: &&str| line.trim_start().starts_with(comment);
+    if block.lines().filter(is_gap).count() != 1 {
+        return Err(format!("not exactly one line is a comment `{comment}`"));
+    }
+    let lines: Vec<&str> = block.lines().map(|line| if is_gap(&line) { code } else { line }).collect();
+    Ok(lines.join("\n"))
+}
+
+/// The paragraphs of a block: what stands between blank lines.
+pub(crate) fn paragraphs(block: &str) -> Vec<&str> {
+    block.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()).collect()
+}
+
+/// The fenced blocks whose info string is `rust`, without their fences, in order.
+///
+/// As CommonMark has fences: at least three backticks, closed by a line of at least as many; up to three
+/// spaces before them. A block that is not closed goes to the end.
+fn rust_blocks(text: &str) -> Vec<&str> {
+    let mut blocks = Vec::new();
+    // How many backticks opened the block, whether it is Rust, and where its content begins.
+    let mut open: Option<(usize, bool, usize)> = None;
+    let mut at = 0;
+    for line in text.split_inclusive('\n') {
+        let after = at + line.len();
+        match (open, fence(line)) {
+            (None, Some((ticks, info))) => open = Some((ticks, info == "rust", after)),
+            (Some((ticks, is_rust, start)), Some((closing, ""))) if closing >= ticks => {
+                if is_rust {
+                    blocks.push(&text[start..at]);
+                }
+                open = None;
+            }
+            _ => {}
+        }
+        at = after;
+    }
+    if let Some((_, true, start)) = open {
+        blocks.push(&text[start..]);
+    }
+    blocks
+}
+
+/// How many backticks a fence has, and its info string.
+fn fence(line: &str) -> Option<(usize, &str)> {
+    let text = line.trim_start_matches(' ');
+    let rest = text.trim_start_matches('`');
+    let ticks = text.len() - rest.len();
+    let info = rest.trim();
+    (line.len() - text.len() <= 3 && ticks >= 3 && !info.contains('`')).then_some((ticks, info))
+}
+
+/// Where Windows-1252 differs from Latin-1.
+const WINDOWS_1252: [(u8, char); 27] = [
+    (0x80, '€'),
+    (0x82, '‚'),
+    (0x83, 'ƒ'),
+    (0x84, '„'),
+    (0x85, '…'),
+    (0x86, '†'),
+    (0x87, '‡'),
+    (0x88, 'ˆ'),
+    (0x89, '‰'),
+    (0x8a, 'Š'),
+    (0x8b, '‹'),
+    (0x8c, 'Œ'),
+    (0x8e, 'Ž'),
+    (0x91, '‘'),
+    (0x92, '’'),
+    (0x93, '“'),
+    (0x94, '”'),
+    (0x95, '•'),
+    (0x96, '–'),
+    (0x97, '—'),
+    (0x98, '˜'),
+    (0x99, '™'),
+    (0x9a, 'š'),
+    (0x9b, '›'),
+    (0x9c, 'œ'),
+    (0x9e, 'ž'),
+    (0x9f, 'Ÿ'),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_that_was_read_as_windows_1252_is_mended() {
+        assert_eq!(mend("plain").as_deref(), Ok("plain"));
+        assert_eq!(mend("72Â°F â€” ðŸš€ â\u{9d}Œ").as_deref(), Ok("72°F — 🚀 ❌"));
+        assert!(mend("漢").is_err(), "no byte at all");
+        let lost = mend("âŒ").expect("bytes");
+        assert_eq!(lost, "\u{fffd}", "0x9d is no character of Windows-1252");
+        assert!(whole(lost).is_err() && whole("72°F".to_owned()).is_ok());
+    }
+
+    #[test]
+    fn blocks_are_found_by_fence_language_and_content() {
+        let text = "a\n```rust\nfn a() {}\n```\n```json\nfn b\n```\n  ````rust\n```\nfn c() {}\n  ````\n```rust\nfn d";
+        assert_eq!(rust_blocks(text), ["fn a() {}\n", "```\nfn c() {}\n", "fn d"]);
+        assert_eq!(block_with(text, "fn c"), Ok("```\nfn c() {}\n"));
+        assert!(block_with(text, "fn b").is_err(), "no Rust");
+        assert!(block_with(text, "fn ").is_err(), "several");
+        assert!(rust_blocks("    ```rust\nx\n```\n``` rust `\nx\n").is_empty());
+    }
+
+    #[test]
+    fn parts_of_a_block_are_cut_and_filled() {
+        assert_eq!(until("a\nb\nc", "b"), Ok("a\n"));
+        assert!(until("a", "b").is_err());
+        assert_eq!(fill("{\n    // ... more ...\n}", "// ...", "more!();").as_deref(), Ok("{\nmore!();\n}"));
+        assert!(fill("// x", "// ...", "").is_err());
+        assert!(fill("// ...\n// ...", "// ...", "").is_err());
+        assert_eq!(paragraphs("a\nb\n\n\nc\n"), ["a\nb", "c"]);
+    }
+}

@@ -1,0 +1,18 @@
+//! Whether the specifications were there when this crate was built.
+
+/// Why their examples could not be read, if they were there.
+const PROBLEM: Option<&str> = option_env!("PORTCULLIS_SPECIFICATIONS_PROBLEM");
+
+#[test]
+fn the_specifications_are_there_or_the_skip_is_said() {
+    if let Some(problem) = PROBLEM {
+        panic!("the specifications' examples cannot be read: {problem}");
+    }
+    if cfg!(specifications) {
+        return;
+    }
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/specs");
+    assert!(!folder.is_dir(), "they came after the build: `touch tests/specifications/build.rs`");
+    assert!(std::env::var_os("CI").is_none(), "there is no `../shared/specs` beside the repository");
+    println!("skipped: there is no `../shared/specs` beside the repository");
+}

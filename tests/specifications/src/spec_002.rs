@@ -1,0 +1,370 @@
+//! Specification 002: its vocabulary, and its three tools, each in a module where `yoagent` is ours.
+
+use std::sync::{
+    atomic::{AtomicUsize, Ordering},
+    Arc, Mutex,
+};
+
+use portcullis_tests::World;
+use portcullis_tools::{
+    audit::{Event, Outcome, Verdict},
+    compat::yoagent::types::{self as ours, async_trait, AgentTool, Content, ToolResultMessage},
+    Caller,
+};
+use portcullis_types::{SafetyTier, ToolErrorKind, ToolOutput};
+use serde_json::{json, Value};
+
+use crate::support::{call, listening, Stage};
+
+/// The shapes as they are stated.
+#[expect(unreachable_pub, reason = "the specification's own word")]
+mod stated {
+    use std::sync::Arc;
+
+    use portcullis_tools::compat::yoagent::types::{async_trait, CancellationToken, Content, ProgressFn};
+
+    include!(concat!(env!("OUT_DIR"), "/002_trait.rs"));
+    include!(concat!(env!("OUT_DIR"), "/002_context.rs"));
+    include!(concat!(env!("OUT_DIR"), "/002_result.rs"));
+    include!(concat!(env!("OUT_DIR"), "/002_error.rs"));
+    include!(concat!(env!("OUT_DIR"), "/002_update.rs"));
+}
+
+mod weather {
+    use portcullis_tools::compat::yoagent;
+
+    #[expect(unreachable_pub, clippy::uninlined_format_args, reason = "the example is as it is")]
+    mod example {
+        use super::yoagent;
+
+        include!(concat!(env!("OUT_DIR"), "/002_weather.rs"));
+    }
+
+    pub(super) use example::WeatherTool;
+}
+
+#[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
+mod data_processor {
+    use portcullis_tools::compat::yoagent;
+
+    include!(concat!(env!("OUT_DIR"), "/002_data_processor.rs"));
+
+    /// What the example leaves out of its `impl`.
+    macro_rules! supplied_methods {
+        () => {
+            fn name(&self) -> &str {
+                "process"
+            }
+            fn label(&self) -> &str {
+                "Process"
+            }
+            fn description(&self) -> &str {
+                "Processes rows."
+            }
+            fn parameters_schema(&self) -> serde_json::Value {
+                serde_json::json!({
+                    "type": "object",
+                    "properties": {"rows": {"type": "integer"}},
+                    "required": ["rows"],
+                })
+            }
+        };
+    }
+    use supplied_methods;
+
+    fn fetch_rows(params: &serde_json::Value) -> Result<Vec<super::Row>, ToolError> {
+        let rows = params["rows"].as_u64().ok_or(ToolError::InvalidArgs("missing 'rows'".into()))?;
+        (0..rows).map(|_| Ok(super::Row)).collect()
+    }
+
+    fn process_row(_row: &super::Row) {
+        super::PROCESSED.fetch_add(1, super::Ordering::SeqCst);
+    }
+
+    pub(super) fn tool() -> impl AgentTool {
+        DataProcessorTool
+    }
+}
+
+struct Row;
+
+/// How many rows were processed, in the one test that processes some.
+static PROCESSED: AtomicUsize = AtomicUsize::new(0);
+
+#[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
+mod deploy {
+    /// What the example's program imports and its tool does not use.
+    mod yoagent {
+        pub(super) use portcullis_tools::compat::yoagent::types;
+
+        pub(super) mod agent {
+            pub(in super::super) struct Agent;
+        }
+        pub(super) mod provider {
+            pub(in super::super) struct AnthropicProvider;
+        }
+    }
+
+    /// Time that passes at once.
+    mod tokio {
+        pub(super) mod time {
+            pub(in super::super) async fn sleep(duration: std::time::Duration) {
+                assert_eq!(duration.as_secs(), 2);
+                tokio::task::yield_now().await;
+            }
+            use ::tokio;
+        }
+    }
+
+    include!(concat!(env!("OUT_DIR"), "/002_deploy.rs"));
+
+    const _: (Agent, AnthropicProvider) = (Agent, AnthropicProvider);
+
+    pub(super) fn tool() -> impl AgentTool {
+        DeployTool
+    }
+}
+
+/// What is stated, as a tool of our adapter's trait: everything has the shape that ours has.
+struct Ours<T>(T);
+
+#[async_trait]
+impl<T: stated::AgentTool> AgentTool for Ours<T> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn label(&self) -> &str {
+        self.0.label()
+    }
+    fn description(&self) -> &str {
+        self.0.description()
+    }
+    fn parameters_schema(&self) -> Value {
+        self.0.parameters_schema()
+    }
+    async fn execute(
+        &self,
+        params: Value,
+        ctx: ours::ToolContext,
+    ) -> Result<ours::ToolResult, ours::ToolError> {
+        let ours::ToolContext { tool_call_id, tool_name, cancel, on_update, on_progress } = ctx;
+        let on_update = on_update.map(|listener| -> stated::ToolUpdateFn {
+            Arc::new(move |stated::ToolResult { content, details }| {
+                listener(ours::ToolResult { content, details });
+            })
+        });
+        let ctx = stated::ToolContext { tool_call_id, tool_name, cancel, on_update, on_progress };
+        match self.0.execute(params, ctx).await {
+            Ok(stated::ToolResult { content, details }) => Ok(ours::ToolResult { content, details }),
+            Err(stated::ToolError::Failed(text)) => Err(ours::ToolError::Failed(text)),
+            Err(stated::ToolError::NotFound(text)) => Err(ours::ToolError::NotFound(text)),
+            Err(stated::ToolError::InvalidArgs(text)) => Err(ours::ToolError::InvalidArgs(text)),
+            Err(stated::ToolError::Cancelled) => Err(ours::ToolError::Cancelled),
+        }
+    }
+}
+
+/// A tool of our adapter's trait, as what is stated.
+struct Stated<T>(T);
+
+#[async_trait]
+impl<T: AgentTool> stated::AgentTool for Stated<T> {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+    fn label(&self) -> &str {
+        self.0.label()
+    }
+    fn description(&self) -> &str {
+        self.0.description()
+    }
+    fn parameters_schema(&self) -> Value {
+        self.0.parameters_schema()
+    }
+    async fn execute(
+        &self,
+        params: Value,
+        ctx: stated::ToolContext,
+    ) -> Result<stated::ToolResult, stated::ToolError> {
+        let stated::ToolContext { tool_call_id, tool_name, cancel, on_update, on_progress } = ctx;
+        let on_update = on_update.map(|listener| -> ours::ToolUpdateFn {
+            Arc::new(move |ours::ToolResult { content, details }| {
+                listener(stated::ToolResult { content, details });
+            })
+        });
+        let ctx = ours::ToolContext { tool_call_id, tool_name, cancel, on_update, on_progress };
+        match self.0.execute(params, ctx).await {
+            Ok(ours::ToolResult { content, details }) => Ok(stated::ToolResult { content, details }),
+            Err(ours::ToolError::Failed(text)) => Err(stated::ToolError::Failed(text)),
+            Err(ours::ToolError::NotFound(text)) => Err(stated::ToolError::NotFound(text)),
+            Err(ours::ToolError::InvalidArgs(text)) => Err(stated::ToolError::InvalidArgs(text)),
+            Err(ours::ToolError::Cancelled) => Err(stated::ToolError::Cancelled),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_weather_tool_runs_and_its_errors_are_messages() {
+    let stage = Stage::with("get_weather", weather::WeatherTool);
+    let tool = stage.registry.get("get_weather").expect("registered");
+    assert_eq!(tool.label(), Some("Weather"));
+    assert_eq!(tool.facts().declared_tier, None, "the interface has no tiers");
+
+    let result = stage.call("get_weather", json!({"city": "Paris"})).await;
+    assert_eq!(result.details, json!({}));
+    let message = ToolResultMessage::from(result);
+    assert_eq!(message.content, [Content::text("Weather in Paris: 72°F, sunny")], "decoded, not mojibake");
+    assert_eq!((message.tool_name.as_str(), message.is_error), ("get_weather", false));
+
+    let message = ToolResultMessage::from(stage.call("get_weather", json!({})).await);
+    assert_eq!(message.content, [Content::text("missing required field 'city' in arguments")]);
+    assert!(message.is_error);
+
+    let rows = stage.world.rows();
+    let events: Vec<_> = rows.iter().map(|row| (row.event, row.outcome, row.tier)).collect();
+    let effects = Some(SafetyTier::SideEffecting);
+    let invalid = Some(Outcome::Error(ToolErrorKind::InvalidArguments));
+    assert_eq!(events[..2], [(Event::Begin, None, effects), (Event::End, Some(Outcome::Ok), effects)]);
+    assert_eq!((events[2].0, events[2].1, events.len()), (Event::End, invalid, 3));
+}
+
+#[tokio::test]
+async fn a_tool_that_the_policy_does_not_enable_never_runs() {
+    let stage = Stage::under(World::new(), weather::WeatherTool);
+    let result = stage.call("get_weather", json!({"city": "Paris"})).await;
+    let error = result.outcome.as_ref().expect_err("denied");
+    assert_eq!((error.kind(), error.code()), (ToolErrorKind::Denied, "native_not_enabled"));
+    let message = ToolResultMessage::from(result);
+    assert!(message.is_error);
+    let rows = stage.world.rows();
+    assert_eq!(rows.len(), 1);
+    assert_eq!((rows[0].event, rows[0].decision), (Event::End, Some(Verdict::Deny)));
+}
+
+#[tokio::test]
+async fn the_data_processor_streams_its_progress_and_stops_when_it_is_cancelled() {
+    let stage = Stage::with("process", data_processor::tool());
+    let mut caller = Caller::new("tester", "run");
+    let heard = listening(&mut caller);
+    let result = call(&stage.registry, "process", &json!({"rows": 250}), &caller).await;
+    assert_eq!(result.model_text(), "Processed all 250 rows", "updates never reach the model");
+    assert_eq!(PROCESSED.swap(0, Ordering::SeqCst), 250);
+    assert_eq!(
+        *heard.lock().expect("not poisoned"),
+        [
+            "requested process",
+            "started process",
+            r#"update Processed 0/250 rows {"progress":0.0}"#,
+            r#"update Processed 100/250 rows {"progress":0.4}"#,
+            r#"update Processed 200/250 rows {"progress":0.8}"#,
+            "finished process false",
+        ]
+    );
+
+    // Nobody listens: it works all the same.
+    let result = stage.call("process", json!({"rows": 3})).await;
+    assert_eq!(result.model_text(), "Processed all 3 rows");
+    assert_eq!(PROCESSED.swap(0, Ordering::SeqCst), 3);
+
+    let mut caller = Caller::new("tester", "run");
+    let (cancel, updates) = (caller.cancel.clone(), AtomicUsize::new(0));
+    caller.on_update = Some(Arc::new(move |_| {
+        if updates.fetch_add(1, Ordering::SeqCst) == 1 {
+            cancel.cancel();
+        }
+    }));
+    let result = call(&stage.registry, "process", &json!({"rows": 250}), &caller).await;
+    assert_eq!(result.outcome.as_ref().expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
+    assert!(ToolResultMessage::from(result).is_error);
+    assert_eq!(PROCESSED.load(Ordering::SeqCst), 101, "it looks before each row");
+}
+
+#[tokio::test]
+async fn the_deploy_tool_shows_each_step_to_people_and_its_end_to_the_model() {
+    // By its own interface, and there and back through the stated one.
+    deploys(Stage::with("deploy", deploy::tool())).await;
+    deploys(Stage::with("deploy", Ours(Stated(deploy::tool())))).await;
+}
+
+async fn deploys(stage: Stage) {
+    let mut caller = Caller::new("tester", "run");
+    let heard = listening(&mut caller);
+    let details: Arc<Mutex<Vec<ToolOutput>>> = Arc::default();
+    let sink = Arc::clone(&details);
+    caller.on_update = Some(Arc::new(move |partial| sink.lock().expect("not poisoned").push(partial)));
+    let result = call(&stage.registry, "deploy", &json!({"env": "production"}), &caller).await;
+    assert_eq!(result.details, json!({"env": "production", "status": "success"}));
+    let message = ToolResultMessage::from(result);
+    assert_eq!(message.content, [Content::text("Successfully deployed to production")]);
+    assert!(!message.is_error);
+
+    let heard = heard.lock().expect("not poisoned");
+    let shown: Vec<&str> = heard.iter().map(|line| line.split(" {").next().unwrap_or_default()).collect();
+    assert_eq!(
+        shown,
+        [
+            "requested deploy",
+            "started deploy",
+            "update [1/4] Building image...",
+            "update [2/4] Running tests...",
+            "update [3/4] Pushing to registry...",
+            "update [4/4] Rolling out...",
+            "finished deploy false",
+        ]
+    );
+    let details = details.lock().expect("not poisoned");
+    assert_eq!(details[3].details, json!({"step": 4, "total": 4, "phase": "Rolling out"}));
+}
+
+#[tokio::test]
+async fn progress_is_heard_and_errors_keep_their_kinds() {
+    struct Failing;
+
+    #[async_trait]
+    impl AgentTool for Failing {
+        fn name(&self) -> &str {
+            "fails"
+        }
+        fn label(&self) -> &str {
+            "Fails"
+        }
+        fn description(&self) -> &str {
+            "Fails as it is told."
+        }
+        fn parameters_schema(&self) -> Value {
+            json!({"type": "object", "properties": {"how": {"type": "string"}}, "required": ["how"]})
+        }
+        async fn execute(
+            &self,
+            params: Value,
+            ctx: ours::ToolContext,
+        ) -> Result<ours::ToolResult, ours::ToolError> {
+            if let Some(progress) = &ctx.on_progress {
+                progress(format!("{} has begun", ctx.tool_name));
+            }
+            Err(match params["how"].as_str() {
+                Some("not found") => ours::ToolError::NotFound("no such file".into()),
+                Some("invalid") => ours::ToolError::InvalidArgs("no such way".into()),
+                Some("cancelled") => ours::ToolError::Cancelled,
+                _ => ours::ToolError::Failed("it broke".into()),
+            })
+        }
+    }
+
+    let boxed: Box<dyn AgentTool> = Box::new(Failing);
+    let stage = Stage::with("fails", boxed);
+    for (how, kind, said) in [
+        ("not found", ToolErrorKind::NotFound, "no such file"),
+        ("invalid", ToolErrorKind::InvalidArguments, "no such way"),
+        ("cancelled", ToolErrorKind::Cancelled, "the call was cancelled"),
+        ("at all", ToolErrorKind::Failed, "it broke"),
+    ] {
+        let mut caller = Caller::new("tester", "run");
+        let heard = listening(&mut caller);
+        let result = call(&stage.registry, "fails", &json!({"how": how}), &caller).await;
+        assert_eq!(result.outcome.as_ref().expect_err("an error").kind(), kind);
+        let message = ToolResultMessage::from(result);
+        assert_eq!((message.content, message.is_error), (vec![Content::text(said)], true));
+        assert_eq!(heard.lock().expect("not poisoned")[2], "progress fails has begun");
+    }
+}

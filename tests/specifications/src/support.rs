@@ -1,0 +1,66 @@
+//! What the specifications' tests share: a registry of one tool under a policy that enables it, and a caller
+//! that listens.
+
+use std::sync::{Arc, Mutex};
+
+use portcullis_tests::World;
+use portcullis_tools::{compat::IntoTool, Caller, PolicyFiles, ToolCall, ToolRegistry, ToolResult};
+use portcullis_types::{SandboxTier, ToolEvent};
+use serde_json::Value;
+
+/// A world and its registry, which has one tool.
+pub(crate) struct Stage {
+    pub(crate) world: World,
+    pub(crate) registry: ToolRegistry,
+}
+
+impl Stage {
+    /// Under a policy that enables the tool by its name.
+    pub(crate) fn with<Interface>(name: &str, tool: impl IntoTool<Interface>) -> Self {
+        Self::under(World::new().with_policy(&format!("[tools.{name}]\nenabled = true\n")), tool)
+    }
+
+    /// Under the world's policy.
+    pub(crate) fn under<Interface>(world: World, tool: impl IntoTool<Interface>) -> Self {
+        let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+        let policy = files.load(SandboxTier::Process).expect("a policy");
+        let builder = ToolRegistry::builder().policy(policy).state(world.state());
+        let registry = builder.tool(tool).build().expect("builds");
+        Self { world, registry }
+    }
+
+    /// One call by a caller of its own.
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> ToolResult {
+        call(&self.registry, tool, &arguments, &Caller::new("tester", "run")).await
+    }
+}
+
+/// One call.
+pub(crate) async fn call(
+    registry: &ToolRegistry,
+    tool: &str,
+    arguments: &Value,
+    caller: &Caller,
+) -> ToolResult {
+    registry.execute_with_policy(ToolCall::new(tool, arguments.to_string()), caller).await
+}
+
+/// Makes a caller listen; what it heard is in the list, one line an event.
+pub(crate) fn listening(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&heard);
+    caller.on_event = Some(Arc::new(move |event| {
+        let line = match event {
+            ToolEvent::Requested { tool, .. } => format!("requested {tool}"),
+            ToolEvent::Started { tool, .. } => format!("started {tool}"),
+            ToolEvent::Update { partial, .. } => {
+                format!("update {} {}", partial.joined_text(), partial.details)
+            }
+            ToolEvent::Progress { text, .. } => format!("progress {text}"),
+            ToolEvent::Finished { tool, error, .. } => format!("finished {tool} {}", error.is_some()),
+            other => format!("{other:?}"),
+        };
+        sink.lock().expect("not poisoned").push(line);
+    }));
+    heard
+}

@@ -1,0 +1,341 @@
+//! Where the references of a schema lead, all of them to places within it.
+//!
+//! The validator resolves references by itself. What bounds its work and what mends arguments reads the
+//! schema too, and would have to do the same again; so they get a copy in which each reference is written
+//! as a pointer from the schema's root, whatever it was: relative to an `$id`, to an `$anchor`, percent-encoded.
+
+use std::collections::{HashMap, HashSet};
+
+use jsonschema::{Uri, uri};
+use serde_json::Value;
+
+use super::{
+    bounds::{DATA, SCHEMAS_BY_NAME},
+    schema::SchemaError,
+};
+
+/// The copy. A reference that leads to one place is a pointer. Where the place depends on how the validator
+/// came there, all that it can be stand in a list under `$dynamicRef`, which is no JSON Schema any more.
+///
+/// # Errors
+/// [`SchemaError::Reference`] for a reference to what is no schema within this one, for two schemas of one
+/// name, and for an address that is none; [`SchemaError::TooComplex`] where the pointers get too long.
+pub(super) fn spell_out_references(schema: &Value) -> Result<Value, SchemaError> {
+    let id = schema.get("$id").and_then(Value::as_str).unwrap_or_default();
+    let base = uri::from_str(id).map_err(|_not_an_address| unusable(id))?;
+    let mut survey = Survey { root: schema, places: Places::default(), at: Vec::new() };
+    survey.schema(schema, &base)?;
+    let Places { references, .. } = &survey.places;
+    let mut targets: Targets = HashMap::new();
+    let mut bytes = 0;
+    for reference in references {
+        let found = survey.places.targets(reference)?;
+        bytes += found.iter().map(String::len).sum::<usize>();
+        if bytes > MAX_POINTER_BYTES {
+            return Err(SchemaError::TooComplex);
+        }
+        targets.entry(address(reference.schema)).or_default().push(found);
+    }
+    Ok(spelled_out(schema, &targets))
+}
+
+/// How long all pointers of a schema may be together: 1 MiB. A name may be as long as the schema, and each
+/// reference below it repeats it.
+const MAX_POINTER_BYTES: usize = 1 << 20;
+
+/// Where each schema's references can lead, by the schema's address.
+type Targets = HashMap<*const Value, Vec<Vec<String>>>;
+
+/// Walks through a schema and notes what can be referred to, and what refers.
+struct Survey<'s> {
+    root: &'s Value,
+    places: Places<'s>,
+    at: Vec<Step<'s>>,
+}
+
+enum Step<'s> {
+    Key(&'s str),
+    Index(usize),
+}
+
+#[derive(Default)]
+struct Places<'s> {
+    /// By address: the schema that has it, and the pointer to it.
+    resources: HashMap<String, (&'s Value, String)>,
+    /// By address and name: the pointer to the schema with that anchor.
+    anchors: HashMap<(String, &'s str), String>,
+    /// By name: the pointers to all schemas that a dynamic reference can lead to.
+    dynamic: HashMap<&'s str, Vec<String>>,
+    references: Vec<Reference<'s>>,
+    /// What else lies in the document cannot be referred to.
+    schemas: HashSet<*const Value>,
+    bytes: usize,
+}
+
+struct Reference<'s> {
+    schema: &'s Value,
+    base: Uri<String>,
+    text: &'s str,
+}
+
+impl<'s> Survey<'s> {
+    fn schema(&mut self, schema: &'s Value, base: &Uri<String>) -> Result<(), SchemaError> {
+        if schema.is_object() || schema.is_boolean() {
+            self.places.schemas.insert(address(schema));
+        }
+        let Some(map) = schema.as_object() else { return Ok(()) };
+        let text_of = |keyword: &str| map.get(keyword).and_then(Value::as_str);
+        let is_root = std::ptr::eq(schema, self.root);
+        let own_base = match text_of("$id") {
+            Some(id) if !is_root => Some(resolve(base, id)?),
+            _ => None,
+        };
+        if is_root || own_base.is_some() {
+            let pointer = self.pointer()?;
+            let name = without_fragment(own_base.as_ref().unwrap_or(base));
+            if self.places.resources.insert(name, (schema, pointer)).is_some() {
+                return Err(unusable(text_of("$id").unwrap_or_default()));
+            }
+        }
+        let base = own_base.as_ref().unwrap_or(base);
+        for keyword in ["$anchor", "$dynamicAnchor"] {
+            let Some(name) = text_of(keyword) else { continue };
+            let pointer = self.pointer()?;
+            if keyword == "$dynamicAnchor" {
+                self.places.dynamic.entry(name).or_default().push(pointer.clone());
+            }
+            if self.places.anchors.insert((without_fragment(base), name), pointer).is_some() {
+                return Err(unusable(name));
+            }
+        }
+        for keyword in REFERRING {
+            if let Some(text) = text_of(keyword) {
+                self.places.references.push(Reference { schema, base: base.clone(), text });
+            }
+        }
+        for (keyword, below) in map {
+            self.at.push(Step::Key(keyword));
+            match below {
+                _ if DATA.contains(&keyword.as_str()) => {}
+                Value::Object(named) if SCHEMAS_BY_NAME.contains(&keyword.as_str()) => {
+                    for (name, schema) in named {
+                        self.below(Step::Key(name), schema, base)?;
+                    }
+                }
+                Value::Array(list) => {
+                    for (index, schema) in list.iter().enumerate() {
+                        self.below(Step::Index(index), schema, base)?;
+                    }
+                }
+                below => self.schema(below, base)?,
+            }
+            self.at.pop();
+        }
+        Ok(())
+    }
+
+    fn below(&mut self, step: Step<'s>, schema: &'s Value, base: &Uri<String>) -> Result<(), SchemaError> {
+        self.at.push(step);
+        self.schema(schema, base)?;
+        self.at.pop();
+        Ok(())
+    }
+
+    /// The pointer to where the walk is.
+    fn pointer(&mut self) -> Result<String, SchemaError> {
+        let mut pointer = String::new();
+        for step in &self.at {
+            pointer.push('/');
+            match step {
+                Step::Key(key) => pointer.push_str(&key.replace('~', "~0").replace('/', "~1")),
+                Step::Index(index) => pointer.push_str(&index.to_string()),
+            }
+        }
+        self.places.bytes += pointer.len();
+        if self.places.bytes > MAX_POINTER_BYTES {
+            return Err(SchemaError::TooComplex);
+        }
+        Ok(pointer)
+    }
+}
+
+impl Places<'_> {
+    /// The pointers to what a reference can lead to, never none.
+    fn targets(&self, reference: &Reference<'_>) -> Result<Vec<String>, SchemaError> {
+        let refused = || unusable(reference.text);
+        let (address_text, fragment) = reference.text.split_once('#').unwrap_or((reference.text, ""));
+        let resource = match address_text {
+            "" => without_fragment(&reference.base),
+            other => without_fragment(&resolve(&reference.base, other).map_err(|_| refused())?),
+        };
+        let (schema, pointer) = self.resources.get(&resource).ok_or_else(refused)?;
+        if !fragment.is_empty() && !fragment.starts_with('/') {
+            let anchor = self.anchors.get(&(resource, fragment)).ok_or_else(refused)?;
+            // The validator may choose another of the name, by how it came here.
+            let others = self.dynamic.get(fragment).filter(|others| others.contains(anchor));
+            return Ok(others.cloned().unwrap_or_else(|| vec![anchor.clone()]));
+        }
+        let below = percent_decoded(fragment).ok_or_else(refused)?;
+        let target = schema.pointer(&below).ok_or_else(refused)?;
+        if !self.schemas.contains(&address(target)) {
+            return Err(refused());
+        }
+        Ok(vec![format!("{pointer}{below}")])
+    }
+}
+
+fn spelled_out(value: &Value, targets: &Targets) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut copy: serde_json::Map<_, _> =
+                map.iter().map(|(key, below)| (key.clone(), spelled_out(below, targets))).collect();
+            if let Some(found) = targets.get(&address(value)) {
+                for keyword in REFERRING {
+                    copy.remove(keyword);
+                }
+                if let [targets] = found.as_slice()
+                    && let [target] = targets.as_slice()
+                {
+                    copy.insert("$ref".to_owned(), format!("#{target}").into());
+                } else {
+                    let all: Vec<Value> =
+                        found.iter().flatten().map(|target| target.as_str().into()).collect();
+                    copy.insert("$dynamicRef".to_owned(), all.into());
+                }
+            }
+            copy.into()
+        }
+        Value::Array(items) => items.iter().map(|item| spelled_out(item, targets)).collect(),
+        other => other.clone(),
+    }
+}
+
+fn resolve(base: &Uri<String>, text: &str) -> Result<Uri<String>, SchemaError> {
+    uri::resolve_against(&base.borrow(), text).map_err(|_not_an_address| unusable(text))
+}
+
+fn without_fragment(uri: &Uri<String>) -> String {
+    uri.as_str().split('#').next().unwrap_or_default().to_owned()
+}
+
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        rest = after;
+        bytes.push(match (first, after) {
+            (b'%', [high, low, after @ ..]) => {
+                rest = after;
+                let digit = |byte: &u8| char::from(*byte).to_digit(16);
+                u8::try_from(digit(high)? * 16 + digit(low)?).ok()?
+            }
+            (b'%', _) => return None,
+            (other, _) => *other,
+        });
+    }
+    String::from_utf8(bytes).ok()
+}
+
+fn address(value: &Value) -> *const Value {
+    std::ptr::from_ref(value)
+}
+
+fn unusable(reference: &str) -> SchemaError {
+    SchemaError::Reference { reference: reference.to_owned() }
+}
+
+/// Keywords that refer to a schema.
+const REFERRING: [&str; 2] = ["$ref", "$dynamicRef"];
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(schema: &Value, place: &str, expected: &Value) {
+        let copy = spell_out_references(schema).expect("usable");
+        assert_eq!(copy.pointer(place), Some(expected), "{copy}");
+    }
+
+    #[test]
+    fn every_way_to_name_a_place_becomes_its_pointer() {
+        let a_b = json!({"type": "integer"});
+        check(
+            &json!({"$defs": {"a%b": a_b}, "not": {"$ref": "#/$defs/a%25b"}}),
+            "/not/$ref",
+            &json!("#/$defs/a%b"),
+        );
+        check(
+            &json!({"$defs": {"a": {"$anchor": "x"}}, "not": {"$ref": "#x"}}),
+            "/not/$ref",
+            &json!("#/$defs/a"),
+        );
+        let named = json!({
+            "$id": "https://example.com/root.json",
+            "$defs": {
+                "a/b": {"$id": "folder/", "$defs": {"c": {"$ref": "other.json#/items/0"}}},
+                "d": {"$id": "folder/other.json", "items": [{"$ref": "#"}, {"$ref": "/root.json"}]},
+            },
+        });
+        check(&named, "/$defs/a~1b/$defs/c/$ref", &json!("#/$defs/d/items/0"));
+        check(&named, "/$defs/d/items/0/$ref", &json!("#/$defs/d"));
+        check(&named, "/$defs/d/items/1/$ref", &json!("#"));
+        let in_data =
+            json!({"const": {"$ref": "https://example.com"}, "properties": {"$ref": {"type": "null"}}});
+        assert_eq!(spell_out_references(&in_data).expect("usable"), in_data);
+    }
+
+    #[test]
+    fn a_dynamic_reference_can_lead_to_every_place_of_its_name() {
+        let schema = json!({
+            "$defs": {
+                "a": {"$id": "a", "$dynamicAnchor": "node", "items": {"$dynamicRef": "#node"}},
+                "b": {"$id": "b", "$dynamicAnchor": "node"},
+                "c": {"$id": "c", "$anchor": "node", "items": {"$dynamicRef": "#node"}},
+            },
+        });
+        check(&schema, "/$defs/a/items/$dynamicRef", &json!(["/$defs/a", "/$defs/b"]));
+        check(&schema, "/$defs/c/items/$ref", &json!("#/$defs/c"));
+        let both =
+            json!({"$defs": {"a": {}, "b": {}}, "not": {"$ref": "#/$defs/a", "$dynamicRef": "#/$defs/b"}});
+        check(&both, "/not/$dynamicRef", &json!(["/$defs/a", "/$defs/b"]));
+    }
+
+    #[test]
+    fn what_leads_elsewhere_or_to_two_places_is_refused() {
+        for reference in [
+            "https://example.com/s.json",
+            "https://json-schema.org/draft/2020-12/schema",
+            "file:///etc/passwd",
+            "other",
+            "#anchor",
+            "#/$defs/none",
+            "#/const",
+            "#/$defs",
+            "#/%zz",
+            "http://[",
+        ] {
+            let schema =
+                json!({"$defs": {"a": {}}, "const": {}, "properties": {"default": {"$ref": reference}}});
+            let error = spell_out_references(&schema).expect_err(reference);
+            assert_eq!(error, unusable(reference));
+        }
+        let twice = json!({"$defs": {"a": {"$id": "x"}, "b": {"$id": "x"}}});
+        assert!(spell_out_references(&twice).is_err());
+        let twice = json!({"$defs": {"a": {"$anchor": "x"}, "b": {"$anchor": "x"}}});
+        assert!(spell_out_references(&twice).is_err());
+    }
+
+    #[test]
+    fn long_names_do_not_multiply() {
+        let anchors: serde_json::Map<_, _> =
+            (0..100).map(|n| (n.to_string(), json!({"$anchor": format!("a{n}")}))).collect();
+        let schema = json!({"$defs": {"x".repeat(100_000): {"$defs": anchors}}});
+        assert_eq!(spell_out_references(&schema), Err(SchemaError::TooComplex));
+        let refs: Vec<_> = (0..100).map(|_| json!({"$ref": "#a"})).collect();
+        let schema = json!({"$defs": {"x".repeat(100_000): {"$anchor": "a"}}, "anyOf": refs});
+        assert_eq!(spell_out_references(&schema), Err(SchemaError::TooComplex));
+    }
+}

@@ -1,0 +1,72 @@
+//! Tools of specification 000, and all that a program written for it imports:
+//! `use portcullis_tools::compat::everruns::*;`.
+//!
+//! The registry is ours, so a tool of the program's own runs only where the policy enables it by name. A
+//! result is structured output and its JSON text, a tool's error is `failed`, an internal error is
+//! `internal`. The interface has no tiers: such a tool counts as side-effecting.
+
+use std::time::Duration;
+
+pub use portcullis_types::compat::everruns::*;
+use portcullis_types::{
+    DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, SafetyTier, ToolArgs, ToolContext, ToolError, ToolOutput,
+};
+
+use super::{IntoTool, Native};
+pub use crate::{
+    ToolRegistry,
+    native::{EchoTool, FailingTool, GetCurrentTime},
+};
+
+/// The interface of specification 000.
+#[derive(Debug, Clone, Copy)]
+pub enum Everruns {}
+
+impl<T: Tool + 'static> IntoTool<Everruns> for T {
+    fn into_tool(self) -> Native {
+        Native::undeclared(Adapter(self))
+    }
+}
+
+/// What a program of that interface is told of a call.
+impl From<crate::ToolResult> for ToolExecutionResult {
+    fn from(result: crate::ToolResult) -> Self {
+        result.outcome.into()
+    }
+}
+
+struct Adapter<T>(T);
+
+#[async_trait]
+impl<T: Tool> portcullis_types::Tool for Adapter<T> {
+    fn schema(&self) -> FunctionDecl {
+        FunctionDecl {
+            name: self.0.name().to_owned(),
+            description: Some(self.0.description().to_owned()),
+            parameters: JsonSchema::new(self.0.parameters_schema()),
+        }
+    }
+
+    async fn execute(&self, args: &str) -> Result<String, ToolError> {
+        let arguments =
+            serde_json::from_str(args).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
+        let outcome: Result<ToolOutput, ToolError> = self.0.execute(arguments).await.into();
+        outcome.map(|output| output.joined_text())
+    }
+
+    fn timeout(&self) -> Duration {
+        DEFAULT_TIMEOUT
+    }
+
+    fn safety_tier(&self) -> SafetyTier {
+        SafetyTier::SideEffecting
+    }
+
+    fn policy(&self) -> ToolPolicy {
+        self.0.policy()
+    }
+
+    async fn call(&self, _ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        self.0.execute(args.value().clone()).await.into()
+    }
+}

@@ -1,0 +1,75 @@
+//! Tools of specification 002. A program written for it says `use portcullis_tools::compat::yoagent;` and
+//! finds `yoagent::types::*` as it knows it.
+//!
+//! Content goes to the model and details to people, as they are. Errors keep their kind and their words;
+//! updates, progress and cancellation are the call's own. The interface has no tiers: such a tool counts as
+//! side-effecting.
+
+use std::time::Duration;
+
+pub use portcullis_types::compat::yoagent as types;
+use portcullis_types::{
+    DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError,
+    ToolOutput, async_trait,
+};
+
+use self::types::{AgentTool, ToolResultMessage};
+use super::{IntoTool, Native};
+
+/// The interface of specification 002.
+#[derive(Debug, Clone, Copy)]
+pub enum Yoagent {}
+
+impl<T: AgentTool + 'static> IntoTool<Yoagent> for T {
+    fn into_tool(self) -> Native {
+        Native::undeclared(Adapter(self))
+    }
+}
+
+/// What goes into the model's context after a call.
+impl From<crate::ToolResult> for ToolResultMessage {
+    fn from(result: crate::ToolResult) -> Self {
+        let outcome = match result.outcome {
+            Ok(output) => Ok(output.into()),
+            Err(error) => Err((&error).into()),
+        };
+        Self::new(result.call_id, result.tool, outcome)
+    }
+}
+
+struct Adapter<T>(T);
+
+#[async_trait]
+impl<T: AgentTool> Tool for Adapter<T> {
+    fn schema(&self) -> FunctionDecl {
+        FunctionDecl {
+            name: self.0.name().to_owned(),
+            description: Some(self.0.description().to_owned()),
+            parameters: JsonSchema::new(self.0.parameters_schema()),
+        }
+    }
+
+    /// Without a context nobody listens and nobody cancels.
+    async fn execute(&self, args: &str) -> Result<String, ToolError> {
+        let args = ToolArgs::parse(args).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
+        let ctx = ToolContext::detached(self.0.name());
+        self.call(&ctx, &args).await.map(|output| output.joined_text())
+    }
+
+    fn timeout(&self) -> Duration {
+        DEFAULT_TIMEOUT
+    }
+
+    fn safety_tier(&self) -> SafetyTier {
+        SafetyTier::SideEffecting
+    }
+
+    fn label(&self) -> Option<String> {
+        Some(self.0.label().to_owned())
+    }
+
+    async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        let result = self.0.execute(args.value().clone(), ctx.into()).await?;
+        Ok(result.into())
+    }
+}

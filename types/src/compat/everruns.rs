@@ -1,0 +1,235 @@
+//! The vocabulary of specification 000 ("Tool Trait Interface", "Error Handling Contract").
+//!
+//! A program written for that interface imports all of it: `use portcullis_tools::compat::everruns::*;`.
+
+use std::{error::Error, fmt};
+
+/// What the trait is declared with; an implementation needs it as well.
+pub use async_trait::async_trait;
+pub use serde_json::Value;
+use serde_json::json;
+
+pub use crate::ToolPolicy;
+use crate::{ToolError, ToolErrorKind, ToolOutput};
+
+/// A tool as specification 000 has it. The registry reads the descriptive methods once, at registration, and
+/// calls [`Tool::execute`] once for each admitted call.
+#[async_trait]
+pub trait Tool: Send + Sync {
+    /// The name that a model calls the tool by.
+    fn name(&self) -> &str;
+
+    /// What the tool does, for the model.
+    fn description(&self) -> &str;
+
+    /// The JSON Schema of the arguments, that of an object.
+    fn parameters_schema(&self) -> Value;
+
+    /// Runs the tool on arguments that fit its schema.
+    ///
+    /// # Cancellation
+    /// The future is dropped at the deadline or when the call is cancelled.
+    async fn execute(&self, arguments: Value) -> ToolExecutionResult;
+
+    /// Whether a call needs an approval. Default: [`ToolPolicy::Auto`].
+    fn policy(&self) -> ToolPolicy {
+        ToolPolicy::Auto
+    }
+}
+
+#[async_trait]
+impl<T: Tool + ?Sized> Tool for Box<T> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn description(&self) -> &str {
+        (**self).description()
+    }
+
+    fn parameters_schema(&self) -> Value {
+        (**self).parameters_schema()
+    }
+
+    async fn execute(&self, arguments: Value) -> ToolExecutionResult {
+        (**self).execute(arguments).await
+    }
+
+    fn policy(&self) -> ToolPolicy {
+        (**self).policy()
+    }
+}
+
+/// What came of a call.
+#[derive(Debug)]
+pub enum ToolExecutionResult {
+    /// The result; the model gets the value.
+    Success(Value),
+    /// A failure that the model is told of, such as `City not found`.
+    ToolError(String),
+    /// A fault on the system's side: the operator's log has it, the model one generic sentence.
+    InternalError(ToolInternalError),
+}
+
+impl ToolExecutionResult {
+    /// A result.
+    #[must_use]
+    pub fn success(value: impl Into<Value>) -> Self {
+        Self::Success(value.into())
+    }
+
+    /// A failure that the model is told of.
+    #[must_use]
+    pub fn tool_error(message: impl Into<String>) -> Self {
+        Self::ToolError(message.into())
+    }
+
+    /// A fault that the model is not told of, with its cause.
+    #[must_use]
+    pub fn internal_error(error: impl Error + Send + Sync + 'static) -> Self {
+        Self::InternalError(ToolInternalError::new(error))
+    }
+
+    /// A fault that the model is not told of, in words.
+    #[must_use]
+    pub fn internal_error_msg(message: impl Into<String>) -> Self {
+        Self::InternalError(ToolInternalError::from_message(message))
+    }
+
+    /// Whether it is a result.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        matches!(self, Self::Success(_))
+    }
+
+    /// Whether it is a failure of either kind.
+    #[must_use]
+    pub fn is_error(&self) -> bool {
+        !self.is_success()
+    }
+
+    /// What the model gets: the value, or `{"error": "…"}`, which for an internal error is
+    /// [`ToolError::INTERNAL_MESSAGE`] whatever its cause.
+    #[must_use]
+    pub fn model_value(&self) -> Value {
+        match self {
+            Self::Success(value) => value.clone(),
+            Self::ToolError(message) => json!({ "error": message }),
+            Self::InternalError(_) => json!({ "error": ToolError::INTERNAL_MESSAGE }),
+        }
+    }
+}
+
+/// The cause of an internal error, for the operator alone.
+#[derive(Debug)]
+pub struct ToolInternalError {
+    message: String,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl ToolInternalError {
+    /// Takes an error with its causes.
+    #[must_use]
+    pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
+        Self { message: error.to_string(), source: Some(Box::new(error)) }
+    }
+
+    /// Takes words.
+    #[must_use]
+    pub fn from_message(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None }
+    }
+}
+
+impl fmt::Display for ToolInternalError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for ToolInternalError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        // The error itself says what the message says, so its own cause is the next one.
+        self.source.as_deref().and_then(Error::source)
+    }
+}
+
+/// The value becomes structured output with its JSON text; a tool's error `failed`; an internal one
+/// `internal`, with all its causes as the operator's detail.
+impl From<ToolExecutionResult> for Result<ToolOutput, ToolError> {
+    fn from(result: ToolExecutionResult) -> Self {
+        match result {
+            ToolExecutionResult::Success(value) => Ok(ToolOutput::structured(value)),
+            ToolExecutionResult::ToolError(message) => Err(ToolError::failed(message)),
+            ToolExecutionResult::InternalError(error) => {
+                let mut detail = error.to_string();
+                let mut cause = error.source();
+                while let Some(error) = cause {
+                    detail.push_str(": ");
+                    detail.push_str(&error.to_string());
+                    cause = error.source();
+                }
+                Err(ToolError::internal(detail))
+            }
+        }
+    }
+}
+
+/// What a program of that interface is told of any tool's outcome. Output without structure is its text;
+/// every error but an internal one is a tool's error with the words that a model reads.
+impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
+    fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
+        match outcome {
+            Ok(ToolOutput { structured: Some(value), .. }) => Self::Success(value),
+            Ok(output) => Self::Success(output.joined_text().into()),
+            Err(error) if error.kind() == ToolErrorKind::Internal => {
+                Self::internal_error_msg(error.operator_detail().unwrap_or_default())
+            }
+            Err(error) => Self::ToolError(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_outcome_goes_over_and_comes_back() {
+        let over = |result: ToolExecutionResult| -> Result<ToolOutput, ToolError> { result.into() };
+        let value = json!({"n": [1, "two"]});
+        let output = over(ToolExecutionResult::success(value.clone())).expect("a result");
+        assert_eq!((output.joined_text(), &output.structured), (value.to_string(), &Some(value.clone())));
+        assert_eq!(ToolExecutionResult::from(Ok(output)).model_value(), value);
+
+        let error = over(ToolExecutionResult::tool_error("City not found")).expect_err("an error");
+        assert_eq!(error, ToolError::failed("City not found"));
+        let back = ToolExecutionResult::from(Err(error));
+        assert!(back.is_error());
+        assert_eq!(back.model_value(), json!({"error": "City not found"}));
+    }
+
+    #[test]
+    fn an_internal_error_is_the_operators_with_all_its_causes() {
+        #[derive(Debug)]
+        struct Outer(std::io::Error);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("no connection")
+            }
+        }
+        impl Error for Outer {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&self.0)
+            }
+        }
+        let result = ToolExecutionResult::internal_error(Outer(std::io::Error::other("password is hunter2")));
+        assert_eq!(result.model_value(), json!({"error": ToolError::INTERNAL_MESSAGE}));
+        let error = Result::<ToolOutput, ToolError>::from(result).expect_err("an error");
+        assert_eq!(error.operator_detail(), Some("no connection: password is hunter2"));
+        assert!(!error.to_string().contains("hunter2"));
+        let back = ToolExecutionResult::from(Err(error));
+        assert!(matches!(&back, ToolExecutionResult::InternalError(e) if e.to_string().contains("hunter2")));
+        assert!(!back.model_value().to_string().contains("hunter2"));
+    }
+}

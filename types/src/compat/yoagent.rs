@@ -1,0 +1,267 @@
+//! The vocabulary of specification 002 ("The AgentTool Trait" to "ToolError").
+//!
+//! A program written for that interface finds it as `yoagent::types` after
+//! `use portcullis_tools::compat::yoagent;`.
+
+use std::{fmt, sync::Arc};
+
+/// What the trait is declared with; an implementation needs it as well.
+pub use async_trait::async_trait;
+/// What [`ToolContext::cancel`] is.
+pub use tokio_util::sync::CancellationToken;
+
+pub use crate::{Content, ProgressFn};
+use crate::{ToolErrorKind, ToolOutput};
+
+/// A tool as specification 002 has it. The registry reads the descriptive methods once, at registration, and
+/// calls [`AgentTool::execute`] once for each admitted call.
+#[async_trait]
+pub trait AgentTool: Send + Sync {
+    /// The name that a model calls the tool by.
+    fn name(&self) -> &str;
+
+    /// A name for people.
+    fn label(&self) -> &str;
+
+    /// What the tool does, for the model.
+    fn description(&self) -> &str;
+
+    /// The JSON Schema of the arguments, that of an object.
+    fn parameters_schema(&self) -> serde_json::Value;
+
+    /// Runs the tool on arguments that fit its schema.
+    ///
+    /// # Errors
+    /// Whatever the tool reports; the model reads it.
+    ///
+    /// # Cancellation
+    /// The future is dropped at the deadline or when the call is cancelled; `ctx.cancel` tells earlier.
+    async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError>;
+}
+
+#[async_trait]
+impl<T: AgentTool + ?Sized> AgentTool for Box<T> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn label(&self) -> &str {
+        (**self).label()
+    }
+
+    fn description(&self) -> &str {
+        (**self).description()
+    }
+
+    fn parameters_schema(&self) -> serde_json::Value {
+        (**self).parameters_schema()
+    }
+
+    async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
+        (**self).execute(params, ctx).await
+    }
+}
+
+/// What a tool may know of the call it serves. A tool works as well where nobody listens.
+#[derive(Clone)]
+pub struct ToolContext {
+    /// The call's id.
+    pub tool_call_id: String,
+    /// The name that the tool is registered under.
+    pub tool_name: String,
+    /// Fires when the call is given up.
+    pub cancel: CancellationToken,
+    /// Takes partial results, if anybody wants them.
+    pub on_update: Option<ToolUpdateFn>,
+    /// Takes progress texts, if anybody wants them.
+    pub on_progress: Option<ProgressFn>,
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("tool_call_id", &self.tool_call_id)
+            .field("tool_name", &self.tool_name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The same call, the same cancellation, and listeners that hear what the tool says in its own words.
+impl From<&crate::ToolContext> for ToolContext {
+    fn from(ctx: &crate::ToolContext) -> Self {
+        let on_update = ctx
+            .on_update
+            .clone()
+            .map(|listener| -> ToolUpdateFn { Arc::new(move |partial| listener(partial.into())) });
+        Self {
+            tool_call_id: ctx.call_id.clone(),
+            tool_name: ctx.tool_name.clone(),
+            cancel: ctx.cancel.clone(),
+            on_update,
+            on_progress: ctx.on_progress.clone(),
+        }
+    }
+}
+
+/// Takes partial results while a tool runs. Called synchronously; none of them reaches a model.
+pub type ToolUpdateFn = Arc<dyn Fn(ToolResult) + Send + Sync>;
+
+/// What a call gives back.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ToolResult {
+    /// What the model reads.
+    pub content: Vec<Content>,
+    /// For logs and user interfaces alone.
+    pub details: serde_json::Value,
+}
+
+impl From<ToolResult> for ToolOutput {
+    fn from(ToolResult { content, details }: ToolResult) -> Self {
+        Self { content, details, structured: None }
+    }
+}
+
+impl From<ToolOutput> for ToolResult {
+    fn from(ToolOutput { content, details, .. }: ToolOutput) -> Self {
+        Self { content, details }
+    }
+}
+
+/// Why a call gave no result. All of it is for the model.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolError {
+    /// The tool failed.
+    Failed(String),
+    /// What was looked for is not there.
+    NotFound(String),
+    /// The arguments are not what the tool takes.
+    InvalidArgs(String),
+    /// The call was given up.
+    Cancelled,
+}
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Failed(message) | Self::NotFound(message) | Self::InvalidArgs(message) => message,
+            Self::Cancelled => CANCELLED,
+        })
+    }
+}
+
+impl std::error::Error for ToolError {}
+
+impl From<ToolError> for crate::ToolError {
+    fn from(error: ToolError) -> Self {
+        match error {
+            ToolError::Failed(message) => Self::failed(message),
+            ToolError::NotFound(message) => Self::not_found(message),
+            ToolError::InvalidArgs(message) => Self::invalid_arguments(message),
+            ToolError::Cancelled => Self::cancelled(CANCELLED),
+        }
+    }
+}
+
+/// Kinds that this interface does not know are failures, with the words that a model reads; what is internal
+/// stays so.
+impl From<&crate::ToolError> for ToolError {
+    fn from(error: &crate::ToolError) -> Self {
+        match error.kind() {
+            ToolErrorKind::Cancelled => Self::Cancelled,
+            ToolErrorKind::NotFound => Self::NotFound(error.to_string()),
+            ToolErrorKind::InvalidArguments => Self::InvalidArgs(error.to_string()),
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// The message that goes into the model's context after a call: a result, or the words of an error with
+/// `is_error` set, so that the model can do better.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResultMessage {
+    /// The call.
+    pub tool_call_id: String,
+    /// The tool's name, as asked for.
+    pub tool_name: String,
+    /// What the model reads.
+    pub content: Vec<Content>,
+    /// Whether it is an error.
+    pub is_error: bool,
+}
+
+impl ToolResultMessage {
+    /// The message for an outcome.
+    #[must_use]
+    pub fn new(
+        tool_call_id: impl Into<String>,
+        tool_name: impl Into<String>,
+        outcome: Result<ToolResult, ToolError>,
+    ) -> Self {
+        let (content, is_error) = match outcome {
+            Ok(result) => (result.content, false),
+            Err(error) => (vec![Content::text(error.to_string())], true),
+        };
+        Self { tool_call_id: tool_call_id.into(), tool_name: tool_name.into(), content, is_error }
+    }
+}
+
+/// What a model reads of [`ToolError::Cancelled`].
+const CANCELLED: &str = "the call was cancelled";
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn each_error_goes_over_and_comes_back() {
+        for error in [
+            ToolError::Failed("f".into()),
+            ToolError::NotFound("n".into()),
+            ToolError::InvalidArgs("i".into()),
+            ToolError::Cancelled,
+        ] {
+            let ours = crate::ToolError::from(error.clone());
+            assert_eq!(ours.to_string(), error.to_string());
+            assert_eq!(ToolError::from(&ours), error);
+        }
+        let internal = ToolError::from(&crate::ToolError::internal("password is hunter2"));
+        assert_eq!(internal, ToolError::Failed(crate::ToolError::INTERNAL_MESSAGE.to_owned()));
+    }
+
+    #[test]
+    fn the_context_hands_on_updates_progress_and_cancellation() {
+        let mut ours = crate::ToolContext::detached("t");
+        ours.call_id = "c".into();
+        let quiet = ToolContext::from(&ours);
+        assert!(quiet.on_update.is_none() && quiet.on_progress.is_none());
+
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let (updates, texts) = (Arc::clone(&heard), Arc::clone(&heard));
+        ours.on_update = Some(Arc::new(move |partial| {
+            updates.lock().expect("not poisoned").push((partial.joined_text(), partial.details));
+        }));
+        ours.on_progress =
+            Some(Arc::new(move |text| texts.lock().expect("not poisoned").push((text, json!(null)))));
+        let ctx = ToolContext::from(&ours);
+        assert_eq!((ctx.tool_call_id.as_str(), ctx.tool_name.as_str()), ("c", "t"));
+        let partial = ToolResult { content: vec![Content::text("half")], details: json!({"step": 1}) };
+        ctx.on_update.expect("somebody listens")(partial);
+        ctx.on_progress.expect("somebody listens")("more".into());
+        let expected = [("half".to_owned(), json!({"step": 1})), ("more".to_owned(), json!(null))];
+        assert_eq!(*heard.lock().expect("not poisoned"), expected);
+        ours.cancel.cancel();
+        assert!(ctx.cancel.is_cancelled());
+    }
+
+    #[test]
+    fn an_error_is_a_message_that_says_so() {
+        let message = ToolResultMessage::new("c", "t", Err(ToolError::NotFound("no such file".into())));
+        assert_eq!((message.content, message.is_error), (vec![Content::text("no such file")], true));
+        let message = ToolResultMessage::new("c", "t", Ok(ToolOutput::text("done").into()));
+        assert_eq!((message.content, message.is_error), (vec![Content::text("done")], false));
+    }
+}
