@@ -11,4 +11,5 @@ mod natives;
 mod pipeline;
 mod policy;
 mod repository;
+mod seeds;
 mod support;

@@ -20,6 +20,16 @@ use super::repair::Step;
 pub(super) struct Complaints(Vec<Complaint>);
 
 impl Complaints {
+    /// Adds a float that JSON Schema takes for an integer.
+    pub(super) fn not_an_integer(&mut self, root: &Value, place: Vec<Step>) {
+        let value = place.iter().try_fold(root, |value, step| match step {
+            Step::Index(index) => value.get(index),
+            Step::Key(key) => value.get(key),
+        });
+        let text = format!("{} is not an integer", value.map(show).unwrap_or_default());
+        self.0.push(Complaint::about_value(place, &text));
+    }
+
     /// Adds what the validator found.
     pub(super) fn collect(&mut self, schema: &Value, errors: ErrorIterator<'_>) {
         let errors: Vec<_> = errors.take(MAX_COLLECTED).collect();

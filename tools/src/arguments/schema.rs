@@ -96,6 +96,24 @@ impl ArgumentSchema {
         complaints.into_result()?;
         changes.finish(&text, value)
     }
+
+    /// Refuses floats where whole numbers are meant, such as 5.0. To JSON Schema that is an integer, so
+    /// [`ArgumentSchema::check`] takes it; a typed decoder does not, and where nothing is mended the refusal
+    /// should come before a person is asked.
+    ///
+    /// # Errors
+    /// `invalid_arguments`, with all of them in one message.
+    pub fn ensure_whole_numbers(&self, args: &ToolArgs) -> Result<(), ToolError> {
+        if !has_whole_float(args.value()) {
+            return Ok(());
+        }
+        let mut complaints = Complaints::default();
+        let mut mended = args.value().clone();
+        for place in repair(&mut mended, &self.schema, Scope::WholeNumbers).places {
+            complaints.not_an_integer(args.value(), place);
+        }
+        complaints.into_result()
+    }
 }
 
 impl fmt::Debug for ArgumentSchema {
@@ -110,7 +128,6 @@ pub enum Repairs {
     /// They are made, and listed.
     Allowed,
     /// What does not fit as it stands is refused: for privileged tools, whose arguments a person approves.
-    /// JSON Schema takes 5.0 for an integer, so it fits; whether the tool's own decoder takes it, the tool says.
     Off,
 }
 

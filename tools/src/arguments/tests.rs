@@ -190,6 +190,10 @@ fn without_repairs_the_schemas_word_is_the_last() {
     let text = r#"{"path":"a","limit":5.0}"#;
     let checked = compile(schema()).check(text, Repairs::Off).expect("5.0 is an integer to JSON Schema");
     assert_eq!((checked.args.text(), checked.repaired.len()), (text, 0));
+    let refusal = compile(schema()).ensure_whole_numbers(&checked.args).expect_err("a decoder refuses it");
+    assert_eq!(refusal.to_string(), "field 'limit': 5.0 is not an integer");
+    let whole = compile(schema()).check(r#"{"path":"a","limit":5,"ratio":5.0}"#, Repairs::Off).expect("fits");
+    assert_eq!(compile(schema()).ensure_whole_numbers(&whole.args), Ok(()));
     let message = "missing required field 'path' in arguments; field 'limit': \"5\" is not an integer";
     refused(schema(), r#"{"limit":"5"}"#, Repairs::Off, message);
 }

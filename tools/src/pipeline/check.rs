@@ -47,5 +47,8 @@ pub(super) fn check_again(
         _ => Repairs::Allowed,
     };
     let CheckedArguments { args, repaired, ignored } = tool.schema().check(&call.arguments, repairs)?;
+    if repairs == Repairs::Off {
+        tool.schema().ensure_whole_numbers(&args)?;
+    }
     Ok(Checked { call, tool, args, notes: Notes { repaired, ignored } })
 }

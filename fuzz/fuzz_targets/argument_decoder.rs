@@ -1,0 +1,9 @@
+//! Texts of arguments, as a model writes them: the first byte chooses a schema, the rest is the text.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[path = "../../tests/oracles/arguments.rs"]
+mod oracle;
+
+fuzz_target!(|input: &[u8]| oracle::text(input));

@@ -1,0 +1,52 @@
+//! What a guest writes to its standard output: frames, or what is none.
+//!
+//! The reader of frames is private to the runner, so its file is compiled here once more, as it is.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use portcullis_tools::wasm::GuestFault;
+use portcullis_types::{FinalFrame, ToolOutput};
+
+#[path = "../../tests/oracles/frames.rs"]
+mod oracle;
+#[path = "../../tools/src/wasm/stdio.rs"]
+#[allow(dead_code, reason = "a target uses one of the streams")]
+mod stdio;
+
+/// Stands for the runner's own, which hands frames on to a channel.
+#[derive(Debug, Clone)]
+struct Listener;
+
+/// As the runner has it.
+#[derive(Debug)]
+#[allow(dead_code, reason = "nobody listens here")]
+enum StreamFrame {
+    Progress(String),
+    Update(ToolOutput),
+}
+
+impl Listener {
+    fn send(&self, _frame: StreamFrame) {}
+}
+
+/// Reads bytes that come in pieces of this length.
+fn read(bytes: &[u8], piece: usize) -> Result<FinalFrame, GuestFault> {
+    let mut stdout = stdio::Stdout::Frames(stdio::FrameReader::new(Some(Listener)));
+    for piece in bytes.chunks(piece) {
+        stdout.write(piece)?;
+    }
+    stdout.finish()
+}
+
+fuzz_target!(|input: &[u8]| {
+    oracle::lines(input);
+    let whole = read(input, usize::MAX);
+    // However the guest's writes cut the stream, it says the same.
+    for piece in [1, 7] {
+        assert_eq!(read(input, piece), whole);
+    }
+    // What the runner takes for a result is a line of its own that decodes.
+    if let Ok(found) = whole {
+        assert!(oracle::finals(input).contains(&found));
+    }
+});

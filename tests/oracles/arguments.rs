@@ -1,0 +1,106 @@
+//! What must hold of a call's arguments, whatever a model writes and whatever schema a stranger brings. The
+//! fuzz targets and the replay of their seeds use it.
+#![allow(dead_code, clippy::allow_attributes, reason = "each target uses one of the two")]
+
+use std::sync::LazyLock;
+
+use portcullis_tools::{
+    arguments::{ArgumentSchema, Repairs},
+    policy::is_deceptive,
+};
+use portcullis_types::{JsonSchema, ToolErrorKind};
+use serde_json::{Value, json};
+
+/// No message is longer: a model reads it all.
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
+
+/// A text of arguments against one of several schemas: the first byte chooses.
+pub(crate) fn text(input: &[u8]) {
+    let Some((first, rest)) = input.split_first() else { return };
+    let Ok(text) = std::str::from_utf8(rest) else { return };
+    let schema = &SCHEMAS[usize::from(*first) % SCHEMAS.len()];
+    holds(schema, text);
+}
+
+/// A schema, and some arguments.
+pub(crate) fn schema(input: &[u8]) {
+    let Ok(schema) = serde_json::from_slice::<Value>(input) else { return };
+    let Ok(schema) = ArgumentSchema::compile(&JsonSchema::new(schema)) else { return };
+    for text in ["{}", r#"{"a":1,"b":"2","c":[3.0,null],"d":{"a":"x"},"e":true}"#, r#"{"a":"{\"a\":\"1\"}"}"#]
+    {
+        holds(&schema, text);
+    }
+}
+
+fn holds(schema: &ArgumentSchema, text: &str) {
+    let as_it_stands = schema.check(text, Repairs::Off);
+    let repaired = schema.check(text, Repairs::Allowed);
+    for checked in [&as_it_stands, &repaired] {
+        match checked {
+            Ok(checked) => {
+                let value: Value = serde_json::from_str(checked.args.text()).expect("JSON");
+                assert_eq!(checked.args.value(), &value, "text and value differ");
+                assert!(value.is_object(), "arguments are an object");
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ToolErrorKind::InvalidArguments, "{error:?}");
+                assert!(error.message().len() <= MAX_MESSAGE_BYTES, "{} bytes", error.message().len());
+                assert!(!error.message().chars().any(is_deceptive), "{:?}", error.message());
+            }
+        }
+    }
+    if let Ok(checked) = &as_it_stands {
+        assert!(checked.repaired.is_empty(), "repairs are off");
+        let is_own = checked.ignored.is_empty() && !text.trim_ascii().is_empty();
+        assert!(!is_own || checked.args.text() == text, "the text is the caller's own");
+        assert!(repaired.is_ok(), "what fits is not refused for being mended: {repaired:?}");
+    }
+    if let Ok(checked) = &repaired {
+        let again = schema.check(checked.args.text(), Repairs::Off).expect("what was mended fits");
+        assert_eq!(again.args, checked.args, "mended twice");
+        assert!(again.ignored.is_empty());
+    }
+}
+
+static SCHEMAS: LazyLock<Vec<ArgumentSchema>> = LazyLock::new(|| {
+    let schemas = [
+        json!({
+            "type": "object",
+            "properties": {
+                "path": {"type": "string", "maxLength": 1000},
+                "limit": {"type": "integer", "minimum": 1, "maximum": 100},
+                "mode": {"enum": ["create", "overwrite"]},
+                "recursive": {"type": "boolean"},
+            },
+            "required": ["path"],
+            "additionalProperties": false,
+        }),
+        json!({
+            "type": "object",
+            "properties": {
+                "root": {"$ref": "#node"},
+                "ratio": {"type": "number"},
+                "depth": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            },
+            "$defs": {"node": {
+                "$anchor": "node",
+                "type": "object",
+                "properties": {
+                    "size": {"type": "integer", "format": "uint64"},
+                    "children": {"type": "array", "items": {"$ref": "#node"}, "uniqueItems": true},
+                },
+            }},
+        }),
+        json!({
+            "type": "object",
+            "properties": {"step": {"oneOf": [
+                {"type": "object", "properties": {"kind": {"const": "wait"}, "ms": {"type": "integer"}}},
+                {"type": "object", "properties": {"kind": {"const": "say"}, "text": {"type": "string"}}},
+            ]}},
+            "patternProperties": {"^x_": {"type": ["integer", "string"]}},
+            "unevaluatedProperties": {"pattern": "^[a-z]+$", "format": "date"},
+        }),
+    ];
+    let compile = |schema| ArgumentSchema::compile(&JsonSchema::new(schema)).expect("compiles");
+    schemas.into_iter().map(compile).collect()
+});

@@ -1,0 +1,36 @@
+//! The seeds of the fuzz targets, and whatever a fuzzer found, hold under `cargo test` as well.
+
+use std::{fs, path::Path};
+
+#[path = "../../oracles/arguments.rs"]
+mod arguments;
+#[path = "../../oracles/frames.rs"]
+mod frames;
+
+#[test]
+fn seeds_of_argument_decoder_hold() {
+    replay("argument_decoder", arguments::text);
+}
+
+#[test]
+fn seeds_of_argument_schema_hold() {
+    replay("argument_schema", arguments::schema);
+}
+
+#[test]
+fn seeds_of_guest_frames_hold() {
+    replay("guest_frames", frames::lines);
+}
+
+#[track_caller]
+fn replay(target: &str, oracle: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
+    let mut seeds = 0;
+    for entry in fs::read_dir(&folder).expect("seeds") {
+        let path = entry.expect("readable").path();
+        println!("{}", path.display());
+        oracle(&fs::read(&path).expect("readable"));
+        seeds += 1;
+    }
+    assert!(seeds >= 5, "{target} has {seeds} seeds");
+}
