@@ -166,7 +166,7 @@ impl Places<'_> {
         let (address_text, fragment) = reference.text.split_once('#').unwrap_or((reference.text, ""));
         let resource = match address_text {
             "" => without_fragment(&reference.base),
-            other => without_fragment(&resolve(&reference.base, other).map_err(|_| refused())?),
+            other => without_fragment(&resolve(&reference.base, other).map_err(|_not_an_address| refused())?),
         };
         let (schema, pointer) = self.resources.get(&resource).ok_or_else(refused)?;
         if !fragment.is_empty() && !fragment.starts_with('/') {
