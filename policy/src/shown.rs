@@ -45,7 +45,7 @@ pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
 }
 
 /// Whether a terminal or a reader's eye would be deceived by a character: control characters, and those
-/// that [are not seen](is_invisible).
+/// that are not seen.
 #[must_use]
 pub fn is_deceptive(character: char) -> bool {
     character.is_control() || is_invisible(character)
