@@ -14,8 +14,8 @@ impl WorkspaceSecurityPolicy {
     ///
     /// # Errors
     /// [`Denial`] for a tool with `enabled = false`, for a quarantined one, and for a native one that is not
-    /// enabled by name. A
-    /// tool whose approval is `deny` is assigned all the same: [`Self::authorize`] refuses its calls.
+    /// enabled by name. A tool whose approval is `deny` is assigned all the same: [`Self::authorize`] refuses
+    /// its calls.
     pub fn assign(&self, tool: &ToolFacts) -> Result<ToolAssignment, Denial> {
         let assignment = self.describe(tool);
         if assignment.enabled { Ok(assignment) } else { Err(not_enabled(self.effective(), tool)) }

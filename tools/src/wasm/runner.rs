@@ -305,32 +305,30 @@ impl HostWasmToolRunner {
             watch: self.ticker.watch(Arc::clone(&control)),
             reply,
         })?;
-        if let Some(report) = early_answer(&pool, &mut answer) {
-            drop(sender);
-            while let Ok(frame) = frames.try_recv() {
-                watch(frame);
-            }
-            return report;
-        }
-        let give_up = tokio::time::sleep_until((control.deadline() + STOP_GRACE).into());
-        tokio::pin!(give_up);
-        let (mut cancelled, mut given_up) = (false, false);
-        let report = loop {
-            tokio::select! {
-                biased;
-                Some(frame) = frames.recv() => watch(frame),
-                answer = &mut answer => break answer.map_err(|_cause| WasmError::WorkerLost)?,
-                () = job.cancel.cancelled(), if !cancelled => {
-                    cancelled = true;
-                    control.cancel();
-                    give_up.as_mut().reset((Instant::now() + STOP_GRACE).into());
-                }
-                () = &mut give_up, if !given_up => {
-                    if pool.write_off(&control) {
-                        break Err(WasmError::Stuck);
+        let report = match early_answer(&pool, &mut answer) {
+            Some(report) => report,
+            None => {
+                let give_up = tokio::time::sleep_until((control.deadline() + STOP_GRACE).into());
+                tokio::pin!(give_up);
+                let (mut cancelled, mut given_up) = (false, false);
+                loop {
+                    tokio::select! {
+                        biased;
+                        Some(frame) = frames.recv() => watch(frame),
+                        answer = &mut answer => break answer.map_err(|_cause| WasmError::WorkerLost)?,
+                        () = job.cancel.cancelled(), if !cancelled => {
+                            cancelled = true;
+                            control.cancel();
+                            give_up.as_mut().reset((Instant::now() + STOP_GRACE).into());
+                        }
+                        () = &mut give_up, if !given_up => {
+                            if pool.write_off(&control) {
+                                break Err(WasmError::Stuck);
+                            }
+                            // The answer is on its way.
+                            given_up = true;
+                        }
                     }
-                    // The answer is on its way.
-                    given_up = true;
                 }
             }
         };
