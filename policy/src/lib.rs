@@ -27,6 +27,7 @@ mod layer;
 mod limits;
 mod mount;
 mod name;
+mod operation;
 mod protect;
 mod shown;
 
@@ -58,6 +59,7 @@ pub use layer::{AuditSync, Layer};
 pub use limits::{Limits, MemoryBytes, OutputBytes};
 pub use mount::MountSpec;
 pub use name::{InvalidName, MountName, ProfileName};
+pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use shown::{escape_for_display, is_deceptive};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, AuditSync, GrantedMount, PolicyError, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, AuditSync, GrantedMount, Operation, PolicyError, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Declarations, SandboxTier, Tool, ToolName};
 use serde_json::Value;
@@ -26,6 +26,7 @@ use crate::{
     rates::Rates,
     registry::{RegisteredTool, RegistryError, ToolRegistry, ToolTable},
     state::{self, StateError},
+    vault,
     wasm::{GuestModule, HostWasmToolRunner, WasmError},
 };
 
@@ -44,6 +45,8 @@ pub struct RegistryBuilder {
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Native, ToolOrigin)>,
     modules: Vec<(String, Arc<GuestModule>, Declarations)>,
+    /// Modules whose tools are steps of operations.
+    steps: Vec<(String, Arc<GuestModule>, Declarations)>,
     outside: Vec<OutsideModule>,
     refused: Vec<RefusedModule>,
 }
@@ -59,6 +62,7 @@ impl RegistryBuilder {
             runner: None,
             natives: Vec::new(),
             modules: Vec::new(),
+            steps: Vec::new(),
             outside: Vec::new(),
             refused: Vec::new(),
         }
@@ -134,6 +138,13 @@ impl RegistryBuilder {
         Ok(())
     }
 
+    /// Adds a module that this program carries, and the operation that its tools are the steps of.
+    pub(crate) async fn add_steps(&mut self, name: &str, wasm: &'static [u8]) -> Result<(), WasmError> {
+        self.add_embedded(name, wasm).await?;
+        self.steps.extend(self.modules.pop());
+        Ok(())
+    }
+
     /// Loads a module from outside and asks what it has. Whether its tools are registered is decided when all
     /// are known.
     pub(crate) async fn add_outside(
@@ -182,6 +193,18 @@ impl RegistryBuilder {
             }
             digests.push((name, module.digest().0));
         }
+        let mut steps = ToolTable::new();
+        for (name, module, declarations) in self.steps {
+            for declaration in declarations.tools {
+                let origin = ToolOrigin::ShippedOperation;
+                let step = RegisteredTool::guest(declaration, &name, &module, origin, &lock)?;
+                steps.insert(step.facts().name.clone(), Arc::new(step));
+            }
+            digests.push((name, module.digest().0));
+        }
+        if !steps.is_empty() {
+            register(&mut tools, vault::tool(&steps)?)?;
+        }
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
         let still_granted = still_granted(Arc::clone(&known));
@@ -208,20 +231,23 @@ impl RegistryBuilder {
         // Set when all are registered, and before any is called.
         let facts = tools.values().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
         let _ = known.set(Known { policy: Arc::clone(&policy), tools: facts.collect() });
-        Ok(ToolRegistry {
+        let mut registry = ToolRegistry {
             lost: lost(&tools, &lock, &refused),
             tools,
             refused,
             lock,
             state,
-            places: Places::new(policy.concurrency()),
-            rates: Rates::new(policy.calls_per_minute()),
+            places: Arc::new(Places::new(policy.concurrency())),
+            rates: Arc::new(Rates::new(policy.calls_per_minute())),
+            steps: None,
             mounts: self.mounts.unwrap_or_default(),
             policy,
             audit: Arc::new(audit),
             outputs,
-            runner: self.runner,
-        })
+            runner: self.runner.map(Arc::new),
+        };
+        registry.steps = (!steps.is_empty()).then(|| Arc::new(registry.of_steps(steps)));
+        Ok(registry)
     }
 }
 
@@ -318,6 +344,10 @@ fn default_state() -> Option<PathBuf> {
 
 fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryError> {
     let name = tool.facts().name.clone();
+    // The policy's entry of a step would be the tool's.
+    if Operation::has_step(name.as_str()) {
+        return Err(RegistryError::Taken { name });
+    }
     match tools.entry(name) {
         std::collections::btree_map::Entry::Occupied(taken) => {
             Err(RegistryError::Taken { name: taken.key().clone() })

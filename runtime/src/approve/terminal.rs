@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use portcullis_tools::{
     approval::{ApprovalAnswer, ApprovalRequest, Approver},
-    policy::RequestedSubject,
+    policy::{Grant, RequestedSubject},
 };
 use rustix::termios::{QueueSelector, tcflush};
 
@@ -91,7 +91,28 @@ fn question(request: &ApprovalRequest) -> String {
         "runs",
         if request.unconfined { "native, unconfined: no sandbox holds it" } else { "in the WASM sandbox" },
     );
-    let grant = &request.grant;
+    if request.steps.is_empty() {
+        touches(&mut line, &request.grant);
+    }
+    for step in &request.steps {
+        line("in a step", &format!("{}, by itself", step.step));
+        touches(&mut line, &step.grant);
+    }
+    let limits = &request.grant.limits;
+    let timeout = humantime::format_duration(limits.timeout);
+    let output = text::bytes(limits.max_output.0);
+    if request.unconfined {
+        line("limits", &format!("{timeout}, {output} of output"));
+    } else {
+        line("limits", &format!("{timeout}, {} of memory, {output} of output", text::bytes(limits.memory.0)));
+    }
+    line("arguments", &request.arguments);
+    out.push_str("Approve? y = yes, n = no; any other text is a no with that reason: ");
+    out
+}
+
+/// What a grant opens, and what of it the arguments name.
+fn touches(line: &mut impl FnMut(&str, &str), grant: &Grant) {
     let mounts: Vec<String> =
         grant.mounts.iter().map(|mount| format!("/{} ({})", mount.name, mount.access)).collect();
     let mounts = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
@@ -104,17 +125,6 @@ fn question(request: &ApprovalRequest) -> String {
         };
         line("names", &format!("{value} ({what}, `{argument}`)"));
     }
-    let limits = &grant.limits;
-    let timeout = humantime::format_duration(limits.timeout);
-    let output = text::bytes(limits.max_output.0);
-    if request.unconfined {
-        line("limits", &format!("{timeout}, {output} of output"));
-    } else {
-        line("limits", &format!("{timeout}, {} of memory, {output} of output", text::bytes(limits.memory.0)));
-    }
-    line("arguments", &request.arguments);
-    out.push_str("Approve? y = yes, n = no; any other text is a no with that reason: ");
-    out
 }
 
 #[cfg(test)]

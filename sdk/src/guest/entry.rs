@@ -11,5 +11,5 @@ use crate::{DeclaredTool, guest::serve};
 #[must_use]
 pub fn main(tools: &[&dyn DeclaredTool]) -> ExitCode {
     let verb = std::env::args().nth(1);
-    serve(tools, verb.as_deref(), stdin().lock(), stdout(), stderr()).into()
+    serve(tools, verb.as_deref(), stdin(), stdout(), stderr()).into()
 }
