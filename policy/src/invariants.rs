@@ -117,9 +117,10 @@ fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut F
             let Some(other) = stated_profile(earlier, file).and_then(|stated| find(stated, file)) else {
                 continue;
             };
-            let shared = profile.mounts.iter().find(|(mount, _)| {
-                other.mounts.iter().any(|(other, _)| other.value == mount.value)
-            });
+            let shared = profile
+                .mounts
+                .iter()
+                .find(|(mount, _)| other.mounts.iter().any(|(other, _)| other.value == mount.value));
             if let Some((mount, _)) = shared {
                 let mount = &mount.value;
                 faults.add_at(

@@ -63,8 +63,8 @@ pub use output::{DescribedData, IntoToolOutput, Json, ToolFailure};
 pub use param::ToolParam;
 pub use portcullis_types::{
     Access, ArgumentRole, CancellationToken, Content, FunctionDecl, GuestPath, JsonSchema, JsonSchemaType,
-    MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaProfile, Tool, ToolArgs, ToolContext, ToolDeclaration, ToolError,
-    ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
+    MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaProfile, Tool, ToolArgs, ToolContext,
+    ToolDeclaration, ToolError, ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
 };
 pub use schema::{Definitions, ParamKind};
 pub use spec::{DefaultValue, Hints, ParamSpec, Presence, ToolSpec, UnknownKeys};

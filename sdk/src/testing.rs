@@ -61,11 +61,7 @@ pub fn call(tool: &dyn DeclaredTool, arguments: &str) -> Result<ToolOutput, Tool
 ///
 /// # Errors
 /// What the tool reports.
-pub fn call_in(
-    ctx: &ToolContext,
-    tool: &dyn DeclaredTool,
-    arguments: &str,
-) -> Result<ToolOutput, ToolError> {
+pub fn call_in(ctx: &ToolContext, tool: &dyn DeclaredTool, arguments: &str) -> Result<ToolOutput, ToolError> {
     pollster::block_on(tool.run(ctx, arguments))
 }
 

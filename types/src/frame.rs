@@ -266,8 +266,7 @@ mod tests {
 
     #[test]
     fn the_lines_of_an_input_are_its_chunks_and_its_end() {
-        for (frame, line) in
-            [(InputFrame::Chunk(5), r#"{"chunk":5}"#), (InputFrame::End(7), r#"{"end":7}"#)]
+        for (frame, line) in [(InputFrame::Chunk(5), r#"{"chunk":5}"#), (InputFrame::End(7), r#"{"end":7}"#)]
         {
             assert_eq!(serde_json::to_string(&frame).expect("encodes"), line);
             assert_eq!(serde_json::from_str::<InputFrame>(line).expect("decodes"), frame);

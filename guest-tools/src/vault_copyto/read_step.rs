@@ -52,7 +52,8 @@ fn ensure_small(bytes: u64, path: &GuestPath) -> Result<(), ToolError> {
     if bytes <= MAX_TRANSFER_BYTES {
         return Ok(());
     }
-    let message = format!("`{path}` has more than {MAX_TRANSFER_BYTES} bytes, which is the most that is copied");
+    let message =
+        format!("`{path}` has more than {MAX_TRANSFER_BYTES} bytes, which is the most that is copied");
     Err(ToolError::failed(message))
 }
 

@@ -229,7 +229,9 @@ fn an_operation_has_no_mounts_and_its_steps_share_none() {
                  profiles such as `VaultRead` and `VaultWrite`";
     for (read, write) in [("R", "W"), ("W", "R"), ("R", "R")] {
         faults(
-            &format!("[tools]\nvault_copyto_write.profile = '{write}'\nvault_copyto_read.profile = '{read}'\n"),
+            &format!(
+                "[tools]\nvault_copyto_write.profile = '{write}'\nvault_copyto_read.profile = '{read}'\n"
+            ),
             &[(2, &format!("30: tools.vault_copyto_write.profile: {share}"))],
         );
     }

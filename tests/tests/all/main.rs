@@ -13,3 +13,4 @@ mod policy;
 mod repository;
 mod seeds;
 mod support;
+mod vault;

@@ -45,6 +45,12 @@ impl Vault {
         Answer::of(&self.registry, "vault_copyto", arguments(source, destination)).await
     }
 
+    /// A copy that must be made.
+    async fn copied(&self, source: &str, destination: &str) {
+        let answer = self.copy(source, destination).await;
+        assert!(answer.text().starts_with("copied "), "{answer:?}");
+    }
+
     fn put(&self, name: &str, content: impl AsRef<[u8]>) {
         fs::write(in_vault(&self.world, name), content).expect("writable");
     }

@@ -10,9 +10,7 @@ use std::{
 };
 
 use futures_util::future::BoxFuture;
-use portcullis_types::{
-    CancellationToken, GuestPath, ProgressFn, ToolError, ToolErrorKind, ToolOutput,
-};
+use portcullis_types::{CancellationToken, GuestPath, ProgressFn, ToolError, ToolErrorKind, ToolOutput};
 use serde_json::{Value, json};
 
 use super::tool::{DESTINATION, SOURCE};
@@ -105,10 +103,11 @@ impl Copy {
             reader.cancel.cancel();
             written
         };
-        let both = async { tokio::join!(reading, writing) };
+        // The write step first: its row is there before anything is read.
+        let both = async { tokio::join!(writing, reading) };
         tokio::pin!(both);
         let mut stopped = None;
-        let (read, written) = tokio::select! {
+        let (written, read) = tokio::select! {
             biased;
             ended = &mut both => ended,
             stop = self.stop(given_up) => {

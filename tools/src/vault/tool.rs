@@ -42,10 +42,7 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
         declared_tier: Some(SafetyTier::SideEffecting),
         declared_policy: ToolPolicy::Auto,
         declared_timeout: Some(TIMEOUT),
-        roles: vec![
-            ArgumentRole::path(SOURCE, Access::Read),
-            ArgumentRole::path(DESTINATION, Access::Write),
-        ],
+        roles: vec![ArgumentRole::path(SOURCE, Access::Read), ArgumentRole::path(DESTINATION, Access::Write)],
         origin: ToolOrigin::ShippedOperation,
         standing: Standing::Unpinned,
     };

@@ -45,7 +45,7 @@ async fn a_large_file_is_never_in_memory_as_a_whole() {
     let vault = Vault::new().await;
     let content = bytes(64 << 20);
     vault.put("large", &content);
-    vault.copy("/vault/large", "/tmp/large").await.text();
+    vault.copied("/vault/large", "/tmp/large").await;
     same(&vault.world.workspace().join("tmp/large"), &content);
     for step in ["vault_copyto_read", "vault_copyto_write"] {
         let peak = vault.end_of(step).peak_memory.expect("a guest's");
@@ -68,17 +68,17 @@ async fn text_that_looks_like_frames_is_only_bytes() {
 #[tokio::test]
 async fn parents_are_made_and_a_file_that_is_there_is_replaced_with_its_permissions() {
     let vault = Vault::new().await;
-    vault.copy("/vault/key", "/shared/a/b/key").await.text();
+    vault.copied("/vault/key", "/shared/a/b/key").await;
     same(&vault.shared("a/b/key"), b"secret");
     vault.world.put("run.sh", "old");
     fs::set_permissions(vault.shared("run.sh"), fs::Permissions::from_mode(0o750)).expect("a mode");
-    vault.copy("/vault/key", "run.sh").await.text();
+    vault.copied("/vault/key", "run.sh").await;
     same(&vault.shared("run.sh"), b"secret");
     let mode = fs::metadata(vault.shared("run.sh")).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o750);
     // A link within the vault leads where it may.
     symlink("key", in_vault(&vault.world, "link")).expect("a link");
-    vault.copy("/vault/link", "linked").await.text();
+    vault.copied("/vault/link", "linked").await;
     same(&vault.shared("linked"), b"secret");
     vault.has_nothing_temporary();
 }
@@ -89,7 +89,7 @@ async fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part() {
     let (one, other) = (vec![b'a'; 3 << 20], vec![b'b'; 2 << 20]);
     vault.put("one", &one);
     vault.put("other", &other);
-    vault.copy("/vault/one", "file").await.text();
+    vault.copied("/vault/one", "file").await;
     let is_over = Arc::new(AtomicBool::new(false));
     let reader = {
         let (path, is_over) = (vault.shared("file"), Arc::clone(&is_over));
@@ -105,8 +105,8 @@ async fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part() {
         })
     };
     for _ in 0..10 {
-        vault.copy("/vault/other", "file").await.text();
-        vault.copy("/vault/one", "file").await.text();
+        vault.copied("/vault/other", "file").await;
+        vault.copied("/vault/one", "file").await;
     }
     is_over.store(true, Ordering::Release);
     assert!(reader.join().expect("never a part") > 0);
@@ -119,7 +119,7 @@ async fn as_many_copies_run_at_once_as_there_are_places() {
     vault.put("file", &content);
     let copies = (0..12).map(|number| {
         let vault = &vault;
-        async move { vault.copy("/vault/file", &format!("/shared/{number}")).await.text() }
+        async move { vault.copied("/vault/file", &format!("/shared/{number}")).await }
     });
     join_all(copies).await;
     for number in 0..12 {
