@@ -53,7 +53,7 @@ fn read(bytes: &[u8], piece: usize, outlet: Option<Outlet>) -> Result<FinalFrame
 
 /// Reads the output of a sending end: what it says, and what it sends.
 fn read_sending(bytes: &[u8], piece: usize) -> (Result<FinalFrame, GuestFault>, Vec<u8>) {
-    let sent = Rc::default();
+    let sent: Rc<RefCell<Vec<u8>>> = Rc::default();
     let said = read(bytes, piece, Some(Outlet(Rc::clone(&sent))));
     (said, sent.take())
 }

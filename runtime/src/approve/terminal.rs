@@ -95,8 +95,7 @@ fn question(request: &ApprovalRequest) -> String {
         touches(&mut line, &request.grant);
     }
     for step in &request.steps {
-        line("in a step", &format!("{}, by itself", step.step));
-        touches(&mut line, &step.grant);
+        step_touches(&mut line, &step.step, &step.grant);
     }
     let limits = &request.grant.limits;
     let timeout = humantime::format_duration(limits.timeout);
@@ -109,6 +108,12 @@ fn question(request: &ApprovalRequest) -> String {
     line("arguments", &request.arguments);
     out.push_str("Approve? y = yes, n = no; any other text is a no with that reason: ");
     out
+}
+
+/// What a step of an operation may touch, while no other step may.
+fn step_touches(line: &mut impl FnMut(&str, &str), step: &str, grant: &Grant) {
+    line("in a step", &format!("{step}, by itself"));
+    touches(line, grant);
 }
 
 /// What a grant opens, and what of it the arguments name.
@@ -133,9 +138,12 @@ mod tests {
 
     use portcullis_tools::{
         Caller, ToolCall, ToolRegistry,
-        policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
+        policy::{
+            CallRequest, DEFAULT_POLICY, Decision, LoadOptions, Operation, PolicySource, Standing, ToolFacts,
+            ToolOrigin, WorkspaceSecurityPolicy,
+        },
     };
-    use portcullis_types::SandboxTier;
+    use portcullis_types::{SandboxTier, ToolName, ToolPolicy};
 
     use super::*;
 
@@ -174,6 +182,39 @@ mod tests {
         let result = runtime.block_on(registry.execute_with_policy(call, &caller));
         result.outcome.expect_err("refused");
         insta::assert_snapshot!(keeps.0.lock().expect("not poisoned").as_str());
+    }
+
+    #[test]
+    fn the_question_shows_each_step_of_an_operation_with_what_it_may_touch() {
+        let operation = Operation::VAULT_COPYTO;
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: DEFAULT_POLICY },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        })
+        .expect("loads");
+        let mut shown = String::new();
+        for step in operation.steps {
+            let facts = ToolFacts {
+                name: ToolName::parse(*step).expect("a name"),
+                declared_tier: None,
+                declared_policy: ToolPolicy::Auto,
+                declared_timeout: None,
+                roles: Vec::new(),
+                origin: ToolOrigin::ShippedOperation,
+                standing: Standing::Unpinned,
+            };
+            let Decision::Allow(grant) = policy.authorize(&CallRequest { tool: &facts, subjects: &[] })
+            else {
+                panic!("the shipped policy allows it");
+            };
+            step_touches(&mut |name, value| shown += &format!("{name}: {value}\n"), step, &grant);
+        }
+        assert_eq!(
+            shown,
+            "in a step: vault_copyto_read, by itself\nmay touch: /vault (read); profile VaultRead\n\
+             in a step: vault_copyto_write, by itself\nmay touch: /shared (write), /tmp (write); profile VaultWrite\n"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `vault_copyto`: what it copies, what it refuses, what its rows say, and what is left where it is stopped.
 
+mod command_line;
 mod copying;
 mod grants;
 mod refusals;

@@ -19,7 +19,7 @@ use super::{Vault, call, told};
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Shorter than what the largest copy takes anywhere, longer than what starting both steps takes.
-const SHORT: &str = "timeout = \"150ms\"";
+const SHORT: &str = "timeout = \"250ms\"";
 
 /// A file that is as large as may be in the vault, and an old one where it shall be copied to.
 async fn large(world: World) -> Vault {
@@ -73,7 +73,7 @@ async fn a_copy_whose_time_is_up_leaves_nothing_and_ends_in_time() {
     let vault = large(saying_short("vault_copyto")).await;
     let started = Instant::now();
     let said = vault.copy_large().await.refused(Timeout, "timeout");
-    assert!(said.contains("150ms"), "{said}");
+    assert!(said.contains("250ms"), "{said}");
     assert!(started.elapsed() < Duration::from_secs(5));
     vault.is_as_it_was();
     assert_eq!(vault.outcome_of("vault_copyto_write"), "failed", "it was not killed");
@@ -83,7 +83,7 @@ async fn a_copy_whose_time_is_up_leaves_nothing_and_ends_in_time() {
 async fn a_copy_whose_turn_is_over_leaves_nothing() {
     let vault = large(World::new()).await;
     let mut caller = told(|_| {});
-    caller.turn_deadline = Some(Instant::now() + Duration::from_millis(150));
+    caller.turn_deadline = Some(Instant::now() + Duration::from_millis(250));
     let result = vault.registry.execute_with_policy(call("/vault/large", "/shared/old"), &caller).await;
     Answer(result).refused(Timeout, "timeout");
     vault.is_as_it_was();
