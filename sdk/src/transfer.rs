@@ -40,8 +40,11 @@ fn broken_off(error: &io::Error) -> ToolError {
     ToolError::failed("the transfer broke off").with_operator_detail(error.to_string())
 }
 
+/// Takes a chunk, or says why not.
+type TakeChunk = dyn Fn(&[u8]) -> io::Result<()> + Send + Sync;
+
 /// The sending end, in the extensions of a call's context.
-pub struct Outlet(Box<dyn Fn(&[u8]) -> io::Result<()> + Send + Sync>);
+pub struct Outlet(Box<TakeChunk>);
 
 impl Outlet {
     /// An end that hands each chunk to a function.

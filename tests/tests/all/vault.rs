@@ -116,7 +116,9 @@ fn policy_line(entry: &str) -> String {
 
 /// So many bytes of every value, NUL and newline among them, that do not repeat with a chunk's length.
 fn bytes(count: usize) -> Vec<u8> {
-    (0..count).map(|at| ((at * 31 + at / 251) % 256) as u8).collect()
+    // 257 and 251 have no factor in common with a chunk's length, nor with each other.
+    let ramp = (0..=u8::MAX).chain([7]).cycle();
+    ramp.zip((0..251).cycle()).map(|(one, other): (u8, u8)| one.wrapping_add(other)).take(count).collect()
 }
 
 #[track_caller]

@@ -72,11 +72,11 @@ impl Copy {
     pub(super) async fn run(self) -> Result<ToolOutput, ToolError> {
         let given_up = self.caller.cancel.child_token();
         let _gone = given_up.clone().drop_guard();
-        crate::spawn::to_its_end(self.to_its_end(given_up)).await?
+        crate::spawn::to_its_end(self.work(given_up)).await?
     }
 
     /// Boxed, since the steps' calls are futures like the one that this is a part of.
-    fn to_its_end(self, given_up: CancellationToken) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
+    fn work(self, given_up: CancellationToken) -> BoxFuture<'static, Result<ToolOutput, ToolError>> {
         Box::pin(async move { self.make(&given_up).await })
     }
 
