@@ -63,6 +63,12 @@ impl Report {
         self.add(what, measured, budget, Some(measured >= limit / here.0), unit);
     }
 
+    /// A budget that cannot be measured here, which is no better than one that is missed.
+    pub(crate) fn impossible(&mut self, what: &str, why: &str) {
+        let [what, why] = [what, why].map(str::to_owned);
+        self.rows.push(Row { what, measured: why, budget: String::new(), is_met: Some(false) });
+    }
+
     /// A value that others are compared with.
     pub(crate) fn reference(&mut self, what: &str, measured: f64, unit: &str) {
         self.add(what, measured, String::new(), None, unit);
