@@ -190,11 +190,12 @@ async fn take_optional(
 
 #[tool]
 async fn take_bounded(
-    #[arg(min = 2, max = 50)] value: u8,
+    value: Option<Vec<u8>>,
+    #[arg(min = 2, max = 50)] radius: u8,
     #[arg(min = 0.5, max = 2.0)] inner: Option<f64>,
     #[arg(max = 2.0)] order: Option<f32>,
 ) {
-    let _ = (value, inner, order);
+    let _ = (value, radius, inner, order);
 }
 
 /// One tool for each type.

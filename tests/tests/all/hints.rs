@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{BootstrapError, PolicyFiles, RegistryError, ToolRegistry};
 use portcullis_types::{
-    SandboxTier, ToolMeta, ToolOutput,
+    SandboxTier,
     ToolErrorKind::{Denied, NotFound, Unavailable},
+    ToolMeta, ToolOutput,
 };
 use serde_json::json;
 
@@ -31,15 +32,15 @@ async fn a_tool_is_called_by_an_alias_and_recorded_by_its_name() {
         assert_eq!(answer.0.tool, "grep");
     }
     assert_eq!(calls.load(Ordering::SeqCst), 3);
-    assert!(world.rows().iter().all(|row| row.tool.as_deref() == Some("grep")));
+    assert!(world.rows().iter().all(|row| &*row.tool == "grep"));
     let listed: Vec<_> = registry.tools().map(|tool| tool.decl().name.as_str()).collect();
     assert!(listed.contains(&"grep") && !listed.contains(&"find_text"), "{listed:?}");
 }
 
 #[tokio::test]
 async fn what_the_policy_says_of_a_tool_holds_for_its_aliases() {
-    let world = World::new()
-        .with_policy("[tools.grep]\nenabled = false\n[tools.search_text]\nenabled = true\n");
+    let world =
+        World::new().with_policy("[tools.grep]\nenabled = false\n[tools.search_text]\nenabled = true\n");
     let spy = Spy::repeating("grep").meta(aliases(&["search_text"]));
     let calls = spy.calls();
     let registry = natives(&world, [spy]);
