@@ -24,8 +24,9 @@ use crate::{
     output_store::{OutputStore, StoreError},
     places::Places,
     rates::Rates,
-    registry::{RegisteredTool, RegistryError, ToolRegistry, ToolTable},
+    registry::{RegisteredTool, RegistryError, ToolRegistry},
     state::{self, StateError},
+    table::ToolTable,
     vault,
     wasm::{GuestModule, HostWasmToolRunner, WasmError},
 };
@@ -181,7 +182,7 @@ impl RegistryBuilder {
         };
         state::prepare(&state)?;
         let lock = Lock::read(&state)?;
-        let mut tools = ToolTable::new();
+        let mut tools = ToolTable::default();
         for (tool, origin) in self.natives {
             register(&mut tools, RegisteredTool::native(tool, origin)?)?;
         }
@@ -193,16 +194,16 @@ impl RegistryBuilder {
             }
             digests.push((name, module.digest().0));
         }
-        let mut steps = ToolTable::new();
+        let has_steps = !self.steps.is_empty();
+        let mut steps = ToolTable::default();
         for (name, module, declarations) in self.steps {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedOperation;
-                let step = RegisteredTool::guest(declaration, &name, &module, origin, &lock)?;
-                steps.insert(step.facts().name.clone(), Arc::new(step));
+                steps.insert(RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
             }
             digests.push((name, module.digest().0));
         }
-        if !steps.is_empty() {
+        if has_steps {
             register(&mut tools, vault::tool(&steps)?)?;
         }
         let outputs = Arc::new(OutputStore::open(&state)?);
@@ -229,7 +230,7 @@ impl RegistryBuilder {
         let (audit, recovery) = AuditLog::open(&state, sync)?;
         tell(&recovery, &refused);
         // Set when all are registered, and before any is called.
-        let facts = tools.values().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
+        let facts = tools.iter().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
         let _ = known.set(Known { policy: Arc::clone(&policy), tools: facts.collect() });
         let mut registry = ToolRegistry {
             lost: lost(&tools, &lock, &refused),
@@ -246,7 +247,7 @@ impl RegistryBuilder {
             outputs,
             runner: self.runner.map(Arc::new),
         };
-        registry.steps = (!steps.is_empty()).then(|| Arc::new(registry.of_steps(steps)));
+        registry.steps = has_steps.then(|| Arc::new(registry.of_steps(steps)));
         Ok(registry)
     }
 }
@@ -342,21 +343,13 @@ fn default_state() -> Option<PathBuf> {
     Some(base.join("portcullis/in-process"))
 }
 
+/// Adds a tool, unless one of its names is a step's or another tool's.
 fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryError> {
-    let name = tool.facts().name.clone();
     // The policy's entry of a step would be the tool's.
-    if Operation::has_step(name.as_str()) {
-        return Err(RegistryError::Taken { name });
+    if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
+        return Err(RegistryError::Taken { name: name.clone() });
     }
-    match tools.entry(name) {
-        std::collections::btree_map::Entry::Occupied(taken) => {
-            Err(RegistryError::Taken { name: taken.key().clone() })
-        }
-        std::collections::btree_map::Entry::Vacant(free) => {
-            free.insert(Arc::new(tool));
-            Ok(())
-        }
-    }
+    tools.insert(tool)
 }
 
 /// Whether the policy in force would still give what a stored output was made with: the tool that made it
@@ -385,7 +378,7 @@ fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
 /// refused.
 fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> BTreeSet<ToolName> {
     let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
-    names.filter(|name| !tools.contains_key(*name)).cloned().collect()
+    names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }
 
 /// Tells the operator what the last process left behind, and which modules are not used.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_policy::{Approval, DenialCode, Standing, ToolFacts, ToolOrigin};
+use portcullis_policy::{Approval, DenialCode, OutputBytes, Standing, ToolFacts, ToolOrigin};
 use portcullis_types::{SafetyTier, ToolPolicy};
 
 use crate::support::{BASE, load, load_with, tool};
@@ -138,6 +138,20 @@ fn memory_and_output_are_the_entrys_else_the_policys() {
     let policy = load(&format!("{BASE}\n[tools.t]\nmemory = '128MiB'"));
     let assignment = policy.assign(&of(ShippedModule, ReadOnly)).expect("enabled");
     assert_eq!((assignment.memory.0, assignment.max_output.0), (128 << 20, 16 << 10));
+}
+
+#[test]
+fn a_tool_may_want_to_show_less_and_never_gets_to_show_more() {
+    let shown = |entry: &str, declared: u64| {
+        let policy = load(&format!("{BASE}\n[tools.t]\n{entry}"));
+        let tool =
+            ToolFacts { declared_max_output: Some(OutputBytes(declared)), ..of(ShippedModule, ReadOnly) };
+        policy.assign(&tool).expect("enabled").max_output.0
+    };
+    assert_eq!(shown("", 1 << 10), 1 << 10);
+    assert_eq!(shown("", 1 << 20), 16 << 10);
+    assert_eq!(shown("max_output_bytes = '2KiB'", 1 << 20), 2 << 10);
+    assert_eq!(shown("max_output_bytes = '2KiB'", 1 << 10), 1 << 10);
 }
 
 #[test]

@@ -200,6 +200,7 @@ mod tests {
                 declared_tier: None,
                 declared_policy: ToolPolicy::Auto,
                 declared_timeout: None,
+                declared_max_output: None,
                 roles: Vec::new(),
                 origin: ToolOrigin::ShippedOperation,
                 standing: Standing::Unpinned,

@@ -4,6 +4,7 @@ mod approval;
 mod audit;
 mod core_tools;
 mod files;
+mod hints;
 mod hostile;
 mod json_schema_suite;
 mod modules;

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::copy::{Copy, Terms};
 use crate::{
     call::Caller,
-    registry::{RegisteredTool, RegistryError, ToolRegistry, ToolTable},
+    registry::{RegisteredTool, RegistryError, ToolRegistry},
+    table::ToolTable,
 };
 
 /// The operation.
@@ -33,7 +34,7 @@ pub(crate) struct VaultCopy {
 /// The tool that is made of these steps.
 pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
     let step = |name: &&'static str| {
-        steps.get(*name).cloned().ok_or(RegistryError::MissingStep { operation: OPERATION.name, step: name })
+        steps.get(name).cloned().ok_or(RegistryError::MissingStep { operation: OPERATION.name, step: name })
     };
     let steps = OPERATION.steps.iter().map(step).collect::<Result<_, _>>()?;
     let name = ToolName::parse(OPERATION.name).map_err(|source| RegistryError::Name { source })?;
@@ -42,6 +43,7 @@ pub(crate) fn tool(steps: &ToolTable) -> Result<RegisteredTool, RegistryError> {
         declared_tier: Some(SafetyTier::SideEffecting),
         declared_policy: ToolPolicy::Auto,
         declared_timeout: Some(TIMEOUT),
+        declared_max_output: None,
         roles: vec![ArgumentRole::path(SOURCE, Access::Read), ArgumentRole::path(DESTINATION, Access::Write)],
         origin: ToolOrigin::ShippedOperation,
         standing: Standing::Unpinned,
@@ -123,7 +125,7 @@ mod tests {
 
     #[test]
     fn an_operation_without_one_of_its_steps_is_not_registered() {
-        let error = tool(&ToolTable::new()).expect_err("no steps");
+        let error = tool(&ToolTable::default()).expect_err("no steps");
         assert_eq!(
             error.to_string(),
             "`vault_copyto` cannot be registered without its step `vault_copyto_read`"
