@@ -110,6 +110,10 @@ async fn what_a_step_finds_is_said_and_leaves_nothing() {
         assert_eq!((answer.error().kind(), answer.error().message()), (kind, message));
         assert_eq!(snapshot(&vault.world.workspace()), before, "{source} → {destination}");
     }
+    // Only the rename finds out that there can be no such name.
+    let long = "x".repeat(300);
+    vault.copy("/vault/key", &long).await.refused(Failed, "failed");
+    assert_eq!(snapshot(&vault.world.workspace()), before);
     assert!(vault.ends().iter().all(|row| row.outcome.is_some_and(|outcome| outcome.as_str() != "unknown")));
 }
 

@@ -7,9 +7,10 @@ use std::{
 };
 
 use portcullis_tests::{Answer, World};
+use portcullis_tools::audit;
 use portcullis_types::{
     CancellationToken, MAX_TRANSFER_BYTES,
-    ToolErrorKind::{Cancelled, Failed, ResourceLimit, Timeout},
+    ToolErrorKind::{Cancelled, Failed, ResourceLimit, Timeout, Unavailable},
 };
 use tokio::time::{interval, timeout};
 
@@ -179,6 +180,24 @@ async fn a_file_that_is_cut_while_it_is_read_gives_what_was_there() {
     cut.get().expect("told of progress").as_ref().expect("cut");
     let copy = fs::read(vault.shared("copy")).expect("copied");
     assert!(content.starts_with(&copy), "a copy of {} bytes is the beginning of the file", copy.len());
+}
+
+#[tokio::test]
+async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
+    let vault = Vault::new().await;
+    vault.put("file", super::bytes(16 << 20));
+    vault.world.put("old", "old");
+    let log = audit::log_path(&vault.world.state());
+    let moved = Arc::new(OnceLock::new());
+    let caller = told({
+        let moved = Arc::clone(&moved);
+        move |_| drop(moved.get_or_init(|| fs::rename(&log, log.with_extension("old"))))
+    });
+    let result = vault.registry.execute_with_policy(call("/vault/file", "/shared/old"), &caller).await;
+    Answer(result).refused(Unavailable, "audit_unwritable");
+    moved.get().expect("told of progress").as_ref().expect("moved");
+    assert_eq!(fs::read(vault.shared("old")).expect("there"), b"old");
+    vault.has_nothing_temporary();
 }
 
 fn saying_short(entry: &str) -> World {
