@@ -2,10 +2,12 @@
 
 mod approval;
 mod audit;
+mod authoring;
 mod core_tools;
 mod files;
 mod hostile;
 mod json_schema_suite;
+mod languages;
 mod modules;
 mod natives;
 mod pipeline;
