@@ -4,6 +4,7 @@
 //! Run with `cargo xtask bench`. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
 //! audit log on disk, Landlock and seccomp on, another file at each call, the output compared.
 
+mod authoring;
 mod list;
 mod memory;
 mod process;
@@ -48,6 +49,9 @@ fn main() -> ExitCode {
     }
     if runs("process") {
         process::start(&world, &mut report);
+    }
+    if runs("authoring") {
+        authoring::first_answer(&world, &mut report);
     }
     if runs("growth") {
         runtime.block_on(memory::growth(&registry, &files, &mut report));

@@ -91,7 +91,14 @@ fn the_json_reader_in_c_takes_json_and_nothing_else() {
     let program = out.path().join("native");
     #[expect(clippy::disallowed_methods, reason = "the compiler of the example")]
     let compiled = Command::new("clang")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-fsanitize=undefined", "-fsanitize-trap=undefined"])
+        .args([
+            "-std=c11",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-fsanitize=undefined",
+            "-fsanitize-trap=undefined",
+        ])
         .args(["-DENOTCAPABLE=76", "-o"])
         .arg(&program)
         .arg(example("c-word-count").join("word_count.c"))
@@ -102,7 +109,9 @@ fn the_json_reader_in_c_takes_json_and_nothing_else() {
     fs::write(&file, "a b\n").expect("written");
     let path = json!(file).to_string();
     let frame = |arguments: &str| {
-        format!("{{\"v\":1,\"tool\":\"c_word_count\",\"call_id\":\"c\",\"arguments\":{arguments},\"deadline_ms\":1}}")
+        format!(
+            "{{\"v\":1,\"tool\":\"c_word_count\",\"call_id\":\"c\",\"arguments\":{arguments},\"deadline_ms\":1}}"
+        )
     };
     let good = frame(&format!("{{\"path\":{path}}}"));
     for (text, expected) in [

@@ -89,9 +89,14 @@ fn a_target_that_is_not_installed_is_said_in_one_line() {
     };
     script(
         "cargo",
-        &format!("[ \"$1\" = metadata ] && exec '{}' \"$@\"\necho 'error[E0463]: no std' >&2; exit 101", real.display()),
+        &format!(
+            "[ \"$1\" = metadata ] && exec '{}' \"$@\"\necho 'error[E0463]: no std' >&2; exit 101",
+            real.display()
+        ),
     );
-    script("rustc", "echo /nowhere/at/all");
+    let rustc = which("rustc");
+    let asked = "[ \"$1\" = --print ] && echo /nowhere/at/all && exit 0";
+    script("rustc", &format!("{asked}\nexec '{}' \"$@\"", rustc.display()));
     let run = |path: &str| {
         author
             .command(&portcullis_tests::binary())
@@ -127,7 +132,10 @@ fn a_module_that_is_too_large_or_wants_too_much_says_so() {
     fs::write(&module, wat::parse_str(wat).expect("a module")).expect("written");
     let (answer, said) = author.exits(1, &["tool", "build", "--dir", "crate"]);
     assert_eq!(answer, "");
-    assert!(said.contains("it imports what no guest gets: `env::clock`, `wasi_snapshot_preview1::sock_open`"), "{said}");
+    assert!(
+        said.contains("it imports what no guest gets: `env::clock`, `wasi_snapshot_preview1::sock_open`"),
+        "{said}"
+    );
     assert!(said.contains("module "), "{said}");
     fs::write(&module, vec![0; (16 << 20) + 1]).expect("written");
     let (_, said) = author.exits(1, &["tool", "build", "--dir", "crate"]);

@@ -31,7 +31,13 @@ async fn unrolled(name: &str) -> Result<String, ToolError> {
     std::fs::read_to_string(fs::locate(&path)?).map_err(|_| ToolError::denied("refused"))
 }
 
-export_tools![keep, risk, unrolled];
+/// Says yes too.
+#[tool]
+async fn plain() -> &'static str {
+    "yes"
+}
+
+export_tools![keep, risk, unrolled, plain];
 "##;
 
 fn author() -> Author {
@@ -43,7 +49,11 @@ fn author() -> Author {
 fn allowed_by_its_lines(author: &Author, tool: &str, arguments: &str, code: &str, expected: &[&str]) {
     let (answer, _) = author.tries(3, tool, arguments, &["--json"]);
     let refusal = serde_json::from_str::<Value>(&answer).expect("JSON")["refusal"].clone();
-    assert_eq!((refusal["code"].as_str(), &refusal["allow"]["lines"]), (Some(code), &json!(expected)), "{refusal}");
+    assert_eq!(
+        (refusal["code"].as_str(), &refusal["allow"]["lines"]),
+        (Some(code), &json!(expected)),
+        "{refusal}"
+    );
     let (_, said) = author.tries(3, tool, arguments, &[]);
     let (_, lines) = said.split_once(":\n\n").expect("lines");
     let file = author.path("policy.toml");
@@ -88,13 +98,14 @@ fn the_lines_that_a_refusal_shows_allow_the_call() {
     allowed_by_its_lines(&author, "keep", keep, "tool_disabled", &["enabled = true"]);
     // Without an entry the profile that it needs, and somebody to ask; an entry that asks for nothing.
     author.policy("");
-    allowed_by_its_lines(&author, "unrolled", r#"{"name": "/none"}"#, "approval_unavailable", &["approval = \"allow\""]);
+    allowed_by_its_lines(&author, "plain", "{}", "approval_unavailable", &["approval = \"allow\""]);
 }
 
 #[test]
 fn where_no_line_would_help_it_says_why() {
     let author = author();
-    author.policy("[tools.keep]\nprofile = \"FileReadWrite\"\n[tools.unrolled]\nprofile = \"WorkspaceRead\"\n");
+    author
+        .policy("[tools.keep]\nprofile = \"FileReadWrite\"\n[tools.unrolled]\nprofile = \"WorkspaceRead\"\n");
     let keep = |path: &str| json!({"path": path, "text": "x"}).to_string();
     for (tool, arguments, code, advice) in [
         ("keep", keep("/data/x"), "unknown_mount", "`[mounts]` names"),
@@ -117,7 +128,7 @@ fn where_no_line_would_help_it_says_why() {
 fn a_call_that_never_gets_to_the_policy_says_what_is_wrong_with_it() {
     let author = author();
     let (_, said) = author.tries(1, "kept", "{}", &[]);
-    assert!(said.contains("the crate has no tool `kept`; it has: keep, risk, unrolled"), "{said}");
+    assert!(said.contains("the crate has no tool `kept`; it has: keep, plain, risk, unrolled"), "{said}");
     // Not what is tried here, though it is registered.
     let (_, said) = author.tries(1, "file_read", "{}", &[]);
     assert!(said.contains("the crate has no tool `file_read`"), "{said}");

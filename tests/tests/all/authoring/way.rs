@@ -48,13 +48,16 @@ fn from_nothing_to_a_tool_that_the_policy_allows() {
     assert_eq!(lines, "[tools.words]\nprofile = \"WorkspaceRead\"\n");
     author.policy(lines);
     let (answer, said) = author.tries(0, "words", ARGUMENTS, &[]);
-    assert_eq!(answer, "11 lines");
-    assert!(said.contains("grant    profile WorkspaceRead (/shared read, /tmp read), approval allow"), "{said}");
+    assert_eq!(answer, "12 lines");
+    assert!(
+        said.contains("grant    profile WorkspaceRead (/shared read, /tmp read), approval allow"),
+        "{said}"
+    );
     assert!(said.contains("result   ok in "), "{said}");
 
     let (answer, _) = author.tries(0, "words", ARGUMENTS, &["--json"]);
     let answer: Value = serde_json::from_str(&answer).expect("JSON");
-    assert_eq!((&answer["content"][0]["text"], &answer["confinement"]), (&"11 lines".into(), &"wasm".into()));
+    assert_eq!((&answer["content"][0]["text"], &answer["confinement"]), (&"12 lines".into(), &"wasm".into()));
     assert_eq!(answer["grant"]["profile"], "WorkspaceRead");
     assert_eq!(answer["refusal"], Value::Null);
 
@@ -69,14 +72,14 @@ fn from_nothing_to_a_tool_that_the_policy_allows() {
     let source = author.path("crate/src/main.rs");
     let edited = fs::read_to_string(&source).expect("there").replace("{} lines", "lines: {}");
     fs::write(&source, edited).expect("written");
-    assert_eq!(author.tries(0, "words", ARGUMENTS, &[]).0, "lines: 11");
+    assert_eq!(author.tries(0, "words", ARGUMENTS, &[]).0, "lines: 12");
 }
 
 #[test]
 fn a_grant_for_one_call_is_evaluated_like_any_and_its_row_tells() {
     let author = Author::with_crate("granted", None);
     let (answer, said) = author.tries(0, "granted", ARGUMENTS, &["--grant", "WorkspaceRead"]);
-    assert_eq!(answer, "11 lines");
+    assert_eq!(answer, "12 lines");
     assert!(said.contains("grant    profile WorkspaceRead"), "{said}");
     author.tries(3, "granted", ARGUMENTS, &[]);
     let (_, said) = author.tries(2, "granted", ARGUMENTS, &["--grant", "Everything"]);
@@ -84,8 +87,11 @@ fn a_grant_for_one_call_is_evaluated_like_any_and_its_row_tells() {
     let (_, said) = author.tries(2, "granted", ARGUMENTS, &["--grant", "X\"\nenabled = true"]);
     assert!(said.contains("the policy cannot be used"), "{said}");
     // A workspace that takes away takes away from this too.
-    fs::write(author.path("workspace/portcullis.toml"), "[profiles.WorkspaceRead]\nmounts = { shared = \"none\" }\n")
-        .expect("written");
+    fs::write(
+        author.path("workspace/portcullis.toml"),
+        "[profiles.WorkspaceRead]\nmounts = { shared = \"none\" }\n",
+    )
+    .expect("written");
     let (_, said) = author.tries(3, "granted", ARGUMENTS, &["--grant", "WorkspaceRead"]);
     assert!(said.contains("code     mount_not_granted"), "{said}");
     let rows = author.rows();
@@ -99,7 +105,7 @@ fn a_grant_for_one_call_is_evaluated_like_any_and_its_row_tells() {
 fn natively_it_runs_unconfined_and_says_so() {
     let author = Author::with_crate("native", None);
     let (answer, said) = author.tries(0, "native", ARGUMENTS, &["--native"]);
-    assert_eq!(answer, "11 lines");
+    assert_eq!(answer, "12 lines");
     assert!(said.contains("tool     native (native, unconfined)"), "{said}");
     assert!(said.contains("UNCONFINED: it may do all that you may"), "{said}");
     let (answer, said) = author.tries(1, "native", r#"{"path": "none.md"}"#, &["--native"]);

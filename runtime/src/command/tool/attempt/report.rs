@@ -166,7 +166,7 @@ fn after(attempt: &Attempt) -> String {
     {
         line(&mut out, "data", &structured.to_string());
     }
-    if result.details != Value::Null {
+    if !matches!(&result.details, Value::Null) && result.details != Value::Object(serde_json::Map::new()) {
         line(&mut out, "details", &result.details.to_string());
     }
     if let Err(error) = &result.outcome
