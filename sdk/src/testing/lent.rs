@@ -68,3 +68,57 @@ fn named(param: &ParamSpec, arguments: &Value) -> Option<String> {
         Some(_) => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::ToolErrorKind;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{DeclaredTool as _, tool};
+
+    /// Copies.
+    #[tool]
+    async fn copy(
+        #[arg(path = "read")] from: &str,
+        #[arg(path = "write", default = "/tmp/copy")] to: &str,
+    ) -> String {
+        format!("{from} {to}")
+    }
+
+    #[track_caller]
+    fn check(from: &str, to: Option<&str>, is_lent: bool) {
+        let mut lent = Lent::default();
+        lent.lend("shared", Access::Read);
+        lent.lend("tmp", Access::Write);
+        let judged = lent.judge(copy_tool().spec(), &json!({"from": from, "to": to}));
+        assert_eq!(judged.err().map(|error| error.kind()), (!is_lent).then_some(ToolErrorKind::Denied));
+    }
+
+    #[test]
+    fn what_is_named_by_a_role_is_held_against_what_is_lent() {
+        check("a.txt", None, true);
+        check("/shared/a.txt", Some("/tmp/b"), true);
+        check("/tmp/a.txt", Some("/tmp/b"), true);
+        check("/shared/a.txt", Some("/shared/b"), false);
+        check("/vault/a.txt", None, false);
+        check("/etc/passwd", None, false);
+        check("/shared/../../etc/passwd", None, false);
+        check("/", None, false);
+    }
+
+    #[test]
+    fn a_default_is_held_against_it_too() {
+        let lent = {
+            let mut lent = Lent::default();
+            lent.lend("shared", Access::Read);
+            lent
+        };
+        let judged = lent.judge(copy_tool().spec(), &json!({"from": "a"}));
+        assert_eq!(
+            judged.expect_err("tmp is not lent").to_string(),
+            "`/tmp/copy` is in no folder that this tool was lent"
+        );
+        assert_eq!(lent.as_toml(), "{ shared = \"read\" }");
+    }
+}

@@ -24,6 +24,7 @@ fn example(name: &str) -> PathBuf {
 }
 
 /// Builds an example; none where its compiler is missing and may be.
+#[expect(clippy::print_stdout, reason = "a test that skips says why")]
 fn build(name: &str, compiler: &[&str], variables: &[(&str, PathBuf)], out: &Path) -> Option<Vec<u8>> {
     let run = |program: &Path, arguments: &[&str]| -> Option<Output> {
         #[expect(clippy::disallowed_methods, reason = "compilers of the examples")]

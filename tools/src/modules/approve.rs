@@ -61,17 +61,17 @@ impl ToolRegistry {
         let pinned = ToolName::parse(name).ok().and_then(|name| Some((self.lock.pin(&name)?.clone(), name)));
         let Some((pin, name)) = pinned else { return Err(PinError::NotPinned { name: name.to_owned() }) };
         let row = self.row("revoke", &name, &pin, agent);
-        self.recorded(Record::revoke(&row), || Lock::unpin_now(&self.state, &name))?;
+        self.recorded(&Record::revoke(&row), || Lock::unpin_now(&self.state, &name))?;
         Ok(pin)
     }
 
     /// Does something to the lock once its row is written.
     fn recorded(
         &self,
-        record: Record,
+        record: &Record,
         change: impl FnOnce() -> Result<(), LockError>,
     ) -> Result<(), PinError> {
-        self.audit.append(&record)?;
+        self.audit.append(record)?;
         let changed = change();
         if changed.is_err() {
             let failed = Ending::new(Outcome::Error(ToolErrorKind::Failed));
@@ -155,7 +155,7 @@ impl ModuleApproval<'_> {
     pub fn pin(&self, agent: &str) -> Result<(), PinError> {
         let (name, pin) = (&self.tool.facts().name, self.as_pin());
         let row = self.registry.row("approve", name, &pin, agent);
-        self.registry.recorded(Record::approve(&row), || Lock::pin_now(&self.registry.state, name, pin))
+        self.registry.recorded(&Record::approve(&row), || Lock::pin_now(&self.registry.state, name, pin))
     }
 
     fn as_pin(&self) -> Pin {

@@ -31,33 +31,33 @@ pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
         return native::run(&package, &envelope, &options);
     }
     envelope.modules = package.modules()?;
-    let mut files = PolicyFiles::find(&envelope)?;
-    let run = match &options.grant {
-        None => RUN.to_owned(),
+    let files = PolicyFiles::find(&envelope)?;
+    let (granted, run) = match &options.grant {
+        None => (files.clone(), RUN.to_owned()),
         Some(profile) => {
-            files = entry::granting(files, &options.tool, profile)?;
-            format!("{RUN}:{profile}")
+            (entry::granting(files.clone(), &options.tool, profile)?, format!("{RUN}:{profile}"))
         }
     };
     let (as_json, tool) = (options.json, options.tool);
     let call = ToolCall::new(tool, call::arguments(options.arguments)?);
     let caller = call::caller(run.clone(), options.approve);
-    match call::apart(&caller.cancel.clone(), move || make(&envelope, &files, call, &caller))? {
+    match call::apart(&caller.cancel.clone(), move || make(&envelope, [&files, &granted], call, &caller))? {
         Some(attempt) => report::show(&attempt, &run, as_json),
         None => Ok(ExitCode::from(call::INTERRUPTED)),
     }
 }
 
-/// Makes the call, and finds out what it was granted and why it was refused, if it was.
+/// Makes the call under the second policy, and finds out what it was granted and why it was refused, if it
+/// was; what would allow it is said of the first, which the author can change.
 fn make(
     envelope: &RunnerBootstrapEnvelope,
-    files: &PolicyFiles,
+    [files, granted]: [&PolicyFiles; 2],
     call: ToolCall,
     caller: &Caller,
 ) -> Result<Attempt, CliError> {
     let runtime = setup::runtime()?;
     let attempt = runtime.block_on(async {
-        let registry = setup::registry_under(envelope, files).await?;
+        let registry = setup::registry_under(envelope, granted).await?;
         own_tool(&registry, &call.tool, &envelope.modules)?;
         let name = call.tool.clone();
         let result = call::hinted(registry.execute_with_policy(call, caller).await);

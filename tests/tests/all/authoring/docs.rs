@@ -31,10 +31,7 @@ fn blocks(text: &str, kind: &str) -> Vec<String> {
 /// Whether a line of the document shows a line that was printed.
 fn shows(shown: &str, printed: &str) -> bool {
     let mut parts = shown.split(ANY);
-    let mut rest = match printed.strip_prefix(parts.next().unwrap_or_default()) {
-        Some(rest) => rest,
-        None => return false,
-    };
+    let Some(mut rest) = printed.strip_prefix(parts.next().unwrap_or_default()) else { return false };
     let mut open = false;
     for part in parts {
         let Some(at) = rest.find(part) else { return false };

@@ -87,12 +87,12 @@ pub(super) fn run(
 fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
     workspace::prepare(envelope)?;
     let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
-    for mount in policy.mounts().iter().filter(|mount| mount.folder != mount.name.as_str()) {
+    if let Some(mount) = policy.mounts().iter().find(|mount| mount.folder != mount.name.as_str()) {
         let (mount, folder) = (mount.name.to_string(), mount.folder.clone());
         return Err(AuthorError::NativeMount { mount, folder }.into());
     }
-    Ok(setup::real_path(&envelope.workspace)
-        .map_err(|source| CliError::Workspace { path: envelope.workspace.clone(), source })?)
+    setup::real_path(&envelope.workspace)
+        .map_err(|source| CliError::Workspace { path: envelope.workspace.clone(), source })
 }
 
 /// The program that has the tool, and how long the tool says that it takes.
