@@ -18,6 +18,7 @@ mod files;
 mod ignored;
 mod query;
 mod report;
+mod required;
 mod walk;
 
 /// Searches the lines of text files, below a directory or in one file, as ripgrep does.

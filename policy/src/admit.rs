@@ -31,13 +31,14 @@ impl WorkspaceSecurityPolicy {
         let limits = &policy.limits;
         let stated = rule.and_then(|rule| rule.timeout);
         let timeout_cap = rule.map_or(limits.max_timeout, |rule| rule.timeout_cap);
+        let max_output = rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes);
         ToolAssignment {
             tier,
             profile: profile(policy, rule, tool.origin, tier),
             approval: approval(policy, rule, tool, tier),
             timeout: stated.or(tool.declared_timeout).unwrap_or(DEFAULT_TIMEOUT).min(timeout_cap),
             memory: rule.map_or(limits.wasm_memory, |rule| rule.memory),
-            max_output: rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes),
+            max_output: tool.declared_max_output.map_or(max_output, |less| less.min(max_output)),
             enabled: tool.standing != Standing::Quarantined && is_enabled(rule, tool.origin),
         }
     }

@@ -18,6 +18,8 @@ pub struct ToolFacts {
     pub declared_policy: ToolPolicy,
     /// How long a call may take by its own account; none means 30 seconds.
     pub declared_timeout: Option<Duration>,
+    /// How much text a call hands to a model at most by its own account; none leaves it to the policy.
+    pub declared_max_output: Option<OutputBytes>,
     /// Which of its arguments are paths, addresses or commands.
     pub roles: Vec<ArgumentRole>,
     /// Where it comes from.

@@ -143,6 +143,9 @@ pub(crate) struct Modules {
 }
 
 /// List the tools and what the policy gives to each.
+///
+/// What is printed for a model's or a client's sake leaves out tools that the policy switches off, and those
+/// that their author hides.
 #[derive(Debug, Args)]
 pub(crate) struct Tools {
     #[command(flatten)]
@@ -154,17 +157,31 @@ pub(crate) struct Tools {
 
 #[derive(Debug, Args)]
 #[group(multiple = false)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of the command line")]
 pub(crate) struct ToolsFormat {
     /// Print all that is known of each tool, as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Print the `tools` array of an OpenAI request. Tools that the policy switches off are left out.
+    /// Print the `tools` array of an OpenAI request.
     #[arg(long)]
     pub(crate) openai: bool,
 
-    /// Print the result of the Model Context Protocol's `tools/list`. Tools that the policy switches off
-    /// are left out.
+    /// The same in strict mode. A tool whose schema strict mode cannot say is listed without it, and named on
+    /// standard error.
+    #[arg(long)]
+    pub(crate) openai_strict: bool,
+
+    /// Print the `tools` array of an Anthropic request, in strict mode where it can be said.
+    #[arg(long)]
+    pub(crate) anthropic: bool,
+
+    /// Print the `tools` array of a Gemini request. A tool whose schema Gemini cannot say is left out, and
+    /// named on standard error.
+    #[arg(long)]
+    pub(crate) gemini: bool,
+
+    /// Print the result of the Model Context Protocol's `tools/list`.
     #[arg(long)]
     pub(crate) mcp: bool,
 }

@@ -37,3 +37,9 @@ pub fn execute<'a, T: DeclaredTool>(tool: &'a T, arguments: &'a str) -> ToolFutu
         tool.run(&ctx, arguments).await.map(|output| output.joined_text())
     })
 }
+
+/// Runs a function's future to its end on this thread, so that it need not be `Send`. Nobody can drop it
+/// meanwhile.
+pub fn run_local<T>(future: impl Future<Output = T>) -> T {
+    pollster::block_on(future)
+}

@@ -66,7 +66,7 @@ pub use portcullis_types::{
     ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
 };
 pub use schema::{Definitions, ParamKind};
-pub use spec::{DefaultValue, Hints, ParamSpec, Presence, ToolSpec, UnknownKeys};
+pub use spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Presence, ToolSpec, UnknownKeys};
 
 pub use schemars;
 pub use serde;
@@ -77,13 +77,13 @@ pub use serde_json;
 pub mod __private {
     pub use crate::{
         arguments::Fields,
-        declared::{DeclaredTool, ToolFuture, execute},
+        declared::{DeclaredTool, ToolFuture, execute, run_local},
         decode::{CannotDecode, DecodeFn, Decoder, Decodes, Mistakes, Primitive},
         guest::main,
         output::IntoToolOutput,
         returned,
         schema::{ParamKind, typed},
-        spec::{DefaultValue, Hints, ParamSpec, Presence, ToolSpec, UnknownKeys},
+        spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Presence, ToolSpec, UnknownKeys},
         strict::{Choice, ObjectOnly, field},
     };
     pub use portcullis_types::{

@@ -68,10 +68,10 @@ pub struct ParamSpec {
     pub kind: ParamKind,
     /// Whether it must be given.
     pub presence: Presence,
-    /// The least value of an integer.
-    pub minimum: Option<i128>,
-    /// The greatest value of an integer.
-    pub maximum: Option<i128>,
+    /// The least value of a number.
+    pub minimum: Option<LiteralValue>,
+    /// The greatest value of a number.
+    pub maximum: Option<LiteralValue>,
     /// The allowed texts; empty where any is.
     pub one_of: &'static [&'static str],
     /// What it is to the policy.
@@ -89,10 +89,9 @@ pub enum Presence {
     Default(DefaultValue),
 }
 
-/// A default.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub enum DefaultValue {
+/// A value of a primitive type.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum LiteralValue {
     /// A text.
     String(&'static str),
     /// True or false.
@@ -101,6 +100,20 @@ pub enum DefaultValue {
     Integer(i128),
     /// Any number.
     Number(f64),
+}
+
+impl std::fmt::Display for LiteralValue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.shown().fmt(f)
+    }
+}
+
+/// A default.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub enum DefaultValue {
+    /// A primitive's.
+    Literal(LiteralValue),
     /// What an expression gives; none where it cannot be shown as JSON.
     Computed(fn() -> Option<Value>),
 }
@@ -240,10 +253,10 @@ impl ParamSpec {
             schema.insert("enum".into(), self.one_of.into());
         }
         if let Some(maximum) = self.maximum {
-            schema.insert("maximum".into(), integer(maximum));
+            schema.insert("maximum".into(), maximum.shown());
         }
         if let Some(minimum) = self.minimum {
-            schema.insert("minimum".into(), integer(minimum));
+            schema.insert("minimum".into(), minimum.shown());
         }
         schema
     }
@@ -252,17 +265,31 @@ impl ParamSpec {
 impl DefaultValue {
     /// The default as the schema shows it.
     fn shown(self) -> Option<Value> {
-        Some(match self {
-            Self::String(text) => text.into(),
-            Self::Boolean(value) => value.into(),
-            Self::Integer(value) => integer(value),
-            Self::Number(value) => value.into(),
-            Self::Computed(compute) => return compute(),
-        })
+        match self {
+            Self::Literal(value) => Some(value.shown()),
+            Self::Computed(compute) => compute(),
+        }
     }
 }
 
-/// The macro admits only what fits `i64` or `u64`.
-fn integer(value: i128) -> Value {
-    serde_json::Number::from_i128(value).map_or(Value::Null, Value::Number)
+impl LiteralValue {
+    /// Whether both are numbers of one type, and this is the less.
+    pub(crate) fn is_below(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Integer(this), Self::Integer(other)) => this < other,
+            (Self::Number(this), Self::Number(other)) => this < other,
+            _ => false,
+        }
+    }
+
+    /// The value as the schema shows it.
+    fn shown(self) -> Value {
+        match self {
+            Self::String(text) => text.into(),
+            Self::Boolean(value) => value.into(),
+            // The macro admits only what fits `i64` or `u64`.
+            Self::Integer(value) => serde_json::Number::from_i128(value).map_or(Value::Null, Value::Number),
+            Self::Number(value) => value.into(),
+        }
+    }
 }

@@ -25,6 +25,7 @@ pub(crate) struct ToolKeys {
     pub(crate) idempotent: Option<Path>,
     pub(crate) parallel: Option<Path>,
     pub(crate) hidden: Option<Path>,
+    pub(crate) local: Option<Path>,
     pub(crate) output_cap: Option<LitStr>,
     pub(crate) aliases: Option<Vec<LitStr>>,
     /// Where the facade is, if not where the dependencies say.
@@ -61,7 +62,7 @@ impl ToTokens for DefaultKey {
 }
 
 impl ToolKeys {
-    const KNOWN: [&str; 13] = [
+    const KNOWN: [&str; 14] = [
         "name",
         "label",
         "tier",
@@ -72,6 +73,7 @@ impl ToolKeys {
         "idempotent",
         "parallel",
         "hidden",
+        "local",
         "output_cap",
         "aliases",
         "crate",
@@ -91,6 +93,7 @@ impl ToolKeys {
                 "idempotent" => set(&mut keys.idempotent, &meta, flag, errors),
                 "parallel" => set(&mut keys.parallel, &meta, flag, errors),
                 "hidden" => set(&mut keys.hidden, &meta, flag, errors),
+                "local" => set(&mut keys.local, &meta, flag, errors),
                 "output_cap" => set(&mut keys.output_cap, &meta, string, errors),
                 "aliases" => set(&mut keys.aliases, &meta, strings, errors),
                 "crate" => set(&mut keys.facade, &meta, string, errors),

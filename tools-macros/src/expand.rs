@@ -254,7 +254,10 @@ fn body(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model)
         ReturnType::Type(_, ty) => ty.span(),
         ReturnType::Default => function.span(),
     };
-    let converted = convert(facade, function, &passed, shown_at(output_span));
+    let mut converted = convert(facade, function, &passed, shown_at(output_span));
+    if model.local {
+        converted = quote!(#facade::run_local(async move { #converted }));
+    }
     // Boxing as `dyn Future + Send` is what asserts `Send`; the function's name is where it is reported.
     quote_spanned! {shown_at(function.span())=>
         ::std::boxed::Box::pin(async move {

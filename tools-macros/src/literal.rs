@@ -13,11 +13,33 @@ pub(crate) enum Literal {
     Float(f64),
 }
 
+impl Literal {
+    /// Whether both are numbers of one type, and this is the greater.
+    pub(crate) fn is_above(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Integer(this), Self::Integer(other)) => this > other,
+            (Self::Float(this), Self::Float(other)) => this > other,
+            _ => false,
+        }
+    }
+}
+
+impl std::fmt::Display for Literal {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::String(text) => text.fmt(f),
+            Self::Bool(value) => value.fmt(f),
+            Self::Integer(number) => number.fmt(f),
+            Self::Float(number) => write!(f, "{number:?}"),
+        }
+    }
+}
+
 /// The integers that JSON Schema can be trusted with: what fits `i64` or `u64`.
 const SCHEMA_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
 
-/// Reads a default for a parameter of this type.
-pub(crate) fn default(expr: &Expr, primitive: Primitive) -> syn::Result<Literal> {
+/// Reads a default or a bound for a parameter of this type.
+pub(crate) fn of_type(expr: &Expr, primitive: Primitive) -> syn::Result<Literal> {
     match primitive {
         Primitive::String => match literal(expr) {
             Some((Lit::Str(text), false)) => Ok(Literal::String(text.value())),
@@ -43,7 +65,7 @@ pub(crate) fn own(primitive: Primitive) -> Literal {
 }
 
 /// Reads an integer within the type's range.
-pub(crate) fn integer(expr: &Expr, kind: Integer) -> syn::Result<i128> {
+fn integer(expr: &Expr, kind: Integer) -> syn::Result<i128> {
     let Some((Lit::Int(digits), negative)) = literal(expr) else {
         return Err(mismatch(expr, "a whole number, such as `1`"));
     };

@@ -17,6 +17,8 @@ pub(crate) struct Model {
     pub(crate) requires_approval: bool,
     pub(crate) profile: Option<String>,
     pub(crate) deny_unknown: bool,
+    /// Whether the function's future stays on the thread that made it.
+    pub(crate) local: bool,
     pub(crate) hints: Hints,
     /// The function's parameters in order, the context among them.
     pub(crate) params: Vec<Param>,
@@ -56,8 +58,10 @@ pub(crate) struct Argument {
     /// Where the type is written.
     pub(crate) span: proc_macro2::Span,
     pub(crate) default: Option<Default>,
-    pub(crate) min: Option<i128>,
-    pub(crate) max: Option<i128>,
+    /// The least value of a number.
+    pub(crate) min: Option<Literal>,
+    /// The greatest value of a number.
+    pub(crate) max: Option<Literal>,
     pub(crate) one_of: Vec<String>,
     pub(crate) role: Option<Role>,
 }

@@ -84,8 +84,8 @@ fn param(facade: &TokenStream, names: &Names, index: usize, argument: &Argument)
         None if argument.shape.optional => quote!(Optional),
         None => quote!(Required),
     };
-    let minimum = option(argument.min.map(Token::i128_suffixed));
-    let maximum = option(argument.max.map(Token::i128_suffixed));
+    let minimum = option(argument.min.as_ref().map(|bound| literal(facade, bound)));
+    let maximum = option(argument.max.as_ref().map(|bound| literal(facade, bound)));
     let one_of = &argument.one_of;
     let role = option(argument.role.map(|role| match role {
         Role::PathRead => quote!(#facade::RoleKind::Path(#facade::Access::Read)),
@@ -146,15 +146,9 @@ fn kind(facade: &TokenStream, value: &Value) -> TokenStream {
 
 fn default_value(facade: &TokenStream, names: &Names, index: usize, value: &Default) -> TokenStream {
     match value {
-        Default::Literal(Literal::String(text)) => quote!(#facade::DefaultValue::String(#text)),
-        Default::Literal(Literal::Bool(value)) => quote!(#facade::DefaultValue::Boolean(#value)),
-        Default::Literal(Literal::Integer(value)) => {
-            let value = Token::i128_suffixed(*value);
-            quote!(#facade::DefaultValue::Integer(#value))
-        }
-        Default::Literal(Literal::Float(value)) => {
-            let value = Token::f64_suffixed(*value);
-            quote!(#facade::DefaultValue::Number(#value))
+        Default::Literal(value) => {
+            let value = literal(facade, value);
+            quote!(#facade::DefaultValue::Literal(#value))
         }
         Default::Own | Default::Expr(_) => {
             let structure = &names.structure;
@@ -169,6 +163,22 @@ fn default_value(facade: &TokenStream, names: &Names, index: usize, value: &Defa
             }
         }
     }
+}
+
+fn literal(facade: &TokenStream, value: &Literal) -> TokenStream {
+    let value = match value {
+        Literal::String(text) => quote!(String(#text)),
+        Literal::Bool(value) => quote!(Boolean(#value)),
+        Literal::Integer(value) => {
+            let value = Token::i128_suffixed(*value);
+            quote!(Integer(#value))
+        }
+        Literal::Float(value) => {
+            let value = Token::f64_suffixed(*value);
+            quote!(Number(#value))
+        }
+    };
+    quote!(#facade::LiteralValue::#value)
 }
 
 fn option(value: Option<impl ToTokens>) -> TokenStream {

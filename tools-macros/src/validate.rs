@@ -46,6 +46,7 @@ pub(crate) fn validate(parsed: &Parsed, errors: &mut Errors) -> Option<Model> {
         requires_approval: approval.is_some_and(|word| word == "required"),
         profile: keys.profile.as_ref().map(ToString::to_string),
         deny_unknown: keys.deny_unknown.is_some(),
+        local: keys.local.is_some(),
         hints,
         params,
     })
@@ -111,7 +112,7 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
     let keys = &param.keys;
     let (min, max) = bounds(keys, &shape, errors);
     let one_of = one_of(keys, &shape, errors);
-    let default = default(keys, &shape, min, max, &one_of, errors);
+    let default = default(keys, &shape, (min.as_ref(), max.as_ref()), &one_of, errors);
     let role = role(keys, &shape, errors);
     Some(Param::Argument(Box::new(Argument {
         name: name.unraw().to_string(),
@@ -152,18 +153,19 @@ fn pattern<'p>(pattern: &'p Pat, errors: &mut Errors) -> Option<&'p Ident> {
     }
 }
 
-fn bounds(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> (Option<i128>, Option<i128>) {
-    let Some(Primitive::Integer(kind)) = shape.primitive() else {
+fn bounds(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> (Option<Literal>, Option<Literal>) {
+    let Some(primitive @ (Primitive::Integer(_) | Primitive::Float(_))) = shape.primitive() else {
         for bound in keys.min.iter().chain(&keys.max) {
-            errors.at(bound, "`min` and `max` are for integers: check other types in the body");
+            errors.at(bound, "`min` and `max` are for numbers: check other types in the body");
         }
         return (None, None);
     };
-    let mut read =
-        |expr: &Option<syn::Expr>| expr.as_ref().and_then(|expr| errors.ok(literal::integer(expr, kind)));
+    let mut read = |expr: &Option<syn::Expr>| {
+        expr.as_ref().and_then(|expr| errors.ok(literal::of_type(expr, primitive)))
+    };
     let (min, max) = (read(&keys.min), read(&keys.max));
-    if let (Some(low), Some(high), Some(expr)) = (min, max, &keys.max)
-        && low > high
+    if let (Some(low), Some(high), Some(expr)) = (&min, &max, &keys.max)
+        && low.is_above(high)
     {
         errors.at(expr, format!("no number is at least {low} and at most {high}: swap `min` and `max`"));
     }
@@ -191,8 +193,7 @@ fn one_of(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Vec<String> {
 fn default(
     keys: &ArgKeys,
     shape: &Shape,
-    min: Option<i128>,
-    max: Option<i128>,
+    (min, max): (Option<&Literal>, Option<&Literal>),
     one_of: &[String],
     errors: &mut Errors,
 ) -> Option<Default> {
@@ -205,11 +206,11 @@ fn default(
         (None, DefaultKey::Own(_)) => return Some(Default::Own),
         (None, DefaultKey::Value(expr)) => return Some(Default::Expr(Box::new(expr.clone()))),
         (Some(primitive), DefaultKey::Own(_)) => literal::own(primitive),
-        (Some(primitive), DefaultKey::Value(expr)) => errors.ok(literal::default(expr, primitive))?,
+        (Some(primitive), DefaultKey::Value(expr)) => errors.ok(literal::of_type(expr, primitive))?,
     };
     match &value {
-        Literal::Integer(number)
-            if min.is_some_and(|min| *number < min) || max.is_some_and(|max| *number > max) =>
+        number
+            if min.is_some_and(|min| min.is_above(number)) || max.is_some_and(|max| number.is_above(max)) =>
         {
             errors.at(key, "the default lies outside `min` and `max`: change one of them");
         }

@@ -24,8 +24,9 @@ use crate::{
     output_store::{OutputStore, StoreError},
     places::Places,
     rates::Rates,
-    registry::{RegisteredTool, RegistryError, ToolRegistry, ToolTable},
+    registry::{RegisteredTool, RegistryError, ToolRegistry},
     state::{self, StateError},
+    table::ToolTable,
     wasm::{GuestModule, HostWasmToolRunner, WasmError},
 };
 
@@ -170,15 +171,15 @@ impl RegistryBuilder {
         };
         state::prepare(&state)?;
         let lock = Lock::read(&state)?;
-        let mut tools = ToolTable::new();
+        let mut tools = ToolTable::default();
         for (tool, origin) in self.natives {
-            register(&mut tools, RegisteredTool::native(tool, origin)?)?;
+            tools.insert(RegisteredTool::native(tool, origin)?)?;
         }
         let mut digests = Vec::new();
         for (name, module, declarations) in self.modules {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedModule;
-                register(&mut tools, RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
+                tools.insert(RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
             }
             digests.push((name, module.digest().0));
         }
@@ -188,11 +189,11 @@ impl RegistryBuilder {
         let output_read: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted));
         let output_read = Native::declaring(output_read);
         let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
-        register(&mut tools, output_read)?;
+        tools.insert(output_read)?;
         // Last, so that every name of ours is taken before a stranger asks for one.
         let outside = modules::accept(self.outside, &tools, &lock)?;
         for tool in outside.tools {
-            register(&mut tools, tool)?;
+            tools.insert(tool)?;
         }
         let mut refused = self.refused;
         refused.extend(outside.refused);
@@ -206,7 +207,7 @@ impl RegistryBuilder {
         let (audit, recovery) = AuditLog::open(&state, sync)?;
         tell(&recovery, &refused);
         // Set when all are registered, and before any is called.
-        let facts = tools.values().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
+        let facts = tools.iter().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
         let _ = known.set(Known { policy: Arc::clone(&policy), tools: facts.collect() });
         Ok(ToolRegistry {
             lost: lost(&tools, &lock, &refused),
@@ -316,19 +317,6 @@ fn default_state() -> Option<PathBuf> {
     Some(base.join("portcullis/in-process"))
 }
 
-fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryError> {
-    let name = tool.facts().name.clone();
-    match tools.entry(name) {
-        std::collections::btree_map::Entry::Occupied(taken) => {
-            Err(RegistryError::Taken { name: taken.key().clone() })
-        }
-        std::collections::btree_map::Entry::Vacant(free) => {
-            free.insert(Arc::new(tool));
-            Ok(())
-        }
-    }
-}
-
 /// Whether the policy in force would still give what a stored output was made with: the tool that made it
 /// may still be called, and would get every mount of that grant. A tool that is not here gets nothing.
 fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
@@ -355,7 +343,7 @@ fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
 /// refused.
 fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> BTreeSet<ToolName> {
     let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
-    names.filter(|name| !tools.contains_key(*name)).cloned().collect()
+    names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }
 
 /// Tells the operator what the last process left behind, and which modules are not used.

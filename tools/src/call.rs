@@ -24,7 +24,7 @@ pub type EventFn = Arc<dyn Fn(&ToolEvent) + Send + Sync>;
 pub struct ToolCall {
     /// The call's id. A provider may have chosen it, so nothing is derived from it.
     pub id: String,
-    /// The tool's name, as asked for.
+    /// The tool's name; where it was called by an alias, its own. As asked for, if there is no such tool.
     pub tool: String,
     /// The JSON text of the arguments, as given. Empty text means `{}`.
     pub arguments: String,
@@ -150,7 +150,7 @@ pub(crate) struct Parent(pub(crate) Caller);
 pub struct ToolResult {
     /// The call.
     pub call_id: String,
-    /// The tool's name, as asked for.
+    /// The tool's name; where it was called by an alias, its own. As asked for, if there is no such tool.
     pub tool: String,
     /// The result, or why there is none. Its `details` are moved to [`ToolResult::details`].
     pub outcome: Result<ToolOutput, ToolError>,

@@ -21,6 +21,7 @@ mod rates;
 mod registry;
 mod spawn;
 pub mod state;
+mod table;
 pub mod wasm;
 
 pub use bootstrap::{

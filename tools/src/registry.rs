@@ -6,9 +6,11 @@ use std::{
     sync::Arc,
 };
 
-use portcullis_policy::{Standing, ToolAssignment, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_policy::{
+    OutputBytes, Standing, ToolAssignment, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+};
 use portcullis_types::{
-    FunctionDecl, InvalidToolName, JsonSchema, Tool, ToolDeclaration, ToolEvent, ToolName,
+    FunctionDecl, InvalidToolName, JsonSchema, Tool, ToolDeclaration, ToolEvent, ToolMeta, ToolName,
 };
 use serde_json::Value;
 use thiserror::Error;
@@ -25,11 +27,9 @@ use crate::{
     pipeline::{Trail, admit, authorize, check, record, resolve, run, shape},
     places::Places,
     rates::Rates,
+    table::ToolTable,
     wasm::{GuestModule, HostWasmToolRunner},
 };
-
-/// The registered tools by name.
-pub(crate) type ToolTable = BTreeMap<ToolName, Arc<RegisteredTool>>;
 
 /// Tools behind one pipeline: whatever a tool is, [`ToolRegistry::execute_with_policy`] is the only way to
 /// it.
@@ -80,10 +80,10 @@ impl ToolRegistry {
 
     /// The tools, by name.
     pub fn tools(&self) -> impl Iterator<Item = &RegisteredTool> {
-        self.tools.values().map(AsRef::as_ref)
+        self.tools.iter()
     }
 
-    /// A tool.
+    /// The tool of a name or an alias.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&RegisteredTool> {
         self.tools.get(name).map(AsRef::as_ref)
@@ -149,6 +149,8 @@ pub struct RegisteredTool {
     decl: FunctionDecl,
     label: Option<String>,
     output_schema: Option<JsonSchema>,
+    meta: ToolMeta,
+    aliases: Vec<ToolName>,
     facts: ToolFacts,
     schema: ArgumentSchema,
     defaults: BTreeMap<String, String>,
@@ -174,6 +176,13 @@ impl std::fmt::Debug for Backend {
     }
 }
 
+/// What a tool says of itself that the policy does not ask for.
+struct Said {
+    label: Option<String>,
+    output_schema: Option<JsonSchema>,
+    meta: ToolMeta,
+}
+
 /// A tool of a module.
 #[derive(Debug, Clone)]
 pub(crate) struct GuestTool {
@@ -193,17 +202,19 @@ impl RegisteredTool {
     /// A native tool: what it says of itself is read here, once.
     pub(crate) fn native(native: Native, origin: ToolOrigin) -> Result<Self, RegistryError> {
         let Native { tool, declared_tier } = native;
-        let decl = tool.schema();
+        let (decl, meta) = (tool.schema(), tool.meta());
         let facts = ToolFacts {
             name: parse_name(&decl.name)?,
             declared_tier,
             declared_policy: tool.policy(),
             declared_timeout: Some(tool.timeout()),
+            declared_max_output: meta.output_cap_bytes.map(OutputBytes),
             roles: tool.roles(),
             origin,
             standing: Standing::Unpinned,
         };
-        Self::new(decl, tool.label(), None, facts, Backend::Native(tool))
+        let said = Said { label: tool.label(), output_schema: tool.output_schema(), meta };
+        Self::new(decl, said, facts, Backend::Native(tool))
     }
 
     /// A tool of a module, from its declaration. What was approved of one from outside is in the lock.
@@ -226,22 +237,25 @@ impl RegisteredTool {
             declared_tier: declaration.tier,
             declared_policy: declaration.policy,
             declared_timeout: declaration.timeout_ms.map(std::time::Duration::from_millis),
+            declared_max_output: declaration.meta.output_cap_bytes.map(OutputBytes),
             roles: declaration.roles,
             origin,
             standing,
         };
         let (module, module_name) = (Arc::clone(module), module_name.to_owned());
         let backend = Backend::Guest(GuestTool { module, module_name, declared });
-        Self::new(decl, declaration.label, declaration.output_schema, facts, backend)
+        let ToolDeclaration { label, output_schema, meta, .. } = declaration;
+        Self::new(decl, Said { label, output_schema, meta }, facts, backend)
     }
 
     fn new(
         decl: FunctionDecl,
-        label: Option<String>,
-        output_schema: Option<JsonSchema>,
+        said: Said,
         facts: ToolFacts,
         backend: Backend,
     ) -> Result<Self, RegistryError> {
+        let Said { label, output_schema, meta } = said;
+        let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
         let schema = ArgumentSchema::compile(&decl.parameters)
             .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
         if let Some(results) = &output_schema {
@@ -250,7 +264,8 @@ impl RegisteredTool {
                 .map_err(|source| RegistryError::ResultSchema { tool: decl.name.clone(), source })?;
         }
         let defaults = string_defaults(&decl.parameters);
-        Ok(Self { decl, label, output_schema, facts, schema, defaults, pages_itself: false, backend })
+        let pages_itself = false;
+        Ok(Self { decl, label, output_schema, meta, aliases, facts, schema, defaults, pages_itself, backend })
     }
 
     /// Exempts the tool from the output limit: it pages by itself, and would otherwise cut what it fetches
@@ -276,6 +291,22 @@ impl RegisteredTool {
     #[must_use]
     pub fn output_schema(&self) -> Option<&JsonSchema> {
         self.output_schema.as_ref()
+    }
+
+    /// Hints of its author.
+    #[must_use]
+    pub fn meta(&self) -> &ToolMeta {
+        &self.meta
+    }
+
+    /// The other names that it may be called by.
+    pub(crate) fn aliases(&self) -> &[ToolName] {
+        &self.aliases
+    }
+
+    /// Its name and its aliases.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &ToolName> {
+        std::iter::once(&self.facts.name).chain(&self.aliases)
     }
 
     /// What the policy knows of the tool.
@@ -358,8 +389,8 @@ fn string_defaults(parameters: &JsonSchema) -> BTreeMap<String, String> {
 /// Why tools cannot be registered together.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// A name that no tool may have.
-    #[error("a tool cannot be registered under its name")]
+    /// A name that no tool may have, or go by.
+    #[error("a tool cannot be registered under its name or an alias")]
     Name {
         /// What is wrong with it.
         #[source]

@@ -2,7 +2,8 @@
 //!
 //! The engine looks for all ways to write such a text at once, for which it has no SIMD on WebAssembly: three
 //! times slower than all else. So a byte of the text that is rare in source code is looked for, in both
-//! cases, and only lines that have it are given to the engine.
+//! cases, and only lines that have it are given to the engine. The same goes for a text that every match of
+//! an expression holds.
 
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoError};
 use grep_regex::{RegexCaptures, RegexMatcher};
@@ -38,22 +39,33 @@ impl LineMatcher {
         Self { matcher, sign: None }
     }
 
-    /// `matcher` is one of this text, in any case.
-    pub(super) fn of_any_case(matcher: RegexMatcher, text: &str) -> Self {
-        let bytes = text.as_bytes();
-        let rarity = |byte: u8| {
-            let place = FREQUENT.iter().position(|frequent| *frequent == byte.to_ascii_lowercase());
-            place.unwrap_or(FREQUENT.len())
-        };
-        let usable = bytes.iter().enumerate().filter_map(|(at, byte)| Some((at, *byte, Cases::of(*byte)?)));
-        let rarest = usable.max_by_key(|(_, byte, _)| rarity(*byte));
-        let sign = rarest.and_then(|(at, byte, rare)| {
-            let next = bytes.get(at + 1).and_then(|next| Cases::of(*next));
-            // A sign that nearly all lines have is none.
-            (next.is_some() || rarity(byte) >= MOST_FREQUENT).then_some(Sign { rare, next })
-        });
+    /// Every match of `matcher` has each of these texts in it, in any case.
+    pub(super) fn of_any_case<'t>(matcher: RegexMatcher, texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let signs = texts.into_iter().flat_map(|text| Sign::all_of(text.as_bytes()));
+        let sign = signs.max_by_key(|(rarity, _)| *rarity).map(|(_, sign)| sign);
         Self { matcher, sign }
     }
+}
+
+impl Sign {
+    /// Each byte of a text that can be a sign, with how rare it is.
+    fn all_of(text: &[u8]) -> impl Iterator<Item = (usize, Self)> {
+        text.iter().enumerate().filter_map(|(at, byte)| {
+            let rare = Cases::of(*byte)?;
+            let next = text.get(at + 1).copied().filter(|next| Cases::of(*next).is_some());
+            // A sign that nearly all lines have is none.
+            let usable = next.is_some() || rarity(*byte) >= MOST_FREQUENT;
+            // Each of the first costs a look at the second.
+            let both = 2 * rarity(*byte) + next.map_or(0, rarity);
+            usable.then_some((both, Self { rare, next: next.and_then(Cases::of) }))
+        })
+    }
+}
+
+/// How rare a byte is in source code, in either case.
+fn rarity(byte: u8) -> usize {
+    let place = FREQUENT.iter().position(|frequent| *frequent == byte.to_ascii_lowercase());
+    place.unwrap_or(FREQUENT.len())
 }
 
 impl Cases {

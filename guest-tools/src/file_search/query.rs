@@ -4,7 +4,7 @@ use grep_regex::RegexMatcherBuilder;
 use portcullis_sdk::ToolError;
 use regex_syntax::ParserBuilder;
 
-use super::any_case::LineMatcher;
+use super::{any_case::LineMatcher, required};
 
 /// The longest query, in bytes: 4 KiB. What is built from a longer one could fill the guest's memory before
 /// any limit below counts it.
@@ -33,10 +33,12 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
         let reason = "it has a line break, but matches lie within one line: search for one of its lines";
         return Err(refused(reason.to_owned()));
     }
+    let mut required = Vec::new();
     if regex {
         // The builder below encloses the expression in a group, which shifts its errors' places and lets
         // `a)|(b` through.
-        ParserBuilder::new()
+        let expression = ParserBuilder::new()
+            .case_insensitive(!case_sensitive)
             .nest_limit(MAX_NESTING)
             .utf8(false)
             .multi_line(true)
@@ -44,6 +46,7 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
             .build()
             .parse(query)
             .map_err(|error| refused(format!("not a regular expression: {error}")))?;
+        required = required::texts(&expression);
     }
     let matcher = RegexMatcherBuilder::new()
         .fixed_strings(!regex)
@@ -56,10 +59,13 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
         .dfa_size_limit(AUTOMATON_BYTES)
         .build(query)
         .map_err(|error| refused(format!("not usable: {error}")))?;
-    Ok(if regex || case_sensitive {
-        LineMatcher::of(matcher)
-    } else {
-        LineMatcher::of_any_case(matcher, query)
+    Ok(match (regex, case_sensitive) {
+        (false, false) => LineMatcher::of_any_case(matcher, [query]),
+        // Texts in one case the engine finds by itself, and faster.
+        (true, _) if required.iter().any(|it| it.any_case) => {
+            LineMatcher::of_any_case(matcher, required.iter().map(|it| it.text.as_str()))
+        }
+        _ => LineMatcher::of(matcher),
     })
 }
 

@@ -460,9 +460,12 @@ proptest! {
     fn an_expression_is_found_where_each_line_by_itself_has_it(
         tree in trees(),
         query in r"\^?([ab.c]|\[ab\]|\\s|\\b|(a|b)\{2\}|a\*|b\+|(a|bc)\?){1,4}\$?",
+        exact: bool,
     ) {
-        let regex = grep_regex::RegexMatcher::new(&query).expect("an expression");
-        let arguments = json!({"query": query, "regex": true});
+        let query = if exact { query } else { query.replace('a', "A").replace("bc", "Bc") };
+        let regex = grep_regex::RegexMatcherBuilder::new().case_insensitive(!exact).build(&query);
+        let regex = regex.expect("an expression");
+        let arguments = json!({"query": query, "regex": true, "case_sensitive": exact});
         prop_assert_eq!(found(&tree, &arguments), naive(&tree, |line| {
             regex.is_match(line.as_bytes()).expect("matches")
         }));

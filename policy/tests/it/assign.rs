@@ -137,6 +137,20 @@ fn memory_and_output_are_the_entrys_else_the_policys() {
 }
 
 #[test]
+fn a_tool_may_want_to_show_less_and_never_gets_to_show_more() {
+    let shown = |entry: &str, declared: u64| {
+        let policy = load(&format!("{BASE}\n[tools.t]\n{entry}"));
+        let tool =
+            ToolFacts { declared_max_output: Some(OutputBytes(declared)), ..of(ShippedModule, ReadOnly) };
+        policy.assign(&tool).expect("enabled").max_output.0
+    };
+    assert_eq!(shown("", 1 << 10), 1 << 10);
+    assert_eq!(shown("", 1 << 20), 16 << 10);
+    assert_eq!(shown("max_output_bytes = '2KiB'", 1 << 20), 2 << 10);
+    assert_eq!(shown("max_output_bytes = '2KiB'", 1 << 10), 1 << 10);
+}
+
+#[test]
 fn a_quarantined_tool_is_denied_whatever_its_entry_says() {
     let changed = ToolFacts { standing: Standing::Quarantined, ..of(ForeignModule, ReadOnly) };
     for entry in ["", "[tools.t]\napproval = \"allow\"\nenabled = true\nprofile = \"W\""] {

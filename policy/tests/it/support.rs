@@ -55,6 +55,7 @@ pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolFacts {
         declared_tier: Some(tier),
         declared_policy: ToolPolicy::Auto,
         declared_timeout: Some(Duration::from_secs(10)),
+        declared_max_output: None,
         roles: vec![ArgumentRole::path("path", Access::Read), ArgumentRole::path("target", Access::Write)],
         origin: ToolOrigin::ShippedModule,
         standing: Standing::Unpinned,

@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::whole;
-use crate::ParamSpec;
+use crate::{LiteralValue, ParamSpec};
 
 /// A type that a parameter can have below its `Option` or `&`.
 pub trait Primitive: DeserializeOwned {
@@ -32,13 +32,16 @@ impl Primitive for bool {
 }
 
 impl Primitive for f64 {
-    fn decode(raw: &RawValue, _: &ParamSpec) -> Result<Self, String> {
-        typed(raw, "a number")
+    fn decode(raw: &RawValue, spec: &ParamSpec) -> Result<Self, String> {
+        let value = typed(raw, "a number")?;
+        within(LiteralValue::Number(value), raw, spec).map(|()| value)
     }
 }
 
 impl Primitive for f32 {
-    fn decode(raw: &RawValue, _: &ParamSpec) -> Result<Self, String> {
+    fn decode(raw: &RawValue, spec: &ParamSpec) -> Result<Self, String> {
+        // Bounds are those of the number that was written, not of the nearest that has 32 bits.
+        f64::decode(raw, spec)?;
         let value: Self = typed(raw, "a number")?;
         // JSON has no infinity: this one was a number too large for 32 bits.
         if value.is_finite() { Ok(value) } else { Err(format!("{} is too large", shown(raw))) }
@@ -53,22 +56,27 @@ macro_rules! integers {
                     return Err(not_an_integer(raw, Self::MIN, Self::MAX));
                 };
                 // Bounds fit `i128`; a value that does not is above every one of them.
-                let wide = i128::try_from(value).unwrap_or(i128::MAX);
-                match (spec.minimum, spec.maximum) {
-                    (Some(minimum), _) if wide < minimum => {
-                        Err(format!("{value} is less than the minimum of {minimum}"))
-                    }
-                    (_, Some(maximum)) if wide > maximum => {
-                        Err(format!("{value} is greater than the maximum of {maximum}"))
-                    }
-                    _ => Ok(value),
-                }
+                let wide = LiteralValue::Integer(i128::try_from(value).unwrap_or(i128::MAX));
+                within(wide, raw, spec).map(|()| value)
             }
         }
     )*};
 }
 
 integers!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize);
+
+/// Checks a number against its bounds.
+fn within(value: LiteralValue, raw: &RawValue, spec: &ParamSpec) -> Result<(), String> {
+    match (spec.minimum, spec.maximum) {
+        (Some(minimum), _) if value.is_below(minimum) => {
+            Err(format!("{} is less than the minimum of {minimum}", shown(raw)))
+        }
+        (_, Some(maximum)) if maximum.is_below(value) => {
+            Err(format!("{} is greater than the maximum of {maximum}", shown(raw)))
+        }
+        _ => Ok(()),
+    }
+}
 
 /// Reads an integer; `5.0` and `5e0` are 5, as JSON Schema has it.
 fn integer<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {

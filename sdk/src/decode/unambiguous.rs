@@ -1,7 +1,7 @@
 //! Keys that come twice. A reader that keeps the first and one that keeps the last would see different
 //! calls, and a map keeps the last without a word.
 
-use std::{collections::BTreeSet, fmt};
+use std::{borrow::Cow, collections::BTreeSet, fmt};
 
 use serde::{
     Deserialize, Deserializer,
@@ -69,7 +69,7 @@ impl<'de> Visitor<'de> for Walk {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unambiguous, A::Error> {
         let mut seen = BTreeSet::new();
-        while let Some(key) = members.next_key::<String>()? {
+        while let Some(Key(key)) = members.next_key()? {
             if seen.contains(&key) {
                 members.next_value::<IgnoredAny>()?;
                 return Err(A::Error::custom(format_args!("key '{key}' is given twice")));
@@ -78,6 +78,33 @@ impl<'de> Visitor<'de> for Walk {
             seen.insert(key);
         }
         Ok(Unambiguous)
+    }
+}
+
+/// A key, lent by the text unless it has escapes.
+struct Key<'de>(Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Key<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(KeyVisitor)
+    }
+}
+
+struct KeyVisitor;
+
+impl<'de> Visitor<'de> for KeyVisitor {
+    type Value = Key<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
+        Ok(Key(Cow::Borrowed(key)))
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
+        Ok(Key(Cow::Owned(key.to_owned())))
     }
 }
 

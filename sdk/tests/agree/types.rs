@@ -188,6 +188,16 @@ async fn take_optional(
     let _ = (value, order, numbers);
 }
 
+#[tool]
+async fn take_bounded(
+    value: Option<Vec<u8>>,
+    #[arg(min = 2, max = 50)] radius: u8,
+    #[arg(min = 0.5, max = 2.0)] inner: Option<f64>,
+    #[arg(max = 2.0)] order: Option<f32>,
+) {
+    let _ = (value, radius, inner, order);
+}
+
 /// One tool for each type.
 pub(crate) fn tools() -> Vec<&'static dyn DeclaredTool> {
     vec![
@@ -209,5 +219,6 @@ pub(crate) fn tools() -> Vec<&'static dyn DeclaredTool> {
         &TakeLookup,
         &TakeAnything,
         &TakeOptional,
+        &TakeBounded,
     ]
 }

@@ -1,16 +1,19 @@
 //! The budgets of the design, measured: each number beside its limit and beside what it is compared with in
 //! the same run. Exits with 1 when one is missed.
 //!
-//! Run with `cargo xtask bench`. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
+//! Run with `cargo xtask bench`; ripgrep (`rg`) must be installed for the row that is measured against it. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
 //! audit log on disk, Landlock and seccomp on, another file at each call, the output compared.
 
+mod arguments;
 mod authoring;
 mod list;
 mod memory;
+mod modules;
 mod process;
 mod read;
 mod report;
 mod sample;
+mod search;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -46,6 +49,15 @@ fn main() -> ExitCode {
     }
     if runs("list") {
         runtime.block_on(list::listing(&registry, &world, &mut report));
+    }
+    if runs("search") {
+        runtime.block_on(search::searching(&registry, &world, &mut report));
+    }
+    if runs("arguments") {
+        arguments::decoding(&mut report);
+    }
+    if runs("modules") {
+        modules::starting(&mut report);
     }
     if runs("process") {
         process::start(&world, &mut report);

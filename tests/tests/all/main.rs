@@ -5,6 +5,7 @@ mod audit;
 mod authoring;
 mod core_tools;
 mod files;
+mod hints;
 mod hostile;
 mod json_schema_suite;
 mod languages;

@@ -22,7 +22,7 @@ use portcullis_tools::{
 };
 use portcullis_types::{
     ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, SandboxTier, Tool, ToolArgs, ToolContext, ToolError,
-    ToolEvent, ToolOutput, ToolPolicy,
+    ToolEvent, ToolMeta, ToolOutput, ToolPolicy,
 };
 use serde_json::{Value, json};
 
@@ -37,6 +37,7 @@ pub(crate) struct Spy {
     policy: ToolPolicy,
     timeout: Duration,
     roles: Vec<ArgumentRole>,
+    meta: ToolMeta,
     calls: Arc<AtomicUsize>,
     body: Arc<Body>,
 }
@@ -56,6 +57,7 @@ impl Spy {
             policy: ToolPolicy::Auto,
             timeout: Duration::from_secs(30),
             roles: Vec::new(),
+            meta: ToolMeta::default(),
             calls: Arc::default(),
             body: Arc::new(move |ctx, args| Box::pin(body(ctx, args))),
         }
@@ -91,6 +93,11 @@ impl Spy {
         self
     }
 
+    pub(crate) fn meta(mut self, meta: ToolMeta) -> Self {
+        self.meta = meta;
+        self
+    }
+
     /// How often it ran, readable after it was registered.
     pub(crate) fn calls(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.calls)
@@ -122,6 +129,10 @@ impl Tool for Spy {
 
     fn roles(&self) -> Vec<ArgumentRole> {
         self.roles.clone()
+    }
+
+    fn meta(&self) -> ToolMeta {
+        self.meta.clone()
     }
 
     async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {

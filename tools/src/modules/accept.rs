@@ -7,11 +7,7 @@ use portcullis_policy::ToolOrigin;
 use portcullis_types::ToolName;
 
 use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::Wanted};
-use crate::{
-    RegistryError,
-    builder::BootstrapError,
-    registry::{RegisteredTool, ToolTable},
-};
+use crate::{RegistryError, builder::BootstrapError, registry::RegisteredTool, table::ToolTable};
 
 /// What comes of the modules from outside.
 #[derive(Debug, Default)]
@@ -72,7 +68,8 @@ pub(crate) fn accept(
 
 fn candidate(module: OutsideModule, lock: &Lock) -> Candidate {
     let declarations = module.declarations.tools.clone();
-    let names = declarations.iter().filter_map(|tool| ToolName::parse(tool.name.as_str()).ok()).collect();
+    let names = declarations.iter().flat_map(|tool| std::iter::once(&tool.name).chain(&tool.meta.aliases));
+    let names = names.filter_map(|name| ToolName::parse(name.as_str()).ok()).collect();
     let make = |declaration| {
         RegisteredTool::guest(declaration, &module.name, &module.module, ToolOrigin::ForeignModule, lock)
     };
@@ -84,7 +81,8 @@ fn candidate(module: OutsideModule, lock: &Lock) -> Candidate {
 fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<ModuleError> {
     let this = &candidates[index];
     let mut seen: BTreeMap<String, &ToolName> = BTreeMap::new();
-    let registered: BTreeMap<String, &ToolName> = table.keys().map(|name| (likeness(name), name)).collect();
+    let registered: BTreeMap<String, &ToolName> =
+        table.iter().flat_map(RegisteredTool::names).map(|name| (likeness(name), name)).collect();
     for name in &this.names {
         let likeness = likeness(name);
         if let Some(other) = registered.get(&likeness).copied().or_else(|| seen.get(&likeness).copied()) {

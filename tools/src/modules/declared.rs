@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::escape_for_display;
-use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolPolicy};
+use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolMeta, ToolPolicy};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -34,10 +34,12 @@ impl Declared {
                 },
             ),
             ("description", stated(declaration.description.as_deref())),
+            ("aliases", fact(&listed(declaration.meta.aliases.iter().cloned()))),
             ("hosts", fact(&listed(declaration.hosts.iter().cloned()))),
             ("label", stated(declaration.label.as_deref())),
             ("parameters", parameters(&declaration.parameters)),
             ("profile", stated(declaration.profile.as_deref())),
+            ("hints", fact(&listed(hints(&declaration.meta).into_iter()))),
             (
                 "results",
                 declaration
@@ -70,6 +72,13 @@ impl Declared {
     pub fn facts(&self) -> &BTreeMap<&'static str, String> {
         &self.facts
     }
+}
+
+/// What its author hints at beside aliases, in the attribute's words.
+fn hints(meta: &ToolMeta) -> Vec<String> {
+    let flags = [("hidden", meta.hidden), ("idempotent", meta.idempotent), ("parallel", meta.parallel)];
+    let flags = flags.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name.to_owned());
+    flags.chain(meta.output_cap_bytes.map(|cap| format!("output_cap of {cap} bytes"))).collect()
 }
 
 /// The names and types, and a hash in which every detail counts.
@@ -133,6 +142,9 @@ mod tests {
             ("policy", json!("requires_approval"), "approval"),
             ("label", json!("T"), "label"),
             ("output_schema", json!({"type": "object"}), "results"),
+            ("meta", json!({"aliases": ["u"]}), "aliases"),
+            ("meta", json!({"hidden": true}), "hints"),
+            ("meta", json!({"output_cap_bytes": 5}), "hints"),
             (
                 "parameters",
                 json!({"type": "object", "properties": {"path": {"type": "string", "maxLength": 3}}}),

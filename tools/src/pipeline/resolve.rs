@@ -8,7 +8,8 @@ use super::Trail;
 use crate::{
     audit::Confinement,
     call::ToolCall,
-    registry::{Backend, RegisteredTool, ToolTable},
+    registry::{Backend, RegisteredTool},
+    table::ToolTable,
 };
 
 /// How many names a refusal suggests at most.
@@ -34,7 +35,7 @@ impl Resolved {
 pub(crate) fn resolve(
     tools: &ToolTable,
     lost: &BTreeSet<ToolName>,
-    call: ToolCall,
+    mut call: ToolCall,
     trail: &mut Trail,
 ) -> Result<Resolved, ToolError> {
     let Some(tool) = tools.get(call.tool.as_str()) else {
@@ -47,6 +48,11 @@ pub(crate) fn resolve(
         Backend::Native(_) => (Confinement::Native, None),
         Backend::Guest(guest) => (Confinement::Wasm, Some(guest.module().digest().to_string().into())),
     };
+    if call.tool != tool.decl().name {
+        // Under an alias; from here on it is the tool's own name that is judged, shown and recorded.
+        call.tool.clone_from(&tool.decl().name);
+        trail.row.tool = call.tool.as_str().into();
+    }
     trail.row.confinement = Some(confinement);
     trail.row.module_sha256 = module;
     Ok(Resolved { call, tool: Arc::clone(tool) })
@@ -64,8 +70,10 @@ fn unknown(tools: &ToolTable, name: &str) -> ToolError {
     let error = ToolError::not_found(format!("no tool is named `{}`", shown.escape_default()))
         .with_code("unknown_tool");
     let mut near: Vec<(f64, &str)> = tools
-        .keys()
-        .map(|known| (strsim::jaro_winkler(&shown, known.as_str()), known.as_str()))
+        .iter()
+        .filter(|known| !known.meta().hidden)
+        .map(|known| known.decl().name.as_str())
+        .map(|known| (strsim::jaro_winkler(&shown, known), known))
         .filter(|(likeness, _)| *likeness >= LIKENESS)
         .collect();
     near.sort_by(|one, other| other.0.total_cmp(&one.0).then(one.1.cmp(other.1)));

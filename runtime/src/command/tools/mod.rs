@@ -1,12 +1,14 @@
 //! `portcullis tools`: what is registered, and what the policy gives to each.
 
+mod offer;
+
 use std::{fmt::Write as _, process::ExitCode};
 
 use portcullis_tools::{
     RegisteredTool, ToolRegistry,
     policy::{Approval, Standing, ToolOrigin},
 };
-use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolPolicy};
+use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolMeta, ToolPolicy};
 use serde::Serialize;
 
 use crate::{
@@ -16,6 +18,8 @@ use crate::{
     setup,
 };
 
+use offer::Client;
+
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError> {
     let Tools { format, modules } = options;
@@ -24,11 +28,12 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
     let registry = runtime.block_on(setup::registry(&envelope))?;
     if format.json {
         json::answer(&registry.tools().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;
-    } else if format.openai {
-        json::answer(&callable(&registry).map(OpenAiTool::of).collect::<Vec<_>>())?;
-    } else if format.mcp {
-        let tools = callable(&registry).map(|tool| McpTool::of(&registry, tool)).collect();
-        json::answer(&McpToolList { tools })?;
+    } else if let Some(client) = Client::wanted(&format) {
+        let offer = client.offer(&registry);
+        for remark in &offer.remarks {
+            stream::tell(&format!("portcullis: {remark}\n"));
+        }
+        json::answer(&offer.request)?;
     } else {
         stream::answer(&format!("{}{}", listing(&registry), refused(&registry)))?;
     }
@@ -82,13 +87,6 @@ pub(crate) fn mounts(registry: &ToolRegistry, profile: &portcullis_tools::policy
     shown.collect::<Vec<_>>().join(", ")
 }
 
-/// The tools that a model may be offered: not those that every call of is refused.
-fn callable(registry: &ToolRegistry) -> impl Iterator<Item = &RegisteredTool> {
-    registry
-        .tools()
-        .filter(|tool| registry.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny))
-}
-
 /// All that is known of a tool.
 #[derive(Debug, Serialize)]
 struct Facts<'a> {
@@ -110,6 +108,8 @@ struct Facts<'a> {
     memory_bytes: Option<u64>,
     max_output_bytes: u64,
     roles: &'a [ArgumentRole],
+    #[serde(flatten)]
+    meta: &'a ToolMeta,
     parameters: &'a JsonSchema,
     output_schema: Option<&'a JsonSchema>,
 }
@@ -151,6 +151,7 @@ impl<'a> Facts<'a> {
             memory_bytes: module.map(|_| assigned.memory.0),
             max_output_bytes: assigned.max_output.0,
             roles: &facts.roles,
+            meta: tool.meta(),
             parameters: &tool.decl().parameters,
             output_schema: tool.output_schema(),
         }
@@ -166,94 +167,32 @@ fn origin(origin: ToolOrigin) -> &'static str {
     }
 }
 
-/// A tool as OpenAI's interface takes it.
-#[derive(Debug, Serialize)]
-struct OpenAiTool<'a> {
-    r#type: &'static str,
-    function: OpenAiFunction<'a>,
-}
-
-#[derive(Debug, Serialize)]
-struct OpenAiFunction<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    parameters: &'a JsonSchema,
-}
-
-impl<'a> OpenAiTool<'a> {
-    fn of(tool: &'a RegisteredTool) -> Self {
-        let decl = tool.decl();
-        Self {
-            r#type: "function",
-            function: OpenAiFunction {
-                name: &decl.name,
-                description: decl.description.as_deref(),
-                parameters: &decl.parameters,
-            },
-        }
-    }
-}
-
-/// The result of the Model Context Protocol's `tools/list`, revision 2025-06-18.
-#[derive(Debug, Serialize)]
-struct McpToolList<'a> {
-    tools: Vec<McpTool<'a>>,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct McpTool<'a> {
-    name: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    title: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    description: Option<&'a str>,
-    input_schema: &'a JsonSchema,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    output_schema: Option<&'a JsonSchema>,
-    annotations: McpAnnotations,
-}
-
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct McpAnnotations {
-    read_only_hint: bool,
-    destructive_hint: bool,
-}
-
-impl<'a> McpTool<'a> {
-    fn of(registry: &ToolRegistry, tool: &'a RegisteredTool) -> Self {
-        let read_only = registry.policy().describe(tool.facts()).tier == SafetyTier::ReadOnly;
-        Self {
-            name: &tool.decl().name,
-            title: tool.label(),
-            description: tool.decl().description.as_deref(),
-            input_schema: &tool.decl().parameters,
-            output_schema: tool.output_schema(),
-            annotations: McpAnnotations { read_only_hint: read_only, destructive_hint: !read_only },
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use portcullis_tools::{
+        RegistryBuilder,
+        policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
+    };
+
     use super::*;
 
-    /// The native tools: a registry with guests would have to compile them.
-    fn registry(policy: &str) -> (tempfile::TempDir, ToolRegistry) {
-        use portcullis_tools::policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
+    /// The native tools under a policy: a registry with guests would have to compile them.
+    pub(super) fn builder(policy: &str) -> (tempfile::TempDir, RegistryBuilder) {
         let state = tempfile::tempdir().expect("a folder");
-        let text = format!("{DEFAULT_POLICY}\n{policy}");
         let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
-            operator: PolicySource { name: "test", text: &text },
+            operator: PolicySource { name: "test", text: policy },
             overlay: None,
             sandbox_tier: portcullis_types::SandboxTier::Process,
         })
         .expect("loads");
-        let registry = ToolRegistry::builder().default_tools().policy(policy).state(state.path());
-        let registry = registry.build().expect("builds");
-        (state, registry)
+        let builder = ToolRegistry::builder().default_tools().policy(policy).state(state.path());
+        (state, builder)
+    }
+
+    /// The same under the shipped policy with an addition.
+    pub(super) fn registry(addition: &str) -> (tempfile::TempDir, ToolRegistry) {
+        let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n{addition}"));
+        (state, builder.build().expect("builds"))
     }
 
     #[test]
@@ -263,28 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_switched_off_is_offered_to_no_model() {
-        let (_state, registry) =
-            registry("[tools.add]\nenabled = false\n[tools.echo]\napproval = \"deny\"\n");
-        let names: Vec<_> = callable(&registry).map(|tool| tool.decl().name.as_str()).collect();
-        assert!(!names.contains(&"add") && !names.contains(&"echo") && names.contains(&"divide"));
-    }
-
-    #[test]
-    fn a_tool_has_the_shape_that_each_consumer_knows() {
+    fn all_that_is_known_of_a_tool_is_one_object() {
         let (_state, registry) = registry("");
         let tool = registry.get("echo").expect("shipped");
-        insta::assert_snapshot!(
-            "openai",
-            serde_json::to_string_pretty(&OpenAiTool::of(tool)).expect("encodes")
-        );
-        insta::assert_snapshot!(
-            "mcp",
-            serde_json::to_string_pretty(&McpTool::of(&registry, tool)).expect("encodes")
-        );
-        insta::assert_snapshot!(
-            "facts",
-            serde_json::to_string_pretty(&Facts::of(&registry, tool)).expect("encodes")
-        );
+        let facts = serde_json::to_string_pretty(&Facts::of(&registry, tool)).expect("encodes");
+        insta::assert_snapshot!("facts", facts);
     }
 }

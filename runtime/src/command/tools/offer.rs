@@ -1,0 +1,244 @@
+//! What a client is offered: the tools that a model may call, in the shape that the client's interface has
+//! for them.
+
+use portcullis_tools::{RegisteredTool, ToolRegistry, policy::Approval};
+use portcullis_types::{FunctionDecl, JsonSchema, ProfileError, SafetyTier, SchemaProfile};
+use serde_json::{Map, Value, json};
+
+use crate::cli::ToolsFormat;
+
+/// An interface that takes tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Client {
+    /// The `tools` of OpenAI's chat completions, which take any schema.
+    OpenAi,
+    /// The same in strict mode, where the model's arguments are held to the schema.
+    OpenAiStrict,
+    /// The `tools` of Anthropic's messages, in strict mode.
+    Anthropic,
+    /// The `tools` of Gemini's `generateContent`.
+    Gemini,
+    /// The result of the Model Context Protocol's `tools/list`, revision 2025-06-18.
+    Mcp,
+}
+
+/// What a client is sent, and what an operator should know about it.
+pub(super) struct Offer {
+    pub(super) request: Value,
+    pub(super) remarks: Vec<String>,
+}
+
+impl Client {
+    /// The one that the command line asks for.
+    pub(super) fn wanted(format: &ToolsFormat) -> Option<Self> {
+        [
+            (format.openai, Self::OpenAi),
+            (format.openai_strict, Self::OpenAiStrict),
+            (format.anthropic, Self::Anthropic),
+            (format.gemini, Self::Gemini),
+            (format.mcp, Self::Mcp),
+        ]
+        .into_iter()
+        .find_map(|(is_wanted, client)| is_wanted.then_some(client))
+    }
+
+    /// Every tool that this client is shown.
+    pub(super) fn offer(self, registry: &ToolRegistry) -> Offer {
+        let mut remarks = Vec::new();
+        let mut tools = Vec::new();
+        for tool in offered(registry) {
+            let name = &tool.decl().name;
+            match self.tool(registry, tool) {
+                Ok(shown) => tools.push(shown),
+                Err(error) => match self.loose(tool) {
+                    Some(shown) => {
+                        remarks.push(format!("`{name}` is not in strict mode: {error}"));
+                        tools.push(shown);
+                    }
+                    None => remarks.push(format!("`{name}` is left out: {error}")),
+                },
+            }
+        }
+        let request = match self {
+            Self::OpenAi | Self::OpenAiStrict | Self::Anthropic => Value::Array(tools),
+            Self::Gemini => json!([{ "functionDeclarations": tools }]),
+            Self::Mcp => json!({ "tools": tools }),
+        };
+        Offer { request, remarks }
+    }
+
+    fn tool(self, registry: &ToolRegistry, tool: &RegisteredTool) -> Result<Value, ProfileError> {
+        let parameters = &tool.decl().parameters;
+        Ok(match self {
+            Self::OpenAi => openai(tool, parameters, None),
+            Self::OpenAiStrict => openai(tool, &SchemaProfile::OpenAiStrict.render(parameters)?, Some(true)),
+            Self::Anthropic => anthropic(tool, &SchemaProfile::Anthropic.render(parameters)?, true),
+            Self::Gemini => gemini(tool, &SchemaProfile::Gemini.render(parameters)?),
+            Self::Mcp => mcp(registry, tool, &SchemaProfile::Mcp.render(parameters)?),
+        })
+    }
+
+    /// A tool whose schema the strict mode has no way to say, where the client has a mode that is not strict.
+    fn loose(self, tool: &RegisteredTool) -> Option<Value> {
+        let parameters = &tool.decl().parameters;
+        match self {
+            Self::OpenAi | Self::OpenAiStrict => Some(openai(tool, parameters, Some(false))),
+            Self::Anthropic => Some(anthropic(tool, parameters, false)),
+            Self::Gemini | Self::Mcp => None,
+        }
+    }
+}
+
+/// The tools that a model may be shown: not those that every call of is refused, nor those that their author
+/// hides.
+fn offered(registry: &ToolRegistry) -> impl Iterator<Item = &RegisteredTool> {
+    registry
+        .tools()
+        .filter(|tool| !tool.meta().hidden)
+        .filter(|tool| registry.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny))
+}
+
+fn openai(tool: &RegisteredTool, parameters: &JsonSchema, strict: Option<bool>) -> Value {
+    let mut function = named(tool, "parameters", parameters);
+    function.extend(strict.map(|strict| ("strict".to_owned(), strict.into())));
+    json!({ "type": "function", "function": function })
+}
+
+fn anthropic(tool: &RegisteredTool, parameters: &JsonSchema, strict: bool) -> Value {
+    let mut shown = named(tool, "input_schema", parameters);
+    shown.insert("strict".to_owned(), strict.into());
+    shown.into()
+}
+
+fn gemini(tool: &RegisteredTool, parameters: &JsonSchema) -> Value {
+    named(tool, "parameters", parameters).into()
+}
+
+fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) -> Value {
+    let mut shown = named(tool, "inputSchema", parameters);
+    shown.extend(tool.label().map(|label| ("title".to_owned(), label.into())));
+    shown.extend(tool.output_schema().map(|schema| ("outputSchema".to_owned(), schema.as_value().clone())));
+    let is_read_only = registry.policy().describe(tool.facts()).tier == SafetyTier::ReadOnly;
+    let annotations = json!({
+        "readOnlyHint": is_read_only,
+        "destructiveHint": !is_read_only,
+        "idempotentHint": is_read_only || tool.meta().idempotent,
+    });
+    shown.insert("annotations".to_owned(), annotations);
+    shown.into()
+}
+
+/// What every interface has: name, description, and the arguments' schema under a key of its own.
+fn named(tool: &RegisteredTool, key: &str, parameters: &JsonSchema) -> Map<String, Value> {
+    let FunctionDecl { name, description, .. } = tool.decl();
+    let mut shown = Map::from_iter([
+        ("name".to_owned(), name.as_str().into()),
+        (key.to_owned(), parameters.as_value().clone()),
+    ]);
+    shown.extend(description.as_deref().map(|text| ("description".to_owned(), text.into())));
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use async_trait::async_trait;
+    use portcullis_tools::policy::DEFAULT_POLICY;
+    use portcullis_types::{Tool, ToolError, ToolMeta};
+
+    use super::*;
+    use crate::command::tools::tests::{builder, registry};
+
+    /// A tool of an embedder's.
+    struct Odd(ToolMeta);
+
+    #[async_trait]
+    impl Tool for Odd {
+        fn schema(&self) -> FunctionDecl {
+            let parameters = json!({"type": "object", "properties": {"any": {}}, "required": []});
+            FunctionDecl { name: "odd".into(), description: None, parameters: JsonSchema::new(parameters) }
+        }
+        async fn execute(&self, _: &str) -> Result<String, ToolError> {
+            Ok(String::new())
+        }
+        fn timeout(&self) -> std::time::Duration {
+            portcullis_types::DEFAULT_TIMEOUT
+        }
+        fn safety_tier(&self) -> SafetyTier {
+            SafetyTier::SideEffecting
+        }
+        fn output_schema(&self) -> Option<JsonSchema> {
+            Some(JsonSchema::empty_object())
+        }
+        fn label(&self) -> Option<String> {
+            Some("Odd".to_owned())
+        }
+        fn meta(&self) -> ToolMeta {
+            self.0.clone()
+        }
+    }
+
+    const ALL: [Client; 5] =
+        [Client::OpenAi, Client::OpenAiStrict, Client::Anthropic, Client::Gemini, Client::Mcp];
+
+    fn with(meta: ToolMeta) -> (tempfile::TempDir, ToolRegistry) {
+        let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n[tools.odd]\nenabled = true\n"));
+        (state, builder.tool(Odd(meta)).build().expect("builds"))
+    }
+
+    #[test]
+    fn what_is_switched_off_or_hidden_is_offered_to_no_model() {
+        let policy = "[tools.add]\nenabled = false\n[tools.echo]\napproval = \"deny\"\n";
+        let (_state, off) = registry(policy);
+        let (_other, hiding) = with(ToolMeta { hidden: true, ..ToolMeta::default() });
+        for client in ALL {
+            let text = client.offer(&off).request.to_string();
+            assert!(!text.contains(r#""add""#) && !text.contains(r#""echo""#), "{text}");
+            assert!(text.contains(r#""divide""#), "{text}");
+            let text = client.offer(&hiding).request.to_string();
+            assert!(!text.contains(r#""odd""#) && text.contains(r#""add""#), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_tool_has_the_shape_that_each_client_knows() {
+        let (_state, registry) = registry("");
+        let tool = registry.get("get_current_time").expect("shipped");
+        let shapes = ALL.map(|client| client.tool(&registry, tool).expect("every client can say it"));
+        insta::assert_snapshot!(serde_json::to_string_pretty(&shapes).expect("encodes"));
+    }
+
+    #[test]
+    fn what_a_strict_mode_cannot_say_is_offered_without_it_or_left_out_and_told() {
+        let (_state, registry) = with(ToolMeta { idempotent: true, ..ToolMeta::default() });
+        let found = |client: Client| {
+            let Offer { request, remarks } = client.offer(&registry);
+            let tools = match client {
+                Client::Gemini => request[0]["functionDeclarations"].clone(),
+                Client::Mcp => request["tools"].clone(),
+                _ => request,
+            };
+            let named = |tool: &&Value| tool["name"] == "odd" || tool["function"]["name"] == "odd";
+            let tool = tools.as_array().expect("a list").iter().find(named).cloned();
+            (tool, remarks)
+        };
+        let (tool, remarks) = found(Client::OpenAi);
+        assert_eq!((&tool.expect("offered")["function"]["strict"], remarks.len()), (&Value::Null, 0));
+        for client in [Client::OpenAiStrict, Client::Anthropic] {
+            let (tool, remarks) = found(client);
+            let tool = tool.expect("offered");
+            assert!(tool["strict"] == false || tool["function"]["strict"] == false, "{tool}");
+            assert!(remarks[0].starts_with("`odd` is not in strict mode: profile `"), "{remarks:?}");
+        }
+        let (tool, remarks) = found(Client::Gemini);
+        assert_eq!((tool, remarks.len()), (None, 1));
+        assert!(remarks[0].starts_with("`odd` is left out: profile `gemini`"), "{remarks:?}");
+        let (tool, remarks) = found(Client::Mcp);
+        let tool = tool.expect("offered");
+        assert_eq!((&tool["title"], &tool["outputSchema"]["type"]), (&json!("Odd"), &json!("object")));
+        assert_eq!(
+            tool["annotations"],
+            json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": true})
+        );
+        assert!(remarks.is_empty());
+    }
+}

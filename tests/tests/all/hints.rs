@@ -1,0 +1,109 @@
+//! What an author hints at: other names, less output, not to be shown. No hint widens anything.
+
+use std::sync::atomic::Ordering;
+
+use portcullis_tests::{Answer, World};
+use portcullis_tools::{BootstrapError, PolicyFiles, RegistryError, ToolRegistry};
+use portcullis_types::{
+    SandboxTier,
+    ToolErrorKind::{Denied, NotFound, Unavailable},
+    ToolMeta, ToolOutput,
+};
+use serde_json::json;
+
+use crate::{
+    hostile::wat_guest::WatGuest,
+    support::{Spy, natives, world_enabling},
+};
+
+fn aliases(names: &[&str]) -> ToolMeta {
+    ToolMeta { aliases: names.iter().map(|name| (*name).to_owned()).collect(), ..ToolMeta::default() }
+}
+
+#[tokio::test]
+async fn a_tool_is_called_by_an_alias_and_recorded_by_its_name() {
+    let world = world_enabling(&["grep"]);
+    let spy = Spy::repeating("grep").meta(aliases(&["search_text", "find_text"]));
+    let calls = spy.calls();
+    let registry = natives(&world, [spy]);
+    for name in ["grep", "search_text", "find_text"] {
+        let answer = Answer::of(&registry, name, json!({})).await;
+        assert_eq!(answer.text(), "{}", "{name}");
+        assert_eq!(answer.0.tool, "grep");
+    }
+    assert_eq!(calls.load(Ordering::SeqCst), 3);
+    assert!(world.rows().iter().all(|row| &*row.tool == "grep"));
+    let listed: Vec<_> = registry.tools().map(|tool| tool.decl().name.as_str()).collect();
+    assert!(listed.contains(&"grep") && !listed.contains(&"find_text"), "{listed:?}");
+}
+
+#[tokio::test]
+async fn what_the_policy_says_of_a_tool_holds_for_its_aliases() {
+    let world =
+        World::new().with_policy("[tools.grep]\nenabled = false\n[tools.search_text]\nenabled = true\n");
+    let spy = Spy::repeating("grep").meta(aliases(&["search_text"]));
+    let calls = spy.calls();
+    let registry = natives(&world, [spy]);
+    Answer::of(&registry, "search_text", json!({})).await.refused(Denied, "tool_disabled");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn an_alias_that_is_anybodys_name_is_refused() {
+    for (meta, taken) in [
+        (aliases(&["echo"]), "echo"),
+        (aliases(&["output_read"]), "output_read"),
+        (aliases(&["grep"]), "grep"),
+        (aliases(&["twice", "twice"]), "twice"),
+        (aliases(&["other"]), "other"),
+    ] {
+        let world = World::new();
+        let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+        let policy = files.load(SandboxTier::Process).expect("a policy");
+        let builder = ToolRegistry::builder().policy(policy).state(world.state()).default_tools();
+        let builder = builder.tool(Spy::repeating("other")).tool(Spy::repeating("grep").meta(meta));
+        match builder.build() {
+            Err(BootstrapError::Registry(RegistryError::Taken { name })) => assert_eq!(name.as_str(), taken),
+            other => panic!("{taken}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_module_takes_no_alias_that_is_or_looks_like_a_name_of_ours() {
+    for alias in ["file_read", "fi1e_read", "ech0", "File_Read"] {
+        let describe = format!(
+            r#"{{"v":1,"tools":[{{"name":"innocent","parameters":{{"type":"object"}},"meta":{{"aliases":["{alias}"]}}}}]}}"#
+        );
+        let world = World::new().with_policy("[modules]\ndir = \"modules\"\n");
+        std::fs::create_dir(world.root().join("modules")).expect("a folder");
+        let module = WatGuest::describing(&describe).bytes();
+        std::fs::write(world.root().join("modules/m.wasm"), module).expect("written");
+        let registry = world.registry().await;
+        assert_eq!(registry.refused_modules().len(), 1, "{alias}");
+        Answer::of(&registry, "innocent", json!({})).await.refused(Unavailable, "module_unavailable");
+    }
+}
+
+#[tokio::test]
+async fn a_hidden_tool_is_called_by_name_and_never_suggested() {
+    let world = world_enabling(&["secret_door"]);
+    let spy = Spy::repeating("secret_door").meta(ToolMeta { hidden: true, ..ToolMeta::default() });
+    let registry = natives(&world, [spy]);
+    assert_eq!(Answer::of(&registry, "secret_door", json!({})).await.text(), "{}");
+    let said = Answer::of(&registry, "secret_dor", json!({})).await.refused(NotFound, "unknown_tool");
+    assert!(!said.contains("secret_door"), "{said}");
+}
+
+#[tokio::test]
+async fn an_output_is_cut_where_its_author_wants_and_the_rest_can_be_read() {
+    let world = world_enabling(&["talk"]);
+    let meta = ToolMeta { output_cap_bytes: Some(10), ..ToolMeta::default() };
+    let spy = Spy::new("talk", |_, _| async { Ok(ToolOutput::text("0123456789abcdef")) }).meta(meta);
+    let registry = natives(&world, [spy]);
+    let answer = Answer::of(&registry, "talk", json!({})).await;
+    assert_eq!(answer.text(), "0123456789\n[output truncated — original size: 16 bytes]");
+    let id = answer.0.details["output_id"].as_str().expect("kept").to_owned();
+    let rest = Answer::of(&registry, "output_read", json!({"call_id": id, "offset": 10})).await;
+    assert_eq!(rest.text(), "abcdef");
+}

@@ -1,0 +1,43 @@
+//! [`ToolTable`]: the registered tools by name, and by the other names that they go by.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use portcullis_types::ToolName;
+
+use crate::registry::{RegisteredTool, RegistryError};
+
+/// The registered tools. No two of them share a name or an alias.
+#[derive(Debug, Default)]
+pub(crate) struct ToolTable {
+    tools: BTreeMap<ToolName, Arc<RegisteredTool>>,
+    /// The name of the tool that each alias stands for.
+    aliases: BTreeMap<ToolName, ToolName>,
+}
+
+impl ToolTable {
+    /// Adds a tool under its name and its aliases.
+    pub(crate) fn insert(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
+        let taken = |name: &ToolName| self.tools.contains_key(name) || self.aliases.contains_key(name);
+        if let Some(name) = tool.names().find(|name| taken(name)) {
+            return Err(RegistryError::Taken { name: name.clone() });
+        }
+        let name = tool.facts().name.clone();
+        for alias in tool.aliases() {
+            if *alias == name || self.aliases.insert(alias.clone(), name.clone()).is_some() {
+                return Err(RegistryError::Taken { name: alias.clone() });
+            }
+        }
+        self.tools.insert(name, Arc::new(tool));
+        Ok(())
+    }
+
+    /// The tool of a name or an alias.
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
+        self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(name)?))
+    }
+
+    /// The tools, by name.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &RegisteredTool> {
+        self.tools.values().map(AsRef::as_ref)
+    }
+}
