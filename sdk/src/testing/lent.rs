@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use portcullis_types::{Access, GuestPath, RoleKind, ToolError};
 use serde_json::Value;
 
-use crate::{DefaultValue, ParamSpec, Presence, ToolSpec};
+use crate::{DefaultValue, LiteralValue, ParamSpec, Presence, ToolSpec};
 
 /// Mounts by name, with what may be done with them.
 #[derive(Debug, Clone, Default)]
@@ -62,7 +62,7 @@ fn named(param: &ParamSpec, arguments: &Value) -> Option<String> {
     match arguments.get(param.name) {
         Some(Value::String(text)) => Some(text.clone()),
         None | Some(Value::Null) => match &param.presence {
-            Presence::Default(DefaultValue::String(text)) => Some((*text).to_owned()),
+            Presence::Default(DefaultValue::Literal(LiteralValue::String(text))) => Some((*text).to_owned()),
             _ => None,
         },
         Some(_) => None,
