@@ -7,6 +7,9 @@ use std::{
     process::Command,
 };
 
+#[path = "environment.rs"]
+mod environment;
+
 /// Builds programs of this package and returns the folder with their modules. `which` are cargo's own
 /// arguments: `--bin NAME`, or `--bins`.
 pub(crate) fn build(which: &[&str]) -> PathBuf {
@@ -15,15 +18,9 @@ pub(crate) fn build(which: &[&str]) -> PathBuf {
     let target = guests_folder();
     #[expect(clippy::disallowed_methods, reason = "a build script, at build time: cargo builds the guests")]
     let mut cargo = Command::new(required("CARGO"));
-    // What the outer cargo is set up with must not reach the inner one: its target folder is locked, and
-    // its wrappers and flags are meant for the host.
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
-        let inherited = name.starts_with("CARGO_") && name != "CARGO_HOME" && !name.starts_with("CARGO_NET_")
-            || name.contains("RUSTFLAGS")
-            || name.starts_with("RUSTC")
-            || name.starts_with("RUSTDOC");
-        if inherited {
+        if environment::is_inherited(&name) {
             cargo.env_remove(&*name);
         }
     }

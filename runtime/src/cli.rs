@@ -8,6 +8,10 @@ use clap::{
 };
 use portcullis_types::SandboxTier;
 
+mod tool;
+
+pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
+
 /// The agent and the run that calls from the command line belong to.
 pub(crate) const CLI_ID: &str = "cli";
 
@@ -64,7 +68,7 @@ pub(crate) struct Common {
 pub(crate) enum Command {
     Call(Call),
     Tools(Tools),
-    /// Approve of a tool of a module from outside.
+    /// Author a tool, or decide on one of a module from outside.
     #[command(subcommand)]
     Tool(Tool),
     /// Show or check a policy.
@@ -136,32 +140,6 @@ pub(crate) struct Modules {
     /// a question before each call. A module that cannot be used is an error.
     #[arg(long = "module", value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Subcommand)]
-pub(crate) enum Tool {
-    Approve(Approve),
-}
-
-/// Pin a tool of a module from outside as it is now.
-///
-/// Shows what the tool declares beside what the policy gives to it, and what is not as it was approved before.
-/// Then the hashes of its module and of its declarations are written to `portcullis.lock` in the state folder.
-/// From then on any change of either quarantines the tool: its calls are denied until it is approved anew.
-///
-/// An approval opens nothing: what a tool may touch, and whether its calls are asked about, is the policy's.
-#[derive(Debug, Args)]
-pub(crate) struct Approve {
-    /// The tool's name, as in `portcullis tools`.
-    #[arg(value_name = "TOOL")]
-    pub(crate) tool: String,
-
-    /// Only show; pin nothing.
-    #[arg(long)]
-    pub(crate) dry_run: bool,
-
-    #[command(flatten)]
-    pub(crate) modules: Modules,
 }
 
 /// List the tools and what the policy gives to each.
@@ -321,6 +299,15 @@ mod tests {
     }
 
     #[test]
+    fn a_tool_is_tried_in_this_folder_unless_another_is_named() {
+        let Command::Tool(Tool::Try(options)) = parse("tool try x").expect("parses").command else {
+            panic!("not a try")
+        };
+        assert_eq!((options.arguments.as_str(), options.package.dir), ("{}", PathBuf::from(".")));
+        assert!(!options.approve && !options.native && !options.json && options.grant.is_none());
+    }
+
+    #[test]
     fn wrong_usage_exits_with_two() {
         for words in [
             "",
@@ -329,6 +316,11 @@ mod tests {
             "tools --json --mcp",
             "tool",
             "tool approve",
+            "tool revoke",
+            "tool new",
+            "tool try",
+            "tool try x {} --native --approve",
+            "tool try x {} --native --grant WorkspaceRead",
             "policy",
             "audit log --limit x",
             "--sandbox-tier vm doctor",

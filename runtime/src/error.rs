@@ -6,9 +6,11 @@ use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 use portcullis_tools::{
     BootstrapError,
     audit::AuditError,
-    modules::{ApproveError, LockError},
+    modules::{ApproveError, PinError},
 };
 use thiserror::Error;
+
+use crate::command::tool::AuthorError;
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
@@ -43,12 +45,15 @@ pub(crate) enum CliError {
         #[from]
         source: ApproveError,
     },
-    /// What is approved cannot be written down.
-    #[error("nothing is approved")]
-    Lock {
+    /// What is approved cannot be changed.
+    #[error("what is approved stays as it was")]
+    Pin {
         #[from]
-        source: LockError,
+        source: PinError,
     },
+    /// A tool's crate cannot be made, built or tried.
+    #[error(transparent)]
+    Author(#[from] AuthorError),
     /// The async runtime or the signals cannot be had.
     #[error("cannot start")]
     Start { source: io::Error },
@@ -76,6 +81,8 @@ impl CliError {
             | Self::NoState
             | Self::Arguments { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
+            Self::Author(error) if error.is_usage() => USAGE,
+            Self::Author(error) if error.is_unavailable() => UNAVAILABLE,
             _ => 1,
         };
         ExitCode::from(code)

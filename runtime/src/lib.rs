@@ -13,6 +13,7 @@
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `workspace.rs` | the workspace's first use |
+//! | `whole.rs` | folders that are there whole or not at all |
 //! | `command/` | one file per command |
 //! | `approve/` | who is asked for approvals |
 //! | `output/` | text, tables, JSON, and the two streams |
@@ -31,6 +32,7 @@ mod error;
 mod output;
 mod run;
 mod setup;
+mod whole;
 mod workspace;
 
 pub use run::run;

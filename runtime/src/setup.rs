@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_tools::{ToolRegistry, bootstrap_runtime_tools};
+use portcullis_tools::{PolicyFiles, ToolRegistry, bootstrap_runtime_tools, runtime_builder_with};
 use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
@@ -74,6 +74,19 @@ pub(crate) async fn registry(envelope: &RunnerBootstrapEnvelope) -> Result<ToolR
     Ok(bootstrap_runtime_tools(envelope).await?)
 }
 
+/// As [`registry`], under policy texts that were found before.
+///
+/// # Cancellation
+/// As there.
+pub(crate) async fn registry_under(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+) -> Result<ToolRegistry, CliError> {
+    workspace::prepare(envelope)?;
+    let _notice = stream::stderr_is_terminal().then(Notice::start);
+    Ok(runtime_builder_with(envelope, files).await?.build()?)
+}
+
 /// Tells a waiting person why nothing happens, unless it is dropped soon.
 struct Notice {
     /// Its end is what the thread waits for.
@@ -107,7 +120,7 @@ fn workspace_hash(workspace: &Path) -> String {
 }
 
 /// The real path of a folder that need not exist yet: links of the part that does are resolved.
-fn real_path(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn real_path(path: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let mut missing = Vec::new();
     let mut existing = absolute.as_path();

@@ -1,17 +1,11 @@
 //! The first use of a workspace: the folder, and a text that tells a person what it is.
 
-use std::{
-    fs::{self, DirBuilder},
-    io,
-    os::unix::fs::DirBuilderExt,
-    path::Path,
-};
+use std::{fs, io, path::Path};
 
 use portcullis_tools::PolicyFiles;
 use portcullis_types::RunnerBootstrapEnvelope;
-use rustix::fs::{CWD, RenameFlags};
 
-use crate::error::CliError;
+use crate::{error::CliError, whole};
 
 /// The mount that gets the text.
 const SHARED: &str = "shared";
@@ -50,27 +44,17 @@ pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError
         .map_err(|source| CliError::Workspace { path: workspace.clone(), source })
 }
 
-/// Makes the folder complete under another name first: of two processes that start at once, neither finds
-/// it without the text.
+/// Makes the folder whole: of two processes that start at once, neither finds it without the text.
 fn make(folder: &Path) -> io::Result<()> {
     if folder.symlink_metadata().is_ok() {
         return Ok(());
     }
     let Some(parent) = folder.parent() else { return Ok(()) };
     fs::create_dir_all(parent)?;
-    let unfinished = parent.join(format!(".portcullis-new-{}", std::process::id()));
-    DirBuilder::new().mode(0o750).create(&unfinished)?;
-    let made = fs::write(unfinished.join("README.md"), README).and_then(|()| {
-        rustix::fs::renameat_with(CWD, &unfinished, CWD, folder, RenameFlags::NOREPLACE)
-            .map_err(io::Error::from)
-    });
+    let made = whole::folder(folder, 0o750, |unfinished| fs::write(unfinished.join("README.md"), README));
     match made {
-        Ok(()) => Ok(()),
-        Err(error) => {
-            // Ours alone, and of no use to anybody.
-            let _ = fs::remove_dir_all(&unfinished);
-            if error.kind() == io::ErrorKind::AlreadyExists { Ok(()) } else { Err(error) }
-        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
     }
 }
 

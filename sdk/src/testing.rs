@@ -1,4 +1,27 @@
-//! Running a tool natively, without sandbox, on a folder of the test's own.
+//! Testing a tool: [`Case`] makes one call natively, and in the sandbox too where `portcullis tool test` runs
+//! the tests; [`call`] and [`with_root`] run a tool natively alone.
+//!
+//! ```
+//! use portcullis_sdk::{ToolError, ToolErrorKind, fs, serde_json::json, testing::Case, tool};
+//!
+//! /// Counts the bytes of a file.
+//! #[tool(tier = ReadOnly)]
+//! async fn size(#[arg(path = "read")] path: &str) -> Result<String, ToolError> {
+//!     let path = fs::parse(path)?;
+//!     let bytes = std::fs::read(fs::locate(&path)?).map_err(|error| fs::error(error, "read", &path))?;
+//!     Ok(bytes.len().to_string())
+//! }
+//!
+//! # fn main() {
+//! let tool = size_tool();
+//! let case = |path: &str| Case::new(&tool, json!({"path": path})).reads("shared").file("/shared/a", "four");
+//! case("/shared/a").expect_text("4");
+//! case("/shared/b").expect_error(ToolErrorKind::NotFound);
+//! case("/vault/a").expect_error(ToolErrorKind::Denied);
+//! # }
+//! ```
+//!
+//! Natively alone:
 //!
 //! ```
 //! use portcullis_sdk::{testing, tool, ToolError, GuestPath};
@@ -29,6 +52,13 @@ use std::{
 use portcullis_types::{ToolContext, ToolError, ToolOutput};
 
 use crate::DeclaredTool;
+
+mod case;
+mod lent;
+mod sandbox;
+mod world;
+
+pub use case::{Case, Half};
 
 thread_local! {
     static ROOT: RefCell<Option<PathBuf>> = const { RefCell::new(None) };

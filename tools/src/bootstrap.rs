@@ -58,7 +58,20 @@ pub async fn bootstrap_runtime_tools(
 /// # Cancellation
 /// As there.
 pub async fn runtime_builder(envelope: &RunnerBootstrapEnvelope) -> Result<RegistryBuilder, BootstrapError> {
-    let files = PolicyFiles::find(envelope)?;
+    runtime_builder_with(envelope, &PolicyFiles::find(envelope)?).await
+}
+
+/// As [`runtime_builder`], under policy texts that were found before, and perhaps changed since.
+///
+/// # Errors
+/// As there.
+///
+/// # Cancellation
+/// As there.
+pub async fn runtime_builder_with(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
     let kernel = probe_kernel();
     for layer in [KernelLayer::Landlock, KernelLayer::Seccomp] {
@@ -140,13 +153,13 @@ fn requirement(policy: &WorkspaceSecurityPolicy, layer: KernelLayer) -> Requirem
 }
 
 /// The policy's texts and where they come from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct PolicyFiles {
     operator: Source,
     overlay: Option<Source>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Source {
     name: String,
     path: Option<PathBuf>,
@@ -204,6 +217,25 @@ impl PolicyFiles {
     #[must_use]
     pub fn operator_name(&self) -> &str {
         &self.operator.name
+    }
+
+    /// The text of the operator's policy.
+    #[must_use]
+    pub fn operator_text(&self) -> &str {
+        &self.operator.text
+    }
+
+    /// The same files, with another text in the place of the operator's. No file is changed.
+    #[must_use]
+    pub fn with_operator_text(mut self, text: String) -> Self {
+        self.operator.text = text;
+        self
+    }
+
+    /// Whether the operator's policy is a file, and which.
+    #[must_use]
+    pub fn operator_path(&self) -> Option<&Path> {
+        self.operator.path.as_deref()
     }
 
     /// Where the overlay comes from, for people.

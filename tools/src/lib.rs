@@ -25,7 +25,9 @@ mod table;
 mod vault;
 pub mod wasm;
 
-pub use bootstrap::{OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, runtime_builder};
+pub use bootstrap::{
+    OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, runtime_builder, runtime_builder_with,
+};
 pub use builder::{BootstrapError, RegistryBuilder};
 pub use call::{Caller, EventFn, ToolCall, ToolResult};
 pub use registry::{RegisteredTool, RegistryError, ToolRegistry};

@@ -72,6 +72,8 @@ fn listing(rows: &VecDeque<Row>) -> String {
             (Event::Begin, _) => "begins".to_owned(),
             (Event::End, Some(outcome)) => outcome.to_string(),
             (Event::End, None) => "–".to_owned(),
+            (Event::Approve, _) => "approves".to_owned(),
+            (Event::Revoke, _) => "revokes".to_owned(),
         };
         let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
         [

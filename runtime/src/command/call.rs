@@ -11,7 +11,7 @@ use portcullis_tools::{
     approval::{ApproveAll, Approver},
     policy::DenialCode,
 };
-use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolError};
+use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolError, ToolOutput};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::oneshot,
@@ -32,36 +32,39 @@ use crate::{
 const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
 
 /// What a shell expects of a program that an interrupt ended.
-const INTERRUPTED: u8 = 130;
+pub(super) const INTERRUPTED: u8 = 130;
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
-    let arguments = match options.arguments.as_str() {
-        "-" => read_arguments(io::stdin().lock())?,
-        _ => options.arguments,
-    };
-    let call = ToolCall::new(options.tool, arguments);
+    let call = ToolCall::new(options.tool, arguments(options.arguments)?);
     let caller = caller(options.run, options.approve);
-    let cancel = caller.cancel.clone();
     let run_id = caller.run_id.clone();
-    let (sender, ended) = oneshot::channel();
-    // Apart from the signals: whatever the call's thread waits for, a second interrupt is heard.
-    std::thread::Builder::new()
-        .name("portcullis-call".to_owned())
-        .spawn(move || {
-            // Nobody waits for a call that was interrupted twice.
-            let _ = sender.send(make(&envelope, call, &caller));
-        })
-        .map_err(|source| CliError::Start { source })?;
-    match setup::runtime()?.block_on(interruptible(ended, &cancel))? {
-        Some(result) => answer(&hinted(result?), &run_id, options.json),
+    match apart(&caller.cancel.clone(), move || make(&envelope, call, &caller))? {
+        Some(result) => answer(&hinted(result), &run_id, options.json),
         None => Ok(ExitCode::from(INTERRUPTED)),
     }
 }
 
+/// Does a call's work on a thread apart from the signals: whatever it waits for, a second interrupt is heard,
+/// and then there is no answer.
+pub(super) fn apart<T: Send + 'static>(
+    cancel: &CancellationToken,
+    work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
+) -> Result<Option<T>, CliError> {
+    let (sender, ended) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("portcullis-call".to_owned())
+        .spawn(move || {
+            // Nobody waits for a call that was interrupted twice.
+            let _ = sender.send(work());
+        })
+        .map_err(|source| CliError::Start { source })?;
+    setup::runtime()?.block_on(interruptible(ended, cancel))?.transpose()
+}
+
 /// Makes the call, from the registry's start to its end. Blocks until the audit row is on the disk.
-fn make(envelope: &RunnerBootstrapEnvelope, call: ToolCall, caller: &Caller) -> Answer {
+fn make(envelope: &RunnerBootstrapEnvelope, call: ToolCall, caller: &Caller) -> Result<ToolResult, CliError> {
     let runtime = setup::runtime()?;
     let result = runtime.block_on(async {
         let registry = setup::registry(envelope).await?;
@@ -70,6 +73,11 @@ fn make(envelope: &RunnerBootstrapEnvelope, call: ToolCall, caller: &Caller) -> 
     // A native tool that blocks its thread, or a question that nobody answers, must not keep us.
     runtime.shutdown_background();
     result
+}
+
+/// The text of a call's arguments: as it is given, or from standard input.
+pub(super) fn arguments(given: String) -> Result<String, CliError> {
+    if given == "-" { read_arguments(io::stdin().lock()) } else { Ok(given) }
 }
 
 /// The arguments' text, bounded. What is too long is handed on as it is: the pipeline refuses it, and so
@@ -85,7 +93,8 @@ fn read_arguments(source: impl Read) -> Result<String, CliError> {
     String::from_utf8(bytes).map_err(|error| failed(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
-fn caller(run: String, approve: bool) -> Caller {
+/// Who calls from the command line.
+pub(super) fn caller(run: String, approve: bool) -> Caller {
     let mut caller = Caller::new(CLI_ID, run);
     caller.approver = if approve {
         Some(Arc::new(ApproveAll))
@@ -99,18 +108,15 @@ fn caller(run: String, approve: bool) -> Caller {
     caller
 }
 
-/// What a call answers.
-type Answer = Result<ToolResult, CliError>;
-
 /// Waits for the call. The first interrupt cancels it, and its row says so; the second gives up on it,
 /// which is what no answer means.
 ///
 /// # Cancellation
 /// Safe; the call goes on.
-async fn interruptible(
-    mut ended: oneshot::Receiver<Answer>,
+async fn interruptible<T>(
+    mut ended: oneshot::Receiver<T>,
     cancel: &CancellationToken,
-) -> Result<Option<Answer>, CliError> {
+) -> Result<Option<T>, CliError> {
     let mut interrupts = Interrupts::listen()?;
     loop {
         tokio::select! {
@@ -156,7 +162,7 @@ impl Interrupts {
 }
 
 /// Says how to approve of a call that nobody could be asked about. Only this front end knows.
-fn hinted(mut result: ToolResult) -> ToolResult {
+pub(super) fn hinted(mut result: ToolResult) -> ToolResult {
     result.outcome = result.outcome.map_err(|error| {
         if error.code() == DenialCode::ApprovalUnavailable.as_str() && error.hint().is_none() {
             error.with_hint("read the call, then repeat it with --approve, or run it on a terminal")
@@ -167,38 +173,47 @@ fn hinted(mut result: ToolResult) -> ToolResult {
     result
 }
 
-fn answer(result: &ToolResult, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
-    let code = match &result.outcome {
+/// What a call's outcome lets the process exit with.
+pub(super) fn exit_code(outcome: &Result<ToolOutput, ToolError>) -> ExitCode {
+    match outcome {
         Ok(_) => ExitCode::SUCCESS,
         Err(error) => ExitCode::from(error.kind().exit_code()),
-    };
+    }
+}
+
+fn answer(result: &ToolResult, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
+    let code = exit_code(&result.outcome);
     if as_json {
         json::answer(&CallAnswer::new(result))?;
         return Ok(code);
     }
-    match &result.outcome {
-        Ok(output) => {
-            let answer = text::of_content(&output.content);
-            if stream::stdout_is_terminal() {
-                stream::answer(&text::for_terminal_with_newline(&answer))?;
-            } else {
-                stream::answer(&answer)?;
-            }
-            if let Some(id) = result.details["output_id"].as_str() {
-                stream::tell(&rest_of(id, run, result.original_bytes));
-            }
-        }
-        Err(error) => stream::tell(&failure(error)),
+    show(&result.outcome)?;
+    if let Some(id) = result.details["output_id"].as_str() {
+        stream::tell(&rest_of(id, run, result.original_bytes));
     }
     Ok(code)
 }
 
-fn failure(error: &ToolError) -> String {
-    format!("Tool execution failed: {error}\n")
+/// Shows what came of a call: its text as the answer, or why there is none.
+pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliError> {
+    match outcome {
+        Ok(output) => {
+            let answer = text::of_content(&output.content);
+            if stream::stdout_is_terminal() {
+                stream::answer(&text::for_terminal_with_newline(&answer))
+            } else {
+                stream::answer(&answer)
+            }
+        }
+        Err(error) => {
+            stream::tell(&format!("Tool execution failed: {error}\n"));
+            Ok(())
+        }
+    }
 }
 
 /// Where the rest of a shortened output is.
-fn rest_of(output_id: &str, run: &str, bytes: u64) -> String {
+pub(super) fn rest_of(output_id: &str, run: &str, bytes: u64) -> String {
     let run = if run == CLI_ID { String::new() } else { format!(" --run {run}") };
     format!(
         "the whole output has {bytes} bytes; to read it: portcullis call output_read '{{\"call_id\": \"{output_id}\"}}'{run}\n"

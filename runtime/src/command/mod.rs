@@ -4,13 +4,13 @@ mod audit;
 mod call;
 mod doctor;
 mod policy;
-mod tool;
+pub(crate) mod tool;
 mod tools;
 
 use std::process::ExitCode;
 
 use crate::{
-    cli::{Audit, Cli, Command, Policy, Tool},
+    cli::{Audit, Cli, Command, Policy},
     error::CliError,
 };
 
@@ -20,7 +20,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     match cli.command {
         Command::Call(options) => call::run(common, options),
         Command::Tools(options) => tools::run(common, options),
-        Command::Tool(Tool::Approve(options)) => tool::approve(common, options),
+        Command::Tool(verb) => tool::run(common, verb),
         Command::Policy(Policy::Default) => policy::default(),
         Command::Policy(Policy::Check { file: Some(file) }) => policy::check_file(common, &file),
         Command::Policy(Policy::Check { file: None }) => policy::check_in_force(common),

@@ -5,6 +5,7 @@
 //! audit log on disk, Landlock and seccomp on, another file at each call, the output compared.
 
 mod arguments;
+mod authoring;
 mod list;
 mod memory;
 mod modules;
@@ -60,6 +61,9 @@ fn main() -> ExitCode {
     }
     if runs("process") {
         process::start(&world, &mut report);
+    }
+    if runs("authoring") {
+        authoring::first_answer(&world, &mut report);
     }
     if runs("growth") {
         runtime.block_on(memory::growth(&registry, &files, &mut report));

@@ -2,11 +2,13 @@
 
 mod approval;
 mod audit;
+mod authoring;
 mod core_tools;
 mod files;
 mod hints;
 mod hostile;
 mod json_schema_suite;
+mod languages;
 mod modules;
 mod natives;
 mod pipeline;

@@ -238,6 +238,9 @@ impl State {
                     self.open.remove(at);
                 }
             }
+            Phase::Approve | Phase::Revoke => {
+                self.writer.write(&self.process, &record.call, &record.phase, 0)?;
+            }
         }
         Ok(RowRef { seq: self.writer.seq() })
     }

@@ -99,6 +99,8 @@ fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Resu
                     }
                 }
             }
+            // No calls.
+            Event::Approve | Event::Revoke => {}
         }
     }
     let begins = open.into_values().flatten();

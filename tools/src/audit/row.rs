@@ -95,15 +95,31 @@ impl Record {
     pub fn end(call: &Arc<CallRecord>, ending: Ending) -> Self {
         Self { call: Arc::clone(call), phase: Phase::End(ending) }
     }
+
+    /// The row before a tool of a module is pinned.
+    #[must_use]
+    pub fn approve(pin: &Arc<CallRecord>) -> Self {
+        Self { call: Arc::clone(pin), phase: Phase::Approve }
+    }
+
+    /// The row before such a pin is withdrawn.
+    #[must_use]
+    pub fn revoke(pin: &Arc<CallRecord>) -> Self {
+        Self { call: Arc::clone(pin), phase: Phase::Revoke }
+    }
 }
 
-/// Which of its rows a call writes.
+/// Which of its rows a call writes; or, since approvals are on record beside the calls, what becomes of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
     /// It is about to run.
     Begin,
     /// It is over.
     End(Ending),
+    /// No call: a tool of a module is about to be pinned.
+    Approve,
+    /// No call: such a pin is about to be withdrawn.
+    Revoke,
 }
 
 /// How a call ended. [`Ending::new`] leaves out what is not measured.
@@ -199,6 +215,10 @@ pub enum Event {
     Begin,
     /// Written after it, or instead of it.
     End,
+    /// No call: written before a tool of a module is pinned.
+    Approve,
+    /// No call: written before such a pin is withdrawn.
+    Revoke,
 }
 
 impl Event {
@@ -208,6 +228,8 @@ impl Event {
         match self {
             Self::Begin => "begin",
             Self::End => "end",
+            Self::Approve => "approve",
+            Self::Revoke => "revoke",
         }
     }
 }
@@ -322,6 +344,8 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, 
     let (event, ending) = match phase {
         Phase::Begin => (Event::Begin, None),
         Phase::End(ending) => (Event::End, Some(ending)),
+        Phase::Approve => (Event::Approve, None),
+        Phase::Revoke => (Event::Revoke, None),
     };
     let code = ending.and_then(|ending| ending.code.as_ref()).or(call.code.as_ref());
     let mut omitted = head.omitted;

@@ -183,6 +183,8 @@ impl Walk {
                     }
                 }
             }
+            // No calls.
+            Event::Approve | Event::Revoke => {}
         }
     }
 

@@ -1,11 +1,19 @@
-//! Approving a tool of a module from outside: what it is now, what was approved before, and the pin.
+//! Approving a tool of a module from outside: what it is now, what was approved before, the pin, and its end.
+//!
+//! Either is on record before it is done. What is on record may not have been done, if the lock could not be
+//! written; then a row `end` of the same id says so.
 
-use std::path::{Path, PathBuf};
+use std::{path::Path, sync::Arc};
 
 use portcullis_policy::{Standing, ToolOrigin};
+use portcullis_types::{ToolErrorKind, ToolName};
 
-use super::{ApproveError, Declared, Lock, LockError, Pin};
-use crate::registry::{RegisteredTool, ToolRegistry};
+use super::{ApproveError, Declared, Lock, LockError, Pin, PinError};
+use crate::{
+    audit::{CallRecord, Ending, Outcome, Record},
+    call::random_id,
+    registry::{RegisteredTool, ToolRegistry},
+};
 
 /// A tool as it stands to be approved.
 #[derive(Debug)]
@@ -13,8 +21,7 @@ pub struct ModuleApproval<'a> {
     tool: &'a RegisteredTool,
     declared: &'a Declared,
     before: Option<&'a Pin>,
-    state: PathBuf,
-    lock: PathBuf,
+    registry: &'a ToolRegistry,
 }
 
 /// Something that is not as it was approved.
@@ -37,15 +44,56 @@ impl ToolRegistry {
         let tool = self.get(name).ok_or_else(|| ApproveError::Unknown { name: name.to_owned() })?;
         let facts = tool.facts();
         match tool.declared() {
-            Some(declared) if facts.origin == ToolOrigin::ForeignModule => Ok(ModuleApproval {
-                tool,
-                declared,
-                before: self.lock.pin(&facts.name),
-                state: self.state.clone(),
-                lock: self.lock.path().to_owned(),
-            }),
+            Some(declared) if facts.origin == ToolOrigin::ForeignModule => {
+                Ok(ModuleApproval { tool, declared, before: self.lock.pin(&facts.name), registry: self })
+            }
             _ => Err(ApproveError::NotOutside { name: facts.name.clone() }),
         }
+    }
+
+    /// Withdraws what was approved under a name, whether or not there is a tool of that name now. From the
+    /// next start on it is as if nothing had ever been approved: the policy alone decides, also on what was
+    /// quarantined. `agent` is who does it, for the row.
+    ///
+    /// # Errors
+    /// [`PinError`]; nothing is withdrawn then.
+    pub fn revoke(&self, name: &str, agent: &str) -> Result<Pin, PinError> {
+        let pinned = ToolName::parse(name).ok().and_then(|name| Some((self.lock.pin(&name)?.clone(), name)));
+        let Some((pin, name)) = pinned else { return Err(PinError::NotPinned { name: name.to_owned() }) };
+        let row = self.row("revoke", &name, &pin, agent);
+        self.recorded(&Record::revoke(&row), || Lock::unpin_now(&self.state, &name))?;
+        Ok(pin)
+    }
+
+    /// Does something to the lock once its row is written.
+    fn recorded(
+        &self,
+        record: &Record,
+        change: impl FnOnce() -> Result<(), LockError>,
+    ) -> Result<(), PinError> {
+        self.audit.append(record)?;
+        let changed = change();
+        if changed.is_err() {
+            let failed = Ending::new(Outcome::Error(ToolErrorKind::Failed));
+            // Whoever asked is told in any case.
+            let _ = self.audit.append(&Record::end(&record.call, failed));
+        }
+        Ok(changed?)
+    }
+
+    /// What a row says of a pin: who, which tool, which module, and in the place of the arguments' digest
+    /// that of the declarations.
+    fn row(&self, what: &str, name: &ToolName, pin: &Pin, agent: &str) -> Arc<CallRecord> {
+        Arc::new(CallRecord {
+            call_id: random_id(what).into(),
+            agent: Some(agent.into()),
+            tool: name.as_str().into(),
+            args_sha256: Some(pin.declarations_sha256.as_str().into()),
+            policy_digest: Some(self.policy.digest().as_str().into()),
+            module_sha256: Some(pin.module_sha256.as_str().into()),
+            rule: Some(format!("portcullis.lock: tools.{name}").into()),
+            ..CallRecord::default()
+        })
     }
 }
 
@@ -77,7 +125,7 @@ impl ModuleApproval<'_> {
     /// The file that the pin is written to.
     #[must_use]
     pub fn lock(&self) -> &Path {
-        &self.lock
+        self.registry.lock.path()
     }
 
     /// What is not as it was approved; nothing where nothing was.
@@ -100,12 +148,14 @@ impl ModuleApproval<'_> {
         changes
     }
 
-    /// Pins the tool as it is now. It holds from the next start on.
+    /// Pins the tool as it is now. It holds from the next start on. `agent` is who does it, for the row.
     ///
     /// # Errors
-    /// [`LockError`] when the lock cannot be read or written.
-    pub fn pin(&self) -> Result<(), LockError> {
-        Lock::pin_now(&self.state, &self.tool.facts().name, self.as_pin())
+    /// [`PinError`]; nothing is pinned then.
+    pub fn pin(&self, agent: &str) -> Result<(), PinError> {
+        let (name, pin) = (&self.tool.facts().name, self.as_pin());
+        let row = self.registry.row("approve", name, &pin, agent);
+        self.registry.recorded(&Record::approve(&row), || Lock::pin_now(&self.registry.state, name, pin))
     }
 
     fn as_pin(&self) -> Pin {

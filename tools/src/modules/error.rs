@@ -6,7 +6,7 @@ use std::{io, path::PathBuf};
 use portcullis_types::ToolName;
 use thiserror::Error;
 
-use crate::{RegistryError, wasm::WasmError};
+use crate::{RegistryError, audit::AuditError, wasm::WasmError};
 
 /// Why a module from outside is not used. The others are.
 #[derive(Debug, Error)]
@@ -134,5 +134,31 @@ pub enum ApproveError {
     NotOutside {
         /// The tool.
         name: ToolName,
+    },
+}
+
+/// Why a tool cannot be pinned, or its pin not be withdrawn.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PinError {
+    /// Nothing is pinned under the name.
+    #[error("nothing is approved under the name `{}`", name.escape_default())]
+    NotPinned {
+        /// The name.
+        name: String,
+    },
+    /// It cannot be put on record, so it is not done.
+    #[error("it cannot be recorded, so it is not done")]
+    Unrecorded {
+        /// What is wrong with the log.
+        #[from]
+        source: AuditError,
+    },
+    /// It is on record, and the lock cannot be read or written.
+    #[error("the lock cannot be changed")]
+    Lock {
+        /// What is wrong with it.
+        #[from]
+        source: LockError,
     },
 }

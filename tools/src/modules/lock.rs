@@ -106,14 +106,27 @@ impl Lock {
         }
     }
 
-    /// Pins a tool. The file is read anew under a lock of its own, so that what another process approved
-    /// meanwhile stays.
+    /// Pins a tool.
     pub(crate) fn pin_now(state: &Path, name: &ToolName, pin: Pin) -> Result<(), LockError> {
+        Self::change_now(state, |pins| {
+            pins.insert(name.clone(), pin);
+        })
+    }
+
+    /// Withdraws the pin of a tool.
+    pub(crate) fn unpin_now(state: &Path, name: &ToolName) -> Result<(), LockError> {
+        Self::change_now(state, |pins| {
+            pins.remove(name);
+        })
+    }
+
+    /// The file is read anew under a lock of its own, so that what another process approved meanwhile stays.
+    fn change_now(state: &Path, change: impl FnOnce(&mut BTreeMap<ToolName, Pin>)) -> Result<(), LockError> {
         let failed = |source| LockError::Write { path: state.join(LOCK_FILE), source };
         let folder = File::open(state).map_err(failed)?;
         flock(&folder, FlockOperation::LockExclusive).map_err(|errno| failed(errno.into()))?;
         let mut lock = Self::read(state)?;
-        lock.pins.insert(name.clone(), pin);
+        change(&mut lock.pins);
         write(&lock.path, &render(&lock.pins)).and_then(|()| folder.sync_all()).map_err(failed)
     }
 }
@@ -157,7 +170,7 @@ fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
 fn render(pins: &BTreeMap<ToolName, Pin>) -> String {
     let mut out = String::from(
         "# What `portcullis tool approve` pinned. A tool whose module or declarations are others than here is\n\
-         # quarantined until it is approved anew. To withdraw an approval, delete its two sections.\n\n",
+         # quarantined until it is approved anew. `portcullis tool revoke` withdraws an approval.\n\n",
     );
     // Writing to a string cannot fail.
     let _ = writeln!(out, "version = {VERSION}");
@@ -244,6 +257,10 @@ mod tests {
         let lock = Lock::read(state.path()).expect("reads");
         assert_eq!(lock.pin(&name("one")), Some(&pin("0c")));
         assert_eq!(lock.pin(&name("two")), Some(&pin("0b")));
+        Lock::unpin_now(state.path(), &name("two")).expect("written");
+        Lock::unpin_now(state.path(), &name("three")).expect("there is none, and none is left");
+        let left: Vec<_> = Lock::read(state.path()).expect("reads").tools().cloned().collect();
+        assert_eq!(left, [name("one")]);
         let mode = fs::metadata(lock.path()).expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1, "nothing is left over");

@@ -3,7 +3,7 @@
 //!
 //! In reading order: `folder` reads files; `outside` makes modules of them; `accept` decides which of their
 //! tools are registered; `declared` is what a tool says of itself, for people; `lock` is what was approved;
-//! `approve` compares the two and pins.
+//! `approve` compares the two, pins and withdraws, and leaves a row of it.
 
 mod accept;
 mod approve;
@@ -15,7 +15,7 @@ mod outside;
 
 pub use approve::{Change, ModuleApproval};
 pub use declared::Declared;
-pub use error::{ApproveError, FolderError, LockError, ModuleError};
+pub use error::{ApproveError, FolderError, LockError, ModuleError, PinError};
 pub use lock::{LOCK_FILE, Pin};
 pub use outside::RefusedModule;
 

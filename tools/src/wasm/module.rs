@@ -7,7 +7,7 @@ use std::{
 
 use portcullis_types::{Declarations, FRAME_VERSION, ToolName};
 use sha2::{Digest, Sha256};
-use wasmtime::{Engine, InstancePre, Linker, Module};
+use wasmtime::{Engine, ExternType, InstancePre, Linker, Module, UnknownImportError};
 
 use super::{WasmError, guest::GuestState};
 
@@ -16,6 +16,12 @@ pub const MAX_MODULE_BYTES: usize = 16 << 20;
 
 /// Tools that one module may declare. Each costs a schema and a line in every listing.
 const MAX_TOOLS_PER_MODULE: usize = 256;
+
+/// Imports that a refusal names; of a module that wants more, the others are not worth reading.
+const MAX_NAMED_IMPORTS: usize = 32;
+
+/// How much of an import's name a refusal shows.
+const MAX_SHOWN_CHARS: usize = 100;
 
 /// The SHA-256 of a module's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -97,9 +103,49 @@ impl GuestModule {
         let code = load(self.embedded)?;
         // The memory's first contents are mapped from a memfd, which a confined worker could not make.
         code.initialize_copy_on_write_image().map_err(|source| WasmError::Compile { source })?;
-        let linked = linker.instantiate_pre(&code).map_err(|source| WasmError::Link { source })?;
+        let linked = linker
+            .instantiate_pre(&code)
+            .map_err(|error| WasmError::Link { source: naming_all(linker, &code, error) })?;
         Ok(self.linked.get_or_init(|| LinkedModule(linked)))
     }
+}
+
+/// Names all that a module imports and no guest gets; the engine's own error names the first. An error of
+/// another kind stays as it is.
+fn naming_all(linker: &Linker<GuestState>, code: &Module, error: wasmtime::Error) -> wasmtime::Error {
+    let mut linker = linker.clone();
+    let mut unknown = Vec::new();
+    let mut last = error;
+    while let Some(missing) = last.downcast_ref::<UnknownImportError>() {
+        unknown.push(format!("`{}`", shown(&format!("{}::{}", missing.module(), missing.name()))));
+        // Something stands in for it, so that the next one is named.
+        let stood_in = match missing.ty() {
+            ExternType::Func(ty) if unknown.len() < MAX_NAMED_IMPORTS => linker
+                .func_new(missing.module(), missing.name(), ty, |_, _, _| {
+                    Err(wasmtime::Error::msg("no guest gets this"))
+                })
+                .is_ok(),
+            _ => false,
+        };
+        if !stood_in {
+            unknown.push("…".to_owned());
+            break;
+        }
+        match linker.instantiate_pre(code) {
+            Ok(_) => break,
+            Err(error) => last = error,
+        }
+    }
+    if unknown.is_empty() {
+        return last;
+    }
+    wasmtime::Error::msg(format!("it imports what no guest gets: {}", unknown.join(", ")))
+}
+
+/// A name out of a module, within a line of ours.
+fn shown(name: &str) -> String {
+    let short: String = name.chars().take(MAX_SHOWN_CHARS).collect();
+    portcullis_policy::escape_for_display(&short).to_string()
 }
 
 /// A module that can be instantiated.

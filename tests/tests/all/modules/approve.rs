@@ -8,11 +8,11 @@ use std::{
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{
     BootstrapError,
-    audit::Verdict,
-    modules::{LOCK_FILE, LockError},
+    audit::{Event, Outcome, Verdict},
+    modules::{LOCK_FILE, LockError, PinError},
     policy::Standing,
 };
-use portcullis_types::ToolErrorKind::{Denied, Unavailable};
+use portcullis_types::ToolErrorKind::{self, Denied, Unavailable};
 use serde_json::json;
 
 use super::{folder, module, other_module, portcullis, stderr, stdout, world};
@@ -205,4 +205,81 @@ async fn only_the_tool_that_was_approved_is_pinned() {
     let registry = world.registry().await;
     Answer::of(&registry, "mine", json!({})).await.refused(Denied, "module_changed");
     assert_eq!(Answer::of(&registry, "yours", json!({})).await.text(), "done");
+}
+
+#[tokio::test]
+async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
+    let world = world(&[("m.wasm", &module("mine"))]).with_policy(ENTRY);
+    drop(world.registry().await);
+    approve(&world);
+    let pinned = lock(&world);
+    let row = world.rows().pop().expect("a row");
+    assert_eq!((row.event, row.outcome, row.decision), (Event::Approve, None, None));
+    assert_eq!((&*row.tool, row.agent.as_deref()), ("mine", Some("cli")));
+    assert_eq!(row.rule.as_deref(), Some("portcullis.lock: tools.mine"));
+    let [module_sha256, declarations] =
+        [&row.module_sha256, &row.args_sha256].map(|it| it.clone().expect("known"));
+    assert!(pinned.contains(&format!("module_sha256 = \"{module_sha256}\"")), "{pinned}");
+    assert!(pinned.contains(&format!("declarations_sha256 = \"{declarations}\"")), "{pinned}");
+
+    let looked = portcullis(&world, &["tool", "approve", "mine", "--dry-run"]);
+    assert_eq!((looked.status.code(), world.rows().len()), (Some(0), 1), "to look leaves no row");
+
+    // What is quarantined is the policy's to judge again once the approval is taken back.
+    fs::write(folder(&world).join("m.wasm"), other_module("mine")).expect("written");
+    assert_eq!(standing(&world).await, Standing::Quarantined);
+    let revoked = portcullis(&world, &["tool", "revoke", "mine"]);
+    assert_eq!(revoked.status.code(), Some(0), "{}", stderr(&revoked));
+    let said = stdout(&revoked);
+    assert!(
+        said.contains(&*module_sha256) && said.contains("it was quarantined, and is no longer"),
+        "{said}"
+    );
+    assert!(said.contains("`enabled = false` under `[tools.mine]`"), "{said}");
+    assert_eq!(standing(&world).await, Standing::Unpinned);
+    assert!(!lock(&world).contains("tools.mine"));
+    let row = world.rows().pop().expect("a row");
+    assert_eq!((row.event, &*row.tool), (Event::Revoke, "mine"));
+    assert_eq!(row.module_sha256.as_deref(), Some(&*module_sha256), "of what was approved");
+
+    let again = portcullis(&world, &["tool", "revoke", "mine"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(stderr(&again).contains("nothing is approved under the name `mine`"), "{}", stderr(&again));
+    assert_eq!(world.rows().len(), 2, "what changes nothing leaves no row");
+    let listed = stdout(&portcullis(&world, &["audit", "log"]));
+    assert!(listed.contains("approves") && listed.contains("revokes"), "{listed}");
+    let verified = portcullis(&world, &["audit", "verify"]);
+    assert!(stdout(&verified).starts_with("intact: 2 rows"), "{}", stdout(&verified));
+}
+
+#[tokio::test]
+async fn what_was_approved_can_be_taken_back_when_its_module_is_gone() {
+    let world = world(&[("m.wasm", &module("mine"))]);
+    drop(world.registry().await);
+    approve(&world);
+    fs::remove_file(folder(&world).join("m.wasm")).expect("removed");
+    let revoked = portcullis(&world, &["tool", "revoke", "mine"]);
+    assert_eq!(revoked.status.code(), Some(0), "{}", stderr(&revoked));
+    assert!(stdout(&revoked).contains("no module has a tool of this name now"), "{}", stdout(&revoked));
+    assert!(!lock(&world).contains("tools.mine"));
+}
+
+#[tokio::test]
+async fn what_cannot_be_put_on_record_is_not_approved_and_what_cannot_be_pinned_is_said_so() {
+    let world = world(&[("m.wasm", &module("mine"))]);
+    let registry = world.registry().await;
+    let approval = registry.approval_of("mine").expect("of a module");
+    // The lock cannot be written over a folder.
+    let path = world.state().join(LOCK_FILE);
+    fs::create_dir(&path).expect("made");
+    approval.pin("tester").expect_err("no lock can be written");
+    let events: Vec<_> = world.rows().iter().map(|row| (row.event, row.outcome)).collect();
+    let failed = Outcome::Error(ToolErrorKind::Failed);
+    assert_eq!(events, [(Event::Approve, None), (Event::End, Some(failed))]);
+    fs::remove_dir(&path).expect("removed");
+    // A log that somebody cut short takes no further row.
+    fs::write(world.state().join("audit.jsonl"), "").expect("written");
+    let error = approval.pin("tester").expect_err("no row can be written");
+    assert!(matches!(error, PinError::Unrecorded { .. }), "{error:?}");
+    assert!(!path.exists(), "nothing is pinned");
 }

@@ -1,19 +1,19 @@
-//! `portcullis tool`: what an operator decides on one tool.
+//! `portcullis tool approve`: pins a tool of a module as it is now.
 
 use std::{fmt::Write as _, process::ExitCode};
 
 use portcullis_tools::{ToolRegistry, modules::ModuleApproval, policy::Approval};
 
-use super::tools;
 use crate::{
-    cli::{Approve, Common},
+    cli::{Approve, CLI_ID, Common},
+    command::tools,
     error::CliError,
     output::{stream, table, text},
     setup,
 };
 
 /// Shows what approving a tool pins, and pins it.
-pub(crate) fn approve(common: &Common, options: Approve) -> Result<ExitCode, CliError> {
+pub(crate) fn run(common: &Common, options: Approve) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope))?;
@@ -23,7 +23,7 @@ pub(crate) fn approve(common: &Common, options: Approve) -> Result<ExitCode, Cli
         stream::answer(&format!("{shown}\nnothing is pinned\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    approval.pin()?;
+    approval.pin(CLI_ID)?;
     let lock = approval.lock().display().to_string();
     stream::answer(&format!("{shown}\napproved: pinned in {}\n", text::inline(&lock)))?;
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,84 @@
+//! `portcullis tool try`: builds a tool and calls it once, and says what it had and what it lacked.
+
+mod allow;
+mod entry;
+mod explain;
+mod native;
+mod report;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry};
+use portcullis_types::RunnerBootstrapEnvelope;
+
+use self::{explain::Refusal, report::Attempt};
+use super::{AuthorError, build::is_of, cargo::Package};
+use crate::{
+    cli::{Common, Try},
+    command::call,
+    error::CliError,
+    setup,
+};
+
+/// The run of tried calls, so that the audit log tells them from others.
+const RUN: &str = "try";
+
+/// Builds what is stale, makes the call and shows it.
+pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
+    let package = Package::find(&options.package.dir)?;
+    let mut envelope = setup::envelope(common)?;
+    if options.native {
+        return native::run(&package, &envelope, &options);
+    }
+    envelope.modules = package.modules()?;
+    let files = PolicyFiles::find(&envelope)?;
+    let (granted, run) = match &options.grant {
+        None => (files.clone(), RUN.to_owned()),
+        Some(profile) => {
+            (entry::granting(files.clone(), &options.tool, profile)?, format!("{RUN}:{profile}"))
+        }
+    };
+    let (as_json, tool) = (options.json, options.tool);
+    let call = ToolCall::new(tool, call::arguments(options.arguments)?);
+    let caller = call::caller(run.clone(), options.approve);
+    match call::apart(&caller.cancel.clone(), move || make(&envelope, [&files, &granted], call, &caller))? {
+        Some(attempt) => report::show(&attempt, &run, as_json),
+        None => Ok(ExitCode::from(call::INTERRUPTED)),
+    }
+}
+
+/// Makes the call under the second policy, and finds out what it was granted and why it was refused, if it
+/// was; what would allow it is said of the first, which the author can change.
+fn make(
+    envelope: &RunnerBootstrapEnvelope,
+    [files, granted]: [&PolicyFiles; 2],
+    call: ToolCall,
+    caller: &Caller,
+) -> Result<Attempt, CliError> {
+    let runtime = setup::runtime()?;
+    let attempt = runtime.block_on(async {
+        let registry = setup::registry_under(envelope, granted).await?;
+        own_tool(&registry, &call.tool, &envelope.modules)?;
+        let name = call.tool.clone();
+        let result = call::hinted(registry.execute_with_policy(call, caller).await);
+        let tool = own_tool(&registry, &name, &envelope.modules)?;
+        let grant = report::Grant::of(&registry, tool);
+        let refusal = Refusal::of(&registry, files, envelope.sandbox_tier, tool, &result);
+        Ok(Attempt { result, grant: Some(grant), refusal })
+    });
+    runtime.shutdown_background();
+    attempt
+}
+
+/// The tool, if the crate has it: a core tool of that name is not what is tried here.
+fn own_tool<'a>(
+    registry: &'a ToolRegistry,
+    name: &str,
+    modules: &[PathBuf],
+) -> Result<&'a portcullis_tools::RegisteredTool, AuthorError> {
+    registry.get(name).filter(|tool| is_of(tool, modules)).ok_or_else(|| {
+        let own = registry.tools().filter(|tool| is_of(tool, modules));
+        let names: Vec<&str> = own.map(|tool| tool.decl().name.as_str()).collect();
+        AuthorError::NoTool { name: name.to_owned(), has: names.join(", ") }
+    })
+}

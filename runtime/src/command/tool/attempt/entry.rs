@@ -1,0 +1,102 @@
+//! A tool's entry in the text of a policy: what the text would be with other keys in it.
+//!
+//! The text is edited by lines and what comes of it is read by the policy's own loader, so an edit that goes
+//! wrong is a text that does not load, never a policy that says something else.
+
+use portcullis_tools::PolicyFiles;
+use portcullis_types::ToolName;
+
+use super::super::AuthorError;
+
+/// A key of an entry, and its value as TOML.
+pub(super) type Key = (&'static str, String);
+
+/// A policy's text with an entry that says more.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Edited {
+    pub(super) text: String,
+    /// Whether the entry was there already.
+    pub(super) is_there: bool,
+}
+
+/// The policy with an entry that gives a profile to a tool.
+pub(super) fn granting(files: PolicyFiles, tool: &str, profile: &str) -> Result<PolicyFiles, AuthorError> {
+    let tool = ToolName::parse(tool)?;
+    let edited = put(files.operator_text(), &tool, &[("profile", quoted(profile))]);
+    Ok(files.with_operator_text(edited.text))
+}
+
+/// Puts keys into a tool's entry, in the place of those of the same name, or appends an entry.
+pub(super) fn put(text: &str, tool: &ToolName, keys: &[Key]) -> Edited {
+    let headers = [format!("[tools.{tool}]"), format!("[tools.\"{tool}\"]")];
+    let is_header = |line: &str| headers.iter().any(|header| bare(line) == *header);
+    let lines: Vec<&str> = text.lines().collect();
+    let Some(start) = lines.iter().position(|line| is_header(line)) else {
+        return Edited { text: format!("{}\n\n{}", text.trim_end(), section(tool, keys)), is_there: false };
+    };
+    let own = lines[start + 1..].iter().take_while(|line| !line.trim_start().starts_with('[')).count();
+    let (head, rest) = lines.split_at(start + 1);
+    let (own, tail) = rest.split_at(own);
+    let is_replaced = |line: &&&str| {
+        let key = line.split('=').next().unwrap_or_default().trim();
+        line.contains('=') && keys.iter().any(|(name, _)| *name == key)
+    };
+    let kept = own.iter().filter(|line| !is_replaced(line)).map(|line| (*line).to_owned());
+    let mut all: Vec<String> = head.iter().map(|line| (*line).to_owned()).collect();
+    all.extend(keys.iter().map(|(name, value)| format!("{name} = {value}")));
+    all.extend(kept);
+    all.extend(tail.iter().map(|line| (*line).to_owned()));
+    all.push(String::new());
+    Edited { text: all.join("\n"), is_there: true }
+}
+
+/// An entry of its own.
+pub(super) fn section(tool: &ToolName, keys: &[Key]) -> String {
+    let mut section = format!("[tools.{tool}]\n");
+    for (name, value) in keys {
+        section.push_str(&format!("{name} = {value}\n"));
+    }
+    section
+}
+
+/// A text as TOML. JSON's escapes are a part of it.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// A line without what is said about it.
+fn bare(line: &str) -> &str {
+    line.split('#').next().unwrap_or_default().trim()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name() -> ToolName {
+        ToolName::parse("words").expect("a name")
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &str, is_there: bool) {
+        let edited = put(text, &name(), &[("profile", quoted("P"))]);
+        assert_eq!((edited.text.as_str(), edited.is_there), (expected, is_there));
+    }
+
+    #[test]
+    fn an_entry_is_appended_or_gets_the_key() {
+        check("version = 1\n", "version = 1\n\n[tools.words]\nprofile = \"P\"\n", false);
+        check(
+            "[tools.words] # mine\napproval = \"ask\"\nprofile = \"Q\"\n[limits]\nprofile = \"x\"\n",
+            "[tools.words] # mine\nprofile = \"P\"\napproval = \"ask\"\n[limits]\nprofile = \"x\"\n",
+            true,
+        );
+        check("[tools.\"words\"]", "[tools.\"words\"]\nprofile = \"P\"\n", true);
+        check("[tools.words2]\n", "[tools.words2]\n\n[tools.words]\nprofile = \"P\"\n", false);
+    }
+
+    #[test]
+    fn what_is_quoted_cannot_leave_its_quotes() {
+        assert_eq!(quoted("a\"\n[x]"), r#""a\"\n[x]""#);
+    }
+}

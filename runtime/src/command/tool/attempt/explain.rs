@@ -1,0 +1,161 @@
+//! Why a call was refused, for its author: the decision itself, and what would change it.
+
+use portcullis_tools::{
+    PolicyFiles, RegisteredTool, ToolRegistry, ToolResult,
+    audit::{self, Event, Row, SubjectKind},
+    policy::{CallRequest, Decision, DenialCode, RequestedSubject},
+};
+use portcullis_types::{GuestPath, RoleKind, SandboxTier, ToolError, ToolErrorKind};
+
+use super::allow::{self, Lines, Refused};
+
+/// A refusal, in full.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    /// The stable code.
+    pub(super) code: String,
+    /// The rule that refuses; none where the tool refused by itself.
+    pub(super) rule: Option<String>,
+    /// What is refused.
+    pub(super) subject: Option<String>,
+    /// What to do about it.
+    pub(super) remedy: Remedy,
+}
+
+/// What would let the call pass.
+#[derive(Debug)]
+pub(super) enum Remedy {
+    /// Lines of the policy, and where the policy is.
+    Lines { lines: Lines, policy: String, is_file: bool },
+    /// No lines would; this is why.
+    Words(String),
+}
+
+impl Refusal {
+    /// Of a call that was denied; none of any other.
+    pub(super) fn of(
+        registry: &ToolRegistry,
+        files: &PolicyFiles,
+        tier: SandboxTier,
+        tool: &RegisteredTool,
+        result: &ToolResult,
+    ) -> Option<Self> {
+        let error = result.outcome.as_ref().err().filter(|error| error.kind() == ToolErrorKind::Denied)?;
+        let row = row_of(registry, &result.call_id)?;
+        let Some(code) = DenialCode::ALL.iter().find(|code| code.as_str() == error.code()) else {
+            return Some(Self::by_the_tool(error));
+        };
+        let subjects = subjects(tool, &row);
+        let request = CallRequest { tool: tool.facts(), subjects: &subjects };
+        let (rule, subject) = match registry.policy().authorize(&request) {
+            Decision::Deny(denial) if denial.code == *code => (Some(denial.rule), Some(denial.subject)),
+            // It was refused later: where a path leads, or for want of an approval.
+            Decision::Deny(_) | Decision::Allow(_) => {
+                let rule = registry
+                    .assignment(tool)
+                    .ok()
+                    .map(|it| registry.policy().approval_rule(tool.facts(), &it));
+                let named = row.subjects.iter().map(|subject| subject.value.as_ref());
+                match is_of_approval(*code) {
+                    true => (rule, Some(tool.decl().name.clone())),
+                    false => (row.rule.as_deref().map(str::to_owned), named.map(str::to_owned).next()),
+                }
+            }
+        };
+        let refused = Refused { tool: tool.facts(), subjects: &subjects };
+        let lines = if is_of_entry(*code) { allow::lines(files, tier, refused) } else { None };
+        let remedy = match lines {
+            Some(lines) => Remedy::Lines {
+                lines,
+                policy: files.operator_name().to_owned(),
+                is_file: files.operator_path().is_some(),
+            },
+            None => Remedy::Words(words(*code, tool)),
+        };
+        Some(Self { code: error.code().to_owned(), rule, subject, remedy })
+    }
+
+    /// The tool said `denied`, of its own accord or because the sandbox refused it a path without a role.
+    fn by_the_tool(error: &ToolError) -> Self {
+        Self {
+            code: error.code().to_owned(),
+            rule: None,
+            subject: None,
+            remedy: Remedy::Words(
+                "the tool itself says so. Where the sandbox refused it a file: give the argument that names it a role (`#[arg(path = \"read\")]`), so that the policy decides before the call and names the rule".to_owned(),
+            ),
+        }
+    }
+}
+
+/// The row that the call left. It is on record before there is a result.
+fn row_of(registry: &ToolRegistry, call_id: &str) -> Option<Row> {
+    let rows = audit::rows(registry.audit().path()).filter_map(Result::ok);
+    rows.filter(|row| row.event == Event::End && &*row.call_id == call_id).last()
+}
+
+/// What the call's arguments named, as the row has it.
+fn subjects(tool: &RegisteredTool, row: &Row) -> Vec<RequestedSubject> {
+    let subject = |it: &audit::Subject| {
+        let argument = it.argument.to_string();
+        Some(match it.kind {
+            SubjectKind::Path => {
+                let role = tool.facts().roles.iter().find(|role| role.argument == argument)?.role;
+                let RoleKind::Path(access) = role else { return None };
+                RequestedSubject::Path { argument, path: GuestPath::parse(&it.value).ok()?, access }
+            }
+            SubjectKind::Url => RequestedSubject::Url { argument, url: it.value.to_string() },
+            SubjectKind::Command => RequestedSubject::Command { argument, command: it.value.to_string() },
+        })
+    };
+    row.subjects.iter().filter_map(subject).collect()
+}
+
+fn is_of_approval(code: DenialCode) -> bool {
+    matches!(
+        code,
+        DenialCode::ApprovalUnavailable
+            | DenialCode::ApprovalRefused
+            | DenialCode::ApprovalTimedOut
+            | DenialCode::ApprovalDenied
+    )
+}
+
+/// Whether an entry of the tool could change the decision.
+fn is_of_entry(code: DenialCode) -> bool {
+    is_of_approval(code)
+        || matches!(code, DenialCode::MountNotGranted | DenialCode::MountReadOnly | DenialCode::ToolDisabled)
+}
+
+/// Why no lines of the tool's entry would help.
+fn words(code: DenialCode, tool: &RegisteredTool) -> String {
+    let name = &tool.decl().name;
+    match code {
+        DenialCode::PathEscapesMount | DenialCode::LinkEscapesMount => {
+            "no policy allows what leads out of a mount".to_owned()
+        }
+        DenialCode::SpecialFile => "tools open files and folders only".to_owned(),
+        DenialCode::UnknownMount => {
+            "the policy has no such mount: paths begin with one that `[mounts]` names, such as `/shared`".to_owned()
+        }
+        DenialCode::ProtectedPath => {
+            "no entry of a tool allows it: `[protect] paths` names what no tool writes".to_owned()
+        }
+        DenialCode::ModuleChanged => format!("approve of it as it is now: portcullis tool approve {name}"),
+        DenialCode::EgressNotGranted | DenialCode::CommandsNotGranted => {
+            "no profile of this build grants it".to_owned()
+        }
+        DenialCode::MountNotGranted | DenialCode::MountReadOnly => {
+            "no profile of the policy gives this access to it: write one in `[profiles]`".to_owned()
+        }
+        DenialCode::ToolDisabled | DenialCode::NativeNotEnabled => {
+            "no entry of the operator's policy changes that: see the overlay in the workspace".to_owned()
+        }
+        DenialCode::ApprovalDenied
+        | DenialCode::ApprovalRefused
+        | DenialCode::ApprovalUnavailable
+        | DenialCode::ApprovalTimedOut => {
+            "no entry of it spares the question, which its tier or its own declaration asks: read the call and give --approve".to_owned()
+        }
+    }
+}

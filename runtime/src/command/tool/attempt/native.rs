@@ -1,0 +1,195 @@
+//! `tool try --native`: the crate's program, run here, with nothing around it.
+
+use std::{
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ExitCode, Stdio},
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use portcullis_tools::{PolicyFiles, ToolCall, ToolResult};
+use portcullis_types::{
+    CallFrame, DEFAULT_TIMEOUT, Declarations, FRAME_VERSION, GuestFrame, MAX_FINAL_FRAME_BYTES,
+    RunnerBootstrapEnvelope, ToolError, ToolOutput,
+};
+use serde_json::{Value, value::RawValue};
+
+use super::super::{
+    AuthorError,
+    cargo::{Package, program},
+};
+use super::report::{self, Attempt};
+use crate::{
+    cli::Try,
+    command::call,
+    error::CliError,
+    output::{stream, text},
+    setup, workspace,
+};
+
+/// What is read of a program's standard output: progress frames, and the final one. As of a guest, only that
+/// nobody counts the frames.
+const MAX_OUTPUT_BYTES: u64 = 8 * MAX_FINAL_FRAME_BYTES as u64;
+
+/// Builds the program, runs it on the call's frame, and shows what it answers.
+pub(super) fn run(
+    package: &Package,
+    envelope: &RunnerBootstrapEnvelope,
+    options: &Try,
+) -> Result<ExitCode, CliError> {
+    let arguments = call::arguments(options.arguments.clone())?;
+    let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
+    let call = ToolCall::new(options.tool.as_str(), arguments);
+    let root = root(envelope)?;
+    let programs = package.programs()?;
+    let (program, timeout) = find(&programs, &call.tool)?;
+    let started = Instant::now();
+    let outcome = match RawValue::from_string(call.arguments.clone()) {
+        Err(error) => Err(ToolError::invalid_arguments(format!("arguments are not JSON: {error}"))),
+        Ok(arguments) => {
+            let frame = CallFrame {
+                v: FRAME_VERSION,
+                tool: call.tool.clone(),
+                call_id: call.id.clone(),
+                arguments,
+                deadline_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
+            };
+            let frame = serde_json::to_vec(&frame).map_err(|source| CliError::Json { source })?;
+            let root = root.to_string_lossy();
+            match answer(&program, &["call", "--root", &root], frame, timeout) {
+                Ok(lines) => outcome(&lines),
+                Err(Ended::TooLate) => {
+                    Err(ToolError::timeout(format!("the tool did not finish within {timeout:?}")))
+                }
+                Err(Ended::Io(source)) => return Err(CliError::Start { source }),
+                Err(Ended::Failed(code)) => Err(ToolError::failed(format!("the program ended with {code}"))),
+            }
+        }
+    };
+    let mut result = ToolResult {
+        call_id: call.id,
+        tool: call.tool,
+        original_bytes: outcome.as_ref().map_or(0, |output| output.joined_text().len() as u64),
+        details: Value::Null,
+        outcome,
+        truncated: false,
+        duration: started.elapsed(),
+    };
+    if let Ok(output) = &mut result.outcome {
+        result.details = output.details.take();
+    }
+    report::show(&Attempt { result, grant: None, refusal: None }, "", options.json)
+}
+
+/// What stands for `/`: the workspace, if its mounts are called as they are in a sandbox.
+fn root(envelope: &RunnerBootstrapEnvelope) -> Result<PathBuf, CliError> {
+    workspace::prepare(envelope)?;
+    let policy = PolicyFiles::find(envelope)?.load(envelope.sandbox_tier)?;
+    if let Some(mount) = policy.mounts().iter().find(|mount| mount.folder != mount.name.as_str()) {
+        let (mount, folder) = (mount.name.to_string(), mount.folder.clone());
+        return Err(AuthorError::NativeMount { mount, folder }.into());
+    }
+    setup::real_path(&envelope.workspace)
+        .map_err(|source| CliError::Workspace { path: envelope.workspace.clone(), source })
+}
+
+/// The program that has the tool, and how long the tool says that it takes.
+fn find(programs: &[PathBuf], tool: &str) -> Result<(PathBuf, Duration), AuthorError> {
+    let mut has = Vec::new();
+    for program in programs {
+        for declared in describe(program)?.tools {
+            if declared.name == tool {
+                let timeout = declared.timeout_ms.map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+                return Ok((program.clone(), timeout));
+            }
+            has.push(declared.name);
+        }
+    }
+    Err(AuthorError::NoTool { name: tool.to_owned(), has: has.join(", ") })
+}
+
+fn describe(program: &Path) -> Result<Declarations, AuthorError> {
+    let failed = |reason: String| AuthorError::Describe { reason };
+    let answer =
+        answer(program, &["describe"], Vec::new(), DEFAULT_TIMEOUT).map_err(|ended| match ended {
+            Ended::TooLate => failed("it does not end".to_owned()),
+            Ended::Failed(code) => failed(format!("it ended with {code}")),
+            Ended::Io(error) => failed(error.to_string()),
+        })?;
+    serde_json::from_slice(&answer).map_err(|error| failed(error.to_string()))
+}
+
+/// Why a program gave no answer.
+#[derive(Debug)]
+enum Ended {
+    TooLate,
+    Failed(String),
+    Io(io::Error),
+}
+
+/// Runs a program on some input and waits for what it says; its standard error is ours.
+fn answer(path: &Path, arguments: &[&str], input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Ended> {
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut command = program(path, folder);
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(Ended::Io)?;
+    let spoke = talk(&mut child, input, timeout);
+    if spoke.is_err() {
+        // It may have ended by itself.
+        let _ = child.kill();
+    }
+    let status = child.wait().map_err(Ended::Io)?;
+    let output = spoke?;
+    if status.success() { Ok(output) } else { Err(Ended::Failed(status.to_string())) }
+}
+
+fn talk(child: &mut Child, input: Vec<u8>, timeout: Duration) -> Result<Vec<u8>, Ended> {
+    let pipes = child.stdin.take().zip(child.stdout.take());
+    let Some((mut stdin, stdout)) = pipes else { return Err(Ended::Io(io::Error::other("no pipes"))) };
+    let (sender, answer) = mpsc::channel();
+    thread::Builder::new()
+        .name("portcullis-native".to_owned())
+        .spawn(move || {
+            // A program that does not read its call is told by what it answers.
+            let _ = stdin.write_all(&input);
+            drop(stdin);
+            let mut output = Vec::new();
+            let read = stdout.take(MAX_OUTPUT_BYTES).read_to_end(&mut output);
+            // Nobody waits for an answer that comes too late.
+            let _ = sender.send(read.map(|_| output));
+        })
+        .map_err(Ended::Io)?;
+    match answer.recv_timeout(timeout) {
+        Ok(read) => read.map_err(Ended::Io),
+        Err(_late) => Err(Ended::TooLate),
+    }
+}
+
+/// What a program's frames come to. Progress is passed on as they are read.
+fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
+    let mut last = None;
+    for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.trim_ascii().is_empty()) {
+        if last.is_some() {
+            return Err(
+                ToolError::failed("the tool wrote on after its result").with_code("output_after_final_frame")
+            );
+        }
+        match serde_json::from_slice(line) {
+            Ok(GuestFrame::Progress(text)) => stream::tell(&format!("{}\n", text.trim_end())),
+            Ok(GuestFrame::Update(update)) => {
+                stream::tell(&format!("{}\n", text::of_content(&update.0.content).trim_end()));
+            }
+            Ok(GuestFrame::Ok(output)) => last = Some(Ok(output.0)),
+            Ok(GuestFrame::Error(error)) => last = Some(Err(error.into())),
+            Err(error) => {
+                return Err(ToolError::failed("the tool wrote a line that is no frame")
+                    .with_code("malformed_frame")
+                    .with_operator_detail(error.to_string()));
+            }
+        }
+    }
+    let none = || Err(ToolError::failed("the tool ended without a result").with_code("no_final_frame"));
+    last.unwrap_or_else(none)
+}

@@ -1,0 +1,222 @@
+//! What an author is shown of a call: the answer as `call` shows it, and around it what the tool was granted,
+//! what came of it, and what it lacked.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use portcullis_tools::{RegisteredTool, ToolRegistry, ToolResult, audit::Confinement};
+use portcullis_types::ToolErrorKind;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::explain::{Refusal, Remedy};
+use crate::{
+    command::{call, tools},
+    error::CliError,
+    output::{
+        json::{self, CallAnswer},
+        stream, text,
+    },
+};
+
+/// A call that was tried.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) result: ToolResult,
+    /// What the policy gave; none natively, where nothing is withheld.
+    pub(super) grant: Option<Grant>,
+    pub(super) refusal: Option<Refusal>,
+}
+
+/// What the policy gives to the tool.
+#[derive(Debug, Serialize)]
+pub(super) struct Grant {
+    profile: String,
+    mounts: String,
+    approval: String,
+    tier: String,
+    timeout_ms: u64,
+    memory_bytes: u64,
+}
+
+impl Grant {
+    pub(super) fn of(registry: &ToolRegistry, tool: &RegisteredTool) -> Self {
+        let assigned = registry.policy().describe(tool.facts());
+        Self {
+            profile: assigned.profile.to_string(),
+            mounts: tools::mounts(registry, &assigned.profile),
+            approval: assigned.approval.to_string(),
+            tier: assigned.tier.to_string(),
+            timeout_ms: u64::try_from(assigned.timeout.as_millis()).unwrap_or(u64::MAX),
+            memory_bytes: assigned.memory.0,
+        }
+    }
+}
+
+/// The answer for programs: that of `call --json`, and what is said around it.
+#[derive(Serialize)]
+struct JsonAnswer<'a> {
+    #[serde(flatten)]
+    call: CallAnswer<'a>,
+    confinement: &'static str,
+    grant: Option<&'a Grant>,
+    refusal: Option<JsonRefusal<'a>>,
+}
+
+#[derive(Serialize)]
+struct JsonRefusal<'a> {
+    code: &'a str,
+    rule: Option<&'a str>,
+    subject: Option<&'a str>,
+    allow: Option<JsonLines<'a>>,
+    advice: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct JsonLines<'a> {
+    policy: &'a str,
+    section: &'a str,
+    section_exists: bool,
+    lines: &'a [String],
+}
+
+/// Shows it, and tells what the process exits with.
+pub(super) fn show(attempt: &Attempt, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
+    let result = &attempt.result;
+    let confinement = match attempt.grant {
+        Some(_) => Confinement::Wasm,
+        None => Confinement::Native,
+    };
+    if as_json {
+        json::answer(&JsonAnswer {
+            call: CallAnswer::new(result),
+            confinement: confinement.as_str(),
+            grant: attempt.grant.as_ref(),
+            refusal: attempt.refusal.as_ref().map(json_refusal),
+        })?;
+        return Ok(call::exit_code(&result.outcome));
+    }
+    stream::tell(&before(attempt, confinement));
+    call::show(&result.outcome)?;
+    stream::tell(&after(attempt));
+    if let Some(id) = result.details["output_id"].as_str() {
+        stream::tell(&call::rest_of(id, run, result.original_bytes));
+    }
+    Ok(call::exit_code(&result.outcome))
+}
+
+fn json_refusal(refusal: &Refusal) -> JsonRefusal<'_> {
+    let (allow, advice) = match &refusal.remedy {
+        Remedy::Lines { lines, policy, .. } => {
+            let (section, section_exists) = (lines.section.as_str(), lines.is_there);
+            (Some(JsonLines { policy, section, section_exists, lines: &lines.lines }), None)
+        }
+        Remedy::Words(words) => (None, Some(words.as_str())),
+    };
+    JsonRefusal {
+        code: &refusal.code,
+        rule: refusal.rule.as_deref(),
+        subject: refusal.subject.as_deref(),
+        allow,
+        advice,
+    }
+}
+
+/// What stands before the answer.
+fn before(attempt: &Attempt, confinement: Confinement) -> String {
+    let mut out = String::new();
+    line(&mut out, "tool", &format!("{} ({})", attempt.result.tool, confinement.as_str()));
+    match &attempt.grant {
+        Some(grant) => {
+            line(
+                &mut out,
+                "grant",
+                &format!(
+                    "profile {} ({}), approval {}, tier {}",
+                    grant.profile, grant.mounts, grant.approval, grant.tier
+                ),
+            );
+            line(
+                &mut out,
+                "limits",
+                &format!("{} ms, {}", grant.timeout_ms, text::bytes(grant.memory_bytes)),
+            );
+        }
+        None => line(
+            &mut out,
+            "grant",
+            "UNCONFINED: it may do all that you may. No policy was asked, and the audit log has no row of it",
+        ),
+    }
+    out
+}
+
+/// What stands behind the answer.
+fn after(attempt: &Attempt) -> String {
+    let result = &attempt.result;
+    let mut out = String::new();
+    let outcome = match &result.outcome {
+        Ok(_) if result.truncated => "ok, cut",
+        Ok(_) => "ok",
+        Err(error) => error.kind().as_str(),
+    };
+    let micros = result.duration.as_micros();
+    line(&mut out, "result", &format!("{outcome} in {}.{} ms", micros / 1000, micros % 1000 / 100));
+    if let Ok(output) = &result.outcome
+        && let Some(structured) = &output.structured
+    {
+        line(&mut out, "data", &structured.to_string());
+    }
+    if !matches!(&result.details, Value::Null) && result.details != Value::Object(serde_json::Map::new()) {
+        line(&mut out, "details", &result.details.to_string());
+    }
+    if let Err(error) = &result.outcome
+        && error.kind() != ToolErrorKind::Denied
+    {
+        line(&mut out, "code", error.code());
+        // The author is the operator here.
+        if let Some(detail) = error.operator_detail() {
+            line(&mut out, "cause", detail);
+        }
+    }
+    if let Some(refusal) = &attempt.refusal {
+        refused(&mut out, refusal);
+    }
+    out
+}
+
+fn refused(out: &mut String, refusal: &Refusal) {
+    line(out, "code", &refusal.code);
+    if let Some(rule) = &refusal.rule {
+        line(out, "rule", rule);
+    }
+    if let Some(subject) = &refusal.subject {
+        line(out, "subject", subject);
+    }
+    match &refusal.remedy {
+        Remedy::Words(words) => line(out, "advice", words),
+        Remedy::Lines { lines, policy, is_file } => {
+            let place = if *is_file {
+                format!("`{}`", text::inline(policy))
+            } else {
+                "a policy file (start from `portcullis policy default`, name yours with --policy FILE)"
+                    .to_owned()
+            };
+            // Writing to a string cannot fail.
+            let _ = if lines.is_there {
+                writeln!(
+                    out,
+                    "allow    write into the section {} of {place}:\n\n{}",
+                    lines.section,
+                    lines.lines.join("\n")
+                )
+            } else {
+                writeln!(out, "allow    add to {place}:\n\n{}", lines.text.trim_end())
+            };
+        }
+    }
+}
+
+fn line(out: &mut String, name: &str, value: &str) {
+    // Writing to a string cannot fail.
+    let _ = writeln!(out, "{name:<8} {}", text::inline(value));
+}

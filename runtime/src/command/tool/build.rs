@@ -1,0 +1,79 @@
+//! `portcullis tool build`: the module of a crate, and what it says of itself.
+
+use std::{
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use portcullis_tools::{RegisteredTool, wasm::MAX_MODULE_BYTES};
+
+use super::{AuthorError, cargo::Package};
+use crate::{
+    cli::{Build, Common},
+    error::CliError,
+    output::{stream, table, text},
+    setup,
+};
+
+/// Builds, loads and shows.
+pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError> {
+    let modules = Package::find(&options.package.dir)?.modules()?;
+    let mut shown = String::new();
+    for module in &modules {
+        let size = size(module)?;
+        // Writing to a string cannot fail.
+        let _ = writeln!(shown, "module   {}", text::inline(&near(module)));
+        let _ = writeln!(
+            shown,
+            "size     {} of at most {}",
+            text::bytes(size),
+            text::bytes(MAX_MODULE_BYTES as u64)
+        );
+    }
+    let mut envelope = setup::envelope(common)?;
+    envelope.modules.clone_from(&modules);
+    let runtime = setup::runtime()?;
+    let registry = match runtime.block_on(setup::registry(&envelope)) {
+        Ok(registry) => registry,
+        Err(error) => {
+            // It is built; what is wrong with it comes below.
+            stream::tell(&shown);
+            return Err(error);
+        }
+    };
+    shown.push_str("imports  nothing but what guests get\n\n");
+    let tools = registry.tools().filter(|tool| is_of(tool, &modules));
+    let rows = tools.map(|tool| {
+        let declared = tool.declared().map(portcullis_tools::modules::Declared::facts);
+        let fact = |name| declared.and_then(|facts| facts.get(name)).cloned().unwrap_or_default();
+        [tool.decl().name.clone(), fact("tier"), fact("timeout"), fact("roles"), fact("profile")]
+    });
+    shown.push_str(&table::render(["TOOL", "TIER", "TIMEOUT", "ROLES", "PROFILE"], rows));
+    stream::answer(&shown)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The size of a module that is small enough to be loaded.
+fn size(module: &Path) -> Result<u64, AuthorError> {
+    let file =
+        fs::metadata(module).map_err(|source| AuthorError::Module { path: module.to_owned(), source })?;
+    if file.len() > MAX_MODULE_BYTES as u64 {
+        let (path, bytes) = (module.to_owned(), file.len());
+        return Err(AuthorError::TooLarge { path, bytes, limit: MAX_MODULE_BYTES });
+    }
+    Ok(file.len())
+}
+
+/// Whether a tool is of one of these modules.
+pub(super) fn is_of(tool: &RegisteredTool, modules: &[PathBuf]) -> bool {
+    tool.module_name().is_some_and(|name| modules.iter().any(|module| module.display().to_string() == name))
+}
+
+/// A path as it is named from here, where it lies below.
+pub(super) fn near(path: &Path) -> String {
+    let below = setup::real_path(Path::new(".")).ok();
+    let below = below.and_then(|here| path.strip_prefix(here).ok().map(Path::to_owned));
+    below.unwrap_or_else(|| path.to_owned()).display().to_string()
+}

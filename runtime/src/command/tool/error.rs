@@ -1,0 +1,100 @@
+//! What keeps an author's command from its answer.
+
+use std::{io, path::PathBuf};
+
+use portcullis_types::InvalidToolName;
+use thiserror::Error;
+
+/// Why a tool's crate cannot be made, built or tried.
+#[derive(Debug, Error)]
+pub(crate) enum AuthorError {
+    /// The name is none that a tool may have.
+    #[error(transparent)]
+    Name(#[from] InvalidToolName),
+    /// Something is there already.
+    #[error("`{}` is there already, and nothing is overwritten; name another folder with --dir", path.display())]
+    Exists { path: PathBuf },
+    /// The new crate cannot be written.
+    #[error("cannot make the crate `{}`", path.display())]
+    Make { path: PathBuf, source: io::Error },
+    /// What was named is not the SDK.
+    #[error("`{}` is not the folder of the crate `portcullis-sdk`", path.display())]
+    NotTheSdk { path: PathBuf },
+    /// The SDK is nowhere near.
+    #[error(
+        "there is no folder `sdk` with the crate `portcullis-sdk` above `{}` or above this program; name it with --sdk DIR",
+        from.display()
+    )]
+    NoSdk { from: PathBuf },
+    /// A path that cannot stand in a manifest.
+    #[error("the path `{}` is not UTF-8, so no manifest can name it", path.display())]
+    PathText { path: PathBuf },
+    /// There is no crate.
+    #[error("there is no crate in `{}`; name its folder with --dir, or make one with `portcullis tool new NAME`", path.display())]
+    NoCrate { path: PathBuf },
+    /// It is a crate that makes no module.
+    #[error(
+        "the crate `{name}` has no program, so it makes no module; `export_tools!` belongs into its `src/main.rs`"
+    )]
+    NoProgram { name: String },
+    /// A program that is needed cannot be started.
+    #[error("cannot start `{program}`; tools are built with Rust's own: https://rustup.rs")]
+    Start { program: &'static str, source: io::Error },
+    /// Cargo said why.
+    #[error("{what}; cargo says why above")]
+    Cargo { what: &'static str },
+    /// Cargo's answer cannot be read.
+    #[error("cannot read what cargo says of the crate")]
+    Metadata { source: serde_json::Error },
+    /// There is no compiler for the sandbox's target.
+    #[error(
+        "the target `wasm32-wasip1` is not installed, which modules are built for; run `rustup target add wasm32-wasip1`"
+    )]
+    NoTarget,
+    /// The module is too large to be loaded.
+    #[error("the module `{}` has {bytes} bytes; at most {limit} are loaded", path.display())]
+    TooLarge { path: PathBuf, bytes: u64, limit: usize },
+    /// The module cannot be read.
+    #[error("cannot read the module `{}`", path.display())]
+    Module { path: PathBuf, source: io::Error },
+    /// The crate has no such tool.
+    #[error("the crate has no tool `{}`; it has: {has}", name.escape_default())]
+    NoTool { name: String, has: String },
+    /// The policy maps a mount to a folder of another name.
+    #[error(
+        "natively a guest path means the folder of its name in the workspace, and the policy's mount `{mount}` is the folder `{folder}`"
+    )]
+    NativeMount { mount: String, folder: String },
+    /// The program does not say what it has.
+    #[error("the program does not describe its tools: {reason}")]
+    Describe { reason: String },
+    /// The tests failed.
+    #[error("the crate's tests failed")]
+    Tests,
+    /// No test called the module.
+    #[error(
+        "no test called the module, so nothing is known of it in the sandbox; write its cases with `portcullis_sdk::testing::Case`"
+    )]
+    NoCase,
+}
+
+impl AuthorError {
+    /// Whether the command was used wrongly.
+    pub(crate) fn is_usage(&self) -> bool {
+        matches!(
+            self,
+            Self::Name(_)
+                | Self::Exists { .. }
+                | Self::NotTheSdk { .. }
+                | Self::NoSdk { .. }
+                | Self::NoCrate { .. }
+                | Self::PathText { .. }
+                | Self::NativeMount { .. }
+        )
+    }
+
+    /// Whether something is missing that this machine could have.
+    pub(crate) fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Start { .. } | Self::NoTarget)
+    }
+}

@@ -1,0 +1,113 @@
+//! `portcullis tool new`: a crate with one tool, from the files of `new/template`.
+
+mod lockfile;
+mod names;
+mod sdk;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use portcullis_types::ToolName;
+
+use self::names::Names;
+use super::AuthorError;
+use crate::{cli::New, error::CliError, output::stream, setup, whole};
+
+/// The files of the crate and where they lie in it. Each is text in which [`Names`] are filled in.
+const TEMPLATE: [(&str, &str); 6] = [
+    ("Cargo.toml", include_str!("new/template/Cargo.toml")),
+    ("src/main.rs", include_str!("new/template/src/main.rs")),
+    ("README.md", include_str!("new/template/README.md")),
+    ("rust-toolchain.toml", include_str!("new/template/rust-toolchain.toml")),
+    (".gitignore", include_str!("new/template/gitignore")),
+    (".cargo/config.toml", include_str!("new/template/.cargo/config.toml")),
+];
+
+/// Makes the crate and says what to do next.
+pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
+    let name = ToolName::parse(options.name.as_str()).map_err(AuthorError::from)?;
+    let wanted = options.dir.clone().unwrap_or_else(|| PathBuf::from(name.as_str()));
+    let failed = |source| AuthorError::Make { path: wanted.clone(), source };
+    if wanted.symlink_metadata().is_ok() {
+        return Err(AuthorError::Exists { path: wanted }.into());
+    }
+    let folder = setup::real_path(&wanted).map_err(failed)?;
+    let sdk = sdk::find(options.sdk.as_deref(), &folder)?;
+    let names = Names::of(&name, &sdk::seen_from(&folder, &sdk)?);
+    whole::folder(&folder, 0o755, |unfinished| fill(unfinished, &names, &sdk)).map_err(
+        |error| match error {
+            Unmade::Author(error) => error,
+            Unmade::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => {
+                AuthorError::Exists { path: wanted.clone() }
+            }
+            Unmade::Io(source) => AuthorError::Make { path: wanted.clone(), source },
+        },
+    )?;
+    stream::answer(&format!(
+        "made {}: a crate with the tool `{name}`, its test and a README\n\nnext:\n  cd {}\n  portcullis tool build\n  portcullis tool try {name} '{{\"path\": \"/shared/README.md\"}}'\n  portcullis tool test\n",
+        wanted.display(),
+        wanted.display()
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the crate's files, and the lock file that cargo makes for them.
+fn fill(folder: &Path, names: &Names, sdk: &Path) -> Result<(), Unmade> {
+    for (path, text) in TEMPLATE {
+        let path = folder.join(path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(path, names.fill(text))?;
+    }
+    Ok(lockfile::make(folder, sdk)?)
+}
+
+/// Why the crate was not made; what there was of it is gone.
+#[derive(Debug)]
+enum Unmade {
+    Author(AuthorError),
+    Io(io::Error),
+}
+
+impl From<AuthorError> for Unmade {
+    fn from(error: AuthorError) -> Self {
+        Self::Author(error)
+    }
+}
+
+impl From<io::Error> for Unmade {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_place_of_the_template_is_filled_in() {
+        let name = ToolName::parse("3d-type").expect("a name");
+        let names = Names::of(&name, "/the/sdk");
+        for (path, text) in TEMPLATE {
+            let filled = names.fill(text);
+            assert!(!filled.contains("TEMPLATE"), "{path}: {filled}");
+        }
+    }
+
+    #[test]
+    fn the_template_is_built_with_the_compiler_that_the_sdk_is_built_with() {
+        let channel = |text: &str| {
+            let line = text.lines().find(|line| line.starts_with("channel = ")).map(str::to_owned);
+            line.expect("a channel")
+        };
+        assert_eq!(
+            channel(include_str!("new/template/rust-toolchain.toml")),
+            channel(include_str!("../../../../rust-toolchain.toml"))
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! The lock file of a new crate: the versions that the SDK's checkout was built with, so that all of them are
+//! here already.
+
+use std::{fs, io, path::Path};
+
+use super::super::{
+    AuthorError,
+    cargo::{Network, metadata},
+};
+
+/// Makes it: of the checkout's lock file, which cargo cuts down to what the crate needs; else of the packages
+/// that are here; else with the network.
+pub(crate) fn make(folder: &Path, sdk: &Path) -> Result<(), AuthorError> {
+    let failed = |source| AuthorError::Make { path: folder.to_owned(), source };
+    let lock = folder.join("Cargo.lock");
+    if let Some(checkout) = sdk.parent() {
+        match fs::copy(checkout.join("Cargo.lock"), &lock) {
+            Ok(_) => {
+                if metadata(folder, Network::Never)?.is_some() {
+                    return Ok(());
+                }
+                fs::remove_file(&lock).map_err(failed)?;
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    for network in [Network::Never, Network::IfNeeded] {
+        if metadata(folder, network)?.is_some() {
+            return Ok(());
+        }
+    }
+    Err(AuthorError::Cargo { what: "the new crate cannot be resolved" })
+}

@@ -1,0 +1,68 @@
+//! The names in a new crate, made of the tool's.
+
+use portcullis_types::ToolName;
+
+/// Names that no function of the template may have: the language's own, `main`, which `export_tools!` writes,
+/// and those whose structure would hide what the code beside it names.
+const TAKEN: &[&str] = &[
+    "_", "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do",
+    "dyn", "else", "enum", "err", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let",
+    "loop", "macro", "main", "match", "mod", "move", "mut", "none", "ok", "override", "priv", "pub", "ref",
+    "return", "self", "some", "static", "string", "struct", "super", "trait", "true", "try", "type",
+    "typeof", "unsafe", "unsized", "use", "virtual", "where", "while", "yield",
+];
+
+/// What the template's places are filled with.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Names {
+    tool: String,
+    function: String,
+    package: String,
+    sdk: String,
+}
+
+impl Names {
+    /// The names for a tool. Function and crate are called like it, where a function and a crate may be.
+    pub(crate) fn of(tool: &ToolName, sdk: &str) -> Self {
+        let tool = tool.as_str();
+        let mut function = tool.replace('-', "_");
+        let is_name = function.starts_with(|first: char| first.is_ascii_lowercase());
+        if !is_name || TAKEN.contains(&function.as_str()) {
+            function = format!("tool_{function}");
+        }
+        let package = format!("tool-{}", tool.replace('_', "-"));
+        Self { tool: tool.to_owned(), function, package, sdk: sdk.to_owned() }
+    }
+
+    /// A text of the template with its places filled in.
+    pub(crate) fn fill(&self, text: &str) -> String {
+        text.replace("TEMPLATE_FUNCTION", &self.function)
+            .replace("TEMPLATE_PACKAGE", &self.package)
+            .replace("TEMPLATE_TOOL", &self.tool)
+            // A TOML basic string; JSON's escapes are a part of it.
+            .replace("\"TEMPLATE_SDK\"", &serde_json::Value::from(self.sdk.as_str()).to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(tool: &str, function: &str, package: &str) {
+        let names = Names::of(&ToolName::parse(tool).expect("a name"), "/sdk");
+        assert_eq!((names.function.as_str(), names.package.as_str()), (function, package));
+    }
+
+    #[test]
+    fn function_and_crate_are_called_like_the_tool_where_they_may() {
+        check("word_count", "word_count", "tool-word-count");
+        check("word-count", "word_count", "tool-word-count");
+        check("3d", "tool_3d", "tool-3d");
+        check("type", "tool_type", "tool-type");
+        check("main", "tool_main", "tool-main");
+        check("_", "tool__", "tool--");
+        check("-x", "tool__x", "tool--x");
+        check("build", "build", "tool-build");
+    }
+}

@@ -1,0 +1,37 @@
+//! `portcullis tool revoke`: withdraws what was approved under a tool's name.
+
+use std::process::ExitCode;
+
+use portcullis_tools::policy::Standing;
+
+use crate::{
+    cli::{CLI_ID, Common, Revoke},
+    error::CliError,
+    output::{stream, text},
+    setup,
+};
+
+/// Withdraws the pin and says what that means.
+pub(crate) fn run(common: &Common, options: &Revoke) -> Result<ExitCode, CliError> {
+    let envelope = setup::envelope(common)?;
+    let runtime = setup::runtime()?;
+    let registry = runtime.block_on(setup::registry(&envelope))?;
+    let standing = registry.get(&options.tool).map(|tool| tool.facts().standing);
+    let pin = registry.revoke(&options.tool, CLI_ID)?;
+    let name = text::inline(&options.tool);
+    let now = match standing {
+        None => "no module has a tool of this name now".to_owned(),
+        Some(Standing::Quarantined) => format!(
+            "it was quarantined, and is no longer: the policy alone decides on its calls. To keep it from being called, write `enabled = false` under `[tools.{name}]` in the policy"
+        ),
+        Some(Standing::Approved | Standing::Unpinned) => {
+            "the policy alone decides on its calls, and a change no longer quarantines it".to_owned()
+        }
+    };
+    stream::answer(&format!(
+        "tool     {name}\nmodule   {}\nsha256   {}\n\nrevoked: {now}\n",
+        text::inline(&pin.module),
+        pin.module_sha256
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

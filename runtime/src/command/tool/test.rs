@@ -1,0 +1,49 @@
+//! `portcullis tool test`: a crate's tests, whose cases call the tool natively and in the sandbox.
+
+use std::{env, ffi::OsString, path::Path, process::ExitCode};
+
+use portcullis_tools::audit;
+
+use super::{AuthorError, cargo::Package};
+use crate::{
+    cli::{Common, Test},
+    error::CliError,
+    output::stream,
+};
+
+/// What `portcullis_sdk::testing` reads: this program, the modules, and where the calls keep their state.
+const PROGRAM: &str = "PORTCULLIS_TRY";
+const MODULES: &str = "PORTCULLIS_TRY_MODULES";
+const STATE: &str = "PORTCULLIS_TRY_STATE";
+
+/// The folder of that state, beside the build output.
+const FOLDER: &str = "portcullis-test";
+
+/// Builds the module and runs the tests.
+pub(crate) fn run(_common: &Common, options: &Test) -> Result<ExitCode, CliError> {
+    let package = Package::find(&options.package.dir)?;
+    let modules = package.modules()?;
+    let state = package.target().join(FOLDER);
+    let started = |source| CliError::Start { source };
+    let program = env::current_exe().map_err(started)?;
+    let modules = env::join_paths(modules).map_err(|error| started(std::io::Error::other(error)))?;
+    let variables: [(&str, OsString); 3] =
+        [(PROGRAM, program.into()), (MODULES, modules), (STATE, state.clone().into())];
+    let before = calls(&state);
+    if !package.test(variables)? {
+        return Err(AuthorError::Tests.into());
+    }
+    match calls(&state) - before {
+        0 => Err(AuthorError::NoCase.into()),
+        calls => {
+            stream::answer(&format!("passed; {calls} calls were made in the sandbox as well\n"))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// How many calls the log of the tests' state has on record.
+fn calls(state: &Path) -> usize {
+    let ended = |row: &audit::Row| row.event == audit::Event::End;
+    audit::rows(&audit::log_path(state)).filter_map(Result::ok).filter(ended).count()
+}

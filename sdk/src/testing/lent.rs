@@ -1,0 +1,124 @@
+//! The folders that a call is lent, and what a policy would say of a call that has no more.
+
+use std::collections::BTreeMap;
+
+use portcullis_types::{Access, GuestPath, RoleKind, ToolError};
+use serde_json::Value;
+
+use crate::{DefaultValue, LiteralValue, ParamSpec, Presence, ToolSpec};
+
+/// Mounts by name, with what may be done with them.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Lent(BTreeMap<String, Access>);
+
+impl Lent {
+    pub(super) fn lend(&mut self, mount: &str, access: Access) {
+        self.0.insert(mount.to_owned(), access);
+    }
+
+    /// The names.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
+    /// As the `mounts` of a profile.
+    pub(super) fn as_toml(&self) -> String {
+        let mounts: Vec<String> =
+            self.0.iter().map(|(name, access)| format!("{name} = \"{access}\"")).collect();
+        format!("{{ {} }}", mounts.join(", "))
+    }
+
+    /// Holds what the arguments name by their roles against what is lent. Arguments that are none are the
+    /// tool's to refuse.
+    pub(super) fn judge(&self, tool: &ToolSpec, arguments: &Value) -> Result<(), ToolError> {
+        for param in tool.params {
+            let (Some(role), Some(text)) = (param.role, named(param, arguments)) else { continue };
+            match role {
+                RoleKind::Path(access) => {
+                    if let Ok(path) = GuestPath::parse(&text) {
+                        self.check(&path, access)?;
+                    }
+                }
+                RoleKind::Url | RoleKind::Command => {
+                    return Err(ToolError::denied(format!("`{text}` is not granted")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, path: &GuestPath, wanted: Access) -> Result<(), ToolError> {
+        let lent = path.mount().filter(|_| !path.climbs_out()).and_then(|mount| self.0.get(mount));
+        match lent {
+            Some(access) if *access >= wanted => Ok(()),
+            Some(_) => Err(ToolError::denied(format!("`{path}` is read-only for this tool"))),
+            None => Err(ToolError::denied(format!("`{path}` is in no folder that this tool was lent"))),
+        }
+    }
+}
+
+/// What an argument says; its default where it is left out.
+fn named(param: &ParamSpec, arguments: &Value) -> Option<String> {
+    match arguments.get(param.name) {
+        Some(Value::String(text)) => Some(text.clone()),
+        None | Some(Value::Null) => match &param.presence {
+            Presence::Default(DefaultValue::Literal(LiteralValue::String(text))) => Some((*text).to_owned()),
+            _ => None,
+        },
+        Some(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::ToolErrorKind;
+    use serde_json::json;
+
+    use super::*;
+    use crate::{DeclaredTool as _, tool};
+
+    /// Copies.
+    #[tool]
+    async fn copy(
+        #[arg(path = "read")] from: &str,
+        #[arg(path = "write", default = "/tmp/copy")] to: &str,
+    ) -> String {
+        format!("{from} {to}")
+    }
+
+    #[track_caller]
+    fn check(from: &str, to: Option<&str>, is_lent: bool) {
+        let mut lent = Lent::default();
+        lent.lend("shared", Access::Read);
+        lent.lend("tmp", Access::Write);
+        let judged = lent.judge(copy_tool().spec(), &json!({"from": from, "to": to}));
+        assert_eq!(judged.err().map(|error| error.kind()), (!is_lent).then_some(ToolErrorKind::Denied));
+    }
+
+    #[test]
+    fn what_is_named_by_a_role_is_held_against_what_is_lent() {
+        check("a.txt", None, true);
+        check("/shared/a.txt", Some("/tmp/b"), true);
+        check("/tmp/a.txt", Some("/tmp/b"), true);
+        check("/shared/a.txt", Some("/shared/b"), false);
+        check("/vault/a.txt", None, false);
+        check("/etc/passwd", None, false);
+        check("/shared/../../etc/passwd", None, false);
+        check("/", None, false);
+    }
+
+    #[test]
+    fn a_default_is_held_against_it_too() {
+        let lent = {
+            let mut lent = Lent::default();
+            lent.lend("shared", Access::Read);
+            lent
+        };
+        let judged = lent.judge(copy_tool().spec(), &json!({"from": "a"}));
+        assert_eq!(
+            judged.expect_err("tmp is not lent").to_string(),
+            "`/tmp/copy` is in no folder that this tool was lent"
+        );
+        assert_eq!(lent.as_toml(), "{ shared = \"read\" }");
+    }
+}

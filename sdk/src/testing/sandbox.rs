@@ -1,0 +1,118 @@
+//! The sandbox, as `portcullis tool test` says how to reach it: a `portcullis` that makes one call.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    io::Write,
+    path::Path,
+    process::{Command, Output, Stdio},
+    sync::Once,
+};
+
+use portcullis_types::{Content, ToolError, ToolErrorKind, ToolOutput};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{lent::Lent, world::World};
+
+/// What `portcullis tool test` sets: the program, the crate's modules, and a folder for their state.
+const PROGRAM: &str = "PORTCULLIS_TRY";
+const MODULES: &str = "PORTCULLIS_TRY_MODULES";
+const STATE: &str = "PORTCULLIS_TRY_STATE";
+
+/// How to reach it.
+#[derive(Debug)]
+pub(super) struct Sandbox {
+    program: OsString,
+    modules: OsString,
+    state: OsString,
+}
+
+/// The part of what `portcullis call --json` answers that counts here.
+#[derive(Deserialize)]
+struct Answer {
+    content: Vec<Content>,
+    structured: Option<Value>,
+    details: Value,
+    error: Option<AnsweredError>,
+}
+
+#[derive(Deserialize)]
+struct AnsweredError {
+    kind: ToolErrorKind,
+    code: String,
+    message: String,
+    hint: Option<String>,
+}
+
+impl Sandbox {
+    /// The sandbox, if the tests were told of one; says so, once, if not.
+    pub(super) fn find() -> Option<Self> {
+        static TOLD: Once = Once::new();
+        let Some(program) = env::var_os(PROGRAM) else {
+            // Not by a macro: those of a test that passes are shown to nobody.
+            TOLD.call_once(|| {
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "portcullis: the cases are tested natively only; `portcullis tool test` runs them in the sandbox too"
+                );
+            });
+            return None;
+        };
+        let set = |name| env::var_os(name).unwrap_or_else(|| panic!("{PROGRAM} is set, and {name} is not"));
+        Some(Self { program, modules: set(MODULES), state: set(STATE) })
+    }
+
+    /// Makes one call under a policy that lends the tool exactly these folders.
+    #[track_caller]
+    pub(super) fn call(
+        &self,
+        world: &World,
+        lent: &Lent,
+        tool: &str,
+        arguments: &str,
+    ) -> Result<ToolOutput, ToolError> {
+        let policy = world.root().join("policy.toml");
+        let shipped = self.run(&["policy".as_ref(), "default".as_ref()]);
+        let text = format!(
+            "{}\n[profiles.Case]\nmounts = {}\n\n[tools.{tool}]\nprofile = \"Case\"\napproval = \"allow\"\nmax_output_bytes = \"64MiB\"\n",
+            String::from_utf8_lossy(&shipped.stdout),
+            lent.as_toml()
+        );
+        fs::write(&policy, text).expect("a policy file");
+        let mut words: Vec<&std::ffi::OsStr> =
+            ["call", tool, arguments, "--json", "--approve", "--workspace"].map(AsRef::as_ref).into();
+        words.extend([world.root().as_os_str(), "--policy".as_ref(), policy.as_os_str()]);
+        words.extend(["--state".as_ref(), self.state.as_os_str()]);
+        let modules: Vec<_> = env::split_paths(&self.modules).collect();
+        for module in &modules {
+            words.extend(["--module".as_ref(), Path::as_os_str(module)]);
+        }
+        let output = self.run(&words);
+        let answer: Answer = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
+            panic!("the sandbox gives no answer: {}", String::from_utf8_lossy(&output.stderr))
+        });
+        match answer.error {
+            None => Ok(ToolOutput {
+                content: answer.content,
+                details: answer.details,
+                structured: answer.structured,
+            }),
+            Some(AnsweredError { kind, code, message, hint }) => {
+                let error = ToolError::new(kind, message).with_code(code);
+                Err(match hint {
+                    Some(hint) => error.with_hint(hint),
+                    None => error,
+                })
+            }
+        }
+    }
+
+    #[track_caller]
+    fn run(&self, words: &[&std::ffi::OsStr]) -> Output {
+        #[expect(clippy::disallowed_methods, reason = "a test starts the program that it was told of")]
+        let output = Command::new(&self.program).args(words).stdin(Stdio::null()).output();
+        output.unwrap_or_else(|error| panic!("cannot start `{}`: {error}", self.program.display()))
+    }
+}

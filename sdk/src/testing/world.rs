@@ -1,0 +1,78 @@
+//! The files of one call, in a folder of its own that goes with it.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use portcullis_types::GuestPath;
+
+use super::{case::Half, lent::Lent};
+
+/// A folder that stands for `/`.
+#[derive(Debug)]
+pub(super) struct World(PathBuf);
+
+impl World {
+    /// A folder with the mounts that are lent, and these files.
+    #[track_caller]
+    pub(super) fn with(files: &[(GuestPath, Vec<u8>)], lent: &Lent) -> Self {
+        let world = Self(fresh().expect("a temporary folder"));
+        for mount in lent.names() {
+            fs::create_dir_all(world.0.join(mount)).expect("a mount's folder");
+        }
+        for (path, content) in files {
+            let place = world.place(path);
+            fs::create_dir_all(place.parent().expect("below the root")).expect("a folder");
+            fs::write(place, content).expect("a file");
+        }
+        world
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.0
+    }
+
+    /// Asserts what the call left.
+    #[track_caller]
+    pub(super) fn expect_left(&self, half: Half, files: &[(GuestPath, Vec<u8>)]) {
+        for (path, expected) in files {
+            match fs::read(self.place(path)) {
+                Ok(content) => assert_eq!(
+                    String::from_utf8_lossy(&content),
+                    String::from_utf8_lossy(expected),
+                    "{half}: `{path}`"
+                ),
+                Err(error) => panic!("{half}: `{path}`: {error}"),
+            }
+        }
+    }
+
+    fn place(&self, path: &GuestPath) -> PathBuf {
+        self.0.join(&path.as_str()[1..])
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // A test that failed has more to say than that a folder stays behind.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A new folder, which no other test has.
+fn fresh() -> io::Result<PathBuf> {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("portcullis-case-{}-{count}", process::id()));
+        match fs::create_dir(&folder) {
+            Ok(()) => return Ok(folder),
+            // Of an earlier process with this number, that was killed.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What an author does, from nothing to a tool that a policy allows: the real commands, a real cargo, offline.
+//!
+//! The crates share one target folder, so that the SDK is built once; each test's tools have names of their
+//! own, since a module is a file there.
+
+mod docs;
+mod new;
+mod refusals;
+mod tests;
+mod way;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use portcullis_tools::audit::{self, Row};
+use tempfile::TempDir;
+
+/// An author with a folder of their own.
+struct Author {
+    root: TempDir,
+}
+
+impl Author {
+    fn new() -> Self {
+        Self { root: tempfile::tempdir().expect("a folder") }
+    }
+
+    /// An author with a crate, whose program may be given.
+    fn with_crate(name: &str, program: Option<&str>) -> Self {
+        let author = Self::new();
+        author.succeeds(&["tool", "new", name, "--dir", "crate", "--sdk", &sdk()]);
+        if let Some(program) = program {
+            fs::write(author.path("crate/src/main.rs"), program).expect("written");
+        }
+        author
+    }
+
+    fn path(&self, below: &str) -> PathBuf {
+        self.root.path().join(below)
+    }
+
+    /// The program in this folder, as it is run by a person who has nothing configured, and no network.
+    fn command(&self, program: &Path) -> Command {
+        #[expect(clippy::disallowed_methods, reason = "the program under test")]
+        let mut command = Command::new(program);
+        command
+            .current_dir(self.root.path())
+            .env("CARGO_TARGET_DIR", target())
+            .env("CARGO_NET_OFFLINE", "true")
+            .env("XDG_STATE_HOME", self.path("state"))
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(&portcullis_tests::binary()).args(words).output().expect("starts")
+    }
+
+    /// What goes to standard output, and to standard error.
+    #[track_caller]
+    fn exits(&self, code: i32, words: &[&str]) -> (String, String) {
+        let output = self.run(words);
+        let (answer, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(code), "{words:?}\n{answer}\n{said}");
+        (answer, said)
+    }
+
+    #[track_caller]
+    fn succeeds(&self, words: &[&str]) -> (String, String) {
+        self.exits(0, words)
+    }
+
+    /// Tries a tool of the crate under the policy file, if there is one.
+    #[track_caller]
+    fn tries(&self, code: i32, tool: &str, arguments: &str, more: &[&str]) -> (String, String) {
+        let mut words = vec!["tool", "try", tool, arguments, "--dir", "crate"];
+        if self.path("policy.toml").exists() {
+            words.extend(["--policy", "policy.toml"]);
+        }
+        words.extend(more);
+        self.exits(code, &words)
+    }
+
+    /// A policy file of the shipped text and more.
+    fn policy(&self, more: &str) {
+        let (shipped, _) = self.succeeds(&["policy", "default"]);
+        fs::write(self.path("policy.toml"), format!("{shipped}\n{more}")).expect("written");
+    }
+
+    /// The audit log of the default workspace.
+    fn rows(&self) -> Vec<Row> {
+        let state = fs::read_dir(self.path("state/portcullis")).expect("there").next().expect("one");
+        audit::rows(&audit::log_path(&state.expect("readable").path()))
+            .map(|row| row.expect("a row"))
+            .collect()
+    }
+}
+
+/// The SDK of this checkout.
+fn sdk() -> String {
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk");
+    sdk.to_str().expect("text").to_owned()
+}
+
+/// Where all crates of these tests are built.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("authoring")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

@@ -1,0 +1,138 @@
+//! `docs/authoring.md` says what is so: its commands are run in order and answer as shown, its compile errors
+//! are the compiler's, and its program is the template's.
+
+use std::{fs, path::Path};
+
+use super::{Author, sdk};
+
+/// Stands in the document for what differs from run to run: times, sizes, digests, this machine's folders.
+const ANY: char = '…';
+
+fn document() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/authoring.md")).expect("readable")
+}
+
+/// The fenced blocks of a kind, in order.
+fn blocks(text: &str, kind: &str) -> Vec<String> {
+    let fence = format!("```{kind}");
+    let mut blocks = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(opened) = line.strip_prefix("```") {
+            let block: Vec<&str> = lines.by_ref().take_while(|line| *line != "```").collect();
+            if line == fence || (kind.is_empty() && opened.is_empty()) {
+                blocks.push(block.join("\n"));
+            }
+        }
+    }
+    blocks
+}
+
+/// Whether a line of the document shows a line that was printed.
+fn shows(shown: &str, printed: &str) -> bool {
+    let mut parts = shown.split(ANY);
+    let Some(mut rest) = printed.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let mut open = false;
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+        open = part.is_empty();
+    }
+    rest.is_empty() || open
+}
+
+/// Holds what the document shows against both streams: each line is the next of one of them, and none is left
+/// over.
+#[track_caller]
+fn compare(command: &str, shown: &[&str], answer: &str, said: &str) {
+    let lines = |text: &str| -> Vec<String> {
+        text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    };
+    let mut streams = [lines(answer).into_iter().peekable(), lines(said).into_iter().peekable()];
+    for line in shown.iter().filter(|line| !line.is_empty()) {
+        let mut streams = streams.iter_mut();
+        match streams.find_map(|stream| stream.next_if(|next| shows(line, next))) {
+            Some(_) => {}
+            None => panic!("`{command}` does not print `{line}`, but\n{answer}\n{said}"),
+        }
+    }
+    let left: Vec<String> = streams.into_iter().flatten().collect();
+    assert!(left.is_empty(), "`{command}` prints more than is shown: {left:#?}");
+}
+
+#[test]
+fn the_commands_of_the_document_answer_as_it_says() {
+    let author = Author::new();
+    std::os::unix::fs::symlink(sdk(), author.path("sdk")).expect("links");
+    fs::create_dir(author.path("bin")).expect("made");
+    std::os::unix::fs::symlink(portcullis_tests::binary(), author.path("bin/portcullis")).expect("links");
+    let path = format!("{}:{}", author.path("bin").display(), std::env::var("PATH").expect("a path"));
+    let mut folder = author.root.path().to_owned();
+    let mut commands = 0;
+    for block in blocks(&document(), "console") {
+        let mut lines = block.lines().peekable();
+        while let Some(line) = lines.next() {
+            let command = line.strip_prefix("$ ").unwrap_or_else(|| panic!("`{line}` is no command"));
+            let mut shown = Vec::new();
+            while let Some(line) = lines.next_if(|line| !line.starts_with("$ ")) {
+                shown.push(line);
+            }
+            commands += 1;
+            if let Some(below) = command.strip_prefix("cd ") {
+                folder.push(below);
+                continue;
+            }
+            let output = author
+                .command(Path::new("sh"))
+                .args(["-c", command])
+                .current_dir(&folder)
+                .env("PATH", &path)
+                .output()
+                .expect("starts");
+            compare(command, &shown, &super::text(&output.stdout), &super::text(&output.stderr));
+        }
+    }
+    assert!(commands >= 8, "only {commands} commands were found");
+}
+
+#[test]
+fn the_compile_errors_of_the_document_are_the_compilers() {
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/tests/ui/fail");
+    let mut said = String::new();
+    for entry in fs::read_dir(goldens).expect("readable") {
+        let path = entry.expect("readable").path();
+        if path.extension().is_some_and(|ending| ending == "stderr") {
+            said.push_str(&fs::read_to_string(path).expect("readable"));
+        }
+    }
+    let document = document();
+    let (_, section) = document.split_once("\n## Compile errors\n").expect("the section");
+    let section = section.split("\n## ").next().expect("its text");
+    let errors = blocks(section, "");
+    for error in &errors {
+        assert!(said.contains(&format!("{error}\n")), "no golden has\n{error}");
+    }
+    assert_eq!(errors.len(), 10);
+}
+
+#[test]
+fn the_program_of_the_document_is_what_is_made() {
+    let template = include_str!("../../../../runtime/src/command/tool/new/template/src/main.rs");
+    let (program, _) = template.split_once("\n#[cfg(test)]").expect("a test");
+    let named = program.replace("TEMPLATE_FUNCTION", "word_count").replace("TEMPLATE_TOOL", "word_count");
+    let shown = blocks(&document(), "rust");
+    assert_eq!(shown.first().map(|block| block.trim()), Some(named.trim()));
+}
+
+#[test]
+fn what_is_shown_may_leave_out_what_differs() {
+    for (shown, printed, expected) in [
+        ("a … b", "a 12 ms b", true),
+        ("a …", "a 12", true),
+        ("a", "a 12", false),
+        ("… b", "a c", false),
+        ("a", "a", true),
+    ] {
+        assert_eq!(shows(shown, printed), expected, "{shown}");
+    }
+}

@@ -1,0 +1,144 @@
+//! Each refusal says what would allow the call; and what it says is true.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::Author;
+
+/// Two tools: one that writes, one that is high risk.
+const PROGRAM: &str = r##"//! Two tools.
+use portcullis_sdk::{ToolError, export_tools, fs, tool};
+
+/// Keeps a text.
+#[tool(tier = SideEffecting, deny_unknown)]
+async fn keep(#[arg(path = "write")] path: &str, text: &str) -> Result<String, ToolError> {
+    let path = fs::parse(path)?;
+    std::fs::write(fs::locate(&path)?, text).map_err(|error| fs::error(error, "write", &path))?;
+    Ok("kept".to_owned())
+}
+
+/// Says yes.
+#[tool(tier = Privileged)]
+async fn risk() -> &'static str {
+    "yes"
+}
+
+/// Opens a path that has no role.
+#[tool(tier = ReadOnly)]
+async fn unrolled(name: &str) -> Result<String, ToolError> {
+    let path = fs::parse(name)?;
+    std::fs::read_to_string(fs::locate(&path)?).map_err(|_| ToolError::denied("refused"))
+}
+
+/// Says yes too.
+#[tool]
+async fn plain() -> &'static str {
+    "yes"
+}
+
+export_tools![keep, risk, unrolled, plain];
+"##;
+
+fn author() -> Author {
+    Author::with_crate("several", Some(PROGRAM))
+}
+
+/// Tries a call that is refused, applies the very lines, and tries it again.
+#[track_caller]
+fn allowed_by_its_lines(author: &Author, tool: &str, arguments: &str, code: &str, expected: &[&str]) {
+    let (answer, _) = author.tries(3, tool, arguments, &["--json"]);
+    let refusal = serde_json::from_str::<Value>(&answer).expect("JSON")["refusal"].clone();
+    assert_eq!(
+        (refusal["code"].as_str(), &refusal["allow"]["lines"]),
+        (Some(code), &json!(expected)),
+        "{refusal}"
+    );
+    let (_, said) = author.tries(3, tool, arguments, &[]);
+    let (_, lines) = said.split_once(":\n\n").expect("lines");
+    let file = author.path("policy.toml");
+    let policy = fs::read_to_string(&file).expect("there");
+    let header = format!("[tools.{tool}]\n");
+    let policy = if refusal["allow"]["section_exists"] == true {
+        assert!(said.contains(&format!("write into the section [tools.{tool}] of `policy.toml`")), "{said}");
+        // As a person does it: the lines that say something else go.
+        let (head, entry) = policy.split_once(&header).expect("the section");
+        let is_old = |line: &&str| expected.iter().any(|new| new.split(' ').next() == line.split(' ').next());
+        let kept: Vec<&str> = entry.lines().filter(|line| !is_old(line)).collect();
+        format!("{head}{header}{lines}{}\n", kept.join("\n"))
+    } else {
+        assert!(said.contains("add to `policy.toml`"), "{said}");
+        assert!(lines.starts_with(&header), "{lines}");
+        format!("{policy}\n{lines}")
+    };
+    fs::write(&file, policy).expect("written");
+    author.tries(0, tool, arguments, &[]);
+}
+
+#[test]
+fn the_lines_that_a_refusal_shows_allow_the_call() {
+    let author = author();
+    let keep = r#"{"path": "/shared/a.txt", "text": "x"}"#;
+    author.policy("");
+    allowed_by_its_lines(&author, "keep", keep, "mount_not_granted", &["profile = \"FileReadWrite\""]);
+    assert_eq!(fs::read_to_string(author.path("workspace/shared/a.txt")).expect("kept"), "x");
+    author.policy("[tools.keep]\nprofile = \"WorkspaceRead\"\ntimeout = \"3s\"\n");
+    allowed_by_its_lines(&author, "keep", keep, "mount_read_only", &["profile = \"FileReadWrite\""]);
+    author.policy("[tools.keep]\nprofile = \"FileReadWrite\"\napproval = \"ask\"\n");
+    allowed_by_its_lines(&author, "keep", keep, "approval_unavailable", &["approval = \"allow\""]);
+    author.policy("[tools.keep]\nprofile = \"Nothing\"\napproval = \"deny\"\n");
+    allowed_by_its_lines(
+        &author,
+        "keep",
+        keep,
+        "approval_denied",
+        &["profile = \"FileReadWrite\"", "approval = \"allow\""],
+    );
+    author.policy("[tools.keep]\nprofile = \"FileReadWrite\"\nenabled = false\n");
+    allowed_by_its_lines(&author, "keep", keep, "tool_disabled", &["enabled = true"]);
+    // Without an entry the profile that it needs, and somebody to ask; an entry that asks for nothing.
+    author.policy("");
+    allowed_by_its_lines(&author, "plain", "{}", "approval_unavailable", &["approval = \"allow\""]);
+}
+
+#[test]
+fn where_no_line_would_help_it_says_why() {
+    let author = author();
+    author
+        .policy("[tools.keep]\nprofile = \"FileReadWrite\"\n[tools.unrolled]\nprofile = \"WorkspaceRead\"\n");
+    let keep = |path: &str| json!({"path": path, "text": "x"}).to_string();
+    for (tool, arguments, code, advice) in [
+        ("keep", keep("/data/x"), "unknown_mount", "`[mounts]` names"),
+        ("keep", keep("/shared/../../x"), "path_escapes_mount", "no policy allows"),
+        ("keep", keep("/shared/.bashrc"), "protected_path", "`[protect] paths`"),
+        ("keep", keep("/vault/x"), "mount_not_granted", "write one in `[profiles]`"),
+        ("risk", "{}".to_owned(), "approval_unavailable", "--approve"),
+        ("unrolled", r#"{"name": "/vault/x"}"#.to_owned(), "denied", "the tool itself says so"),
+    ] {
+        let (_, said) = author.tries(3, tool, &arguments, &[]);
+        assert!(said.contains(&format!("code     {code}\n")), "{said}");
+        let line = said.lines().find(|line| line.starts_with("advice ")).unwrap_or_else(|| panic!("{said}"));
+        assert!(line.contains(advice), "{line}");
+        assert!(!said.contains("\nallow "), "{said}");
+    }
+    assert_eq!(author.tries(0, "risk", "{}", &["--approve"]).0, "yes");
+}
+
+#[test]
+fn a_call_that_never_gets_to_the_policy_says_what_is_wrong_with_it() {
+    let author = author();
+    let (_, said) = author.tries(1, "kept", "{}", &[]);
+    assert!(said.contains("the crate has no tool `kept`; it has: keep, plain, risk, unrolled"), "{said}");
+    // Not what is tried here, though it is registered.
+    let (_, said) = author.tries(1, "file_read", "{}", &[]);
+    assert!(said.contains("the crate has no tool `file_read`"), "{said}");
+    for (arguments, message) in [
+        ("{\"path\":", "arguments"),
+        ("{}", "missing required field 'path'"),
+        ("{\"path\":\"a\",\"text\":\"b\",\"more\":1}", "more"),
+    ] {
+        let (answer, said) = author.tries(1, "keep", arguments, &[]);
+        assert_eq!(answer, "");
+        assert!(said.contains("code     invalid_arguments") && said.contains(message), "{said}");
+    }
+}

@@ -1,0 +1,57 @@
+//! `tool test`: one test, natively and in the sandbox.
+
+use std::{fs, process::Command};
+
+use super::Author;
+
+/// Replaces the test of the template.
+fn with_test(name: &str, body: &str) -> Author {
+    let author = Author::with_crate(name, None);
+    let source = author.path("crate/src/main.rs");
+    let text = fs::read_to_string(&source).expect("there");
+    let (head, _) = text.split_once("#[cfg(test)]").expect("a test");
+    let test = format!(
+        "#[cfg(test)]\nmod tests {{\n    #[test]\n    fn it_is_tested() {{\n        {body}\n    }}\n}}\n"
+    );
+    fs::write(source, format!("{head}{test}")).expect("written");
+    author
+}
+
+#[expect(clippy::disallowed_methods, reason = "what an author may do without us")]
+fn cargo_test(author: &Author) -> (bool, String) {
+    let output = Command::new("cargo")
+        .args(["test", "--offline", "--locked", "--quiet"])
+        .current_dir(author.path("crate"))
+        .env("CARGO_TARGET_DIR", super::target())
+        .output()
+        .expect("starts");
+    (output.status.success(), super::text(&output.stderr))
+}
+
+#[test]
+fn what_holds_natively_alone_fails_in_the_sandbox() {
+    // Natively the program's folder can be read; in the sandbox nothing of it is there.
+    let body = "let tool = super::halves_tool();
+        portcullis_sdk::testing::Case::new(&tool, portcullis_sdk::serde_json::json!({\"path\": \"/shared/x\"}))
+            .reads(\"shared\")
+            .file(\"/shared/x\", \"1\\n\")
+            .check(|half, outcome| {
+                let text = outcome.as_ref().expect(\"counts\").joined_text();
+                assert_eq!(text, \"1 lines\");
+                assert_eq!(half, portcullis_sdk::testing::Half::Native, \"only natively\");
+            });";
+    let author = with_test("halves", body);
+    let (passed, said) = cargo_test(&author);
+    assert!(passed, "{said}");
+    assert!(said.contains("the cases are tested natively only"), "{said}");
+    let (answer, said) = author.exits(1, &["tool", "test", "--dir", "crate"]);
+    assert_eq!(answer, "");
+    assert!(said.contains("only natively") && said.contains("the crate's tests failed"), "{said}");
+}
+
+#[test]
+fn a_crate_whose_tests_never_call_the_module_does_not_pass() {
+    let author = with_test("caseless", "assert_eq!(1 + 1, 2);");
+    let (_, said) = author.exits(1, &["tool", "test", "--dir", "crate"]);
+    assert!(said.contains("no test called the module") && said.contains("testing::Case"), "{said}");
+}
