@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_policy::{Approval, DenialCode, Standing, ToolFacts, ToolOrigin};
+use portcullis_policy::{Approval, DenialCode, OutputBytes, Standing, ToolFacts, ToolOrigin};
 use portcullis_types::{SafetyTier, ToolPolicy};
 
 use crate::support::{BASE, load, load_with, tool};
