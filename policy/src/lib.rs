@@ -23,6 +23,7 @@
 mod source;
 
 mod approval;
+mod commands;
 mod layer;
 mod limits;
 mod mount;
@@ -50,6 +51,7 @@ mod grant;
 mod render;
 
 pub use approval::Approval;
+pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
 pub use decision::{Decision, Denial, DenialCode};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
