@@ -8,8 +8,11 @@ use std::{env, path::PathBuf};
 mod nested;
 
 /// The modules that are embedded, and the variables that name them.
-const MODULES: [(&str, &str); 2] =
-    [("core_tools", "PORTCULLIS_CORE_TOOLS"), ("search_tools", "PORTCULLIS_SEARCH_TOOLS")];
+const MODULES: [(&str, &str); 3] = [
+    ("core_tools", "PORTCULLIS_CORE_TOOLS"),
+    ("search_tools", "PORTCULLIS_SEARCH_TOOLS"),
+    ("vault_tools", "PORTCULLIS_VAULT_TOOLS"),
+];
 
 fn main() {
     println!("cargo::rerun-if-env-changed=PORTCULLIS_GUESTS_DIR");

@@ -3,6 +3,8 @@
 //! The reader of frames is private to the runner, so its file is compiled here once more, as it is.
 #![no_main]
 
+use std::{cell::RefCell, rc::Rc};
+
 use libfuzzer_sys::fuzz_target;
 use portcullis_tools::wasm::GuestFault;
 use portcullis_types::{FinalFrame, ToolOutput};
@@ -29,21 +31,41 @@ impl Listener {
     fn send(&self, _frame: StreamFrame) {}
 }
 
+/// Stands for the runner's own, which hands chunks on to another guest.
+#[derive(Debug, Clone)]
+struct Outlet(Rc<RefCell<Vec<u8>>>);
+
+impl Outlet {
+    fn send(&self, chunk: Vec<u8>) -> Result<(), GuestFault> {
+        self.0.borrow_mut().extend(chunk);
+        Ok(())
+    }
+}
+
 /// Reads bytes that come in pieces of this length.
-fn read(bytes: &[u8], piece: usize) -> Result<FinalFrame, GuestFault> {
-    let mut stdout = stdio::Stdout::Frames(stdio::FrameReader::new(Some(Listener)));
+fn read(bytes: &[u8], piece: usize, outlet: Option<Outlet>) -> Result<FinalFrame, GuestFault> {
+    let mut stdout = stdio::Stdout::Frames(stdio::FrameReader::new(Some(Listener), outlet));
     for piece in bytes.chunks(piece) {
         stdout.write(piece)?;
     }
     stdout.finish()
 }
 
+/// Reads the output of a sending end: what it says, and what it sends.
+fn read_sending(bytes: &[u8], piece: usize) -> (Result<FinalFrame, GuestFault>, Vec<u8>) {
+    let sent: Rc<RefCell<Vec<u8>>> = Rc::default();
+    let said = read(bytes, piece, Some(Outlet(Rc::clone(&sent))));
+    (said, sent.take())
+}
+
 fuzz_target!(|input: &[u8]| {
     oracle::lines(input);
-    let whole = read(input, usize::MAX);
-    // However the guest's writes cut the stream, it says the same.
+    let whole = read(input, usize::MAX, None);
+    let sending = read_sending(input, usize::MAX);
+    // However the guest's writes cut the stream, it says and sends the same.
     for piece in [1, 7] {
-        assert_eq!(read(input, piece), whole);
+        assert_eq!(read(input, piece, None), whole);
+        assert_eq!(read_sending(input, piece), sending);
     }
     // What the runner takes for a result is a line of its own that decodes.
     if let Ok(found) = whole {

@@ -10,7 +10,7 @@ use std::{
 
 use portcullis_sdk::{ToolError, fs, tool};
 
-use crate::replace::{discard, fill, regular, replace};
+use crate::replace::{create_new, discard, fill, regular, replace, with_parents};
 
 /// Writes a text file. Missing parent directories are made.
 /// The mode `overwrite` creates the file or replaces it whole, `create` fails where it exists, `append` adds to its end.
@@ -45,24 +45,9 @@ pub async fn file_write(
     Ok(format!("{verb} {} bytes to {path}", content.len()))
 }
 
-/// Does something that may need the parent directories; makes them only if they are missing, since they
-/// are there most of the time.
-fn with_parents(target: &Path, write: impl Fn() -> io::Result<()>) -> io::Result<()> {
-    match write() {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            if let Some(parent) = target.parent() {
-                std::fs::create_dir_all(parent)?;
-            }
-            write()
-        }
-        done => done,
-    }
-}
-
 /// Makes a file that must not exist; the system decides that, so no two callers both succeed.
 fn create(target: &Path, content: &[u8]) -> io::Result<()> {
-    let file = OpenOptions::new().write(true).create_new(true).open(target)?;
-    fill(file, content).inspect_err(|_| discard(target))
+    fill(create_new(target)?, content).inspect_err(|_| discard(target))
 }
 
 fn append(target: &Path, content: &[u8]) -> io::Result<()> {

@@ -14,6 +14,7 @@ mod file_search;
 mod file_write;
 mod limits;
 mod replace;
+mod vault_copyto;
 
 pub use file_delete::{FileDelete, file_delete, file_delete_tool};
 pub use file_edit::{FileEdit, file_edit, file_edit_tool};
@@ -21,6 +22,10 @@ pub use file_list::{FileList, file_list, file_list_tool};
 pub use file_read::{FileRead, file_read, file_read_tool};
 pub use file_search::{FileSearch, file_search, file_search_tool};
 pub use file_write::{FileWrite, file_write, file_write_tool};
+pub use vault_copyto::{
+    VaultCopytoRead, VaultCopytoWrite, vault_copyto_read, vault_copyto_read_tool, vault_copyto_write,
+    vault_copyto_write_tool,
+};
 
 #[doc(hidden)]
 pub use self::{
@@ -30,4 +35,8 @@ pub use self::{
     file_read::{__tool_declaration_file_read, __tool_function_decl_file_read},
     file_search::{__tool_declaration_file_search, __tool_function_decl_file_search},
     file_write::{__tool_declaration_file_write, __tool_function_decl_file_write},
+    vault_copyto::{
+        __tool_declaration_vault_copyto_read, __tool_declaration_vault_copyto_write,
+        __tool_function_decl_vault_copyto_read, __tool_function_decl_vault_copyto_write,
+    },
 };

@@ -34,14 +34,42 @@ pub(crate) fn regular(target: &Path, verb: &str, path: &GuestPath) -> Result<Opt
 /// Puts a file with this content in the place of what stood there, if anything did.
 pub(crate) fn replace(target: &Path, content: &[u8], before: Option<&Metadata>) -> io::Result<()> {
     let (temporary, file) = temporary(target)?;
-    let keep_mode = |file: &File| match before {
-        Some(before) if cfg!(unix) => file.set_permissions(before.permissions()),
-        _ => Ok(()),
-    };
-    keep_mode(&file)
+    keep_mode(&file, before)
         .and_then(|()| fill(file, content))
         .and_then(|()| std::fs::rename(&temporary, target))
         .inspect_err(|_| discard(&temporary))
+}
+
+/// Gives a new file the mode of the one that it will replace.
+pub(crate) fn keep_mode(file: &File, before: Option<&Metadata>) -> io::Result<()> {
+    match before {
+        Some(before) if cfg!(unix) => file.set_permissions(before.permissions()),
+        _ => Ok(()),
+    }
+}
+
+/// The name of a temporary file beside the target.
+pub(crate) fn beside(target: &Path, bits: u64) -> PathBuf {
+    target.with_file_name(format!(".portcullis-tmp-{bits:016x}"))
+}
+
+/// Makes a file that must not exist; the system decides that, so no two callers both succeed.
+pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).open(path)
+}
+
+/// Does something that may need the parent directories; makes them only if they are missing, since they
+/// are there most of the time.
+pub(crate) fn with_parents<T>(target: &Path, write: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    match write() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if let Some(parent) = target.parent() {
+                std::fs::create_dir_all(parent)?;
+            }
+            write()
+        }
+        done => done,
+    }
 }
 
 /// Writes a new file's content and closes it.
@@ -62,9 +90,8 @@ fn temporary(target: &Path) -> io::Result<(PathBuf, File)> {
     let mut attempt = 0;
     loop {
         attempt += 1;
-        let path =
-            target.with_file_name(format!(".portcullis-tmp-{:016x}", RandomState::new().hash_one(attempt)));
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
+        let path = beside(target, RandomState::new().hash_one(attempt));
+        match create_new(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
             opened => return opened.map(|file| (path, file)),
         }

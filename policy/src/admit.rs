@@ -64,14 +64,16 @@ impl WorkspaceSecurityPolicy {
 }
 
 /// The profile of the tool's entry; without one, the tier's for modules of ours and for natives that the
-/// operator enabled, and none for all others.
+/// operator enabled, and none for all others, steps of operations among them.
 fn profile(policy: &Effective, rule: Option<&ToolRule>, origin: ToolOrigin, tier: SafetyTier) -> ProfileName {
     if let Some(stated) = rule.and_then(|rule| rule.profile.as_ref()) {
         return stated.clone();
     }
     match origin {
         ToolOrigin::ShippedModule | ToolOrigin::Native => policy.tiers.rule(tier).profile.clone(),
-        ToolOrigin::ShippedNative | ToolOrigin::ForeignModule => ProfileName::nothing(),
+        ToolOrigin::ShippedNative | ToolOrigin::ShippedOperation | ToolOrigin::ForeignModule => {
+            ProfileName::nothing()
+        }
     }
 }
 
@@ -81,10 +83,17 @@ fn approval(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier:
     let stated = rule.and_then(|rule| rule.approval);
     let assigned = match (tool.origin, stated) {
         // We vouch for the tier of our own tools, so the operator's word on one stands alone.
-        (ToolOrigin::ShippedNative | ToolOrigin::ShippedModule, Some(stated)) => stated,
-        (ToolOrigin::ShippedNative | ToolOrigin::ShippedModule | ToolOrigin::Native, None) => {
-            by_tier.approval
-        }
+        (
+            ToolOrigin::ShippedNative | ToolOrigin::ShippedModule | ToolOrigin::ShippedOperation,
+            Some(stated),
+        ) => stated,
+        (
+            ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation
+            | ToolOrigin::Native,
+            None,
+        ) => by_tier.approval,
         // A stranger's tier can raise what the operator said.
         (ToolOrigin::Native | ToolOrigin::ForeignModule, Some(stated)) => stated.max(by_tier.approval),
         // It cannot lower what a tool without a tier would get, nor make an unknown module a known one.
@@ -105,9 +114,10 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
     let stated = rule.and_then(|rule| rule.enabled);
     match origin {
         ToolOrigin::Native => stated == Some(true),
-        ToolOrigin::ShippedNative | ToolOrigin::ShippedModule | ToolOrigin::ForeignModule => {
-            stated != Some(false)
-        }
+        ToolOrigin::ShippedNative
+        | ToolOrigin::ShippedModule
+        | ToolOrigin::ShippedOperation
+        | ToolOrigin::ForeignModule => stated != Some(false),
     }
 }
 

@@ -3,8 +3,8 @@
 use portcullis_types::Access;
 
 use crate::{
-    MountName, ProfileName,
-    file::{Faults, PolicyFile, ProfileEntry},
+    MountName, Operation, ProfileName,
+    file::{Faults, Placed, PolicyFile, ProfileEntry},
     mount::folders_overlap,
 };
 
@@ -15,6 +15,10 @@ pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     the_vault_is_never_writable(file, faults);
     the_vault_is_never_beside_a_writable_mount(file, faults);
     no_tier_reaches_the_vault(file, faults);
+    for operation in Operation::ALL {
+        an_operation_has_nothing_itself(operation, file, faults);
+        steps_share_no_mount(operation, file, faults);
+    }
 }
 
 /// Two mounts on one folder would give one profile's files another profile's access. Links are for the
@@ -76,8 +80,7 @@ fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Fa
 /// A tool that names no profile must not get at secrets by saying that it is harmless.
 fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     for tier in &file.tiers {
-        let profile = file.profiles.iter().find(|profile| profile.value.name.as_str() == tier.profile.value);
-        if profile.is_some_and(|profile| reaches_vault(&profile.value)) {
+        if find(&tier.profile, file).is_some_and(reaches_vault) {
             let name = &tier.profile.value;
             faults.add_at(
                 &tier.profile,
@@ -87,6 +90,59 @@ fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
             );
         }
     }
+}
+
+/// What an operation touches is what its steps touch, each with its own grant. A profile of its own would be a
+/// promise that nothing keeps.
+fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
+    if let Some(profile) = stated_profile(operation.name, file)
+        && profile.value != ProfileName::NOTHING
+    {
+        let (name, steps) = (operation.name, operation.steps.join("` and `"));
+        faults.add_at(
+            profile,
+            format!(
+                "`{name}` has no mounts itself; write `profile = \"Nothing\"`, and name the profiles of its steps `{steps}`"
+            ),
+        );
+    }
+}
+
+/// A mount that two steps share would be a way from one grant to the other beside the operation.
+fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
+    for (index, later) in operation.steps.iter().enumerate() {
+        let Some(stated) = stated_profile(later, file) else { continue };
+        let Some(profile) = find(stated, file) else { continue };
+        for earlier in &operation.steps[..index] {
+            let Some(other) = stated_profile(earlier, file).and_then(|stated| find(stated, file)) else {
+                continue;
+            };
+            let shared = profile
+                .mounts
+                .iter()
+                .find(|(mount, _)| other.mounts.iter().any(|(other, _)| other.value == mount.value));
+            if let Some((mount, _)) = shared {
+                let mount = &mount.value;
+                faults.add_at(
+                    stated,
+                    format!(
+                        "the steps of `{}` share no mount, and `{earlier}` has `{mount}` too; name profiles such as `VaultRead` and `VaultWrite`",
+                        operation.name
+                    ),
+                );
+            }
+        }
+    }
+}
+
+/// The profile that a tool's entry names.
+fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a Placed<String>> {
+    file.tools.iter().find(|entry| entry.name.as_str() == tool)?.profile.as_ref()
+}
+
+fn find<'a>(profile: &Placed<String>, file: &'a PolicyFile) -> Option<&'a ProfileEntry> {
+    let found = file.profiles.iter().find(|entry| entry.value.name.as_str() == profile.value);
+    found.map(|entry| &entry.value)
 }
 
 fn reaches_vault(profile: &ProfileEntry) -> bool {

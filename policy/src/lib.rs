@@ -23,10 +23,12 @@
 mod source;
 
 mod approval;
+mod commands;
 mod layer;
 mod limits;
 mod mount;
 mod name;
+mod operation;
 mod protect;
 mod shown;
 
@@ -49,6 +51,7 @@ mod grant;
 mod render;
 
 pub use approval::Approval;
+pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
 pub use decision::{Decision, Denial, DenialCode};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
@@ -58,6 +61,7 @@ pub use layer::{AuditSync, Layer};
 pub use limits::{Limits, MemoryBytes, OutputBytes};
 pub use mount::MountSpec;
 pub use name::{InvalidName, MountName, ProfileName};
+pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use shown::{escape_for_display, is_deceptive};

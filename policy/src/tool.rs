@@ -37,6 +37,9 @@ pub enum ToolOrigin {
     Native,
     /// A module of ours.
     ShippedModule,
+    /// An operation of ours or one of its steps: profile `Nothing` unless the policy names another, since no
+    /// tier's profile was meant for one.
+    ShippedOperation,
     /// A module from outside: profile `Nothing` and approval `ask` unless the policy has an entry.
     ForeignModule,
 }

@@ -47,6 +47,7 @@ mod spec;
 pub mod strict;
 #[cfg(not(target_family = "wasm"))]
 pub mod testing;
+pub mod transfer;
 
 #[doc = include_str!("../docs/tool.md")]
 pub use portcullis_tools_macros::tool;
@@ -62,8 +63,8 @@ pub use output::{DescribedData, IntoToolOutput, Json, ToolFailure};
 pub use param::ToolParam;
 pub use portcullis_types::{
     Access, ArgumentRole, CancellationToken, Content, FunctionDecl, GuestPath, JsonSchema, JsonSchemaType,
-    RoleKind, SafetyTier, SchemaProfile, Tool, ToolArgs, ToolContext, ToolDeclaration, ToolError,
-    ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
+    MAX_CHUNK_BYTES, MAX_TRANSFER_BYTES, RoleKind, SafetyTier, SchemaProfile, Tool, ToolArgs, ToolContext,
+    ToolDeclaration, ToolError, ToolErrorKind, ToolMeta, ToolOutput, ToolPolicy, async_trait,
 };
 pub use schema::{Definitions, ParamKind};
 pub use spec::{DefaultValue, Hints, LiteralValue, ParamSpec, Presence, ToolSpec, UnknownKeys};

@@ -84,8 +84,15 @@ pub fn with_root<T>(root: impl AsRef<Path>, body: impl FnOnce() -> T) -> T {
 /// # Errors
 /// What the tool reports.
 pub fn call(tool: &dyn DeclaredTool, arguments: &str) -> Result<ToolOutput, ToolError> {
-    let ctx = ToolContext::detached(tool.spec().name);
-    pollster::block_on(tool.run(&ctx, arguments))
+    call_in(&ToolContext::detached(tool.spec().name), tool, arguments)
+}
+
+/// As [`call`], in a context of the test's own.
+///
+/// # Errors
+/// What the tool reports.
+pub fn call_in(ctx: &ToolContext, tool: &dyn DeclaredTool, arguments: &str) -> Result<ToolOutput, ToolError> {
+    pollster::block_on(tool.run(ctx, arguments))
 }
 
 /// The folder that stands for `/`, if a test set one.

@@ -32,7 +32,7 @@ pub(crate) fn finals(bytes: &[u8]) -> Vec<FinalFrame> {
         .filter_map(|frame| match frame {
             GuestFrame::Ok(output) => Some(FinalFrame::Ok(output.0)),
             GuestFrame::Error(error) => Some(FinalFrame::Error(error)),
-            GuestFrame::Progress(_) | GuestFrame::Update(_) => None,
+            GuestFrame::Progress(_) | GuestFrame::Update(_) | GuestFrame::Chunk(_) => None,
         })
         .collect()
 }

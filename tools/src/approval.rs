@@ -66,8 +66,20 @@ pub struct ApprovalRequest {
     pub arguments: String,
     /// What the call may touch.
     pub grant: Grant,
-    /// What an approval is bound to: SHA-256 over tool, arguments, grant and policy digest.
+    /// What each step of the call may touch, where it is an operation that is made of steps: then its own grant
+    /// holds nothing.
+    pub steps: Vec<StepGrant>,
+    /// What an approval is bound to: SHA-256 over tool, arguments, grants and policy digest.
     pub binding: String,
+}
+
+/// What a step of an operation may touch.
+#[derive(Debug, Clone, Serialize)]
+pub struct StepGrant {
+    /// The step's name, as in the policy.
+    pub step: String,
+    /// What it may touch. No other step holds it at the same time.
+    pub grant: Grant,
 }
 
 /// What an approver answers.
@@ -130,11 +142,14 @@ pub(crate) fn binding(
     tool: &str,
     arguments: &str,
     grant: &Grant,
+    steps: &[StepGrant],
     policy_digest: &str,
 ) -> Result<String, ToolError> {
-    let grant = serde_json::to_string(grant).map_err(|error| ToolError::internal(error.to_string()))?;
+    let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
+    let grant = serde_json::to_string(grant).map_err(internal)?;
+    let steps = serde_json::to_string(steps).map_err(internal)?;
     let mut hasher = Sha256::new();
-    for part in [tool, arguments, &grant, policy_digest] {
+    for part in [tool, arguments, &grant, &steps, policy_digest] {
         // With its length, so that no two lists of parts read alike.
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);

@@ -28,6 +28,9 @@ static CORE_MODULES: [(&str, &[u8]); 2] = [
     ("search", include_bytes!(concat!(env!("PORTCULLIS_SEARCH_TOOLS"), ""))),
 ];
 
+/// The module with the steps of `vault_copyto`.
+static VAULT_STEPS: &[u8] = include_bytes!(concat!(env!("PORTCULLIS_VAULT_TOOLS"), ""));
+
 /// The file in a workspace that may take away from the operator's policy.
 pub const OVERLAY_FILE: &str = "portcullis.toml";
 
@@ -100,6 +103,7 @@ pub async fn runtime_builder_with(
     for (name, wasm) in CORE_MODULES {
         builder.add_embedded(name, wasm).await?;
     }
+    builder.add_steps("vault", VAULT_STEPS).await?;
     for path in &envelope.modules {
         add_named(&mut builder, path).await?;
     }

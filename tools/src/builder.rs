@@ -8,7 +8,7 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, AuditSync, GrantedMount, PolicyError, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, AuditSync, GrantedMount, Operation, PolicyError, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Declarations, SandboxTier, Tool, ToolName};
 use serde_json::Value;
@@ -27,6 +27,7 @@ use crate::{
     registry::{RegisteredTool, RegistryError, ToolRegistry},
     state::{self, StateError},
     table::ToolTable,
+    vault,
     wasm::{GuestModule, HostWasmToolRunner, WasmError},
 };
 
@@ -45,6 +46,8 @@ pub struct RegistryBuilder {
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Native, ToolOrigin)>,
     modules: Vec<(String, Arc<GuestModule>, Declarations)>,
+    /// Modules whose tools are steps of operations.
+    steps: Vec<(String, Arc<GuestModule>, Declarations)>,
     outside: Vec<OutsideModule>,
     refused: Vec<RefusedModule>,
 }
@@ -60,6 +63,7 @@ impl RegistryBuilder {
             runner: None,
             natives: Vec::new(),
             modules: Vec::new(),
+            steps: Vec::new(),
             outside: Vec::new(),
             refused: Vec::new(),
         }
@@ -135,6 +139,13 @@ impl RegistryBuilder {
         Ok(())
     }
 
+    /// Adds a module that this program carries, and the operation that its tools are the steps of.
+    pub(crate) async fn add_steps(&mut self, name: &str, wasm: &'static [u8]) -> Result<(), WasmError> {
+        self.add_embedded(name, wasm).await?;
+        self.steps.extend(self.modules.pop());
+        Ok(())
+    }
+
     /// Loads a module from outside and asks what it has. Whether its tools are registered is decided when all
     /// are known.
     pub(crate) async fn add_outside(
@@ -173,15 +184,27 @@ impl RegistryBuilder {
         let lock = Lock::read(&state)?;
         let mut tools = ToolTable::default();
         for (tool, origin) in self.natives {
-            tools.insert(RegisteredTool::native(tool, origin)?)?;
+            register(&mut tools, RegisteredTool::native(tool, origin)?)?;
         }
         let mut digests = Vec::new();
         for (name, module, declarations) in self.modules {
             for declaration in declarations.tools {
                 let origin = ToolOrigin::ShippedModule;
-                tools.insert(RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
+                register(&mut tools, RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
             }
             digests.push((name, module.digest().0));
+        }
+        let has_steps = !self.steps.is_empty();
+        let mut steps = ToolTable::default();
+        for (name, module, declarations) in self.steps {
+            for declaration in declarations.tools {
+                let origin = ToolOrigin::ShippedOperation;
+                steps.insert(RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
+            }
+            digests.push((name, module.digest().0));
+        }
+        if has_steps {
+            register(&mut tools, vault::tool(&steps)?)?;
         }
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
@@ -189,11 +212,11 @@ impl RegistryBuilder {
         let output_read: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted));
         let output_read = Native::declaring(output_read);
         let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
-        tools.insert(output_read)?;
+        register(&mut tools, output_read)?;
         // Last, so that every name of ours is taken before a stranger asks for one.
         let outside = modules::accept(self.outside, &tools, &lock)?;
         for tool in outside.tools {
-            tools.insert(tool)?;
+            register(&mut tools, tool)?;
         }
         let mut refused = self.refused;
         refused.extend(outside.refused);
@@ -209,20 +232,23 @@ impl RegistryBuilder {
         // Set when all are registered, and before any is called.
         let facts = tools.iter().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
         let _ = known.set(Known { policy: Arc::clone(&policy), tools: facts.collect() });
-        Ok(ToolRegistry {
+        let mut registry = ToolRegistry {
             lost: lost(&tools, &lock, &refused),
             tools,
             refused,
             lock,
             state,
-            places: Places::new(policy.concurrency()),
-            rates: Rates::new(policy.calls_per_minute()),
+            places: Arc::new(Places::new(policy.concurrency())),
+            rates: Arc::new(Rates::new(policy.calls_per_minute())),
+            steps: None,
             mounts: self.mounts.unwrap_or_default(),
             policy,
             audit: Arc::new(audit),
             outputs,
-            runner: self.runner,
-        })
+            runner: self.runner.map(Arc::new),
+        };
+        registry.steps = has_steps.then(|| Arc::new(registry.of_steps(steps)));
+        Ok(registry)
     }
 }
 
@@ -315,6 +341,15 @@ fn default_state() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
     Some(base.join("portcullis/in-process"))
+}
+
+/// Adds a tool, unless one of its names is a step's or another tool's.
+fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryError> {
+    // The policy's entry of a step would be the tool's.
+    if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
+        return Err(RegistryError::Taken { name: name.clone() });
+    }
+    tools.insert(tool)
 }
 
 /// Whether the policy in force would still give what a stored output was made with: the tool that made it

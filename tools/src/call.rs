@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::{
     approval::{ApprovalPolicy, Approver},
     places::Place,
+    wasm::TransferEnd,
 };
 
 /// Receives the events of calls. Called synchronously from the pipeline; it must not block.
@@ -75,6 +76,16 @@ pub struct Caller {
     pub on_event: Option<EventFn>,
     /// The place of the call that this one is made from.
     pub(crate) place: Option<Place>,
+    /// Set where the call is a step of an operation.
+    pub(crate) step: Option<Step>,
+}
+
+/// What sets a step of an operation apart from any other call. The operation was counted and, where that was
+/// needed, approved, with what its steps may touch in plain view; so a step is not asked about or counted again.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    /// Which end of a transfer the step is, if it is one.
+    pub(crate) transfer: Option<TransferEnd>,
 }
 
 impl Caller {
@@ -94,6 +105,7 @@ impl Caller {
             on_progress: None,
             on_event: None,
             place: None,
+            step: None,
         }
     }
 
@@ -115,6 +127,7 @@ impl Caller {
             // What a tool's own calls report is the tool's to pass on.
             on_update: None,
             on_progress: None,
+            step: None,
             ..base
         }
     }

@@ -22,6 +22,7 @@ mod registry;
 mod spawn;
 pub mod state;
 mod table;
+mod vault;
 pub mod wasm;
 
 pub use bootstrap::{

@@ -28,6 +28,7 @@ use crate::{
     places::Places,
     rates::Rates,
     table::ToolTable,
+    vault::VaultCopy,
     wasm::{GuestModule, HostWasmToolRunner},
 };
 
@@ -40,9 +41,12 @@ pub struct ToolRegistry {
     pub(crate) mounts: Arc<MountTable>,
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) outputs: Arc<OutputStore>,
-    pub(crate) runner: Option<HostWasmToolRunner>,
-    pub(crate) places: Places,
-    pub(crate) rates: Rates,
+    pub(crate) runner: Option<Arc<HostWasmToolRunner>>,
+    pub(crate) places: Arc<Places>,
+    pub(crate) rates: Arc<Rates>,
+    /// The steps of operations, in a registry of their own that nobody else can call. Everything but the tools
+    /// is shared with this one.
+    pub(crate) steps: Option<Arc<ToolRegistry>>,
     /// Tools that should be here and are not.
     pub(crate) lost: BTreeSet<ToolName>,
     pub(crate) refused: Vec<RefusedModule>,
@@ -71,7 +75,8 @@ impl ToolRegistry {
             let gated = admit(checked, &self.policy, &self.rates, caller, &mut trail)?;
             let authorized =
                 authorize(gated, &self.policy, &self.mounts, &self.rates, caller, &mut trail).await?;
-            run(authorized, &self.places, self.runner.as_ref(), caller, &mut trail).await
+            let (runner, steps) = (self.runner.as_deref(), self.steps.as_ref());
+            run(authorized, &self.places, runner, steps, caller, &mut trail).await
         }
         .await;
         let shaped = shape(outcome, &self.outputs, caller, &trail);
@@ -95,7 +100,8 @@ impl ToolRegistry {
         &self.refused
     }
 
-    /// What the policy assigns to a tool; the reason where it refuses it altogether.
+    /// What the policy assigns to a tool; the reason where it refuses it, or one of its steps, altogether. The
+    /// strictest approval is that of all of them.
     ///
     /// # Errors
     /// The denial that every call of the tool would get.
@@ -103,7 +109,12 @@ impl ToolRegistry {
         &self,
         tool: &RegisteredTool,
     ) -> Result<ToolAssignment, Box<portcullis_policy::Denial>> {
-        self.policy.assign(&tool.facts).map_err(Box::new)
+        let mut assignment = self.policy.assign(&tool.facts).map_err(Box::new)?;
+        for step in tool.steps() {
+            let step = self.policy.assign(&step.facts).map_err(Box::new)?;
+            assignment.approval = assignment.approval.max(step.approval);
+        }
+        Ok(assignment)
     }
 
     /// The policy in force.
@@ -121,7 +132,26 @@ impl ToolRegistry {
     /// The runner of guests, where there is one.
     #[must_use]
     pub fn runner(&self) -> Option<&HostWasmToolRunner> {
-        self.runner.as_ref()
+        self.runner.as_deref()
+    }
+
+    /// A registry of other tools that shares everything else with this one.
+    pub(crate) fn of_steps(&self, tools: ToolTable) -> Self {
+        Self {
+            tools,
+            policy: Arc::clone(&self.policy),
+            mounts: Arc::clone(&self.mounts),
+            audit: Arc::clone(&self.audit),
+            outputs: Arc::clone(&self.outputs),
+            runner: self.runner.clone(),
+            places: Arc::clone(&self.places),
+            rates: Arc::clone(&self.rates),
+            steps: None,
+            lost: BTreeSet::new(),
+            refused: Vec::new(),
+            lock: self.lock.clone(),
+            state: self.state.clone(),
+        }
     }
 
     fn trail(&self, call: &ToolCall, caller: &Caller) -> Trail {
@@ -165,6 +195,8 @@ pub(crate) enum Backend {
     Native(Arc<dyn Tool>),
     /// A guest.
     Guest(GuestTool),
+    /// An operation that is made of steps.
+    Operation(VaultCopy),
 }
 
 impl std::fmt::Debug for Backend {
@@ -172,6 +204,7 @@ impl std::fmt::Debug for Backend {
         match self {
             Self::Native(_) => f.write_str("Native"),
             Self::Guest(guest) => guest.fmt(f),
+            Self::Operation(operation) => operation.fmt(f),
         }
     }
 }
@@ -230,7 +263,10 @@ impl RegisteredTool {
         let declared = Declared::of(&declaration);
         let standing = match origin {
             ToolOrigin::ForeignModule => lock.standing(&name, module.digest(), &declared),
-            ToolOrigin::ShippedModule | ToolOrigin::ShippedNative | ToolOrigin::Native => Standing::Unpinned,
+            ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation
+            | ToolOrigin::ShippedNative
+            | ToolOrigin::Native => Standing::Unpinned,
         };
         let facts = ToolFacts {
             name,
@@ -246,6 +282,17 @@ impl RegisteredTool {
         let backend = Backend::Guest(GuestTool { module, module_name, declared });
         let ToolDeclaration { label, output_schema, meta, .. } = declaration;
         Self::new(decl, Said { label, output_schema, meta }, facts, backend)
+    }
+
+    /// An operation that is made of steps.
+    pub(crate) fn operation(
+        decl: FunctionDecl,
+        label: &str,
+        facts: ToolFacts,
+        operation: VaultCopy,
+    ) -> Result<Self, RegistryError> {
+        let said = Said { label: Some(label.to_owned()), output_schema: None, meta: ToolMeta::default() };
+        Self::new(decl, said, facts, Backend::Operation(operation))
     }
 
     fn new(
@@ -320,7 +367,8 @@ impl RegisteredTool {
     pub fn confinement(&self) -> crate::audit::Confinement {
         match self.backend {
             Backend::Native(_) => crate::audit::Confinement::Native,
-            Backend::Guest(_) => crate::audit::Confinement::Wasm,
+            // An operation touches nothing but through its steps.
+            Backend::Guest(_) | Backend::Operation(_) => crate::audit::Confinement::Wasm,
         }
     }
 
@@ -328,7 +376,7 @@ impl RegisteredTool {
     #[must_use]
     pub fn module(&self) -> Option<&Arc<GuestModule>> {
         match &self.backend {
-            Backend::Native(_) => None,
+            Backend::Native(_) | Backend::Operation(_) => None,
             Backend::Guest(guest) => Some(&guest.module),
         }
     }
@@ -337,7 +385,7 @@ impl RegisteredTool {
     #[must_use]
     pub fn module_name(&self) -> Option<&str> {
         match &self.backend {
-            Backend::Native(_) => None,
+            Backend::Native(_) | Backend::Operation(_) => None,
             Backend::Guest(guest) => Some(&guest.module_name),
         }
     }
@@ -346,8 +394,17 @@ impl RegisteredTool {
     #[must_use]
     pub fn declared(&self) -> Option<&Declared> {
         match &self.backend {
-            Backend::Native(_) => None,
+            Backend::Native(_) | Backend::Operation(_) => None,
             Backend::Guest(guest) => Some(&guest.declared),
+        }
+    }
+
+    /// The steps that an operation is made of, which cannot be called by themselves; none of any other tool.
+    #[must_use]
+    pub fn steps(&self) -> &[Arc<RegisteredTool>] {
+        match &self.backend {
+            Backend::Native(_) | Backend::Guest(_) => &[],
+            Backend::Operation(operation) => operation.steps(),
         }
     }
 
@@ -409,6 +466,14 @@ pub enum RegistryError {
         name: ToolName,
         /// Whose name it looks like.
         other: ToolName,
+    },
+    /// An operation one of whose steps no module has.
+    #[error("`{operation}` cannot be registered without its step `{step}`")]
+    MissingStep {
+        /// The operation.
+        operation: &'static str,
+        /// The step.
+        step: &'static str,
     },
     /// A schema of results that cannot be used.
     #[error("tool `{tool}` has an unusable schema of its results")]

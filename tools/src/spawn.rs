@@ -2,6 +2,7 @@
 
 use std::future::Future;
 
+use futures_util::future::BoxFuture;
 use portcullis_types::ToolError;
 
 /// Drives a future on a thread of its own that may be blocked, and returns what it gives.
@@ -15,4 +16,15 @@ pub(crate) async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(move || handle.block_on(future))
         .await
         .map_err(|error| ToolError::internal(error.to_string()))
+}
+
+/// Drives a future that has to put things in order at its end, whether or not anybody still waits for it, and
+/// returns what it gives. It is boxed, since it may make calls like the one that it is part of.
+///
+/// # Cancellation
+/// Dropping the returned future leaves the work to itself; the inner future must end by its own deadline.
+pub(crate) async fn to_its_end<T: Send + 'static>(future: BoxFuture<'static, T>) -> Result<T, ToolError> {
+    #[expect(clippy::disallowed_methods, reason = "this is the module to spawn through")]
+    let task = tokio::spawn(future);
+    task.await.map_err(|error| ToolError::internal(error.to_string()))
 }

@@ -2,6 +2,9 @@
 //!
 //! A guest is a WASI command. Run with `call`, it reads one [`CallFrame`] and writes lines of JSON: any
 //! number of progress and update frames, then exactly one final frame.
+//!
+//! Two guests that are called as the ends of a transfer pass bytes as well, in chunks that stand between
+//! these lines. Such calls are the host's own; no caller can ask for one.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, value::RawValue};
@@ -17,7 +20,14 @@ pub const MAX_STREAM_FRAME_BYTES: usize = 1 << 20;
 /// The longest final frame: 8 MiB. A longer one is a guest fault.
 pub const MAX_FINAL_FRAME_BYTES: usize = 8 << 20;
 
-/// The one frame on a guest's standard input.
+/// The longest chunk: 512 KiB. A longer one is a guest fault.
+pub const MAX_CHUNK_BYTES: usize = 512 << 10;
+
+/// What one transfer passes on at most: 256 MiB. The guests that it goes between and their host all hold to
+/// it.
+pub const MAX_TRANSFER_BYTES: u64 = 256 << 20;
+
+/// The first frame on a guest's standard input, and for all but the receiving end of a transfer the only one.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CallFrame {
     /// [`FRAME_VERSION`].
@@ -44,6 +54,20 @@ pub enum GuestFrame {
     Ok(OutputFrame),
     /// The failure; nothing follows.
     Error(GuestError),
+    /// So many bytes follow this line as they are, and then the next line. Only for a tool that was called as
+    /// the sending end of a transfer.
+    Chunk(usize),
+}
+
+/// A line of a guest's standard input after the call's, where the tool was called as the receiving end of a
+/// transfer. An input that ends without [`InputFrame::End`] is one that broke off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum InputFrame {
+    /// So many bytes follow this line as they are, and then the next line.
+    Chunk(usize),
+    /// That was all of it; the number of bytes in all.
+    End(u64),
 }
 
 /// The last frame of a guest.
@@ -198,6 +222,7 @@ mod tests {
                 structured: Some(json!({"n": 1})),
             })),
         );
+        check(r#"{"chunk":3}"#, &GuestFrame::Chunk(3));
         check(
             r#"{"error":{"kind":"not_found","message":"no such file"}}"#,
             &GuestFrame::Error(GuestError { kind: GuestErrorKind::NotFound, message: "no such file".into() }),
@@ -231,9 +256,20 @@ mod tests {
             r#"{"ok":1}"#,
             r#"{"ok":"a","error":{"kind":"failed","message":"m"}}"#,
             r#"{"done":"a"}"#,
+            r#"{"chunk":-1}"#,
+            r#"{"chunk":"AAAA"}"#,
             r"[]",
         ] {
             assert!(serde_json::from_str::<GuestFrame>(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_lines_of_an_input_are_its_chunks_and_its_end() {
+        for (frame, line) in [(InputFrame::Chunk(5), r#"{"chunk":5}"#), (InputFrame::End(7), r#"{"end":7}"#)]
+        {
+            assert_eq!(serde_json::to_string(&frame).expect("encodes"), line);
+            assert_eq!(serde_json::from_str::<InputFrame>(line).expect("decodes"), frame);
         }
     }
 

@@ -44,8 +44,8 @@ pub use definition::{DefinitionType, ToolDefinition};
 pub use error::{ToolError, ToolErrorKind};
 pub use event::ToolEvent;
 pub use frame::{
-    CallFrame, FRAME_VERSION, FinalFrame, GuestError, GuestErrorKind, GuestFrame, MAX_FINAL_FRAME_BYTES,
-    MAX_STREAM_FRAME_BYTES, OutputFrame,
+    CallFrame, FRAME_VERSION, FinalFrame, GuestError, GuestErrorKind, GuestFrame, InputFrame,
+    MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, MAX_TRANSFER_BYTES, OutputFrame,
 };
 pub use message::{Message, MessageRole};
 pub use meta::ToolMeta;

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use portcullis_policy::{Approval, DenialCode, Standing, ToolFacts, ToolOrigin};
+use portcullis_policy::{Approval, DenialCode, OutputBytes, Standing, ToolFacts, ToolOrigin};
 use portcullis_types::{SafetyTier, ToolPolicy};
 
 use crate::support::{BASE, load, load_with, tool};
 
 use SafetyTier::{Privileged, ReadOnly, SideEffecting};
-use ToolOrigin::{ForeignModule, Native, ShippedModule, ShippedNative};
+use ToolOrigin::{ForeignModule, Native, ShippedModule, ShippedNative, ShippedOperation};
 
 fn of(origin: ToolOrigin, tier: SafetyTier) -> ToolFacts {
     ToolFacts { origin, ..tool("t", tier) }
@@ -32,6 +32,8 @@ fn a_tool_without_an_entry_gets_what_its_tier_and_origin_allow() {
     check_without_entry(&of(ShippedModule, SideEffecting), "W", Approval::Allow);
     check_without_entry(&of(ShippedModule, Privileged), "Nothing", Approval::Ask);
     check_without_entry(&of(ShippedNative, ReadOnly), "Nothing", Approval::Allow);
+    check_without_entry(&of(ShippedOperation, ReadOnly), "Nothing", Approval::Allow);
+    check_without_entry(&of(ShippedOperation, SideEffecting), "Nothing", Approval::Allow);
     check_without_entry(&of(ForeignModule, ReadOnly), "Nothing", Approval::Ask);
     check_without_entry(&of(ForeignModule, Privileged), "Nothing", Approval::Ask);
     let undeclared = ToolFacts { declared_tier: None, ..of(ShippedModule, ReadOnly) };
@@ -45,6 +47,8 @@ fn an_entry_replaces_the_tiers_word_for_tools_of_ours() {
     check("approval = 'allow'", &of(ShippedModule, Privileged), "Nothing", Approval::Allow);
     check("approval = 'deny'", &of(ShippedModule, ReadOnly), "R", Approval::Deny);
     check("profile = 'R'", &of(ShippedNative, ReadOnly), "R", Approval::Allow);
+    check("profile = 'V'", &of(ShippedOperation, ReadOnly), "V", Approval::Allow);
+    check("approval = 'ask'", &of(ShippedOperation, ReadOnly), "Nothing", Approval::Ask);
 }
 
 #[test]
@@ -103,7 +107,7 @@ fn a_native_tool_is_enabled_by_name_or_not_at_all() {
 #[test]
 fn a_disabled_tool_is_described_and_not_assigned() {
     let policy = load(&format!("{BASE}\n[tools.t]\nenabled = false"));
-    for origin in [ShippedNative, Native, ShippedModule, ForeignModule] {
+    for origin in [ShippedNative, Native, ShippedModule, ShippedOperation, ForeignModule] {
         let denial = policy.assign(&of(origin, ReadOnly)).expect_err("disabled");
         assert_eq!(denial.code, DenialCode::ToolDisabled);
         assert!(!policy.describe(&of(origin, ReadOnly)).enabled);

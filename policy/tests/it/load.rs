@@ -39,6 +39,9 @@ fn the_shipped_policy_says_what_the_design_says() {
         ("file_list", SafetyTier::ReadOnly, "FileReadOnly"),
         ("file_search", SafetyTier::ReadOnly, "FileReadOnly"),
         ("file_write", SafetyTier::SideEffecting, "FileReadWrite"),
+        ("vault_copyto", SafetyTier::SideEffecting, "Nothing"),
+        ("vault_copyto_read", SafetyTier::ReadOnly, "VaultRead"),
+        ("vault_copyto_write", SafetyTier::SideEffecting, "VaultWrite"),
         ("other", SafetyTier::ReadOnly, "WorkspaceRead"),
         ("other", SafetyTier::Privileged, "Nothing"),
     ] {
@@ -203,6 +206,43 @@ fn the_vault_is_alone_read_only_and_out_of_reach_of_tiers() {
              name it in `[tools]` instead",
         ],
     );
+}
+
+#[test]
+fn an_operation_has_no_mounts_and_its_steps_share_none() {
+    let with = |tools: &str| format!("{BASE}{tools}");
+    let line = BASE.lines().count();
+    let faults = |tools: &str, faults: &[(usize, &str)]| {
+        let faults: Vec<_> =
+            faults.iter().map(|(below, fault)| format!("portcullis.toml:{}:{fault}", line + below)).collect();
+        check_faults(&with(tools), &faults.iter().map(String::as_str).collect::<Vec<_>>());
+    };
+    faults(
+        "[tools.vault_copyto]\nprofile = 'R'\n",
+        &[(
+            2,
+            "11: tools.vault_copyto.profile: `vault_copyto` has no mounts itself; write `profile = \"Nothing\"`, \
+             and name the profiles of its steps `vault_copyto_read` and `vault_copyto_write`",
+        )],
+    );
+    let share = "the steps of `vault_copyto` share no mount, and `vault_copyto_read` has `shared` too; name \
+                 profiles such as `VaultRead` and `VaultWrite`";
+    for (read, write) in [("R", "W"), ("W", "R"), ("R", "R")] {
+        faults(
+            &format!(
+                "[tools]\nvault_copyto_write.profile = '{write}'\nvault_copyto_read.profile = '{read}'\n"
+            ),
+            &[(2, &format!("30: tools.vault_copyto_write.profile: {share}"))],
+        );
+    }
+    // One that is not named has nothing, whatever its tier's tools have.
+    for entries in [
+        "[tools]\nvault_copyto_read.profile = 'V'\nvault_copyto_write.profile = 'W'\nvault_copyto.profile = 'Nothing'",
+        "[tools.vault_copyto_read]\nprofile = 'R'",
+        "[tools.vault_copyto_write]\nprofile = 'R'\n[tools.vault_copyto]\napproval = 'ask'",
+    ] {
+        load(&with(entries));
+    }
 }
 
 #[test]

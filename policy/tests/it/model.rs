@@ -67,7 +67,10 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         line.map(|value| value.trim_matches('\''))
     };
     let has_entry = lines.keys().any(|key| key.starts_with(&format!("tools.{}.", tool.name)));
-    let ours = matches!(tool.origin, ToolOrigin::ShippedNative | ToolOrigin::ShippedModule);
+    let ours = matches!(
+        tool.origin,
+        ToolOrigin::ShippedNative | ToolOrigin::ShippedModule | ToolOrigin::ShippedOperation
+    );
     let foreign = tool.origin == ToolOrigin::ForeignModule;
     match entry("enabled") {
         Some("false") => return Err("tool_disabled"),
@@ -92,7 +95,7 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
     }
     let fallback = match tool.origin {
         ToolOrigin::ShippedModule | ToolOrigin::Native => tier_profile,
-        ToolOrigin::ShippedNative | ToolOrigin::ForeignModule => "Nothing",
+        ToolOrigin::ShippedNative | ToolOrigin::ShippedOperation | ToolOrigin::ForeignModule => "Nothing",
     };
     Ok(entry("profile").unwrap_or(fallback).to_owned())
 }

@@ -91,8 +91,13 @@ pub(crate) fn plain_text(lines: &Lines, prefix: &str) -> String {
 }
 
 pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
-    let origins =
-        [ToolOrigin::ShippedNative, ToolOrigin::Native, ToolOrigin::ShippedModule, ToolOrigin::ForeignModule];
+    let origins = [
+        ToolOrigin::ShippedNative,
+        ToolOrigin::Native,
+        ToolOrigin::ShippedModule,
+        ToolOrigin::ShippedOperation,
+        ToolOrigin::ForeignModule,
+    ];
     let tiers =
         [None, Some(SafetyTier::ReadOnly), Some(SafetyTier::SideEffecting), Some(SafetyTier::Privileged)];
     let policies = [ToolPolicy::Auto, ToolPolicy::RequiresApproval];

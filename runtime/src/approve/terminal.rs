@@ -10,7 +10,7 @@ use std::{
 use async_trait::async_trait;
 use portcullis_tools::{
     approval::{ApprovalAnswer, ApprovalRequest, Approver},
-    policy::RequestedSubject,
+    policy::{Grant, RequestedSubject},
 };
 use rustix::termios::{QueueSelector, tcflush};
 
@@ -91,20 +91,13 @@ fn question(request: &ApprovalRequest) -> String {
         "runs",
         if request.unconfined { "native, unconfined: no sandbox holds it" } else { "in the WASM sandbox" },
     );
-    let grant = &request.grant;
-    let mounts: Vec<String> =
-        grant.mounts.iter().map(|mount| format!("/{} ({})", mount.name, mount.access)).collect();
-    let mounts = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
-    line("may touch", &format!("{mounts}; profile {}", grant.profile));
-    for subject in &grant.subjects {
-        let (argument, what, value) = match subject {
-            RequestedSubject::Path { argument, path, access } => (argument, access.as_str(), path.as_str()),
-            RequestedSubject::Url { argument, url } => (argument, "fetch", url.as_str()),
-            RequestedSubject::Command { argument, command } => (argument, "execute", command.as_str()),
-        };
-        line("names", &format!("{value} ({what}, `{argument}`)"));
+    if request.steps.is_empty() {
+        touches(&mut line, &request.grant);
     }
-    let limits = &grant.limits;
+    for step in &request.steps {
+        step_touches(&mut line, &step.step, &step.grant);
+    }
+    let limits = &request.grant.limits;
     let timeout = humantime::format_duration(limits.timeout);
     let output = text::bytes(limits.max_output.0);
     if request.unconfined {
@@ -117,15 +110,40 @@ fn question(request: &ApprovalRequest) -> String {
     out
 }
 
+/// What a step of an operation may touch, while no other step may.
+fn step_touches(line: &mut impl FnMut(&str, &str), step: &str, grant: &Grant) {
+    line("in a step", &format!("{step}, by itself"));
+    touches(line, grant);
+}
+
+/// What a grant opens, and what of it the arguments name.
+fn touches(line: &mut impl FnMut(&str, &str), grant: &Grant) {
+    let mounts: Vec<String> =
+        grant.mounts.iter().map(|mount| format!("/{} ({})", mount.name, mount.access)).collect();
+    let mounts = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
+    line("may touch", &format!("{mounts}; profile {}", grant.profile));
+    for subject in &grant.subjects {
+        let (argument, what, value) = match subject {
+            RequestedSubject::Path { argument, path, access } => (argument, access.as_str(), path.as_str()),
+            RequestedSubject::Url { argument, url } => (argument, "fetch", url.as_str()),
+            RequestedSubject::Command { argument, command } => (argument, "execute", command.as_str()),
+        };
+        line("names", &format!("{value} ({what}, `{argument}`)"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::{sync::Arc, sync::Mutex};
 
     use portcullis_tools::{
         Caller, ToolCall, ToolRegistry,
-        policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
+        policy::{
+            CallRequest, DEFAULT_POLICY, Decision, LoadOptions, Operation, PolicySource, Standing, ToolFacts,
+            ToolOrigin, WorkspaceSecurityPolicy,
+        },
     };
-    use portcullis_types::SandboxTier;
+    use portcullis_types::{SandboxTier, ToolName, ToolPolicy};
 
     use super::*;
 
@@ -164,6 +182,40 @@ mod tests {
         let result = runtime.block_on(registry.execute_with_policy(call, &caller));
         result.outcome.expect_err("refused");
         insta::assert_snapshot!(keeps.0.lock().expect("not poisoned").as_str());
+    }
+
+    #[test]
+    fn the_question_shows_each_step_of_an_operation_with_what_it_may_touch() {
+        let operation = Operation::VAULT_COPYTO;
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: DEFAULT_POLICY },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        })
+        .expect("loads");
+        let mut shown = String::new();
+        for step in operation.steps {
+            let facts = ToolFacts {
+                name: ToolName::parse(*step).expect("a name"),
+                declared_tier: None,
+                declared_policy: ToolPolicy::Auto,
+                declared_timeout: None,
+                declared_max_output: None,
+                roles: Vec::new(),
+                origin: ToolOrigin::ShippedOperation,
+                standing: Standing::Unpinned,
+            };
+            let Decision::Allow(grant) = policy.authorize(&CallRequest { tool: &facts, subjects: &[] })
+            else {
+                panic!("the shipped policy allows it");
+            };
+            step_touches(&mut |name, value| shown += &format!("{name}: {value}\n"), step, &grant);
+        }
+        assert_eq!(
+            shown,
+            "in a step: vault_copyto_read, by itself\nmay touch: /vault (read); profile VaultRead\n\
+             in a step: vault_copyto_write, by itself\nmay touch: /shared (write), /tmp (write); profile VaultWrite\n"
+        );
     }
 
     #[test]

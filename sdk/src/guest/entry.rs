@@ -13,7 +13,7 @@ use crate::{DeclaredTool, guest::serve};
 pub fn main(tools: &[&dyn DeclaredTool]) -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let verb = arguments.next();
-    let answer = || serve(tools, verb.as_deref(), stdin().lock(), stdout(), stderr());
+    let answer = || serve(tools, verb.as_deref(), stdin(), stdout(), stderr());
     #[cfg(not(target_family = "wasm"))]
     if arguments.next().as_deref() == Some("--root")
         && let Some(root) = arguments.next()

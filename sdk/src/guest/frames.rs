@@ -6,7 +6,8 @@ use std::{
 };
 
 use portcullis_types::{
-    GuestFrame, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, OutputFrame, ToolError, ToolOutput,
+    GuestFrame, MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, OutputFrame, ToolError,
+    ToolOutput,
 };
 
 /// A guest's standard output. Shared with the listeners in the call's context, hence the lock.
@@ -25,6 +26,17 @@ impl<W: Write> Frames<W> {
         {
             let _ = self.write(&line);
         }
+    }
+
+    /// Sends bytes of a transfer. The host ends the call if nobody wants any.
+    pub(super) fn chunk(&self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() || bytes.len() > MAX_CHUNK_BYTES {
+            let message = format!("a chunk of {} bytes", bytes.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let mut frame = line(&GuestFrame::Chunk(bytes.len()), bytes.len() + 32)?;
+        frame.extend_from_slice(bytes);
+        self.write(&frame)
     }
 
     /// Sends the final frame. A result that is too long for one becomes an error that says so.

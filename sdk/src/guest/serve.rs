@@ -1,7 +1,7 @@
 //! One conversation with a host.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,7 +10,11 @@ use portcullis_types::{
     CallFrame, Declarations, FRAME_VERSION, GuestFrame, OutputFrame, ToolContext, ToolError, ToolOutput,
 };
 
-use crate::{DeclaredTool, guest::frames::Frames};
+use crate::{
+    DeclaredTool,
+    guest::frames::Frames,
+    transfer::{Inlet, Outlet},
+};
 
 /// The host asked something that a module answers; also the exit code of a failed call.
 pub const EXIT_OK: u8 = 0;
@@ -21,12 +25,15 @@ pub const EXIT_MISUSE: u8 = 2;
 /// Room for the arguments of an ordinary call without growing, in bytes.
 const USUAL_CALL_BYTES: usize = 8 << 10;
 
+/// What is read of standard input at a time, in bytes. A chunk is many times as long.
+const INPUT_BYTES: usize = 64 << 10;
+
 /// Answers one `describe` or `call` and returns the exit code.
 #[must_use]
 pub fn serve(
     tools: &[&dyn DeclaredTool],
     verb: Option<&str>,
-    stdin: impl Read,
+    stdin: impl Read + Send + 'static,
     stdout: impl Write + Send + 'static,
     mut stderr: impl Write,
 ) -> u8 {
@@ -56,13 +63,12 @@ fn describe(tools: &[&dyn DeclaredTool], mut stdout: impl Write) -> Result<(), S
 
 fn call(
     tools: &[&dyn DeclaredTool],
-    mut stdin: impl Read,
+    stdin: impl Read + Send + 'static,
     stdout: impl Write + Send + 'static,
     stderr: &mut impl Write,
 ) -> Result<(), String> {
-    let mut text = Vec::with_capacity(USUAL_CALL_BYTES);
-    stdin.read_to_end(&mut text).map_err(|error| format!("stdin: {error}"))?;
-    let frame: CallFrame = serde_json::from_slice(&text).map_err(|error| format!("call frame: {error}"))?;
+    let mut stdin = BufReader::with_capacity(INPUT_BYTES, stdin);
+    let frame = call_frame(&mut stdin)?;
     if frame.v != FRAME_VERSION {
         return Err(format!("call frame: version {} where {FRAME_VERSION} is spoken", frame.v));
     }
@@ -70,7 +76,8 @@ fn call(
     let result = match tools.iter().find(|tool| tool.spec().name == frame.tool) {
         Some(tool) => {
             let arguments = frame.arguments.get();
-            let ctx = context(frame.tool, frame.call_id, frame.deadline_ms, &frames);
+            let mut ctx = context(frame.tool, frame.call_id, frame.deadline_ms, &frames);
+            ctx.extensions.insert(Inlet::new(stdin));
             pollster::block_on(tool.run(&ctx, arguments))
         }
         None => Err(ToolError::not_found(format!("no tool `{}` in this module", frame.tool))),
@@ -81,6 +88,19 @@ fn call(
         let _ = writeln!(stderr, "{detail}");
     }
     frames.finish(result).map_err(|error| format!("stdout: {error}"))
+}
+
+/// Reads the call's frame and nothing behind it. It is a line, unless the arguments' own text has line breaks:
+/// then nothing is behind it.
+fn call_frame(stdin: &mut impl BufRead) -> Result<CallFrame, String> {
+    let failed = |error| format!("stdin: {error}");
+    let mut text = Vec::with_capacity(USUAL_CALL_BYTES);
+    stdin.read_until(b'\n', &mut text).map_err(failed)?;
+    if let Ok(frame) = serde_json::from_slice(&text) {
+        return Ok(frame);
+    }
+    stdin.read_to_end(&mut text).map_err(failed)?;
+    serde_json::from_slice(&text).map_err(|error| format!("call frame: {error}"))
 }
 
 fn context<W: Write + Send + 'static>(
@@ -98,5 +118,7 @@ fn context<W: Write + Send + 'static>(
     ctx.on_update = Some(Arc::new(move |partial: ToolOutput| {
         update.report(&GuestFrame::Update(OutputFrame(partial)));
     }));
+    let chunks = Arc::clone(frames);
+    ctx.extensions.insert(Outlet::new(move |bytes| chunks.chunk(bytes)));
     ctx
 }

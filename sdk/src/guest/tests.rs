@@ -10,7 +10,7 @@ use portcullis_types::{Declarations, GuestFrame, MAX_FINAL_FRAME_BYTES, MAX_STRE
 use crate::{
     ToolContext, ToolError, ToolErrorKind, ToolOutput,
     guest::{EXIT_MISUSE, EXIT_OK, serve},
-    tool,
+    tool, transfer,
 };
 
 /// Greets.
@@ -39,6 +39,16 @@ async fn endless() -> String {
     "x".repeat(MAX_FINAL_FRAME_BYTES)
 }
 
+/// Sends each chunk twice.
+#[tool]
+async fn doubles(ctx: &ToolContext) -> Result<String, ToolError> {
+    while let Some(chunk) = transfer::receive(ctx)? {
+        transfer::send(ctx, &chunk)?;
+        transfer::send(ctx, &chunk)?;
+    }
+    Ok("doubled".to_owned())
+}
+
 /// A stream that counts its writes.
 #[derive(Clone, Default)]
 struct Stream(Arc<Mutex<(Vec<u8>, usize)>>);
@@ -65,8 +75,10 @@ struct Said {
 
 fn converse(verb: Option<&str>, stdin: &str) -> Said {
     let (stdout, mut stderr) = (Stream::default(), Vec::new());
-    let tools: [&dyn crate::DeclaredTool; 4] = [&greet_tool(), &busy_tool(), &fails_tool(), &endless_tool()];
-    let code = serve(&tools, verb, stdin.as_bytes(), stdout.clone(), &mut stderr);
+    let tools: [&dyn crate::DeclaredTool; 5] =
+        [&greet_tool(), &busy_tool(), &fails_tool(), &endless_tool(), &doubles_tool()];
+    let stdin = io::Cursor::new(stdin.to_owned());
+    let code = serve(&tools, verb, stdin, stdout.clone(), &mut stderr);
     let (bytes, writes) = stdout.0.lock().expect("not poisoned").clone();
     Said {
         code,
@@ -89,7 +101,7 @@ fn describe_answers_the_declarations() {
     let declarations: Declarations = serde_json::from_str(&said.stdout).expect("declarations");
     assert_eq!(declarations.v, 1);
     assert_eq!(declarations.tools[0], __tool_declaration_greet());
-    assert_eq!(declarations.tools.len(), 4);
+    assert_eq!(declarations.tools.len(), 5);
 }
 
 #[test]
@@ -141,6 +153,22 @@ fn a_result_too_long_for_a_frame_is_an_error_that_says_so() {
     let said = call("endless", "{}");
     assert!(said.stdout.contains(r#""kind":"failed""#));
     assert!(said.stdout.contains("at most 8388608"), "{}", said.stdout);
+}
+
+#[test]
+fn a_call_may_spread_over_lines() {
+    let said = call("greet", "{\n  \"name\": \"you\"\n}");
+    assert_eq!(said.stdout, "{\"ok\":\"hello you\"}\n");
+}
+
+#[test]
+fn bytes_pass_between_the_lines_of_input_and_output() {
+    let frame = r#"{"v":1,"tool":"doubles","call_id":"c1","arguments":{},"deadline_ms":500}"#;
+    let said = converse(Some("call"), &format!("{frame}\n{{\"chunk\":2}}\n\n\0{{\"end\":2}}\n"));
+    let chunk = "{\"chunk\":2}\n\n\0";
+    assert_eq!(said.stdout, format!("{chunk}{chunk}{{\"ok\":\"doubled\"}}\n"));
+    let said = converse(Some("call"), &format!("{frame}\n{{\"chunk\":2}}\n\n"));
+    assert!(said.stdout.contains("the transfer broke off"), "{}", said.stdout);
 }
 
 #[test]

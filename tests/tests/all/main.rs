@@ -16,3 +16,4 @@ mod policy;
 mod repository;
 mod seeds;
 mod support;
+mod vault;

@@ -57,7 +57,7 @@ fn refused(registry: &ToolRegistry) -> Vec<(String, String)> {
 
 /// Runs the command line in a world.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
-fn portcullis(world: &World, words: &[&str]) -> Output {
+pub(crate) fn portcullis(world: &World, words: &[&str]) -> Output {
     Command::new(portcullis_tests::binary())
         .args(words)
         .arg("--workspace")
@@ -71,10 +71,10 @@ fn portcullis(world: &World, words: &[&str]) -> Output {
         .expect("starts")
 }
 
-fn stdout(output: &Output) -> String {
+pub(crate) fn stdout(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-fn stderr(output: &Output) -> String {
+pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }

@@ -36,11 +36,13 @@ async fn the_shipped_tools_are_registered_by_name_and_marked_unconfined() {
         "multiply",
         "output_read",
         "subtract",
+        "vault_copyto",
     ];
     assert_eq!(names, expected, "sorted, and every one of them is known");
     for tool in registry.tools() {
         let name = tool.facts().name.as_str();
-        let confined = if name.starts_with("file_") { Confinement::Wasm } else { Confinement::Native };
+        let is_guest = name.starts_with("file_") || name == "vault_copyto";
+        let confined = if is_guest { Confinement::Wasm } else { Confinement::Native };
         assert_eq!(tool.confinement(), confined, "{name}");
         assert_eq!(tool.decl().name, name);
         assert!(tool.decl().description.is_some(), "{name}");

@@ -199,6 +199,23 @@ fn each_core_tool_has_its_own_file_and_its_tests() {
 }
 
 #[test]
+fn each_step_of_an_operation_is_exported_and_the_docs_name_the_operation() {
+    let sources = files(".rs");
+    let module = sources.get("guest-tools/src/bin/vault_tools.rs").expect("the module");
+    let docs: String = files(".md").into_values().collect();
+    for operation in portcullis_tools::policy::Operation::ALL {
+        for step in operation.steps {
+            assert!(module.contains(&format!("::{step},")), "{step} is in no module");
+        }
+        assert!(
+            docs.contains(&format!("`{}`", operation.name)),
+            "the docs do not mention {}",
+            operation.name
+        );
+    }
+}
+
+#[test]
 fn nothing_in_the_repository_names_the_machine_it_was_built_on() {
     let cargo_home = env::var("CARGO_HOME").ok().filter(|path| path.len() > 1);
     let home = env::var("HOME").ok().filter(|path| path.len() > 1).map(|home| format!("{home}/.cargo"));

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use portcullis_policy::ToolOrigin;
+use portcullis_policy::{Operation, ToolOrigin};
 use portcullis_types::ToolName;
 
 use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::Wanted};
@@ -81,8 +81,11 @@ fn candidate(module: OutsideModule, lock: &Lock) -> Candidate {
 fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<ModuleError> {
     let this = &candidates[index];
     let mut seen: BTreeMap<String, &ToolName> = BTreeMap::new();
-    let registered: BTreeMap<String, &ToolName> =
-        table.iter().flat_map(RegisteredTool::names).map(|name| (likeness(name), name)).collect();
+    // The policy's entry of a step would be the tool's, or look like it.
+    let steps = Operation::ALL.iter().flat_map(|operation| operation.steps);
+    let steps: Vec<ToolName> = steps.filter_map(|step| ToolName::parse(*step).ok()).collect();
+    let taken = table.iter().flat_map(RegisteredTool::names).chain(&steps);
+    let registered: BTreeMap<String, &ToolName> = taken.map(|name| (likeness(name), name)).collect();
     for name in &this.names {
         let likeness = likeness(name);
         if let Some(other) = registered.get(&likeness).copied().or_else(|| seen.get(&likeness).copied()) {

@@ -59,7 +59,9 @@ pub(crate) fn admit(
             }
         }
     }
-    rates.admit(&caller.agent_id, facts.name.as_str())?;
+    if caller.step.is_none() {
+        rates.admit(&caller.agent_id, facts.name.as_str())?;
+    }
     Ok(Gated { checked, approval, approval_rule })
 }
 

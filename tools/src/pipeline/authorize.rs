@@ -20,12 +20,12 @@ use super::{
     turn::within_turn,
 };
 use crate::{
-    approval::{self, ApprovalRequest, NotApproved},
+    approval::{self, ApprovalRequest, NotApproved, StepGrant},
     audit::{self, Subject, SubjectKind},
     call::Caller,
     mounts::{MountTable, real_path, resolve_beneath},
     rates::Rates,
-    registry::Backend,
+    registry::{Backend, RegisteredTool},
 };
 
 /// How often an approver may change the arguments of one call.
@@ -49,13 +49,19 @@ pub(crate) async fn authorize(
 ) -> Result<Authorized, ToolError> {
     let mut gated = gated;
     for _ in 0..=MAX_CHANGES {
-        let grant = grant(&gated.checked, policy, mounts, trail)?;
-        if gated.approval.max(grant.approval) != Approval::Ask {
+        let Grants { own: grant, steps } = grants(&gated.checked, policy, mounts, trail)?;
+        let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
+        if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
             // Unless somebody was asked before and changed the arguments to these.
             trail.row.approval.get_or_insert_with(|| "not_required".into());
             return Ok(Authorized { checked: gated.checked, grant });
         }
-        match consent(&gated, &grant, policy, caller, trail).await? {
+        if caller.step.is_some() {
+            // By whoever approved of the operation and saw this grant.
+            trail.row.approval = Some("approved".into());
+            return Ok(Authorized { checked: gated.checked, grant });
+        }
+        match consent(&gated, &grant, steps, policy, caller, trail).await? {
             None => return Ok(Authorized { checked: gated.checked, grant }),
             Some(arguments) => {
                 let Checked { mut call, tool, .. } = gated.checked;
@@ -67,29 +73,39 @@ pub(crate) async fn authorize(
     Err(ToolError::denied(format!("the approver changed the arguments more than {MAX_CHANGES} times")))
 }
 
-/// The grant of a call, by names and by where they lead.
-fn grant(
+/// What a call may touch.
+struct Grants {
+    own: Grant,
+    /// What each step may touch, where the call is an operation: its arguments are judged as theirs, before
+    /// anything runs. Each is judged again in the step's own call.
+    steps: Vec<StepGrant>,
+}
+
+/// The grants of a call, by names and by where they lead.
+fn grants(
     checked: &Checked,
     policy: &WorkspaceSecurityPolicy,
     mounts: &MountTable,
     trail: &mut Trail,
-) -> Result<Grant, ToolError> {
-    let facts = checked.tool.facts();
-    let subjects = subjects(checked)?;
+) -> Result<Grants, ToolError> {
+    let (tool, args) = (&checked.tool, checked.args.value());
+    let subjects = subjects(tool, args)?;
     trail.row.subjects = subjects.iter().map(row_subject).collect();
-    let grant = match policy.authorize(&CallRequest { tool: facts, subjects: &subjects }) {
-        Decision::Allow(grant) => grant,
-        Decision::Deny(denial) => return Err(refuse(denial, trail)),
-    };
-    for subject in &subjects {
-        match subject {
-            RequestedSubject::Path { path, access, .. } => {
-                follow(path, *access, policy, mounts).map_err(|denial| refuse(*denial, trail))?;
+    let mut steps = Vec::new();
+    let grant = match tool.backend() {
+        Backend::Native(_) | Backend::Guest(_) => judge(tool, &subjects, policy, mounts),
+        Backend::Operation(operation) => {
+            let own = judge(tool, &[], policy, mounts).map_err(|denial| refuse(*denial, trail))?;
+            for step in operation.steps() {
+                let subjects = self::subjects(step, args)?;
+                let grant = judge(step, &subjects, policy, mounts);
+                let grant = grant.map_err(|denial| refuse(*denial, trail))?;
+                steps.push(StepGrant { step: step.facts().name.to_string(), grant });
             }
-            // No build grants these, so the policy has refused them above.
-            RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
+            Ok(own)
         }
-    }
+    };
+    let grant = grant.map_err(|denial| refuse(*denial, trail))?;
     trail.row.decision = Some(audit::Verdict::Allow);
     trail.row.rule = Some(format!("profiles.{}", grant.profile).into());
     trail.row.mounts = grant
@@ -97,18 +113,39 @@ fn grant(
         .iter()
         .map(|mount| audit::MountAccess { name: mount.name.as_str().into(), access: mount.access })
         .collect();
+    Ok(Grants { own: grant, steps })
+}
+
+/// Judges what a tool, or a step, is asked to touch.
+fn judge(
+    tool: &RegisteredTool,
+    subjects: &[RequestedSubject],
+    policy: &WorkspaceSecurityPolicy,
+    mounts: &MountTable,
+) -> Result<Grant, Box<Denial>> {
+    let grant = match policy.authorize(&CallRequest { tool: tool.facts(), subjects }) {
+        Decision::Allow(grant) => grant,
+        Decision::Deny(denial) => return Err(Box::new(denial)),
+    };
+    for subject in subjects {
+        match subject {
+            RequestedSubject::Path { path, access, .. } => follow(path, *access, policy, mounts)?,
+            // No build grants these, so the policy has refused them above.
+            RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
+        }
+    }
     Ok(grant)
 }
 
 /// What the arguments name, by the roles that the tool declares.
-fn subjects(checked: &Checked) -> Result<Vec<RequestedSubject>, ToolError> {
+fn subjects(tool: &RegisteredTool, args: &Value) -> Result<Vec<RequestedSubject>, ToolError> {
     let mut subjects = Vec::new();
-    for role in &checked.tool.facts().roles {
+    for role in &tool.facts().roles {
         let argument = &role.argument;
-        let text = match checked.args.value().get(argument) {
+        let text = match args.get(argument) {
             Some(Value::String(text)) => text.as_str(),
             // A default stands for an argument that is left out; it is a path like any other.
-            None | Some(Value::Null) => match checked.tool.default_of(argument) {
+            None | Some(Value::Null) => match tool.default_of(argument) {
                 Some(text) => text,
                 None => continue,
             },
@@ -220,6 +257,7 @@ fn below(root: BorrowedFd<'_>, target: BorrowedFd<'_>, missing: &[&str]) -> Opti
 async fn consent(
     gated: &Gated,
     grant: &Grant,
+    steps: Vec<StepGrant>,
     policy: &WorkspaceSecurityPolicy,
     caller: &Caller,
     trail: &mut Trail,
@@ -235,7 +273,8 @@ async fn consent(
         unconfined: matches!(checked.tool.backend(), Backend::Native(_)),
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
-        binding: approval::binding(tool, checked.args.text(), grant, policy.digest().as_str())?,
+        binding: approval::binding(tool, checked.args.text(), grant, &steps, policy.digest().as_str())?,
+        steps,
     };
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
@@ -252,9 +291,22 @@ async fn consent(
         }
         Err(NotApproved { code, reason }) => {
             trail.row.approval = Some(code.as_str().into());
-            let rule = gated.approval_rule.clone();
+            let rule = asking_rule(gated, policy);
             let hint = reason.unwrap_or_default();
             Err(refuse(Denial { code, rule, subject: tool.to_owned(), hint }, trail))
         }
     }
+}
+
+/// What asks about a call: what gated it, else the rule of the first of its steps that asks.
+fn asking_rule(gated: &Gated, policy: &WorkspaceSecurityPolicy) -> String {
+    let Backend::Operation(operation) = gated.checked.tool.backend() else {
+        return gated.approval_rule.clone();
+    };
+    if gated.approval == Approval::Ask {
+        return gated.approval_rule.clone();
+    }
+    let steps = operation.steps().iter().map(|step| (step.facts(), policy.describe(step.facts())));
+    let mut asking = steps.filter(|(_, assigned)| assigned.approval == Approval::Ask);
+    asking.next().map_or_else(String::new, |(facts, assigned)| policy.approval_rule(facts, &assigned))
 }

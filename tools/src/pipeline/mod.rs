@@ -16,6 +16,6 @@ pub(crate) use authorize::authorize;
 pub(crate) use check::check;
 pub(crate) use record::record;
 pub(crate) use resolve::resolve;
-pub(crate) use run::run;
-pub(crate) use shape::shape;
+pub(crate) use run::{overdue, run};
+pub(crate) use shape::{shape, with_commas};
 pub(crate) use trail::Trail;

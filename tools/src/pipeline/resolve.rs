@@ -7,7 +7,7 @@ use portcullis_types::{ToolError, ToolName};
 use super::Trail;
 use crate::{
     audit::Confinement,
-    call::ToolCall,
+    call::{ToolCall, random_id},
     registry::{Backend, RegisteredTool},
     table::ToolTable,
 };
@@ -47,6 +47,11 @@ pub(crate) fn resolve(
     let (confinement, module) = match tool.backend() {
         Backend::Native(_) => (Confinement::Native, None),
         Backend::Guest(guest) => (Confinement::Wasm, Some(guest.module().digest().to_string().into())),
+        Backend::Operation(_) => {
+            // By it the rows of the steps are found.
+            trail.row.operation_id.get_or_insert_with(|| random_id("op").into());
+            (Confinement::Wasm, None)
+        }
     };
     if call.tool != tool.decl().name {
         // Under an alias; from here on it is the tool's own name that is judged, shown and recorded.

@@ -10,7 +10,8 @@ use std::{
 use futures_util::FutureExt;
 use portcullis_policy::{Denial, DenialCode, Grant};
 use portcullis_types::{
-    CallFrame, FRAME_VERSION, FinalFrame, SafetyTier, Tool, ToolContext, ToolError, ToolEvent, ToolOutput,
+    CallFrame, FRAME_VERSION, FinalFrame, ProgressFn, SafetyTier, Tool, ToolContext, ToolError, ToolEvent,
+    ToolOutput,
 };
 use serde_json::value::RawValue;
 
@@ -25,7 +26,8 @@ use crate::{
     audit::Text,
     call::{Caller, Parent},
     places::{LeaveOnDrop, Place, Places},
-    registry::{Backend, GuestTool, RegisteredTool},
+    registry::{Backend, GuestTool, RegisteredTool, ToolRegistry},
+    vault::Terms,
     wasm::{GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
 };
 
@@ -52,6 +54,7 @@ pub(crate) async fn run(
     authorized: Authorized,
     places: &Places,
     runner: Option<&HostWasmToolRunner>,
+    steps: Option<&Arc<ToolRegistry>>,
     caller: &Caller,
     trail: &mut Trail,
 ) -> Result<RawOutcome, ToolError> {
@@ -83,6 +86,16 @@ pub(crate) async fn run(
             let runner = runner.ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
             let limits = (time_limit, deadline);
             run_guest(runner, guest, &checked, &grant, (limits, place), caller, trail).await?
+        }
+        Backend::Operation(operation) => {
+            let terms = Terms {
+                operation_id: trail.row.operation_id.clone(),
+                time_limit,
+                deadline,
+                place,
+                on_progress: on_progress(&checked.call.id, caller),
+            };
+            (operation.run(steps, &checked.call.id, checked.args.value(), terms, caller).await, None)
         }
     };
     Ok(RawOutcome { result, usage, grant, notes: checked.notes, tool: checked.tool })
@@ -119,7 +132,8 @@ async fn run_native(
     }
 }
 
-fn overdue(limit: Duration) -> ToolError {
+/// What a caller learns of a tool whose time is up.
+pub(crate) fn overdue(limit: Duration) -> ToolError {
     ToolError::timeout(format!("the tool did not finish within {limit:?}"))
 }
 
@@ -135,11 +149,19 @@ fn context(call_id: &str, tool: &str, caller: &Caller, deadline: Instant, place:
         // What a native tool reports goes the same way as a guest's frames.
         let (watcher, id) = (caller.clone(), call_id.to_owned());
         ctx.on_update = Some(Arc::new(move |partial| pass_on(StreamFrame::Update(partial), &id, &watcher)));
-        let (watcher, id) = (caller.clone(), call_id.to_owned());
-        ctx.on_progress = Some(Arc::new(move |text| pass_on(StreamFrame::Progress(text), &id, &watcher)));
+        ctx.on_progress = on_progress(call_id, caller);
     }
     ctx.extensions.insert(Parent(Caller { place: Some(place), ..caller.clone() }));
     ctx
+}
+
+/// Takes progress for whoever watches the call; none where nobody does.
+fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
+    let (watcher, id) = (caller.clone(), call_id.to_owned());
+    caller.watches_frames().then(|| {
+        let pass: ProgressFn = Arc::new(move |text| pass_on(StreamFrame::Progress(text), &id, &watcher));
+        pass
+    })
 }
 
 async fn run_guest(
@@ -161,6 +183,7 @@ async fn run_guest(
         cancel: caller.cancel.clone(),
         place: Some(place),
         is_watched: caller.watches_frames(),
+        transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
     };
     let call_id = &checked.call.id;
     let ran = runner.run(job, |frame| pass_on(frame, call_id, caller)).await;
@@ -193,7 +216,10 @@ fn call_frame(checked: &super::check::Checked, time_limit: Duration) -> Result<V
         arguments: RawValue::from_string(checked.args.text().to_owned()).map_err(internal)?,
         deadline_ms: u64::try_from(time_limit.as_millis()).unwrap_or(u64::MAX),
     };
-    serde_json::to_vec(&frame).map_err(internal)
+    let mut line = serde_json::to_vec(&frame).map_err(internal)?;
+    // The guest knows at once that this is all of it.
+    line.push(b'\n');
+    Ok(line)
 }
 
 /// Hands a progress or update frame to whoever watches the call.

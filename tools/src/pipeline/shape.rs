@@ -106,7 +106,7 @@ fn truncate(content: &mut Vec<Content>, limit: usize, original_bytes: usize) {
 }
 
 /// A number with a comma before each group of three digits.
-fn with_commas(number: usize) -> String {
+pub(crate) fn with_commas(number: usize) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

@@ -54,6 +54,15 @@ pub enum GuestFault {
         /// How many there may be.
         limit: usize,
     },
+    /// It sent bytes, though its call is no end of a transfer.
+    #[error("the tool sent bytes that nobody asked for")]
+    UnwantedChunk,
+    /// It sent more than one transfer passes on.
+    #[error("the tool sent more than {limit_bytes} bytes")]
+    TransferTooLarge {
+        /// How much it may send.
+        limit_bytes: u64,
+    },
     /// It ended with an exit code other than 0.
     #[error("the tool ended with exit code {code}")]
     ExitCode {
@@ -83,6 +92,8 @@ impl GuestFault {
             Self::NoFinalFrame => "no_final_frame",
             Self::OutputAfterFinalFrame => "output_after_final_frame",
             Self::TooManyFrames { .. } => "too_many_frames",
+            Self::UnwantedChunk => "unwanted_chunk",
+            Self::TransferTooLarge { .. } => "transfer_too_large",
             Self::ExitCode { .. } => "guest_exit",
             Self::Trap { .. } => "guest_trap",
         }
@@ -98,10 +109,12 @@ impl GuestFault {
             | Self::TableLimit
             | Self::StackOverflow
             | Self::FrameTooLarge { .. }
-            | Self::TooManyFrames { .. } => ToolErrorKind::ResourceLimit,
+            | Self::TooManyFrames { .. }
+            | Self::TransferTooLarge { .. } => ToolErrorKind::ResourceLimit,
             Self::MalformedFrame { .. }
             | Self::NoFinalFrame
             | Self::OutputAfterFinalFrame
+            | Self::UnwantedChunk
             | Self::ExitCode { .. }
             | Self::Trap { .. } => ToolErrorKind::Failed,
         }

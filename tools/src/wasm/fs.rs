@@ -87,6 +87,7 @@ pub(super) struct GuestFs {
 /// after their open.
 #[derive(Debug)]
 pub(super) enum Slot {
+    Stdin,
     Stdout,
     Stderr,
     Directory(Directory),
@@ -131,7 +132,7 @@ pub(super) enum Change {
 
 impl GuestFs {
     pub(super) fn new(preopens: Arc<[Preopen]>, protected: Arc<ProtectedPaths>) -> Self {
-        let mut slots = BTreeMap::from([(1, Slot::Stdout), (2, Slot::Stderr)]);
+        let mut slots = BTreeMap::from([(0, Slot::Stdin), (1, Slot::Stdout), (2, Slot::Stderr)]);
         for (number, (index, preopen)) in (FIRST_PREOPEN..).zip(preopens.iter().enumerate()) {
             let handle = Arc::clone(preopen.handle.directory());
             slots.insert(number, Slot::Directory(Directory { preopen: index, handle, cursor: None }));

@@ -20,6 +20,7 @@ use super::{
     GuestFault, Violation, WasmError,
     control::{CallControl, StopReason},
     fs::{GuestFs, Preopen},
+    inlet::Inlet,
     limiter::{Limiter, Refusal},
     stdio::{Stderr, Stdout},
     worker::{Job, WorkerSetup},
@@ -30,6 +31,8 @@ use portcullis_types::Access;
 pub(super) struct GuestState {
     pub(super) wasi: WasiP1Ctx,
     pub(super) fs: GuestFs,
+    /// Standard input, where the call is the receiving end of a transfer.
+    pub(super) inlet: Option<Inlet>,
     pub(super) stdout: Stdout,
     pub(super) stderr: Stderr,
     pub(super) limiter: Limiter,
@@ -128,6 +131,7 @@ impl GuestPreopens {
 }
 
 fn new_store(setup: &WorkerSetup, job: &mut Job) -> Store<GuestState> {
+    let inlet = job.inlet();
     let mut wasi = WasiCtxBuilder::new()
         .allow_blocking_current_thread(true)
         .args(&["tool", job.verb.as_str()])
@@ -137,6 +141,7 @@ fn new_store(setup: &WorkerSetup, job: &mut Job) -> Store<GuestState> {
     let state = GuestState {
         wasi,
         fs: GuestFs::new(Arc::clone(&setup.preopens), Arc::clone(&job.protected)),
+        inlet,
         stdout: job.stdout(),
         stderr: Stderr::default(),
         limiter: Limiter::new(job.memory_bytes),

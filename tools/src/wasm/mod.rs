@@ -2,7 +2,8 @@
 //!
 //! In reading order: `runner` is the way in; `pool` finds a thread; `worker` is that thread;
 //! `guest` runs one call on it; `preview1` stands before the stock WASI functions and asks `fs`,
-//! `readdir` and `poll`; `stdio` reads the guest's frames; `fault` names what can go wrong. `compiler` and
+//! `readdir` and `poll`; `streams` serves the standard streams, `stdio` reads the guest's frames; `transfer`
+//! and `inlet` pass bytes from one guest to another; `fault` names what can go wrong. `compiler` and
 //! `compiler_child` are the two sides of compiling what comes from outside.
 
 mod cache;
@@ -13,7 +14,9 @@ mod engine;
 mod fault;
 mod fs;
 mod guest;
+mod inlet;
 mod limiter;
+mod memory;
 mod mode;
 mod module;
 mod poll;
@@ -22,7 +25,9 @@ mod preview1;
 mod readdir;
 mod runner;
 mod stdio;
+mod streams;
 mod ticker;
+mod transfer;
 mod worker;
 
 pub use compiler::CompileLimits;
@@ -34,3 +39,6 @@ pub use runner::{HostWasmToolRunner, RunnerConfig};
 pub(crate) use fs::Violation;
 pub(crate) use guest::GuestReport;
 pub(crate) use runner::{GuestJob, Listener, StreamFrame};
+pub(crate) use transfer::{Transfer, TransferEnd};
+
+use transfer::Outlet;

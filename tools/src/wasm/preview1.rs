@@ -15,7 +15,9 @@ use wiggle::GuestMemory;
 use super::{
     fs::{Change, Errno, GuestFs, OpenIntent, Slot, Verdict},
     guest::GuestState,
+    memory::{array, number, slice, slice_mut, store, text},
     poll::{self, Subscriptions},
+    streams::{read_stream, write_stream},
 };
 
 const MODULE: &str = "wasi_snapshot_preview1";
@@ -26,20 +28,14 @@ const OPEN_CREATE: i32 = 1;
 const OPEN_TRUNCATE: i32 = 8;
 const RIGHT_FD_WRITE: i64 = 1 << 6;
 
-/// Buffers that one `fd_write` may name.
-const MAX_IO_VECTORS: u32 = 1024;
-
-/// What one `fd_write` to a standard stream takes; a guest that has more calls again. Many vectors may name
-/// the same memory, and between two calls is where a guest is stopped.
-const MAX_WRITE_BYTES: u32 = 1 << 20;
-
 /// Forwards to the stock function of the same name.
 macro_rules! forward {
     ($caller:ident, $function:ident, $($argument:expr),+) => {{
         let (memory, state, fuel) = parts(&mut $caller)?;
         state.wasi.set_hostcall_fuel(fuel);
         let mut memory = GuestMemory::Unshared(memory);
-        // Files block their thread and standard input is all there, so nothing is ever waited for.
+        // Files block their thread and standard input is all there or served by `streams`, so nothing is ever
+        // waited for.
         stock::$function(&mut state.wasi, &mut memory, $($argument),+)
             .now_or_never()
             .unwrap_or_else(|| Err(Error::msg("a function of the host would wait")))
@@ -349,7 +345,11 @@ fn add_plain(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "fd_read",
         |mut caller: Caller<'_, GuestState>, fd: i32, vectors: i32, count: i32, out: i32| -> Result<i32> {
-            forward!(caller, fd_read, fd, vectors, count, out)
+            let (memory, state, _) = parts(&mut caller)?;
+            match (&state.inlet, state.fs.slot(number(fd))) {
+                (Some(_), Some(Slot::Stdin)) => read_stream(memory, state, vectors, count, out),
+                _ => forward!(caller, fd_read, fd, vectors, count, out),
+            }
         },
     )?;
     linker.func_wrap(
@@ -376,46 +376,6 @@ fn add_plain(linker: &mut Linker<GuestState>) -> Result<()> {
     Ok(())
 }
 
-/// Hands what the guest writes to its standard streams to whoever reads them; a fault ends the call.
-fn write_stream(
-    memory: &mut [u8],
-    state: &mut GuestState,
-    fd: i32,
-    vectors: i32,
-    count: i32,
-    out: i32,
-) -> Result<i32> {
-    let count = number(count);
-    if count > MAX_IO_VECTORS {
-        return Ok(Errno::INVAL.0);
-    }
-    let is_stdout = matches!(state.fs.slot(number(fd)), Some(Slot::Stdout));
-    let mut written = 0_u32;
-    for index in 0..count {
-        let at = number(vectors).saturating_add(index * 8);
-        let vector = array::<8>(memory, signed(at)).map(|vector| {
-            let (start, len) = vector.split_at(4);
-            let word = |bytes: &[u8]| bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
-            (word(start), word(len))
-        });
-        let Ok((start, len)) = vector else { return Ok(Errno::FAULT.0) };
-        let len = len.min(MAX_WRITE_BYTES - written);
-        let Ok(bytes) = slice(memory, signed(start), usize::try_from(len)?) else {
-            return Ok(Errno::FAULT.0);
-        };
-        if is_stdout {
-            state.stdout.write(bytes)?;
-        } else {
-            state.stderr.write(bytes);
-        }
-        written += len;
-        if written == MAX_WRITE_BYTES {
-            break;
-        }
-    }
-    Ok(store(memory, number(out), &written.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
-}
-
 fn read_directory(
     memory: &mut [u8],
     fs: &mut GuestFs,
@@ -426,9 +386,7 @@ fn read_directory(
 ) -> Verdict {
     let directory = fs.directory_mut(number(fd)).ok_or(Errno::BADF)?;
     let cursor = directory.cursor().map_err(|_cause| Errno::ACCES)?;
-    let start = usize::try_from(number(buffer)).map_err(|_cause| Errno::FAULT)?;
-    let end = usize::try_from(number(len)).ok().and_then(|len| start.checked_add(len)).ok_or(Errno::FAULT)?;
-    let target = memory.get_mut(start..end).ok_or(Errno::FAULT)?;
+    let target = slice_mut(memory, number(buffer), number(len))?;
     let filled = cursor.read(cookie.cast_unsigned(), target).map_err(|_cause| Errno::IO)?;
     let filled = u32::try_from(filled).map_err(|_cause| Errno::INVAL)?;
     store(memory, number(out), &filled.to_le_bytes())
@@ -451,38 +409,6 @@ fn export(caller: &mut Caller<'_, GuestState>) -> Result<Memory> {
         Some(Extern::Memory(memory)) => Ok(memory),
         _ => Err(Error::msg("the module exports no memory")),
     }
-}
-
-fn text(memory: &[u8], at: i32, len: i32) -> Verdict<&str> {
-    let len = usize::try_from(number(len)).map_err(|_cause| Errno::FAULT)?;
-    let bytes = slice(memory, at, len)?;
-    std::str::from_utf8(bytes).map_err(|_cause| Errno::INVAL)
-}
-
-fn slice(memory: &[u8], at: i32, len: usize) -> Verdict<&[u8]> {
-    let start = usize::try_from(number(at)).map_err(|_cause| Errno::FAULT)?;
-    let end = start.checked_add(len).ok_or(Errno::FAULT)?;
-    memory.get(start..end).ok_or(Errno::FAULT)
-}
-
-fn array<const N: usize>(memory: &[u8], at: i32) -> Verdict<[u8; N]> {
-    slice(memory, at, N)?.try_into().map_err(|_cause| Errno::FAULT)
-}
-
-fn store(memory: &mut [u8], at: u32, bytes: &[u8]) -> Verdict {
-    let start = usize::try_from(at).map_err(|_cause| Errno::FAULT)?;
-    let end = start.checked_add(bytes.len()).ok_or(Errno::FAULT)?;
-    memory.get_mut(start..end).ok_or(Errno::FAULT)?.copy_from_slice(bytes);
-    Ok(())
-}
-
-/// Guests pass unsigned numbers; WebAssembly types them as signed.
-fn number(value: i32) -> u32 {
-    value.cast_unsigned()
-}
-
-fn signed(value: u32) -> i32 {
-    value.cast_signed()
 }
 
 fn unreadable(errno: Errno) -> Error {

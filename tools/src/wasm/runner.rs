@@ -17,7 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 use wasmtime::{Engine, Linker, Module};
 
 use super::{
-    GuestModule, GuestReport, ModuleDigest, WasmError,
+    GuestModule, GuestReport, ModuleDigest, TransferEnd, WasmError,
     cache::ModuleCache,
     compiler::{CompileLimits, Compiler},
     control::CallControl,
@@ -133,6 +133,8 @@ pub(crate) struct GuestJob {
     pub(crate) place: Option<Place>,
     /// Whether anybody watches progress and update frames.
     pub(crate) is_watched: bool,
+    /// Which end of a transfer the call is, if it is one.
+    pub(crate) transfer: Option<TransferEnd>,
 }
 
 impl HostWasmToolRunner {
@@ -142,7 +144,9 @@ impl HostWasmToolRunner {
     /// [`WasmError`] when one of them cannot be had.
     pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
         interrupt::install_handler()?;
-        let slots = u32::try_from(config.concurrency.saturating_add(MAX_STUCK + 2)).unwrap_or(u32::MAX);
+        // A call may be two guests at a time, which share its place.
+        let slots = config.concurrency.saturating_mul(2).saturating_add(MAX_STUCK + 2);
+        let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let engine = engine::build(slots)?;
         let mut linker = Linker::new(&engine);
         preview1::add_to_linker(&mut linker).map_err(|source| WasmError::Link { source })?;
@@ -261,6 +265,7 @@ impl HostWasmToolRunner {
             cancel: CancellationToken::new(),
             place: None,
             is_watched: false,
+            transfer: None,
         };
         self.run_verb(Verb::Describe, job, |_| {}).await
     }
@@ -302,6 +307,7 @@ impl HostWasmToolRunner {
             listener: job
                 .is_watched
                 .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
+            transfer: job.transfer,
             watch: self.ticker.watch(Arc::clone(&control)),
             reply,
         })?;

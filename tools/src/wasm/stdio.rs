@@ -1,14 +1,16 @@
 //! A guest's standard streams: frames on its standard output, bounded text on its standard error.
 
-use portcullis_types::{FinalFrame, GuestFrame, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, ToolOutput};
+use portcullis_types::{
+    FinalFrame, GuestFrame, MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, ToolOutput,
+};
 
-use super::{GuestFault, Listener, StreamFrame};
+use super::{GuestFault, Listener, Outlet, StreamFrame};
 
 /// What is kept of a guest's standard error, for the operator's log.
 const MAX_STDERR_BYTES: usize = 64 << 10;
 
-/// Progress and update frames of one call. Far beyond what anybody watches; an endless stream of them is a
-/// loop that would otherwise run to its deadline.
+/// Progress, update and chunk frames of one call. Far beyond what anybody watches; an endless stream of them is
+/// a loop that would otherwise run to its deadline.
 const MAX_STREAM_FRAMES: usize = 100_000;
 
 /// A guest's standard output, read according to what it was asked.
@@ -53,16 +55,28 @@ pub(super) struct FrameReader {
     last: Option<FinalFrame>,
     stream_frames: usize,
     listener: Option<Listener>,
+    /// Takes chunks, where the call is the sending end of a transfer.
+    outlet: Option<Outlet>,
+    chunk: Option<Chunk>,
+}
+
+/// A chunk that was announced, and what is there of it.
+#[derive(Debug)]
+struct Chunk {
+    bytes: Vec<u8>,
+    missing: usize,
 }
 
 impl FrameReader {
-    pub(super) fn new(listener: Option<Listener>) -> Self {
-        Self { listener, ..Self::default() }
+    pub(super) fn new(listener: Option<Listener>, outlet: Option<Outlet>) -> Self {
+        Self { listener, outlet, ..Self::default() }
     }
 
     /// Takes what the guest wrote.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), GuestFault> {
-        while let Some(end) = memchr::memchr(b'\n', bytes) {
+        loop {
+            bytes = self.fill_chunk(bytes)?;
+            let Some(end) = memchr::memchr(b'\n', bytes) else { break };
             let (line, rest) = bytes.split_at(end);
             self.extend(line)?;
             let line = std::mem::take(&mut self.line);
@@ -76,6 +90,9 @@ impl FrameReader {
 
     /// Ends the stream; a last line needs no newline.
     pub(super) fn finish(mut self) -> Result<FinalFrame, GuestFault> {
+        if self.chunk.is_some() {
+            return Err(GuestFault::MalformedFrame { reason: "a chunk is cut off".to_owned() });
+        }
         let line = std::mem::take(&mut self.line);
         self.take_line(&line)?;
         self.last.ok_or(GuestFault::NoFinalFrame)
@@ -103,6 +120,7 @@ impl FrameReader {
             GuestFrame::Error(error) => self.last = Some(FinalFrame::Error(error)),
             GuestFrame::Progress(text) => self.stream(line, StreamFrame::Progress(text))?,
             GuestFrame::Update(output) => self.stream(line, StreamFrame::Update(output.0))?,
+            GuestFrame::Chunk(bytes) => self.begin_chunk(bytes)?,
         }
         Ok(())
     }
@@ -111,14 +129,46 @@ impl FrameReader {
         if line.len() > MAX_STREAM_FRAME_BYTES {
             return Err(GuestFault::FrameTooLarge { limit_bytes: MAX_STREAM_FRAME_BYTES });
         }
-        self.stream_frames += 1;
-        if self.stream_frames > MAX_STREAM_FRAMES {
-            return Err(GuestFault::TooManyFrames { limit: MAX_STREAM_FRAMES });
-        }
+        self.count()?;
         if let Some(listener) = &self.listener {
             listener.send(frame);
         }
         Ok(())
+    }
+
+    fn count(&mut self) -> Result<(), GuestFault> {
+        self.stream_frames += 1;
+        if self.stream_frames > MAX_STREAM_FRAMES {
+            return Err(GuestFault::TooManyFrames { limit: MAX_STREAM_FRAMES });
+        }
+        Ok(())
+    }
+
+    fn begin_chunk(&mut self, bytes: usize) -> Result<(), GuestFault> {
+        if self.outlet.is_none() {
+            return Err(GuestFault::UnwantedChunk);
+        }
+        if bytes > MAX_CHUNK_BYTES {
+            return Err(GuestFault::FrameTooLarge { limit_bytes: MAX_CHUNK_BYTES });
+        }
+        self.count()?;
+        self.chunk = Some(Chunk { bytes: Vec::with_capacity(bytes), missing: bytes });
+        Ok(())
+    }
+
+    /// Takes what belongs to the chunk that was begun, if one was, and sends it when it is whole. Returns what
+    /// follows.
+    fn fill_chunk<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], GuestFault> {
+        let Some(chunk) = &mut self.chunk else { return Ok(bytes) };
+        let (own, rest) = bytes.split_at(chunk.missing.min(bytes.len()));
+        chunk.bytes.extend_from_slice(own);
+        chunk.missing -= own.len();
+        if chunk.missing == 0
+            && let (Some(whole), Some(outlet)) = (self.chunk.take(), &self.outlet)
+        {
+            outlet.send(whole.bytes)?;
+        }
+        Ok(rest)
     }
 }
 
@@ -148,10 +198,19 @@ impl Stderr {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::Arc,
+        time::{Duration, Instant},
+    };
+
     use super::*;
+    use crate::wasm::{
+        control::CallControl,
+        transfer::{Received, Transfer},
+    };
 
     fn read(parts: &[&str]) -> Result<FinalFrame, GuestFault> {
-        let mut reader = FrameReader::new(None);
+        let mut reader = FrameReader::new(None, None);
         for part in parts {
             reader.write(part.as_bytes())?;
         }
@@ -174,6 +233,7 @@ mod tests {
         assert!(matches!(read(&["hello\n"]), Err(GuestFault::MalformedFrame { .. })));
         let nested = format!("{{\"ok\":{{\"content\":[],\"details\":{}", "[".repeat(100_000));
         assert!(matches!(read(&[&nested]), Err(GuestFault::MalformedFrame { .. })));
+        assert_eq!(read(&["{\"chunk\":1}\nx"]), Err(GuestFault::UnwantedChunk));
         let long = format!("{{\"progress\":\"{}\"}}\n", "x".repeat(MAX_STREAM_FRAME_BYTES));
         assert_eq!(read(&[&long]), Err(GuestFault::FrameTooLarge { limit_bytes: MAX_STREAM_FRAME_BYTES }));
         let flood = "x".repeat(MAX_FINAL_FRAME_BYTES);
@@ -181,6 +241,46 @@ mod tests {
             read(&[&flood, "x"]),
             Err(GuestFault::FrameTooLarge { limit_bytes: MAX_FINAL_FRAME_BYTES })
         );
+    }
+
+    #[test]
+    fn chunks_stand_between_the_lines_as_they_are() {
+        let time_limit = Duration::from_secs(60);
+        let said = b"{\"progress\":\"half\"}\n{\"chunk\":4}\na\n\0\xff{\"chunk\":0}\n{\"chunk\":1}\n}{\"ok\":\"done\"}\n";
+        for piece in [1, 2, 7, said.len()] {
+            let control = Arc::new(CallControl::new(Instant::now() + time_limit, None));
+            let transfer = Transfer::new();
+            let outlet =
+                Outlet { transfer: Arc::clone(&transfer), control: Arc::clone(&control), time_limit };
+            let mut reader = FrameReader::new(None, Some(outlet));
+            for bytes in said.chunks(piece) {
+                reader.write(bytes).expect("frames");
+            }
+            assert_eq!(reader.finish(), Ok(FinalFrame::Ok(ToolOutput::text("done"))));
+            for chunk in [&b"a\n\0\xff"[..], b"", b"}"] {
+                assert_eq!(transfer.receive(&control), Ok(Received::Chunk(chunk.to_vec())));
+            }
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_is_too_long_or_cut_off_is_a_fault() {
+        let control = Arc::new(CallControl::new(Instant::now() + Duration::from_secs(60), None));
+        let reader = || {
+            let (transfer, time_limit) = (Transfer::new(), Duration::from_secs(60));
+            FrameReader::new(None, Some(Outlet { transfer, control: Arc::clone(&control), time_limit }))
+        };
+        let long = format!("{{\"chunk\":{}}}\n", MAX_CHUNK_BYTES + 1);
+        let fault = reader().write(long.as_bytes());
+        assert_eq!(fault, Err(GuestFault::FrameTooLarge { limit_bytes: MAX_CHUNK_BYTES }));
+        for cut in ["{\"chunk\":2}\n", "{\"chunk\":2}\nx"] {
+            let mut reader = reader();
+            reader.write(cut.as_bytes()).expect("not over");
+            assert!(matches!(reader.finish(), Err(GuestFault::MalformedFrame { .. })));
+        }
+        let mut after = reader();
+        after.write(b"{\"ok\":\"done\"}\n").expect("a result");
+        assert_eq!(after.write(b"{\"chunk\":1}\nx"), Err(GuestFault::OutputAfterFinalFrame));
     }
 
     #[test]

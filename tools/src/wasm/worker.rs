@@ -18,10 +18,11 @@ use tokio::sync::oneshot;
 use wasmtime::Engine;
 
 use super::{
-    GuestReport, Listener, WasmError,
+    GuestReport, Listener, Outlet, TransferEnd, WasmError,
     control::CallControl,
     fs::Preopen,
     guest::{self, GuestPreopens},
+    inlet::Inlet,
     module::LinkedModule,
     pool::{Pool, Seat},
     stdio::{FrameReader, Stdout},
@@ -48,6 +49,8 @@ pub(super) struct Job {
     pub(super) control: Arc<CallControl>,
     /// Takes progress and update frames, if anybody watches.
     pub(super) listener: Option<Listener>,
+    /// Which end of a transfer the call is, if it is one.
+    pub(super) transfer: Option<TransferEnd>,
     pub(super) watch: Watch,
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
 }
@@ -56,8 +59,29 @@ impl Job {
     /// How the guest's standard output is to be read. Takes the listener.
     pub(super) fn stdout(&mut self) -> Stdout {
         match self.verb {
-            Verb::Call => Stdout::Frames(FrameReader::new(self.listener.take())),
+            Verb::Call => Stdout::Frames(FrameReader::new(self.listener.take(), self.outlet())),
             Verb::Describe => Stdout::Whole(Vec::new()),
+        }
+    }
+
+    /// The guest's standard input, where more than its call is to come. Takes the call's frame then.
+    pub(super) fn inlet(&mut self) -> Option<Inlet> {
+        match &self.transfer {
+            Some(TransferEnd::Receiving(transfer)) => {
+                Some(Inlet::new(std::mem::take(&mut self.stdin), Arc::clone(transfer)))
+            }
+            _ => None,
+        }
+    }
+
+    fn outlet(&self) -> Option<Outlet> {
+        match &self.transfer {
+            Some(TransferEnd::Sending(transfer)) => Some(Outlet {
+                transfer: Arc::clone(transfer),
+                control: Arc::clone(&self.control),
+                time_limit: self.time_limit,
+            }),
+            _ => None,
         }
     }
 }

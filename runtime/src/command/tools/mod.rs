@@ -2,11 +2,11 @@
 
 mod offer;
 
-use std::{fmt::Write as _, process::ExitCode};
+use std::{fmt::Write as _, process::ExitCode, sync::Arc};
 
 use portcullis_tools::{
     RegisteredTool, ToolRegistry,
-    policy::{Approval, Standing, ToolOrigin},
+    policy::{Approval, ProfileName, Standing, ToolOrigin},
 };
 use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolMeta, ToolPolicy};
 use serde::Serialize;
@@ -44,15 +44,18 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
 pub(crate) fn listing(registry: &ToolRegistry) -> String {
     let rows = registry.tools().map(|tool| {
         let assigned = registry.policy().describe(tool.facts());
-        let approval = match tool.facts().standing {
-            Standing::Quarantined => Standing::Quarantined.as_str().to_owned(),
-            _ if assigned.enabled => assigned.approval.to_string(),
-            _ => "disabled".to_owned(),
+        let approval = match (tool.facts().standing, registry.assignment(tool)) {
+            (Standing::Quarantined, _) => Standing::Quarantined.as_str().to_owned(),
+            (_, Ok(assigned)) => assigned.approval.to_string(),
+            (_, Err(_)) => "disabled".to_owned(),
         };
         [
             tool.decl().name.clone(),
             assigned.tier.to_string(),
-            format!("{} ({})", assigned.profile, mounts(registry, &assigned.profile)),
+            match tool.steps() {
+                [] => share(registry, &assigned.profile),
+                steps => shares_of(registry, steps),
+            },
             approval,
             tool.confinement().as_str().to_owned(),
             humantime::format_duration(assigned.timeout).to_string(),
@@ -77,8 +80,19 @@ pub(crate) fn refused(registry: &ToolRegistry) -> String {
     if out.is_empty() { out } else { format!("\nmodules that are refused\n{out}") }
 }
 
+/// A profile and its folders, for people.
+fn share(registry: &ToolRegistry, profile: &ProfileName) -> String {
+    format!("{profile} ({})", mounts(registry, profile))
+}
+
+/// What the steps of an operation get, one after the other: no two of them ever have it together.
+fn shares_of(registry: &ToolRegistry, steps: &[Arc<RegisteredTool>]) -> String {
+    let shares = steps.iter().map(|step| share(registry, &registry.policy().describe(step.facts()).profile));
+    shares.collect::<Vec<_>>().join(" → ")
+}
+
 /// The folders of a profile, for people.
-pub(crate) fn mounts(registry: &ToolRegistry, profile: &portcullis_tools::policy::ProfileName) -> String {
+pub(crate) fn mounts(registry: &ToolRegistry, profile: &ProfileName) -> String {
     let mounts = registry.policy().mounts_of(profile);
     if mounts.is_empty() {
         return "no folder".to_owned();
@@ -112,6 +126,9 @@ struct Facts<'a> {
     meta: &'a ToolMeta,
     parameters: &'a JsonSchema,
     output_schema: Option<&'a JsonSchema>,
+    /// What an operation is made of; they cannot be called by themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    steps: Vec<Facts<'a>>,
 }
 
 #[derive(Debug, Serialize)]
@@ -128,6 +145,7 @@ impl<'a> Facts<'a> {
         let (profile, mounts) =
             profile.map_or(("Nothing", &[][..]), |(name, mounts)| (name.as_str(), mounts));
         let module = tool.module();
+        let callable = registry.assignment(tool);
         Self {
             name: &tool.decl().name,
             description: tool.decl().description.as_deref(),
@@ -139,8 +157,8 @@ impl<'a> Facts<'a> {
             tier: assigned.tier,
             declared_tier: facts.declared_tier,
             declared_policy: facts.declared_policy,
-            enabled: assigned.enabled,
-            approval: assigned.approval,
+            enabled: callable.is_ok(),
+            approval: callable.map_or(assigned.approval, |assigned| assigned.approval),
             profile,
             mounts: mounts
                 .iter()
@@ -154,6 +172,7 @@ impl<'a> Facts<'a> {
             meta: tool.meta(),
             parameters: &tool.decl().parameters,
             output_schema: tool.output_schema(),
+            steps: tool.steps().iter().map(|step| Self::of(registry, step)).collect(),
         }
     }
 }
@@ -163,6 +182,7 @@ fn origin(origin: ToolOrigin) -> &'static str {
         ToolOrigin::ShippedNative => "shipped_native",
         ToolOrigin::Native => "native",
         ToolOrigin::ShippedModule => "shipped_module",
+        ToolOrigin::ShippedOperation => "shipped_operation",
         ToolOrigin::ForeignModule => "foreign_module",
     }
 }

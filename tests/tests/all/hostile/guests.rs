@@ -100,6 +100,11 @@ async fn two_final_frames() {
 }
 
 #[tokio::test]
+async fn sends_a_chunk() {
+    Trial::new("sends_a_chunk").await.check(json!({}), Failed, "unwanted_chunk").await;
+}
+
+#[tokio::test]
 async fn deep_frame() {
     Trial::new("deep_frame").await.check(json!({"depth": 100_000}), Failed, "malformed_frame").await;
 }

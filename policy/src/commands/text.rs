@@ -1,0 +1,53 @@
+//! What is done to texts before they are read as commands.
+
+/// A command in backquotes as the shell reads it: there a backslash keeps its meaning but before `$`, `` ` ``
+/// and itself (POSIX, "Command Substitution").
+pub(super) fn without_backslashes(command: &str) -> String {
+    let mut plain = String::with_capacity(command.len());
+    let mut chars = command.chars().peekable();
+    while let Some(char) = chars.next() {
+        let is_escape = char == '\\' && chars.peek().is_some_and(|next| matches!(next, '$' | '`' | '\\'));
+        plain.push(if is_escape { chars.next().unwrap_or(char) } else { char });
+    }
+    plain
+}
+
+/// Whether a text in two pairs of brackets is arithmetic to bash, and no subshell within another: both pairs
+/// begin and end side by side, as in `((a + (b)))`. Where there are quotes we do not tell.
+pub(super) fn is_arithmetic(bracketed: &str) -> bool {
+    let Some(inner) = bracketed.strip_prefix("((").and_then(|text| text.strip_suffix("))")) else {
+        return false;
+    };
+    let mut depth = 0_usize;
+    for char in inner.chars() {
+        match char {
+            '(' => depth += 1,
+            // The second bracket would end here, before the last two.
+            ')' if depth == 0 => return false,
+            ')' => depth -= 1,
+            '\'' | '"' | '\\' | '`' => return false,
+            _ => {}
+        }
+    }
+    depth == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_begins_and_ends_with_two_brackets_that_belong_together() {
+        for text in ["((1))", "((a + (b)))", "(((1)))", "((i < 5))"] {
+            assert!(is_arithmetic(text), "{text}");
+        }
+        for text in ["( (a) )", "((a) )", "( (a))", "((a); (b))", "((a 'b))'))", "(a)", ""] {
+            assert!(!is_arithmetic(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_backslash_in_backquotes_hides_three_signs() {
+        assert_eq!(without_backslashes(r"a \`b\` \$c \\ \d"), r"a `b` $c \ \d");
+    }
+}

@@ -1,0 +1,326 @@
+//! Goes through a parsed command, and into what stands in its words.
+
+use brush_parser::ast::{
+    AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem,
+    CompoundCommand, CompoundList, ExtendedTestExpr, IoFileRedirectKind, IoFileRedirectTarget, IoRedirect,
+    Pipeline, Program, RedirectList, SeparatorOperator, SimpleCommand, SubshellCommand,
+    UnexpandedArithmeticExpr,
+};
+
+use super::{
+    read::{self, Found},
+    rules::Operator,
+    text,
+    words::{self, Argument},
+    wrappers::{self, Runs},
+};
+
+/// How deep texts may be commands of commands: `sh -c "sh -c …"`.
+const MAX_DEPTH: usize = 16;
+
+/// Gathers what a command runs.
+#[derive(Debug, Default)]
+pub(super) struct Walker {
+    pub(super) found: Found,
+    depth: usize,
+    /// The text that is being read.
+    source: Vec<char>,
+}
+
+/// Whether all of it could be read.
+type Read = Result<(), String>;
+
+impl Walker {
+    /// Goes through what was made of a text.
+    pub(super) fn program(&mut self, program: &Program, source: &str) -> Read {
+        let outer = std::mem::replace(&mut self.source, source.chars().collect());
+        if program.complete_commands.len() > 1 {
+            self.operator(Operator::Sequence);
+        }
+        program.complete_commands.iter().try_for_each(|list| self.list(list))?;
+        self.source = outer;
+        Ok(())
+    }
+
+    /// A text that is a command in turn.
+    fn text(&mut self, command: &str) -> Read {
+        if self.depth == MAX_DEPTH {
+            return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
+        }
+        self.depth += 1;
+        read::parse(command, self)?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn operator(&mut self, operator: Operator) {
+        self.found.operators.insert(operator);
+    }
+
+    fn list(&mut self, list: &CompoundList) -> Read {
+        if list.0.len() > 1 {
+            self.operator(Operator::Sequence);
+        }
+        for item in &list.0 {
+            if matches!(item.1, SeparatorOperator::Async) {
+                self.operator(Operator::Background);
+            }
+            self.and_or(&item.0)?;
+        }
+        Ok(())
+    }
+
+    fn and_or(&mut self, list: &AndOrList) -> Read {
+        self.pipeline(&list.first)?;
+        for next in &list.additional {
+            match next {
+                AndOr::And(pipeline) => {
+                    self.operator(Operator::And);
+                    self.pipeline(pipeline)?;
+                }
+                AndOr::Or(pipeline) => {
+                    self.operator(Operator::Or);
+                    self.pipeline(pipeline)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline) -> Read {
+        if pipeline.seq.len() > 1 {
+            self.operator(Operator::Pipe);
+        }
+        pipeline.seq.iter().try_for_each(|command| self.command(command))
+    }
+
+    fn command(&mut self, command: &Command) -> Read {
+        match command {
+            Command::Simple(simple) => self.simple(simple),
+            Command::Compound(compound, redirects) => {
+                self.redirects(redirects.as_ref())?;
+                self.compound(compound)
+            }
+            Command::Function(function) => {
+                self.redirects(function.body.1.as_ref())?;
+                self.compound(&function.body.0)
+            }
+            Command::ExtendedTest(test, redirects) => {
+                self.redirects(redirects.as_ref())?;
+                self.test(&test.expr)
+            }
+        }
+    }
+
+    fn compound(&mut self, compound: &CompoundCommand) -> Read {
+        match compound {
+            CompoundCommand::Arithmetic(arithmetic) => {
+                let span = arithmetic.loc.start.index..arithmetic.loc.end.index;
+                let source: String = self.source.get(span).unwrap_or_default().iter().collect();
+                if text::is_arithmetic(source.trim()) {
+                    return self.arithmetic(Some(&arithmetic.expr));
+                }
+                // To bash these are subshells; the parser takes no notice of what stands between brackets.
+                self.operator(Operator::Subshell);
+                let inner = source.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
+                self.text(inner.ok_or("brackets within brackets")?)
+            }
+            CompoundCommand::ArithmeticForClause(clause) => {
+                self.arithmetic(clause.initializer.as_ref())?;
+                self.arithmetic(clause.condition.as_ref())?;
+                self.arithmetic(clause.updater.as_ref())?;
+                self.list(&clause.body.list)
+            }
+            CompoundCommand::BraceGroup(group) => self.list(&group.list),
+            CompoundCommand::Subshell(subshell) => self.subshell(subshell, Operator::Subshell),
+            CompoundCommand::ForClause(clause) => {
+                clause.values.iter().flatten().try_for_each(|word| self.word(&word.value).map(drop))?;
+                self.list(&clause.body.list)
+            }
+            CompoundCommand::CaseClause(clause) => {
+                self.word(&clause.value.value)?;
+                for case in &clause.cases {
+                    case.patterns.iter().try_for_each(|word| self.word(&word.value).map(drop))?;
+                    case.cmd.iter().try_for_each(|list| self.list(list))?;
+                }
+                Ok(())
+            }
+            CompoundCommand::IfClause(clause) => {
+                self.list(&clause.condition)?;
+                self.list(&clause.then)?;
+                for branch in clause.elses.iter().flatten() {
+                    branch.condition.iter().try_for_each(|list| self.list(list))?;
+                    self.list(&branch.body)?;
+                }
+                Ok(())
+            }
+            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.list(&clause.0)?;
+                self.list(&clause.1.list)
+            }
+            CompoundCommand::Coprocess(coprocess) => {
+                self.operator(Operator::Background);
+                self.command(&coprocess.body)
+            }
+        }
+    }
+
+    fn subshell(&mut self, subshell: &SubshellCommand, operator: Operator) -> Read {
+        self.operator(operator);
+        self.list(&subshell.list)
+    }
+
+    fn test(&mut self, expression: &ExtendedTestExpr) -> Read {
+        match expression {
+            ExtendedTestExpr::And(one, other) | ExtendedTestExpr::Or(one, other) => {
+                self.test(one)?;
+                self.test(other)
+            }
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner),
+            ExtendedTestExpr::UnaryTest(_, word) => self.word(&word.value).map(drop),
+            ExtendedTestExpr::BinaryTest(_, one, other) => {
+                self.word(&one.value)?;
+                self.word(&other.value).map(drop)
+            }
+        }
+    }
+
+    fn arithmetic(&mut self, expression: Option<&UnexpandedArithmeticExpr>) -> Read {
+        // Quoted, it is one word whose expansions are all that counts.
+        expression.map_or(Ok(()), |expression| self.word(&format!("\"{}\"", expression.value)).map(drop))
+    }
+
+    /// A word's text; the commands within it are gathered.
+    fn word(&mut self, raw: &str) -> Result<Argument, String> {
+        let word = words::read(raw)?;
+        for command in &word.substitutions {
+            self.operator(Operator::Substitution);
+            self.text(command)?;
+        }
+        Ok(word.argument)
+    }
+
+    fn redirects(&mut self, list: Option<&RedirectList>) -> Read {
+        list.map_or(Ok(()), |list| list.0.iter().try_for_each(|redirect| self.redirect(redirect)))
+    }
+
+    fn redirect(&mut self, redirect: &IoRedirect) -> Read {
+        match redirect {
+            IoRedirect::File(_, kind, target) => {
+                let operator = match kind {
+                    IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput => Operator::Input,
+                    IoFileRedirectKind::Write
+                    | IoFileRedirectKind::Append
+                    | IoFileRedirectKind::ReadAndWrite
+                    | IoFileRedirectKind::Clobber
+                    | IoFileRedirectKind::DuplicateOutput => Operator::Output,
+                };
+                match target {
+                    IoFileRedirectTarget::Filename(word) => {
+                        self.operator(operator);
+                        self.word(&word.value).map(drop)
+                    }
+                    // One stream in place of another: no file.
+                    IoFileRedirectTarget::Fd(_) => Ok(()),
+                    IoFileRedirectTarget::Duplicate(word) => {
+                        let target = self.word(&word.value)?;
+                        let is_stream =
+                            |text: &str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+                        if !target.literal().is_some_and(is_stream) {
+                            self.operator(operator);
+                        }
+                        Ok(())
+                    }
+                    IoFileRedirectTarget::ProcessSubstitution(_, subshell) => {
+                        self.operator(operator);
+                        self.subshell(subshell, Operator::Process)
+                    }
+                }
+            }
+            IoRedirect::HereDocument(_, document) => {
+                self.operator(Operator::Input);
+                if !document.requires_expansion {
+                    return Ok(());
+                }
+                for command in words::read_document(&document.doc.value)? {
+                    self.operator(Operator::Substitution);
+                    self.text(&command)?;
+                }
+                Ok(())
+            }
+            IoRedirect::HereString(_, word) => {
+                self.operator(Operator::Input);
+                self.word(&word.value).map(drop)
+            }
+            IoRedirect::OutputAndError(word, _) => {
+                self.operator(Operator::Output);
+                self.word(&word.value).map(drop)
+            }
+        }
+    }
+
+    fn simple(&mut self, command: &SimpleCommand) -> Read {
+        let mut words = Vec::new();
+        for item in command.prefix.iter().flat_map(|prefix| &prefix.0) {
+            self.item(item, &mut Vec::new())?;
+        }
+        if let Some(name) = &command.word_or_name {
+            words.push(self.word(&name.value)?);
+        }
+        for item in command.suffix.iter().flat_map(|suffix| &suffix.0) {
+            self.item(item, &mut words)?;
+        }
+        if words.is_empty() { Ok(()) } else { self.invocation(words) }
+    }
+
+    /// What stands before or after a program's name.
+    fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<Argument>) -> Read {
+        match item {
+            CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
+            CommandPrefixOrSuffixItem::Word(word) => {
+                words.push(self.word(&word.value)?);
+                Ok(())
+            }
+            CommandPrefixOrSuffixItem::AssignmentWord(assignment, word) => {
+                self.assignment(assignment)?;
+                words.push(words::read(&word.value).map_or_else(|_| Argument::plain("="), |it| it.argument));
+                Ok(())
+            }
+            CommandPrefixOrSuffixItem::ProcessSubstitution(_, subshell) => {
+                words.push(Argument::plain("/dev/fd/"));
+                self.subshell(subshell, Operator::Process)
+            }
+        }
+    }
+
+    fn assignment(&mut self, assignment: &Assignment) -> Read {
+        if let AssignmentName::ArrayElementName(_, index) = &assignment.name {
+            self.word(index)?;
+        }
+        match &assignment.value {
+            AssignmentValue::Scalar(word) => self.word(&word.value).map(drop),
+            AssignmentValue::Array(elements) => elements.iter().try_for_each(|(key, value)| {
+                key.iter().try_for_each(|key| self.word(&key.value).map(drop))?;
+                self.word(&value.value).map(drop)
+            }),
+        }
+    }
+
+    /// A program's call, and what it runs in turn.
+    fn invocation(&mut self, words: Vec<Argument>) -> Read {
+        if self.depth == MAX_DEPTH {
+            return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
+        }
+        let runs = wrappers::runs(&words)?;
+        self.found.invocations.push(words);
+        self.depth += 1;
+        for inner in runs {
+            match inner {
+                Runs::Text(command) => read::parse(&command, self)?,
+                Runs::Program(words) => self.invocation(words)?,
+            }
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+}

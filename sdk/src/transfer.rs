@@ -1,0 +1,171 @@
+//! Bytes that pass beside a result, from one tool to another that the host calls at the same time.
+//!
+//! This is how the steps of a shipped operation such as `vault_copyto` hand a file on, of any bytes and of any
+//! size that fits through in chunks. It is of no use to other tools: a host that did not call a tool as an end
+//! of a transfer gives it nothing to [`receive`], and ends its call if it tries to [`send`].
+
+use std::{
+    fmt,
+    io::{self, BufRead, Read},
+    sync::{Mutex, PoisonError},
+};
+
+use portcullis_types::{InputFrame, MAX_CHUNK_BYTES, ToolContext, ToolError};
+
+/// Sends a chunk of at most [`MAX_CHUNK_BYTES`]; waits while the other end is slow.
+///
+/// # Errors
+/// `unavailable` where the call is no end of a transfer, `failed` where the host takes no more.
+pub fn send(ctx: &ToolContext, bytes: &[u8]) -> Result<(), ToolError> {
+    let outlet = ctx.extensions.get::<Outlet>().ok_or_else(no_transfer)?;
+    (outlet.0)(bytes).map_err(|error| broken_off(&error))
+}
+
+/// The next chunk; none where all of them were received. Waits for the other end.
+///
+/// # Errors
+/// `unavailable` where the call is no end of a transfer, `failed` where the other end broke off: what was
+/// received so far is a part then, and whatever was made of it must go.
+pub fn receive(ctx: &ToolContext) -> Result<Option<Vec<u8>>, ToolError> {
+    let inlet = ctx.extensions.get::<Inlet>().ok_or_else(no_transfer)?;
+    let mut inlet = inlet.0.lock().unwrap_or_else(PoisonError::into_inner);
+    inlet.next().map_err(|error| broken_off(&error))
+}
+
+fn no_transfer() -> ToolError {
+    ToolError::unavailable("this call is no end of a transfer")
+}
+
+fn broken_off(error: &io::Error) -> ToolError {
+    ToolError::failed("the transfer broke off").with_operator_detail(error.to_string())
+}
+
+/// Takes a chunk, or says why not.
+type TakeChunk = dyn Fn(&[u8]) -> io::Result<()> + Send + Sync;
+
+/// The sending end, in the extensions of a call's context.
+pub struct Outlet(Box<TakeChunk>);
+
+impl Outlet {
+    /// An end that hands each chunk to a function.
+    pub fn new(take: impl Fn(&[u8]) -> io::Result<()> + Send + Sync + 'static) -> Self {
+        Self(Box::new(take))
+    }
+}
+
+impl fmt::Debug for Outlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Outlet")
+    }
+}
+
+/// The receiving end, in the extensions of a call's context.
+pub struct Inlet(Mutex<Input>);
+
+impl Inlet {
+    /// An end that reads [`InputFrame`]s and the bytes between them.
+    pub fn new(input: impl BufRead + Send + 'static) -> Self {
+        Self(Mutex::new(Input { lines: Box::new(input), received: 0, is_over: false }))
+    }
+}
+
+impl fmt::Debug for Inlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Inlet")
+    }
+}
+
+struct Input {
+    lines: Box<dyn BufRead + Send>,
+    received: u64,
+    is_over: bool,
+}
+
+/// The longest line of an input: far more than any takes.
+const MAX_LINE_BYTES: u64 = 64;
+
+impl Input {
+    fn next(&mut self) -> io::Result<Option<Vec<u8>>> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let mut line = Vec::new();
+        (&mut *self.lines).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
+        if line.is_empty() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        match serde_json::from_slice(&line)? {
+            InputFrame::Chunk(bytes) if bytes <= MAX_CHUNK_BYTES => {
+                let mut chunk = vec![0; bytes];
+                self.lines.read_exact(&mut chunk)?;
+                self.received += bytes as u64;
+                Ok(Some(chunk))
+            }
+            InputFrame::End(bytes) if bytes == self.received => {
+                self.is_over = true;
+                Ok(None)
+            }
+            frame => Err(io::Error::new(io::ErrorKind::InvalidData, format!("unexpected {frame:?}"))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use portcullis_types::ToolErrorKind;
+
+    use super::*;
+
+    /// A call that receives this.
+    fn receiving(input: &[u8]) -> ToolContext {
+        let mut ctx = ToolContext::detached("t");
+        ctx.extensions.insert(Inlet::new(io::Cursor::new(input.to_vec())));
+        ctx
+    }
+
+    #[test]
+    fn chunks_are_received_as_they_are_up_to_the_end() {
+        let ctx = receiving(b"{\"chunk\":4}\na\n\0\xff{\"chunk\":1}\nz{\"end\":5}\n{\"chunk\":1}\nx");
+        assert_eq!(receive(&ctx), Ok(Some(b"a\n\0\xff".to_vec())));
+        assert_eq!(receive(&ctx), Ok(Some(b"z".to_vec())));
+        assert_eq!(receive(&ctx), Ok(None));
+        assert_eq!(receive(&ctx), Ok(None), "nothing is read behind the end");
+    }
+
+    #[test]
+    fn what_breaks_off_or_counts_wrongly_has_no_end() {
+        for input in [
+            "",
+            "{\"chunk\":2}\na",
+            "{\"end\":1}\n",
+            "{\"chunk\":600000}\n",
+            "{\"chunk\":",
+            "nothing of the kind",
+            &"x".repeat(1000),
+        ] {
+            let error = receive(&receiving(input.as_bytes())).expect_err(input);
+            assert_eq!((error.kind(), error.message()), (ToolErrorKind::Failed, "the transfer broke off"));
+        }
+        let ctx = receiving(b"{\"chunk\":1}\na");
+        receive(&ctx).expect("a chunk");
+        receive(&ctx).expect_err("no end");
+    }
+
+    #[test]
+    fn a_call_that_is_no_end_of_a_transfer_has_nothing_to_send_or_receive() {
+        let ctx = ToolContext::detached("t");
+        assert_eq!(send(&ctx, b"x").expect_err("nowhere").kind(), ToolErrorKind::Unavailable);
+        assert_eq!(receive(&ctx).expect_err("nothing").kind(), ToolErrorKind::Unavailable);
+        let sent = Arc::new(Mutex::new(Vec::new()));
+        let mut ctx = ctx;
+        let sink = Arc::clone(&sent);
+        ctx.extensions.insert(Outlet::new(move |bytes| {
+            sink.lock().expect("not poisoned").extend_from_slice(bytes);
+            Ok(())
+        }));
+        send(&ctx, b"ab").expect("sends");
+        assert_eq!(*sent.lock().expect("not poisoned"), b"ab");
+    }
+}

@@ -1,0 +1,135 @@
+//! `vault_copyto`: what it copies, what it refuses, what its rows say, and what is left where it is stopped.
+
+mod command_line;
+mod copying;
+mod grants;
+mod refusals;
+mod stopping;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use portcullis_tests::{Answer, World, approving};
+use portcullis_tools::{ToolCall, ToolRegistry, audit::Row};
+use serde_json::{Value, json};
+
+use crate::support::snapshot;
+
+/// What the write step's temporary files are named like.
+const TEMPORARY: &str = ".portcullis-tmp-";
+
+/// A world with something in its vault, and its registry.
+struct Vault {
+    world: World,
+    registry: ToolRegistry,
+}
+
+impl Vault {
+    async fn new() -> Self {
+        Self::of(World::new()).await
+    }
+
+    async fn of(world: World) -> Self {
+        fs::write(in_vault(&world, "key"), "secret").expect("writable");
+        let registry = world.registry().await;
+        Self { world, registry }
+    }
+
+    /// A world whose policy says this of a tool beside what it says anyway.
+    async fn saying(entry: &str, lines: &str) -> Self {
+        Self::of(saying(entry, lines)).await
+    }
+
+    async fn copy(&self, source: &str, destination: &str) -> Answer {
+        Answer::of(&self.registry, "vault_copyto", arguments(source, destination)).await
+    }
+
+    /// A copy that must be made.
+    async fn copied(&self, source: &str, destination: &str) {
+        let answer = self.copy(source, destination).await;
+        assert!(answer.text().starts_with("copied "), "{answer:?}");
+    }
+
+    fn put(&self, name: &str, content: impl AsRef<[u8]>) {
+        fs::write(in_vault(&self.world, name), content).expect("writable");
+    }
+
+    /// A file in the vault of so many zeros that take no room on the disk.
+    fn put_sparse(&self, name: &str, bytes: u64) {
+        let file = fs::File::create(in_vault(&self.world, name)).expect("writable");
+        file.set_len(bytes).expect("a sparse file");
+    }
+
+    fn shared(&self, below: &str) -> PathBuf {
+        self.world.shared(below)
+    }
+
+    /// The last row of each call, in the order in which they ended.
+    fn ends(&self) -> Vec<Row> {
+        self.world.rows().into_iter().filter(|row| row.outcome.is_some()).collect()
+    }
+
+    /// The last row of the only call of a tool.
+    #[track_caller]
+    fn end_of(&self, tool: &str) -> Row {
+        let mut ends: Vec<Row> = self.ends().into_iter().filter(|row| &*row.tool == tool).collect();
+        assert_eq!(ends.len(), 1, "{ends:#?}");
+        ends.remove(0)
+    }
+
+    /// Asserts that no temporary file is in the workspace.
+    #[track_caller]
+    fn has_nothing_temporary(&self) {
+        let files = snapshot(&self.world.workspace());
+        let left: Vec<_> = files.keys().filter(|path| path.contains(TEMPORARY)).collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+fn in_vault(world: &World, name: &str) -> PathBuf {
+    world.workspace().join("vault").join(name)
+}
+
+fn arguments(source: &str, destination: &str) -> Value {
+    json!({"source_path": source, "destination_path": destination})
+}
+
+fn call(source: &str, destination: &str) -> ToolCall {
+    ToolCall::new("vault_copyto", arguments(source, destination).to_string())
+}
+
+/// The shipped policy, with more in an entry that it has.
+fn saying(entry: &str, lines: &str) -> World {
+    let head = policy_line(entry);
+    World::new().with_policy_edit(&head, &format!("{head}{lines}\n"))
+}
+
+/// The head of a tool's entry, with what follows it on its line.
+fn policy_line(entry: &str) -> String {
+    let text = portcullis_tools::policy::DEFAULT_POLICY;
+    let start = text.find(&format!("[tools.{entry}]")).expect("the shipped policy has the entry");
+    let end = text[start..].find('\n').expect("a line") + 1;
+    text[start..start + end].to_owned()
+}
+
+/// So many bytes of every value, NUL and newline among them, that do not repeat with a chunk's length.
+fn bytes(count: usize) -> Vec<u8> {
+    // 257 and 251 have no factor in common with a chunk's length, nor with each other.
+    let ramp = (0..=u8::MAX).chain([7]).cycle();
+    ramp.zip((0..251).cycle()).map(|(one, other): (u8, u8)| one.wrapping_add(other)).take(count).collect()
+}
+
+#[track_caller]
+fn same(path: &Path, expected: &[u8]) {
+    let found = fs::read(path).expect("the copy");
+    assert!(found == expected, "{} of {} bytes is another file", path.display(), found.len());
+}
+
+/// A caller that is told of progress.
+fn told(tell: impl Fn(String) + Send + Sync + 'static) -> portcullis_tools::Caller {
+    let mut caller = approving();
+    caller.on_progress = Some(std::sync::Arc::new(tell));
+    caller
+}

@@ -1,0 +1,66 @@
+//! The operation from the command line: what a person sees of it.
+
+use std::fs;
+
+use portcullis_tests::World;
+use serde_json::Value;
+
+use super::{arguments, in_vault, same, saying};
+use crate::modules::{portcullis, stderr, stdout};
+
+#[test]
+fn a_copy_is_made_or_refused_and_what_it_touches_is_listed() {
+    let world = World::new();
+    fs::write(in_vault(&world, "key"), vec![0xff; 1234]).expect("writable");
+    let copied = portcullis(&world, &["call", "vault_copyto", &arguments("/vault/key", "key").to_string()]);
+    assert_eq!(copied.status.code(), Some(0), "{}", stderr(&copied));
+    assert_eq!(stdout(&copied), "copied 1,234 bytes from /vault/key to /shared/key");
+    same(&world.shared("key"), &[0xff; 1234]);
+    assert_eq!(world.rows().len(), 5);
+
+    let refused =
+        portcullis(&world, &["call", "vault_copyto", &arguments("/vault/key", "/vault/x").to_string()]);
+    assert_eq!(refused.status.code(), Some(3));
+    assert!(stderr(&refused).contains("(writable here: /shared, /tmp)"), "{}", stderr(&refused));
+    let step = portcullis(&world, &["call", "vault_copyto_read", r#"{"source_path":"/vault/key"}"#]);
+    assert_eq!(step.status.code(), Some(1));
+
+    let listing = stdout(&portcullis(&world, &["tools"]));
+    let line = listing.lines().find(|line| line.starts_with("vault_copyto")).expect("listed");
+    assert!(line.contains("VaultRead (/vault read) → VaultWrite (/shared write, /tmp write)"), "{line}");
+    assert!(!listing.contains("vault_copyto_read") && !listing.contains("vault_copyto_write"));
+    for format in ["--openai", "--mcp"] {
+        let offered = stdout(&portcullis(&world, &["tools", format]));
+        assert!(offered.contains("\"vault_copyto\"") && !offered.contains("vault_copyto_"), "{format}");
+    }
+    let facts: Vec<Value> =
+        serde_json::from_str(&stdout(&portcullis(&world, &["tools", "--json"]))).expect("JSON");
+    let tool = facts.iter().find(|tool| tool["name"] == "vault_copyto").expect("listed");
+    assert_eq!((&tool["origin"], &tool["profile"]), (&"shipped_operation".into(), &"Nothing".into()));
+    assert_eq!(tool["mounts"], Value::Array(vec![]));
+    let steps = tool["steps"].as_array().expect("steps");
+    let profiles: Vec<_> = steps.iter().map(|step| step["profile"].as_str().expect("a profile")).collect();
+    assert_eq!(profiles, ["VaultRead", "VaultWrite"]);
+    assert!(facts.iter().all(|tool| tool["name"] == "vault_copyto" || tool.get("steps").is_none()));
+}
+
+#[test]
+fn a_question_is_answered_once_for_the_whole_copy() {
+    let world = saying("vault_copyto_write", "approval = \"ask\"");
+    fs::write(in_vault(&world, "key"), "secret").expect("writable");
+    let call = ["call", "vault_copyto", &arguments("/vault/key", "key").to_string()];
+    let refused = portcullis(&world, &call);
+    assert_eq!(refused.status.code(), Some(3), "{}", stderr(&refused));
+    assert_eq!(world.rows().len(), 1);
+    let listing = stdout(&portcullis(&world, &["tools"]));
+    let line = listing.lines().find(|line| line.starts_with("vault_copyto")).expect("listed");
+    assert!(line.contains(" ask "), "{line}");
+    let approved = portcullis(&world, &[&call[..], &["--approve"]].concat());
+    assert_eq!(approved.status.code(), Some(0), "{}", stderr(&approved));
+    same(&world.shared("key"), b"secret");
+    assert!(
+        world.rows()[1..]
+            .iter()
+            .all(|row| row.approval.as_deref() != Some("not_required") || &*row.tool == "vault_copyto_read")
+    );
+}

@@ -1,0 +1,11 @@
+//! `vault_copyto`: an operation of two steps whose grants are disjoint.
+//!
+//! `tool` is what a model sees of it. `copy` makes the two calls, each through the whole pipeline in a registry
+//! that holds nothing but the steps, and sees to it that the second only ends well if the first did. The bytes
+//! pass from one guest to the other ([`crate::wasm::Transfer`]); no thread, and no grant, ever has both mounts.
+
+mod copy;
+mod tool;
+
+pub(crate) use copy::Terms;
+pub(crate) use tool::{VaultCopy, tool};

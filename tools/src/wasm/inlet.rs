@@ -1,0 +1,103 @@
+//! The standard input of a guest that is the receiving end of a transfer: its call, then what the other end
+//! sends, as it comes.
+
+use std::sync::Arc;
+
+use portcullis_types::InputFrame;
+
+use super::{
+    control::{CallControl, StopReason},
+    transfer::{Received, Transfer},
+};
+
+/// What is to be read, and where more comes from.
+#[derive(Debug)]
+pub(super) struct Inlet {
+    ready: Vec<u8>,
+    /// How much of it was read.
+    at: usize,
+    transfer: Arc<Transfer>,
+    is_over: bool,
+}
+
+impl Inlet {
+    /// An input that begins with the call's frame.
+    pub(super) fn new(call_frame: Vec<u8>, transfer: Arc<Transfer>) -> Self {
+        Self { ready: call_frame, at: 0, transfer, is_over: false }
+    }
+
+    /// Reads at least a byte, waiting for it; none at the end of the input.
+    pub(super) fn read(&mut self, buffer: &mut [u8], control: &CallControl) -> Result<usize, StopReason> {
+        if self.at == self.ready.len() && !self.is_over {
+            self.more(control)?;
+        }
+        let left = &self.ready[self.at..];
+        let count = left.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&left[..count]);
+        self.at += count;
+        Ok(count)
+    }
+
+    fn more(&mut self, control: &CallControl) -> Result<(), StopReason> {
+        self.ready.clear();
+        self.at = 0;
+        match self.transfer.receive(control)? {
+            Received::Chunk(chunk) => {
+                self.line(InputFrame::Chunk(chunk.len()));
+                self.ready.extend_from_slice(&chunk);
+            }
+            Received::End(bytes) => {
+                self.line(InputFrame::End(bytes));
+                self.is_over = true;
+            }
+            Received::BrokenOff => self.is_over = true,
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, frame: InputFrame) {
+        // Numbers, written to memory: this cannot fail, and a line that were cut is one that broke off.
+        let _ = serde_json::to_writer(&mut self.ready, &frame);
+        self.ready.push(b'\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::wasm::transfer::Outlet;
+
+    fn control() -> Arc<CallControl> {
+        Arc::new(CallControl::new(Instant::now() + Duration::from_secs(60), None))
+    }
+
+    fn read_all(inlet: &mut Inlet, piece: usize) -> Vec<u8> {
+        let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
+        loop {
+            match inlet.read(&mut buffer, &control()).expect("not stopped") {
+                0 => return all,
+                count => all.extend_from_slice(&buffer[..count]),
+            }
+        }
+    }
+
+    #[test]
+    fn the_call_comes_first_and_the_end_last_however_it_is_read() {
+        for (piece, ends) in [(1, true), (4096, true), (3, false)] {
+            let transfer = Transfer::new();
+            let mut inlet = Inlet::new(b"{}\n".to_vec(), Arc::clone(&transfer));
+            let time_limit = Duration::from_secs(60);
+            let outlet = Outlet { transfer: Arc::clone(&transfer), control: control(), time_limit };
+            outlet.send(b"a\n\0".to_vec()).expect("room");
+            if ends {
+                transfer.end();
+                assert_eq!(read_all(&mut inlet, piece), b"{}\n{\"chunk\":3}\na\n\0{\"end\":3}\n");
+            } else {
+                transfer.break_off();
+                assert_eq!(read_all(&mut inlet, piece), b"{}\n");
+            }
+        }
+    }
+}

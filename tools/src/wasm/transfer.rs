@@ -1,0 +1,199 @@
+//! Bytes on their way from one guest's standard output to another's standard input, while both run.
+//!
+//! A few chunks wait at a time. Unlike progress frames none is ever dropped: whoever sends waits for whoever
+//! receives, on its own worker thread and never beyond its own deadline or cancellation.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use portcullis_types::MAX_TRANSFER_BYTES;
+
+use super::{
+    GuestFault,
+    control::{CallControl, StopReason},
+};
+
+/// Chunks that wait for the receiver, 512 KiB each at most; with the one in each end's hands, all that a
+/// transfer holds in memory.
+const CAPACITY: usize = 4;
+
+/// How long is waited at a time, so that a deadline or a cancellation is seen soon.
+const SLICE: Duration = Duration::from_millis(5);
+
+/// One transfer, shared by its two ends and by whoever called both.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    state: Mutex<State>,
+    changed: Condvar,
+    limit_bytes: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    waiting: VecDeque<Vec<u8>>,
+    /// Of all chunks that were sent.
+    bytes: u64,
+    phase: Phase,
+    /// Whether the receiver got anything, the end included.
+    is_received: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// All chunks were sent, and what sent them is over and on record.
+    Ended,
+    /// The receiver knows that.
+    EndReceived,
+    BrokenOff,
+}
+
+/// Which end of a transfer a call is.
+#[derive(Debug, Clone)]
+pub(crate) enum TransferEnd {
+    /// Its standard output.
+    Sending(Arc<Transfer>),
+    /// Its standard input.
+    Receiving(Arc<Transfer>),
+}
+
+/// What a receiver gets.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    Chunk(Vec<u8>),
+    /// Nothing follows; the number of bytes in all.
+    End(u64),
+    /// Nothing follows, though something should.
+    BrokenOff,
+}
+
+impl Transfer {
+    pub(crate) fn new() -> Arc<Self> {
+        Self::with_limit(MAX_TRANSFER_BYTES)
+    }
+
+    fn with_limit(limit_bytes: u64) -> Arc<Self> {
+        let state = State { waiting: VecDeque::new(), bytes: 0, phase: Phase::Open, is_received: false };
+        Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), limit_bytes })
+    }
+
+    /// Says that all was sent. Before it is said, no receiver takes what it got for the whole.
+    pub(crate) fn end(&self) {
+        let mut state = self.state();
+        if state.phase == Phase::Open {
+            state.phase = Phase::Ended;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Sees to it that the receiver does not get the end; `false` if it has it already.
+    pub(crate) fn break_off(&self) -> bool {
+        let mut state = self.state();
+        if state.phase == Phase::EndReceived {
+            return false;
+        }
+        state.phase = Phase::BrokenOff;
+        state.waiting.clear();
+        self.changed.notify_all();
+        true
+    }
+
+    /// How many bytes were sent.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.state().bytes
+    }
+
+    /// Whether the receiver got anything, if only the end.
+    pub(crate) fn is_received(&self) -> bool {
+        self.state().is_received
+    }
+
+    /// Sends a chunk, waiting for room.
+    fn send(&self, chunk: Vec<u8>, control: &CallControl) -> Result<(), Refused> {
+        let mut state = self.state();
+        loop {
+            if state.phase != Phase::Open {
+                return Err(Refused::BrokenOff);
+            }
+            if state.bytes + chunk.len() as u64 > self.limit_bytes {
+                return Err(Refused::TooMuch);
+            }
+            if state.waiting.len() < CAPACITY {
+                state.bytes += chunk.len() as u64;
+                state.waiting.push_back(chunk);
+                self.changed.notify_all();
+                return Ok(());
+            }
+            if let Some(reason) = control.stop_reason() {
+                return Err(Refused::Stopped(reason));
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// What comes next, waiting for it.
+    pub(super) fn receive(&self, control: &CallControl) -> Result<Received, StopReason> {
+        let mut state = self.state();
+        loop {
+            if let Some(chunk) = state.waiting.pop_front() {
+                state.is_received = true;
+                self.changed.notify_all();
+                return Ok(Received::Chunk(chunk));
+            }
+            match state.phase {
+                Phase::Open => {}
+                Phase::Ended | Phase::EndReceived => {
+                    (state.phase, state.is_received) = (Phase::EndReceived, true);
+                    return Ok(Received::End(state.bytes));
+                }
+                Phase::BrokenOff => return Ok(Received::BrokenOff),
+            }
+            if let Some(reason) = control.stop_reason() {
+                return Err(reason);
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// The state is whole whatever panicked while it was locked: each change of it is one.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        self.changed.wait_timeout(state, SLICE).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Why a chunk was not sent.
+#[derive(Debug, PartialEq, Eq)]
+enum Refused {
+    BrokenOff,
+    TooMuch,
+    Stopped(StopReason),
+}
+
+/// The sending end, in the hands of whoever reads a guest's standard output.
+#[derive(Debug)]
+pub(super) struct Outlet {
+    pub(super) transfer: Arc<Transfer>,
+    pub(super) control: Arc<CallControl>,
+    pub(super) time_limit: Duration,
+}
+
+impl Outlet {
+    /// Sends a chunk, waiting for room.
+    pub(super) fn send(&self, chunk: Vec<u8>) -> Result<(), GuestFault> {
+        self.transfer.send(chunk, &self.control).map_err(|refused| match refused {
+            Refused::TooMuch => GuestFault::TransferTooLarge { limit_bytes: self.transfer.limit_bytes },
+            Refused::Stopped(StopReason::Deadline) => GuestFault::Timeout { limit: self.time_limit },
+            Refused::Stopped(StopReason::Cancelled) | Refused::BrokenOff => GuestFault::Cancelled,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! Both ends without guests.
+
+use std::time::Instant;
+
+use super::*;
+
+fn control(time: Duration) -> CallControl {
+    CallControl::new(Instant::now() + time, None)
+}
+
+fn minute() -> CallControl {
+    control(Duration::from_secs(60))
+}
+
+#[test]
+fn chunks_come_in_order_and_then_the_end() {
+    let (transfer, control) = (Transfer::new(), minute());
+    assert!(!transfer.is_received());
+    transfer.send(b"a".to_vec(), &control).expect("room");
+    transfer.send(b"bc".to_vec(), &control).expect("room");
+    transfer.end();
+    assert_eq!(transfer.receive(&control), Ok(Received::Chunk(b"a".to_vec())));
+    assert!(transfer.is_received());
+    assert_eq!(transfer.receive(&control), Ok(Received::Chunk(b"bc".to_vec())));
+    assert_eq!(transfer.receive(&control), Ok(Received::End(3)));
+    assert_eq!(transfer.receive(&control), Ok(Received::End(3)));
+    assert_eq!(transfer.send(b"d".to_vec(), &control), Err(Refused::BrokenOff));
+    assert_eq!(transfer.bytes(), 3);
+}
+
+#[test]
+fn what_is_broken_off_before_its_end_arrived_has_none() {
+    let (transfer, control) = (Transfer::new(), minute());
+    transfer.send(b"a".to_vec(), &control).expect("room");
+    transfer.end();
+    assert!(transfer.break_off(), "the end was not received yet");
+    assert_eq!(transfer.receive(&control), Ok(Received::BrokenOff));
+    transfer.end();
+    assert_eq!(transfer.receive(&control), Ok(Received::BrokenOff));
+    let whole = Transfer::new();
+    whole.end();
+    assert_eq!(whole.receive(&control), Ok(Received::End(0)));
+    assert!(!whole.break_off());
+}
+
+#[test]
+fn no_more_waits_than_there_is_room_for_and_nothing_is_lost() {
+    const CHUNKS: usize = 1000;
+    let transfer = Transfer::new();
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| {
+            for number in 0..CHUNKS {
+                transfer.send(number.to_le_bytes().to_vec(), &minute()).expect("sent");
+                assert!(transfer.state().waiting.len() <= CAPACITY);
+            }
+            transfer.end();
+        });
+        let control = minute();
+        for number in 0..CHUNKS {
+            let chunk = number.to_le_bytes().to_vec();
+            assert_eq!(transfer.receive(&control), Ok(Received::Chunk(chunk)));
+        }
+        assert_eq!(transfer.receive(&control), Ok(Received::End((CHUNKS * size_of::<usize>()) as u64)));
+        sender.join().expect("no panic");
+    });
+}
+
+#[test]
+fn neither_end_waits_beyond_its_deadline_or_its_cancellation() {
+    let transfer = Transfer::new();
+    let soon = Duration::from_millis(20);
+    assert_eq!(transfer.receive(&control(soon)), Err(StopReason::Deadline));
+    for _ in 0..CAPACITY {
+        transfer.send(b"a".to_vec(), &minute()).expect("room");
+    }
+    let stopped = transfer.send(b"a".to_vec(), &control(soon));
+    assert_eq!(stopped, Err(Refused::Stopped(StopReason::Deadline)));
+    let given_up = minute();
+    given_up.cancel();
+    let stopped = transfer.send(b"a".to_vec(), &given_up);
+    assert_eq!(stopped, Err(Refused::Stopped(StopReason::Cancelled)));
+}
+
+#[test]
+fn a_sender_that_waits_learns_that_nobody_receives_any_more() {
+    let transfer = Transfer::new();
+    for _ in 0..CAPACITY {
+        transfer.send(b"a".to_vec(), &minute()).expect("room");
+    }
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| transfer.send(b"a".to_vec(), &minute()));
+        assert!(transfer.break_off());
+        assert_eq!(sender.join().expect("no panic"), Err(Refused::BrokenOff));
+    });
+    assert_eq!(transfer.bytes(), CAPACITY as u64);
+}
+
+#[test]
+fn more_than_the_limit_is_not_passed_on() {
+    let (transfer, control) = (Transfer::with_limit(3), minute());
+    transfer.send(b"abc".to_vec(), &control).expect("as much as may be");
+    assert_eq!(transfer.send(b"d".to_vec(), &control), Err(Refused::TooMuch));
+    let outlet = Outlet { transfer, control: Arc::new(minute()), time_limit: Duration::from_secs(60) };
+    assert_eq!(outlet.send(b"d".to_vec()), Err(GuestFault::TransferTooLarge { limit_bytes: 3 }));
+    outlet.transfer.break_off();
+    assert_eq!(outlet.send(b"d".to_vec()), Err(GuestFault::Cancelled));
+}
