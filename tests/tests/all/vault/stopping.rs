@@ -191,7 +191,9 @@ async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
     let moved = Arc::new(OnceLock::new());
     let caller = told({
         let moved = Arc::clone(&moved);
-        move |_| drop(moved.get_or_init(|| fs::rename(&log, log.with_extension("old"))))
+        move |_| {
+            moved.get_or_init(|| fs::rename(&log, log.with_extension("old")));
+        }
     });
     let result = vault.registry.execute_with_policy(call("/vault/file", "/shared/old"), &caller).await;
     Answer(result).refused(Unavailable, "audit_unwritable");

@@ -183,6 +183,11 @@ fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
             }
             Ok(GuestFrame::Ok(output)) => last = Some(Ok(output.0)),
             Ok(GuestFrame::Error(error)) => last = Some(Err(error.into())),
+            Ok(GuestFrame::Chunk(_)) => {
+                return Err(
+                    ToolError::failed("the tool sent bytes that nobody takes").with_code("unwanted_chunk")
+                );
+            }
             Err(error) => {
                 return Err(ToolError::failed("the tool wrote a line that is no frame")
                     .with_code("malformed_frame")
