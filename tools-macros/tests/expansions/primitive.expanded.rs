@@ -76,9 +76,13 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
                     description: ::core::option::Option::None,
                     kind: ::r#gate_sdk::__private::ParamKind::Integer,
                     presence: ::r#gate_sdk::__private::Presence::Default(
-                        ::r#gate_sdk::__private::DefaultValue::Integer(1i128),
+                        ::r#gate_sdk::__private::DefaultValue::Literal(
+                            ::r#gate_sdk::__private::LiteralValue::Integer(1i128),
+                        ),
                     ),
-                    minimum: ::core::option::Option::Some(1i128),
+                    minimum: ::core::option::Option::Some(
+                        ::r#gate_sdk::__private::LiteralValue::Integer(1i128),
+                    ),
                     maximum: ::core::option::Option::None,
                     one_of: &[],
                     role: ::core::option::Option::None,
