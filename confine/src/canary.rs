@@ -7,7 +7,7 @@ use std::{
     ffi::CStr,
     fs::File,
     io::{self, Write as _},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
@@ -67,6 +67,18 @@ impl Canary {
         Ok(Self { state_dir: Arc::new(dir) })
     }
 
+    /// Takes the state folder by its handle, as a process does that got it from another one.
+    #[must_use]
+    pub fn from_state_dir(state_dir: Arc<OwnedFd>) -> Self {
+        Self { state_dir }
+    }
+
+    /// The handle of the state folder, to be handed to a process that is to be confined.
+    #[must_use]
+    pub fn state_dir(&self) -> BorrowedFd<'_> {
+        self.state_dir.as_fd()
+    }
+
     pub(crate) fn attempt(&self, probe: Probe) -> Outcome {
         loop {
             let result = match probe {
@@ -80,6 +92,18 @@ impl Canary {
                     None,
                 )
                 .map(drop),
+                Probe::InternetSocket => rustix::net::socket_with(
+                    AddressFamily::INET,
+                    SocketType::DGRAM,
+                    SocketFlags::CLOEXEC,
+                    None,
+                )
+                .map(drop),
+                Probe::SignalParent => match rustix::process::getppid() {
+                    Some(parent) => rustix::process::test_kill_process(parent),
+                    None => Err(rustix::io::Errno::SRCH),
+                },
+                Probe::Capability => return sys::attempt(HarmlessCall::DropUnknownCapability),
                 Probe::Execute => return sys::attempt(HarmlessCall::Execve),
                 Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
             };
@@ -112,6 +136,9 @@ pub(crate) enum Probe {
     Socket,
     Execute,
     Clone,
+    InternetSocket,
+    SignalParent,
+    Capability,
 }
 
 impl Probe {
@@ -123,10 +150,25 @@ impl Probe {
     /// What is tried before every call.
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
 
+    /// What is tried on a process for one layer. `abi` is the kernel's Landlock version.
+    pub(crate) fn of_process(layer: Layer, abi: u32) -> &'static [Self] {
+        match layer {
+            Layer::Landlock if abi >= SIGNAL_SCOPE_ABI => {
+                &[Self::ReadState, Self::WriteState, Self::ListState, Self::SignalParent]
+            }
+            Layer::Landlock => &[Self::ReadState, Self::WriteState, Self::ListState],
+            Layer::Seccomp => &[Self::Socket, Self::InternetSocket, Self::Clone],
+            Layer::Privileges => &[Self::Capability],
+            // Tried by `limits.rs`, since it needs to know the numbers.
+            Layer::Limits => &[],
+        }
+    }
+
     pub(crate) fn layer(self) -> Layer {
         match self {
-            Self::ReadState | Self::WriteState | Self::ListState => Layer::Landlock,
-            Self::Socket | Self::Execute | Self::Clone => Layer::Seccomp,
+            Self::ReadState | Self::WriteState | Self::ListState | Self::SignalParent => Layer::Landlock,
+            Self::Socket | Self::InternetSocket | Self::Execute | Self::Clone => Layer::Seccomp,
+            Self::Capability => Layer::Privileges,
         }
     }
 
@@ -139,6 +181,9 @@ impl Probe {
             Self::Socket => "make a unix socket",
             Self::Execute => "execute a program",
             Self::Clone => "start a thread",
+            Self::InternetSocket => "make an internet socket",
+            Self::SignalParent => "send a signal to the parent process",
+            Self::Capability => "use the capability to give up capabilities",
         }
     }
 
@@ -146,7 +191,9 @@ impl Probe {
     pub(crate) fn refusal(self) -> Outcome {
         Outcome::Failed(match self {
             Self::ReadState | Self::WriteState | Self::ListState => libc::EACCES,
-            Self::Socket | Self::Execute => libc::EPERM,
+            Self::Socket | Self::Execute | Self::InternetSocket | Self::SignalParent | Self::Capability => {
+                libc::EPERM
+            }
             Self::Clone => libc::ENOSYS,
         })
     }
@@ -154,17 +201,25 @@ impl Probe {
     /// Whether a free thread meeting `outcome` makes a later refusal meaningful.
     pub(crate) fn is_free(self, outcome: Outcome) -> bool {
         match self {
-            Self::ReadState | Self::WriteState | Self::ListState | Self::Socket => {
-                outcome == Outcome::Succeeded
-            }
+            Self::ReadState
+            | Self::WriteState
+            | Self::ListState
+            | Self::Socket
+            | Self::InternetSocket
+            | Self::SignalParent => outcome == Outcome::Succeeded,
             // The kernel got as far as looking at the (invalid) arguments.
             Self::Execute => outcome != self.refusal(),
             // Docker's filter answers `ENOSYS` here as ours does: then this one proves nothing, and the
             // others have to.
             Self::Clone => true,
+            // An ordinary user has no capability to begin with.
+            Self::Capability => true,
         }
     }
 }
+
+/// The first version of Landlock that keeps signals within.
+const SIGNAL_SCOPE_ABI: u32 = 6;
 
 const FILE_NAME: &CStr = c"canary";
 const TEXT: &[u8] = b"A worker thread of Portcullis that can open this file is not confined.\n";
