@@ -1,0 +1,10 @@
+//! Sessions as their users meet them, on the real kernel, one binary for all.
+#![cfg(target_os = "linux")]
+
+mod confinement;
+mod endings;
+mod hostile;
+mod jobs;
+mod kills;
+mod state;
+mod world;
