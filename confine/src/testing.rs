@@ -8,7 +8,6 @@
 )]
 
 use std::{
-    collections::BTreeMap,
     fs::File,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -20,16 +19,16 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter,
-};
 use tempfile::TempDir;
+
+pub(crate) use stock_container::enter_stock_container;
 
 use crate::{
     Canary, Layer, MountAccess, MountRule, ProvenThread, Requirement, ThreadConfinement,
     confine_current_thread, probe_kernel,
 };
+
+mod stock_container;
 
 /// `state/`, `read/` (with `file`), `write/` (with `file`), `outside/` (with `secret`).
 pub(crate) struct World {
@@ -104,42 +103,6 @@ pub(crate) fn confined<T: Send>(
         proven.reprove().expect("the layers still hold");
         result
     })
-}
-
-/// Filters the calling thread as a stock container does that is not privileged: no namespaces and no mounts
-/// (`EPERM`), no `clone3` (`ENOSYS`).
-pub(crate) fn enter_stock_container() {
-    let forbidden =
-        [libc::SYS_unshare, libc::SYS_setns, libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root];
-    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
-        forbidden.into_iter().map(|number| (number, Vec::new())).collect();
-    let namespaces = [
-        libc::CLONE_NEWNS,
-        libc::CLONE_NEWCGROUP,
-        libc::CLONE_NEWUTS,
-        libc::CLONE_NEWIPC,
-        libc::CLONE_NEWUSER,
-        libc::CLONE_NEWPID,
-        libc::CLONE_NEWNET,
-    ];
-    let with_flag = |flag: libc::c_int| {
-        let flag = u64::from(flag.cast_unsigned());
-        let set = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag);
-        SeccompRule::new(vec![set.unwrap()]).unwrap()
-    };
-    refused.insert(libc::SYS_clone, namespaces.map(with_flag).into());
-    rustix::thread::set_no_new_privs(true).unwrap();
-    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
-    for (calls, errno) in [(refused, libc::EPERM), (unknown, libc::ENOSYS)] {
-        let filter = SeccompFilter::new(
-            calls,
-            SeccompAction::Allow,
-            SeccompAction::Errno(errno.cast_unsigned()),
-            std::env::consts::ARCH.try_into().unwrap(),
-        );
-        let program: BpfProgram = filter.unwrap().try_into().unwrap();
-        apply_filter(&program).unwrap();
-    }
 }
 
 /// Whether the kernel has both layers. If not, says so and lets the test end, except where a missing layer

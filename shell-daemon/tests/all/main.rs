@@ -6,5 +6,8 @@ mod endings;
 mod hostile;
 mod jobs;
 mod kills;
+mod programs;
 mod state;
+#[path = "../../../confine/src/testing/stock_container.rs"]
+mod stock_container;
 mod world;
