@@ -12,13 +12,14 @@ use std::{
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, poll},
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
 };
 
 use crate::{
     ShellError,
     limits::{BACKGROUND_BYTES, BACKGROUND_COMMANDS},
+    watch::Watch,
 };
 
 /// The background jobs of one session.
@@ -43,13 +44,18 @@ impl Background {
         }
     }
 
-    /// Reads `streams` on a thread of its own, until both have ended or `report` has: its end is the end of
-    /// the command's last process.
-    pub(crate) fn drain(&self, streams: Vec<OwnedFd>, report: OwnedFd) -> Result<(), ShellError> {
+    /// Reads `streams` on a thread of its own until `report` has ended: that is the end of the command's last
+    /// process. Jobs that become too many are killed.
+    pub(crate) fn drain(
+        &self,
+        streams: Vec<OwnedFd>,
+        report: OwnedFd,
+        watch: Watch,
+    ) -> Result<(), ShellError> {
         self.0.commands.fetch_add(1, Ordering::AcqRel);
         let background = self.clone();
         let started = thread::Builder::new().name("shell-background".to_owned()).spawn(move || {
-            background.read(streams, &report);
+            background.read(streams, &report, watch);
             background.0.commands.fetch_sub(1, Ordering::AcqRel);
         });
         started.map(drop).map_err(|source| {
@@ -63,13 +69,14 @@ impl Background {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
-    fn read(&self, mut streams: Vec<OwnedFd>, report: &OwnedFd) {
+    fn read(&self, mut streams: Vec<OwnedFd>, report: &OwnedFd, mut watch: Watch) {
         let mut chunk = vec![0; BACKGROUND_BYTES];
         loop {
             let mut watched = vec![PollFd::new(report, PollFlags::IN)];
             watched
                 .extend(streams.iter().map(|stream| PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)));
-            match poll(&mut watched, None) {
+            let rest = Timespec::try_from(watch.rest()).ok();
+            match poll(&mut watched, rest.as_ref()) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
@@ -90,6 +97,10 @@ impl Background {
             });
             if over && !read_any {
                 return;
+            }
+            if !over && matches!(watch.is_exceeded(), Ok(true)) {
+                // What is left after this is looked at again.
+                let _ = watch.kill();
             }
         }
     }

@@ -37,6 +37,7 @@ mod inside;
 mod error;
 mod limits;
 mod tree;
+mod watch;
 mod wire;
 
 pub use cancel::{Cancellation, Canceller};

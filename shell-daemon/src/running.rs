@@ -19,7 +19,8 @@ use crate::{
     CommandRequest, Ending, ShellError, StateAfter,
     background::Background,
     limits::{KILL_TIME, PIPE_BYTES},
-    tree::{self, Process},
+    tree::Process,
+    watch::Watch,
     wire::{self, FromCommand, ShellEnd, ToSession},
 };
 
@@ -78,13 +79,17 @@ pub enum Interruption {
     Timeout,
     /// Nobody wanted it any more.
     Cancelled,
+    /// It had more than [`CommandRequest::max_processes`].
+    Processes,
 }
 
 /// A command that has been started.
 #[derive(Debug)]
 pub(crate) struct Running {
-    process: Option<Process>,
+    /// Set as soon as the command's init has said who it is.
+    watch: Option<Watch>,
     session_init: Process,
+    max_processes: usize,
     report: OwnedFd,
     stdin: Option<OwnedFd>,
     streams: [Option<OwnedFd>; 2],
@@ -126,8 +131,9 @@ impl Running {
             _ => ShellError::channel(source),
         })?;
         Ok(Self {
-            process: None,
+            watch: None,
             session_init,
+            max_processes: request.max_processes,
             report,
             stdin: Some(stdin),
             streams: [Some(stdout), Some(stderr)],
@@ -164,8 +170,12 @@ impl Running {
             }
             let interruption = if ready.cancelled {
                 Some(Interruption::Cancelled)
+            } else if Instant::now() >= deadline {
+                Some(Interruption::Timeout)
+            } else if completed == Completed::Yes && self.has_too_many_processes()? {
+                Some(Interruption::Processes)
             } else {
-                (Instant::now() >= deadline).then_some(Interruption::Timeout)
+                None
             };
             match (completed, interruption) {
                 (_, None) => {}
@@ -191,7 +201,8 @@ impl Running {
         }
         let output_bytes = self.output_bytes;
         if end.jobs_left {
-            background.drain(self.streams.into_iter().flatten().collect(), self.report)?;
+            let watch = self.watch.ok_or(ShellError::SessionEnded)?;
+            background.drain(self.streams.into_iter().flatten().collect(), self.report, watch)?;
         }
         Ok(CommandEnd {
             ending: end.ending,
@@ -217,7 +228,10 @@ impl Running {
         watched.extend(
             request.map(|request| PollFd::from_borrowed_fd(request.cancellation.handle(), PollFlags::IN)),
         );
-        let left = deadline.saturating_duration_since(Instant::now());
+        let mut left = deadline.saturating_duration_since(Instant::now());
+        if let Some(watch) = &self.watch {
+            left = left.min(watch.rest());
+        }
         // A time that the kernel cannot express is as good as none.
         let time = Timespec::try_from(left).ok();
         match poll(&mut watched, time.as_ref()) {
@@ -280,8 +294,9 @@ impl Running {
     fn hear(&mut self) -> Result<Option<ShellEnd>, ShellError> {
         match wire::receive(self.report.as_fd()).map_err(ShellError::channel)? {
             Some((FromCommand::Started { process }, _)) => {
-                self.process = Pid::from_raw(process)
-                    .and_then(|process| Process::child_of(self.session_init.pid, process));
+                self.watch = Pid::from_raw(process)
+                    .and_then(|process| Process::child_of(self.session_init.pid, process))
+                    .map(|process| Watch::new(process, self.max_processes));
                 Ok(None)
             }
             Some((FromCommand::Failed { reason }, _)) => Err(ShellError::NotStarted { reason }),
@@ -292,9 +307,13 @@ impl Running {
     }
 
     /// Kills all that the command has started.
-    fn kill(&mut self) -> Result<(), ShellError> {
+    fn kill(&self) -> Result<(), ShellError> {
         // One that has not even said who it is has started nothing that the end of the session would not end.
-        tree::kill_below(self.process.ok_or(ShellError::SessionEnded)?, KILL_TIME)
+        self.watch.as_ref().ok_or(ShellError::SessionEnded)?.kill()
+    }
+
+    fn has_too_many_processes(&mut self) -> Result<bool, ShellError> {
+        self.watch.as_mut().map_or(Ok(false), Watch::is_exceeded)
     }
 }
 

@@ -45,6 +45,9 @@ pub struct CommandRequest {
     pub stdin: Vec<u8>,
     /// How long it may take.
     pub timeout: Duration,
+    /// How many processes it may have at a time, background jobs included. More than that for a moment is
+    /// noticed after a tenth of a second; then all are killed.
+    pub max_processes: usize,
     /// How many bytes of its output are handed on, of both streams together. The rest is read and dropped.
     pub max_output_bytes: u64,
     /// Ends it early.

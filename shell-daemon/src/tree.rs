@@ -97,7 +97,7 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
 }
 
 /// The processes that live below `root`; none if it is gone.
-fn living_below(root: Process) -> Result<Vec<Process>, ShellError> {
+pub(crate) fn living_below(root: Process) -> Result<Vec<Process>, ShellError> {
     let entries = entries().map_err(|source| ShellError::Processes { source })?;
     if !entries.iter().any(|entry| entry.process == root && !entry.ended) {
         return Ok(Vec::new());

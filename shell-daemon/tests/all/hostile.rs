@@ -4,24 +4,49 @@ use std::time::{Duration, Instant};
 
 use portcullis_shell_daemon::{Completed, Ending, Interruption};
 
-use crate::world::{World, marker, processes_with, with_timeout};
+use crate::world::{World, eventually, marker, processes_with, request, with_timeout};
 
 #[test]
 fn a_bomb_of_processes_dies_at_its_deadline() {
     let Some(world) = World::new() else { return };
     let mut session = world.session();
     let marker = marker("bomb");
-    // It multiplies for as long as it lives, but has no more than 2^7 leaves: root has no limit of
-    // processes, and a test that fails must not take the machine along.
-    let bomb = format!(
-        "b() {{ local n=$1; if ((n == 0)); then exec -a {marker} sleep 30; fi; b $((n - 1)) & b $((n - 1)) & wait; }}; \
-         (setsid true; b 7) & b 5"
-    );
+    let bomb = format!("{} (setsid true; b 7) & b 5", bomb(&marker));
     let begun = Instant::now();
     let ran = session.attempt(with_timeout(&bomb, Duration::from_millis(400))).unwrap();
     assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
     assert!(begun.elapsed() < Duration::from_millis(1400), "{:?}", begun.elapsed());
     assert_eq!(processes_with(&marker), Vec::<String>::new());
+    assert_eq!(session.output("echo on"), "on\n");
+}
+
+/// A function `b DEPTH` that multiplies, with 2 to the power of `DEPTH` sleepers at most: root has no limit of
+/// processes, and a test that fails must not take the machine along.
+fn bomb(marker: &str) -> String {
+    format!(
+        "b() {{ local n=$1; if ((n == 0)); then echo x >> leaves; exec -a {marker} sleep 30; fi; b $((n - 1)) & b $((n - 1)) & wait; }};"
+    )
+}
+
+#[test]
+fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
+    let Some(world) = World::new() else { return };
+    let mut session = world.session();
+    let marker = marker("many");
+    let (mut one, canceller) = request(&format!("{} b 7", bomb(&marker)));
+    one.max_processes = 40;
+    let ran = session.attempt((one, canceller)).unwrap();
+    assert_eq!(ran.end.completed, Completed::No(Interruption::Processes));
+    assert_eq!(processes_with(&marker), Vec::<String>::new());
+
+    let command = format!("{} (until [ -e go ]; do sleep 0.01; done; b 7) & echo answer", bomb(&marker));
+    let (mut one, canceller) = request(&command);
+    one.max_processes = 40;
+    let ran = session.attempt((one, canceller)).unwrap();
+    assert_eq!((ran.end.completed, ran.end.jobs_left), (Completed::Yes, true));
+    session.output("rm -f leaves; touch go");
+    eventually("they multiply", || std::fs::read(world.path("shared/leaves")).is_ok_and(|all| all.len() > 20));
+    eventually("and are killed", || processes_with(&marker).is_empty());
     assert_eq!(session.output("echo on"), "on\n");
 }
 
