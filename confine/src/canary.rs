@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use crate::{
-    ConfineError, Layer, Outcome,
+    ConfineError, Layer, Outcome, ProcessUser,
     sys::{self, HarmlessCall},
 };
 
@@ -104,6 +104,10 @@ impl Canary {
                     None => Err(rustix::io::Errno::SRCH),
                 },
                 Probe::Capability => return sys::attempt(HarmlessCall::DropUnknownCapability),
+                Probe::ListRoot => {
+                    rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                        .map(drop)
+                }
                 Probe::Execute => return sys::attempt(HarmlessCall::Execve),
                 Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
             };
@@ -139,6 +143,7 @@ pub(crate) enum Probe {
     InternetSocket,
     SignalParent,
     Capability,
+    ListRoot,
 }
 
 impl Probe {
@@ -151,8 +156,12 @@ impl Probe {
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
 
     /// What is tried on a process for one layer. `abi` is the kernel's Landlock version.
-    pub(crate) fn of_process(layer: Layer, abi: u32) -> &'static [Self] {
+    ///
+    /// Another user reaches neither the state folder nor a parent that stays root, whether Landlock is there
+    /// or not; what it must be refused is then the root folder, which is never granted.
+    pub(crate) fn of_process(layer: Layer, abi: u32, user: Option<ProcessUser>) -> &'static [Self] {
         match layer {
+            Layer::Landlock if user.is_some() => &[Self::ListRoot],
             Layer::Landlock if abi >= SIGNAL_SCOPE_ABI => {
                 &[Self::ReadState, Self::WriteState, Self::ListState, Self::SignalParent]
             }
@@ -166,7 +175,9 @@ impl Probe {
 
     pub(crate) fn layer(self) -> Layer {
         match self {
-            Self::ReadState | Self::WriteState | Self::ListState | Self::SignalParent => Layer::Landlock,
+            Self::ReadState | Self::WriteState | Self::ListState | Self::ListRoot | Self::SignalParent => {
+                Layer::Landlock
+            }
             Self::Socket | Self::InternetSocket | Self::Execute | Self::Clone => Layer::Seccomp,
             Self::Capability => Layer::Privileges,
         }
@@ -181,6 +192,7 @@ impl Probe {
             Self::Socket => "make a unix socket",
             Self::Execute => "execute a program",
             Self::Clone => "start a thread",
+            Self::ListRoot => "open the root folder",
             Self::InternetSocket => "make an internet socket",
             Self::SignalParent => "send a signal to the parent process",
             Self::Capability => "use the capability to give up capabilities",
@@ -190,7 +202,7 @@ impl Probe {
     /// What a confined thread must meet, exactly: another error could come from somewhere else.
     pub(crate) fn refusal(self) -> Outcome {
         Outcome::Failed(match self {
-            Self::ReadState | Self::WriteState | Self::ListState => libc::EACCES,
+            Self::ReadState | Self::WriteState | Self::ListState | Self::ListRoot => libc::EACCES,
             Self::Socket | Self::Execute | Self::InternetSocket | Self::SignalParent | Self::Capability => {
                 libc::EPERM
             }
@@ -205,6 +217,7 @@ impl Probe {
             | Self::WriteState
             | Self::ListState
             | Self::Socket
+            | Self::ListRoot
             | Self::InternetSocket
             | Self::SignalParent => outcome == Outcome::Succeeded,
             // The kernel got as far as looking at the (invalid) arguments.

@@ -98,6 +98,15 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
+    /// The process could not become another user.
+    #[error("become user {uid}")]
+    UserKept {
+        /// Who it was to become.
+        uid: u32,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
     /// The capabilities could not be given up.
     #[error("give up all capabilities")]
     CapabilitiesKept {

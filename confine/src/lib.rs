@@ -71,8 +71,8 @@ pub use error::ConfineError;
 pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Outcome, Posture};
 pub use process_posture::{LayerReport, ProcessPosture};
 pub use rules::{
-    MountAccess, MountRule, PathAccess, PathRule, ProcessConfinement, ProcessLimits, Requirement,
-    ThreadConfinement,
+    MountAccess, MountRule, PathAccess, PathRule, ProcessConfinement, ProcessLimits, ProcessUser,
+    Requirement, ThreadConfinement,
 };
 
 #[cfg(not(target_os = "linux"))]

@@ -7,11 +7,14 @@ use std::{
     io, marker::PhantomData, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration,
 };
 
-use rustix::thread::{CapabilitySet, CapabilitySets};
+use rustix::{
+    process::{Gid, Uid},
+    thread::{CapabilitySet, CapabilitySets},
+};
 
 use crate::{
     ConfineError, Evidence, KernelSupport, Layer, LayerReport, LayerStatus, ProcessConfinement,
-    ProcessPosture, Requirement, canary::Probe, landlock, limits, probe_kernel, seccomp, sys,
+    ProcessPosture, ProcessUser, Requirement, canary::Probe, landlock, limits, probe_kernel, seccomp, sys,
 };
 
 /// This process has one thread, and whoever holds the token keeps it so.
@@ -60,7 +63,7 @@ fn confine_privileges(
 ) -> Result<Vec<LayerReport>, ConfineError> {
     let abi = kernel.landlock_abi.unwrap_or_default();
     let layers = [
-        under(rules, kernel, Layer::Privileges, give_up_privileges)?,
+        under(rules, kernel, Layer::Privileges, || give_up_privileges(rules.user))?,
         under(rules, kernel, Layer::Landlock, || landlock::restrict_process(&rules.paths, abi))?,
         under(rules, kernel, Layer::Seccomp, seccomp::restrict_process)?,
     ];
@@ -81,7 +84,8 @@ fn under(
         return Err(ConfineError::LayerMissing { layer, reason: reason.to_owned() });
     }
     let mut controls = Vec::new();
-    for probe in Probe::of_process(layer, kernel.landlock_abi.unwrap_or_default()) {
+    let abi = kernel.landlock_abi.unwrap_or_default();
+    for probe in Probe::of_process(layer, abi, rules.user) {
         let observed = rules.canary.attempt(*probe);
         if !probe.is_free(observed) {
             return Err(ConfineError::NegativeControl { layer, canary: probe.describe(), observed });
@@ -106,7 +110,7 @@ fn under(
 }
 
 /// Gives up all capabilities, and the ways to new ones.
-fn give_up_privileges() -> Result<LayerStatus, ConfineError> {
+fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineError> {
     let kept = |errno: rustix::io::Errno| ConfineError::CapabilitiesKept { source: errno.into() };
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })?;
@@ -117,6 +121,9 @@ fn give_up_privileges() -> Result<LayerStatus, ConfineError> {
         if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
             break;
         }
+    }
+    if let Some(user) = user {
+        become_user(user)?;
     }
     rustix::thread::clear_ambient_capability_set().map_err(kept)?;
     let none = CapabilitySets {
@@ -129,6 +136,14 @@ fn give_up_privileges() -> Result<LayerStatus, ConfineError> {
         return Err(ConfineError::CapabilitiesKept { source: io::Error::other("some are left") });
     }
     Ok(LayerStatus::Enforced)
+}
+
+fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    rustix::thread::set_thread_groups(&[])
+        .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
+        .and_then(|()| rustix::thread::set_thread_res_uid(uid, uid, uid))
+        .map_err(|errno| ConfineError::UserKept { uid: user.uid, source: errno.into() })
 }
 
 /// Which side of [`fork`] one is on.

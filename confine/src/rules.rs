@@ -68,6 +68,8 @@ pub struct ProcessConfinement {
     pub landlock: Requirement,
     /// Whether the process must have the system-call filter.
     pub seccomp: Requirement,
+    /// Whom the process becomes, if it is root. `None` leaves it who it is.
+    pub user: Option<ProcessUser>,
     /// The only files, folders and devices that anything may be opened in.
     pub paths: Vec<PathRule>,
     /// What it may use up.
@@ -86,6 +88,15 @@ impl ProcessConfinement {
             Layer::Privileges | Layer::Limits => Requirement::Required,
         }
     }
+}
+
+/// A user and its group, without further groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ProcessUser {
+    /// The user's number.
+    pub uid: u32,
+    /// The group's number.
+    pub gid: u32,
 }
 
 /// One file, folder or device that a process may reach.

@@ -7,12 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use portcullis_confine::ProcessUser;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{MemfdFlags, OFlags},
     io::Errno,
     pipe::PipeFlags,
-    process::Pid,
+    process::{Gid, Pid, Uid},
 };
 
 use crate::{
@@ -102,6 +103,7 @@ impl Running {
     pub(crate) fn start(
         control: BorrowedFd<'_>,
         session_init: Process,
+        user: Option<ProcessUser>,
         request: &CommandRequest,
     ) -> Result<Self, ShellError> {
         let (report, their_report) = wire::pair().map_err(ShellError::channel)?;
@@ -114,6 +116,13 @@ impl Running {
         for ours in [&stdin, &stdout, &stderr] {
             // On our ends only: each end of a pipe has flags of its own.
             rustix::fs::fcntl_setfl(ours, OFlags::NONBLOCK).map_err(ShellError::channel)?;
+        }
+        if let Some(user) = user {
+            // Programs open `/dev/stdout` by its name, which asks for its owner.
+            for theirs in [&their_stdin, &their_stdout, &their_stderr] {
+                let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+                rustix::fs::fchown(theirs, Some(uid), Some(gid)).map_err(ShellError::channel)?;
+            }
         }
         // More per read; where the user's share of pipe memory is used up the usual size has to do.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);

@@ -9,11 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{PathAccess, ProcessPosture};
+use portcullis_confine::{PathAccess, ProcessPosture, ProcessUser};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{Mode, OFlags},
     process::Pid,
+    thread::CapabilitySet,
 };
 
 use crate::{
@@ -34,6 +35,7 @@ pub struct ShellSession {
     control: Option<OwnedFd>,
     session_init: Process,
     posture: ProcessPosture,
+    user: Option<ProcessUser>,
     background: Background,
 }
 
@@ -64,6 +66,7 @@ impl ShellSession {
                 control: Some(control),
                 session_init,
                 posture,
+                user: setup.user,
                 background: Background::default(),
             }),
             Err(error) => {
@@ -80,6 +83,13 @@ impl ShellSession {
     #[must_use]
     pub fn posture(&self) -> &ProcessPosture {
         &self.posture
+    }
+
+    /// Whom the session's processes belong to, if that is not whom this one belongs to: a daemon that is root
+    /// becomes the owner of the session's home.
+    #[must_use]
+    pub fn user(&self) -> Option<ProcessUser> {
+        self.user
     }
 
     /// The last of what background jobs wrote after their commands had ended, at most 64 KiB.
@@ -106,7 +116,7 @@ impl ShellSession {
         require_command(&request.command)?;
         self.background.require_room()?;
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?;
-        let result = Running::start(control.as_fd(), self.session_init, request)
+        let result = Running::start(control.as_fd(), self.session_init, self.user, request)
             .and_then(|running| running.finish(request, &self.background, on_output));
         if let Err(error) = &result
             && !leaves_session(error)
@@ -247,7 +257,20 @@ fn setup(spec: &SessionSpec) -> Result<(Setup, Vec<OwnedFd>), ShellError> {
     let home = spec.mounts.iter().find(|mount| mount.name == spec.home);
     let home = home.ok_or_else(|| ShellError::HomeUnknown { name: spec.home.clone() })?.path.clone();
     let environment = environment(spec, &home);
-    Ok((Setup { accesses, limits: spec.limits, environment, home }, handles))
+    let user = owner_instead_of_root(&home)?;
+    Ok((Setup { accesses, limits: spec.limits, user, environment, home }, handles))
+}
+
+/// Root without capabilities is a stranger in somebody else's workspace, and what it makes there would be
+/// root's. `None` where this process is not root, or may not become somebody else and kill it afterwards.
+fn owner_instead_of_root(home: &Path) -> Result<Option<ProcessUser>, ShellError> {
+    let open_error = |source| ShellError::MountOpen { path: home.to_owned(), source };
+    let owner = rustix::fs::stat(home).map_err(|errno| open_error(errno.into()))?;
+    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::CHOWN;
+    let has_all =
+        rustix::thread::capabilities(None).is_ok_and(|capabilities| capabilities.effective.contains(needed));
+    let becomes = rustix::process::geteuid().is_root() && has_all && owner.st_uid != 0;
+    Ok(becomes.then_some(ProcessUser { uid: owner.st_uid, gid: owner.st_gid }))
 }
 
 fn environment(spec: &SessionSpec, home: &Path) -> Vec<(String, String)> {

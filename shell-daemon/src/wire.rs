@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_confine::{PathAccess, ProcessLimits, ProcessPosture};
+use portcullis_confine::{PathAccess, ProcessLimits, ProcessPosture, ProcessUser};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
@@ -34,6 +34,7 @@ pub(crate) enum ToSession {
 pub(crate) struct Setup {
     pub(crate) accesses: Vec<PathAccess>,
     pub(crate) limits: ProcessLimits,
+    pub(crate) user: Option<ProcessUser>,
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) home: PathBuf,
 }

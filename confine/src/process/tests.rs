@@ -36,6 +36,7 @@ fn rules(world: &World) -> ProcessConfinement {
     ProcessConfinement {
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
+        user: None,
         paths,
         limits: ProcessLimits {
             descriptors: 256,

@@ -119,6 +119,7 @@ fn confine(
     let rules = ProcessConfinement {
         landlock: Requirement::Required,
         seccomp: Requirement::Required,
+        user: setup.user,
         paths,
         limits: setup.limits,
         canary,

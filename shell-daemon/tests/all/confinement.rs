@@ -3,13 +3,13 @@
 
 use std::{
     net::{TcpListener, UdpSocket},
-    os::unix::net::UnixListener,
+    os::unix::{fs::PermissionsExt as _, net::UnixListener},
 };
 
 use portcullis_confine::{Layer, LayerStatus, Outcome};
-use portcullis_shell_daemon::Ending;
+use portcullis_shell_daemon::{Completed, Ending};
 
-use crate::world::World;
+use crate::world::{World, request};
 
 #[test]
 fn each_layer_was_seen_to_refuse() {
@@ -67,6 +67,38 @@ fn a_session_has_no_privileges_to_begin_with() {
     assert_eq!(ran.end.ending, Ending::Code(1), "{ran:?}");
     let ran = session.run("echo x > g; chmod 000 g; cat g");
     assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""), "{ran:?}");
+}
+
+#[test]
+fn root_becomes_the_owner_of_the_workspace() {
+    let Some(world) = World::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        // Nobody else can become anybody.
+        return;
+    }
+    assert_eq!(world.session().0.user(), None, "root's own workspace");
+    for folder in ["shared", "tmp"] {
+        std::os::unix::fs::chown(world.path(folder), Some(12345), Some(12346)).unwrap();
+    }
+    std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut session = world.session();
+    assert_eq!(session.0.user().map(|user| (user.uid, user.gid)), Some((12345, 12346)));
+    assert!(session.0.posture().layers().iter().all(|report| !report.evidence.is_empty()));
+    let script =
+        "id -u; id -G; echo x > file; stat -c %u:%g file; echo named > /dev/stdout; cat < <(echo sub); v=1";
+    assert_eq!(session.output(script), "12345\n12346\n12345:12346\nnamed\nsub\n");
+    let ran = session.run(&format!(
+        "cat {}; ls /; kill -0 {}",
+        world.path("vault/secret").display(),
+        std::process::id()
+    ));
+    assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""), "{ran:?}");
+    let (mut one, canceller) = request("(setsid sleep 30 &) ; sleep 30");
+    one.timeout = std::time::Duration::from_millis(200);
+    let ran = session.attempt((one, canceller)).unwrap();
+    assert_ne!(ran.end.completed, Completed::Yes, "root can still kill it");
+    assert_eq!(session.output("echo $v"), "1\n");
+    session.0.end().unwrap();
 }
 
 #[test]

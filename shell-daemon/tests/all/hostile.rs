@@ -45,7 +45,9 @@ fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
     let ran = session.attempt((one, canceller)).unwrap();
     assert_eq!((ran.end.completed, ran.end.jobs_left), (Completed::Yes, true));
     session.output("rm -f leaves; touch go");
-    eventually("they multiply", || std::fs::read(world.path("shared/leaves")).is_ok_and(|all| all.len() > 20));
+    eventually("they multiply", || {
+        std::fs::read(world.path("shared/leaves")).is_ok_and(|all| all.len() > 20)
+    });
     eventually("and are killed", || processes_with(&marker).is_empty());
     assert_eq!(session.output("echo on"), "on\n");
 }

@@ -88,7 +88,7 @@ impl Session {
     #[track_caller]
     pub(crate) fn output(&mut self, command: &str) -> String {
         let ran = self.run(command);
-        assert_eq!(ran.end.ending, Ending::Code(0), "{command}: {ran:?}");
+        assert_eq!((ran.end.ending, ran.end.jobs_left), (Ending::Code(0), false), "{command}: {ran:?}");
         ran.stdout
     }
 
