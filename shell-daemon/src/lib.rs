@@ -1,4 +1,3 @@
-#![forbid(unsafe_code)]
 //! Confined shells that keep their state between commands.
 //!
 //! A [`ShellSession`] is a process tree of its own: this program, started anew, confines itself and starts one
@@ -21,6 +20,7 @@
 //!     ExitCode::SUCCESS
 //! }
 //! ```
+#![forbid(unsafe_code)]
 #![cfg(target_os = "linux")]
 
 mod spec;

@@ -126,7 +126,7 @@ impl Running {
         }
         // More per read; where the user's share of pipe memory is used up the usual size has to do.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
-        let text = text_file(&request.command)?;
+        let text = text_file(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
         let handles = [
             text.as_fd(),
             their_stdin.as_fd(),
@@ -333,10 +333,12 @@ struct Ready {
     cancelled: bool,
 }
 
-/// The command's text as a file without a name: arguments are limited to 128 KiB and visible to others.
-fn text_file(command: &str) -> Result<File, ShellError> {
+/// Folder and text of the command as a file without a name, each ended by a NUL: arguments are limited to
+/// 128 KiB and visible to others.
+fn text_file(workdir: &str, command: &str) -> Result<File, ShellError> {
     let file = rustix::fs::memfd_create("command", MemfdFlags::CLOEXEC).map_err(ShellError::channel)?;
     let mut file = File::from(file);
-    file.write_all(command.as_bytes()).and_then(|()| file.rewind()).map_err(ShellError::channel)?;
+    let text = format!("{workdir}\0{command}\0");
+    file.write_all(text.as_bytes()).and_then(|()| file.rewind()).map_err(ShellError::channel)?;
     Ok(file)
 }

@@ -114,6 +114,7 @@ impl ShellSession {
         on_output: &mut dyn FnMut(Chunk<'_>),
     ) -> Result<CommandEnd, ShellError> {
         require_command(&request.command)?;
+        require_command(request.workdir.as_deref().unwrap_or_default())?;
         self.background.require_room()?;
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?;
         let result = Running::start(control.as_fd(), self.session_init, self.user, request)

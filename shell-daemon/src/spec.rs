@@ -41,6 +41,9 @@ pub struct SessionMount {
 pub struct CommandRequest {
     /// What bash is to run: at most 1 MiB, without NUL.
     pub command: String,
+    /// Where it begins, if not where the last one ended; a relative path starts there. Where that cannot be
+    /// entered, bash says so and the code is 1.
+    pub workdir: Option<String>,
     /// What it reads on its standard input, before the end.
     pub stdin: Vec<u8>,
     /// How long it may take.

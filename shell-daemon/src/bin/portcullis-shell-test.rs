@@ -45,6 +45,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
     let (cancellation, _canceller) = Cancellation::new()?;
     let request = CommandRequest {
         command,
+        workdir: None,
         stdin: Vec::new(),
         timeout: Duration::from_secs(60),
         max_processes: 100,

@@ -8,7 +8,7 @@ use super::snapshot::END;
 /// The descriptors that a command's shell has besides the standard ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Descriptors {
-    /// The command's text.
+    /// The command's folder and text.
     pub(super) command: i32,
     /// The last good snapshot, if there is one.
     pub(super) state: Option<i32>,
@@ -27,8 +27,10 @@ pub(super) fn script(descriptors: Descriptors) -> String {
     });
     // Errors of a state that cannot be restored whole (a folder that is gone) are not the command's.
     format!(
-        "shopt -s expand_aliases; IFS= read -r -d '' -u {command} __portcullis_command; \
-         exec {command}<&-; {restore}trap '{save}' EXIT; eval \"$__portcullis_command\"",
+        "shopt -s expand_aliases; IFS= read -r -d '' -u {command} __portcullis_workdir; \
+         IFS= read -r -d '' -u {command} __portcullis_command; \
+         exec {command}<&-; {restore}trap '{save}' EXIT; \
+         if [[ $__portcullis_workdir ]]; then builtin cd -- \"$__portcullis_workdir\" || exit; fi; eval \"$__portcullis_command\"",
         save = save(snapshot),
     )
 }

@@ -69,6 +69,24 @@ fn a_session_has_no_privileges_to_begin_with() {
     assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""), "{ran:?}");
 }
 
+/// Without a mount namespace these stay open, and documentation has to say so: Landlock judges opening, not
+/// names, metadata or the working directory.
+#[test]
+fn names_and_metadata_outside_stay_visible() {
+    let Some(world) = World::new() else { return };
+    let mut session = world.session();
+    let vault = world.path("vault").display().to_string();
+    assert_eq!(
+        session.output(&format!("stat -c %s {vault}/secret; cd {vault}; pwd")),
+        format!("12\n{vault}\n")
+    );
+    assert_ne!(session.run("ls").end.ending, Ending::Code(0));
+    assert_ne!(session.run("cat secret").end.ending, Ending::Code(0));
+    // By the same user also the mode: what is in the file stays as it is.
+    assert_eq!(session.run(&format!("cd; chmod 640 {vault}/secret")).end.ending, Ending::Code(0));
+    assert_eq!(std::fs::read_to_string(world.path("vault/secret")).unwrap(), "vault/secret");
+}
+
 #[test]
 fn root_becomes_the_owner_of_the_workspace() {
     let Some(world) = World::new() else { return };

@@ -2,7 +2,7 @@
 
 use portcullis_shell_daemon::{Ending, StateAfter};
 
-use crate::world::World;
+use crate::world::{World, request};
 
 #[test]
 fn folder_variables_functions_aliases_and_options_carry_over() {
@@ -88,6 +88,31 @@ fn after_a_kill_an_exec_or_a_replaced_trap_the_last_good_state_holds() {
         assert_eq!((ran.end.ending, ran.end.state), (ending, state), "{command}: {ran:?}");
         assert_eq!(session.output("echo $v"), "good\n", "{command}");
     }
+}
+
+#[test]
+fn a_command_can_begin_elsewhere() {
+    let Some(world) = World::new() else { return };
+    let mut session = world.session();
+    session.output("mkdir -p -- one/two '-odd dir'; cd one; set -eu");
+    for (workdir, expected) in [
+        ("two".to_owned(), "shared/one/two"),
+        (world.path("shared/-odd dir").display().to_string(), "shared/-odd dir"),
+        ("../one".to_owned(), "shared/one"),
+    ] {
+        let (mut one, canceller) = request("pwd");
+        one.workdir = Some(workdir);
+        let ran = session.attempt((one, canceller)).unwrap();
+        assert_eq!(ran.stdout, format!("{}\n", world.path(expected).display()));
+    }
+    let (mut one, canceller) = request("echo never");
+    one.workdir = Some(world.path("absent").display().to_string());
+    let ran = session.attempt((one, canceller)).unwrap();
+    assert_eq!(
+        (ran.end.ending, ran.stdout.as_str(), ran.end.state),
+        (Ending::Code(1), "", StateAfter::Saved)
+    );
+    assert_eq!(session.output("pwd"), format!("{}\n", world.path("shared/one").display()), "and stays there");
 }
 
 #[test]

@@ -118,6 +118,7 @@ pub(crate) fn request(command: &str) -> (CommandRequest, Canceller) {
     let (cancellation, canceller) = Cancellation::new().unwrap();
     let request = CommandRequest {
         command: command.to_owned(),
+        workdir: None,
         stdin: Vec::new(),
         timeout: Duration::from_secs(10),
         max_processes: 1000,
