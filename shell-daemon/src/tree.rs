@@ -158,3 +158,50 @@ fn entry(pid: Pid) -> Option<Entry> {
 
 /// Between two looks, so that what was killed can end.
 const PAUSE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "the tests need a process to find")]
+    fn sleeper() -> (Child, Pid) {
+        let child = Command::new("sleep").arg("30").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        (child, pid)
+    }
+
+    #[test]
+    fn only_the_process_that_was_meant_is_killed() {
+        let (mut child, pid) = sleeper();
+        let this = rustix::process::getpid();
+        assert_eq!(Process::child_of(pid, pid), None, "another parent");
+        let process = Process::child_of(this, pid).unwrap();
+        assert!(process.is_alive());
+        // The same number, started at another time: what a number that changed hands looks like.
+        let other = Process { started: process.started + 1, ..process };
+        assert!(!other.is_alive());
+        other.kill();
+        kill_below(other, Duration::from_secs(1)).unwrap();
+        assert!(process.is_alive() && child.try_wait().unwrap().is_none());
+        process.kill();
+        child.wait().unwrap();
+        assert!(!process.is_alive());
+    }
+
+    #[test]
+    fn what_is_below_dies_and_what_is_beside_lives() {
+        let (mut beside, _) = sleeper();
+        let (mut root, pid) = sleeper();
+        let process = Process::child_of(rustix::process::getpid(), pid).unwrap();
+        assert_eq!(living_below(process).unwrap(), []);
+        kill_below(process, Duration::from_secs(1)).unwrap();
+        assert!(process.is_alive(), "the root itself is not killed");
+        assert!(beside.try_wait().unwrap().is_none());
+        for child in [&mut root, &mut beside] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

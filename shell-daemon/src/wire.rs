@@ -150,3 +150,46 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
     }
     Ok(Some((serde_json::from_slice(&text[..received.bytes])?, handles)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd as _;
+
+    use super::*;
+
+    #[test]
+    fn a_message_brings_its_descriptors_and_closes_them_before_programs() {
+        let (ours, theirs) = pair().unwrap();
+        send(ours.as_fd(), &ToSession::Run, &[ours.as_fd(), theirs.as_fd()]).unwrap();
+        let (message, handles) = receive::<ToSession>(theirs.as_fd()).unwrap().unwrap();
+        assert!(matches!(message, ToSession::Run));
+        assert_eq!(handles.len(), 2);
+        for handle in handles {
+            assert!(rustix::io::fcntl_getfd(&handle).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
+        }
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_an_end_is_none() {
+        let (ours, theirs) = pair().unwrap();
+        for garbage in [&b"{"[..], b"\"Walk\"", b"{\"Setup\":{}}", &[0xff; 100], b"\"Run\" \"Run\""] {
+            rustix::io::write(&ours, garbage).unwrap();
+            assert!(receive::<ToSession>(theirs.as_fd()).is_err(), "{garbage:?}");
+        }
+        rustix::io::write(&ours, &vec![b' '; MESSAGE_BYTES + 1]).unwrap();
+        assert!(receive::<ToSession>(theirs.as_fd()).is_err(), "cut");
+        drop(ours);
+        assert!(receive::<ToSession>(theirs.as_fd()).unwrap().is_none());
+    }
+
+    #[test]
+    fn what_is_too_large_is_not_sent() {
+        let (ours, theirs) = pair().unwrap();
+        let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES) };
+        assert!(send(ours.as_fd(), &refused, &[]).is_err());
+        assert!(send(ours.as_fd(), &ToSession::Run, &[theirs.as_fd(); MESSAGE_HANDLES + 1]).is_err());
+        drop(theirs);
+        let gone = send(ours.as_fd(), &ToSession::Run, &[]).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+    }
+}
