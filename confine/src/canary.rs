@@ -7,7 +7,7 @@ use std::{
     ffi::CStr,
     fs::File,
     io::{self, Write as _},
-    os::fd::OwnedFd,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
     sync::Arc,
 };
@@ -18,7 +18,7 @@ use rustix::{
 };
 
 use crate::{
-    ConfineError, Layer, Outcome,
+    ConfineError, Layer, Outcome, ProcessUser,
     sys::{self, HarmlessCall},
 };
 
@@ -67,6 +67,18 @@ impl Canary {
         Ok(Self { state_dir: Arc::new(dir) })
     }
 
+    /// Takes the state folder by its handle, as a process does that got it from another one.
+    #[must_use]
+    pub fn from_state_dir(state_dir: Arc<OwnedFd>) -> Self {
+        Self { state_dir }
+    }
+
+    /// The handle of the state folder, to be handed to a process that is to be confined.
+    #[must_use]
+    pub fn state_dir(&self) -> BorrowedFd<'_> {
+        self.state_dir.as_fd()
+    }
+
     pub(crate) fn attempt(&self, probe: Probe) -> Outcome {
         loop {
             let result = match probe {
@@ -80,6 +92,22 @@ impl Canary {
                     None,
                 )
                 .map(drop),
+                Probe::InternetSocket => rustix::net::socket_with(
+                    AddressFamily::INET,
+                    SocketType::DGRAM,
+                    SocketFlags::CLOEXEC,
+                    None,
+                )
+                .map(drop),
+                Probe::SignalParent => match rustix::process::getppid() {
+                    Some(parent) => rustix::process::test_kill_process(parent),
+                    None => Err(rustix::io::Errno::SRCH),
+                },
+                Probe::Capability => return sys::attempt(HarmlessCall::DropUnknownCapability),
+                Probe::ListRoot => {
+                    rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                        .map(drop)
+                }
                 Probe::Execute => return sys::attempt(HarmlessCall::Execve),
                 Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
             };
@@ -112,6 +140,10 @@ pub(crate) enum Probe {
     Socket,
     Execute,
     Clone,
+    InternetSocket,
+    SignalParent,
+    Capability,
+    ListRoot,
 }
 
 impl Probe {
@@ -123,10 +155,31 @@ impl Probe {
     /// What is tried before every call.
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
 
+    /// What is tried on a process for one layer. `abi` is the kernel's Landlock version.
+    ///
+    /// Another user reaches neither the state folder nor a parent that stays root, whether Landlock is there
+    /// or not; what it must be refused is then the root folder, which is never granted.
+    pub(crate) fn of_process(layer: Layer, abi: u32, user: Option<ProcessUser>) -> &'static [Self] {
+        match layer {
+            Layer::Landlock if user.is_some() => &[Self::ListRoot],
+            Layer::Landlock if abi >= SIGNAL_SCOPE_ABI => {
+                &[Self::ReadState, Self::WriteState, Self::ListState, Self::SignalParent]
+            }
+            Layer::Landlock => &[Self::ReadState, Self::WriteState, Self::ListState],
+            Layer::Seccomp => &[Self::Socket, Self::InternetSocket, Self::Clone],
+            Layer::Privileges => &[Self::Capability],
+            // Tried by `limits.rs`, since it needs to know the numbers.
+            Layer::Limits => &[],
+        }
+    }
+
     pub(crate) fn layer(self) -> Layer {
         match self {
-            Self::ReadState | Self::WriteState | Self::ListState => Layer::Landlock,
-            Self::Socket | Self::Execute | Self::Clone => Layer::Seccomp,
+            Self::ReadState | Self::WriteState | Self::ListState | Self::ListRoot | Self::SignalParent => {
+                Layer::Landlock
+            }
+            Self::Socket | Self::InternetSocket | Self::Execute | Self::Clone => Layer::Seccomp,
+            Self::Capability => Layer::Privileges,
         }
     }
 
@@ -139,14 +192,20 @@ impl Probe {
             Self::Socket => "make a unix socket",
             Self::Execute => "execute a program",
             Self::Clone => "start a thread",
+            Self::ListRoot => "open the root folder",
+            Self::InternetSocket => "make an internet socket",
+            Self::SignalParent => "send a signal to the parent process",
+            Self::Capability => "use the capability to give up capabilities",
         }
     }
 
     /// What a confined thread must meet, exactly: another error could come from somewhere else.
     pub(crate) fn refusal(self) -> Outcome {
         Outcome::Failed(match self {
-            Self::ReadState | Self::WriteState | Self::ListState => libc::EACCES,
-            Self::Socket | Self::Execute => libc::EPERM,
+            Self::ReadState | Self::WriteState | Self::ListState | Self::ListRoot => libc::EACCES,
+            Self::Socket | Self::Execute | Self::InternetSocket | Self::SignalParent | Self::Capability => {
+                libc::EPERM
+            }
             Self::Clone => libc::ENOSYS,
         })
     }
@@ -154,17 +213,26 @@ impl Probe {
     /// Whether a free thread meeting `outcome` makes a later refusal meaningful.
     pub(crate) fn is_free(self, outcome: Outcome) -> bool {
         match self {
-            Self::ReadState | Self::WriteState | Self::ListState | Self::Socket => {
-                outcome == Outcome::Succeeded
-            }
+            Self::ReadState
+            | Self::WriteState
+            | Self::ListState
+            | Self::Socket
+            | Self::ListRoot
+            | Self::InternetSocket => outcome == Outcome::Succeeded,
             // The kernel got as far as looking at the (invalid) arguments.
             Self::Execute => outcome != self.refusal(),
             // Docker's filter answers `ENOSYS` here as ours does: then this one proves nothing, and the
             // others have to.
             Self::Clone => true,
+            // An ordinary user has no capability to begin with, and a parent of another user is out of reach
+            // anyway.
+            Self::Capability | Self::SignalParent => true,
         }
     }
 }
+
+/// The first version of Landlock that keeps signals within.
+const SIGNAL_SCOPE_ABI: u32 = 6;
 
 const FILE_NAME: &CStr = c"canary";
 const TEXT: &[u8] = b"A worker thread of Portcullis that can open this file is not confined.\n";

@@ -67,6 +67,53 @@ pub enum ConfineError {
         #[source]
         source: Option<io::Error>,
     },
+    /// A path's handle is of a kind that its rule cannot be made for, or cannot be examined.
+    #[error("path handle {index} cannot be granted")]
+    PathUnusable {
+        /// Its place in `paths`, from 0.
+        index: usize,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The process has more than one thread: the others would stay free.
+    #[error("a process must have one thread to be confined, and this one has {threads}")]
+    ThreadsRunning {
+        /// How many it has.
+        threads: usize,
+    },
+    /// How many threads the process has could not be told.
+    #[error("count the threads of this process")]
+    ThreadsUncounted {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A limit could not be set.
+    #[error("limit the {limit}")]
+    LimitApply {
+        /// Which.
+        limit: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The process could not become another user.
+    #[error("become user {uid}")]
+    UserKept {
+        /// Who it was to become.
+        uid: u32,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The capabilities could not be given up.
+    #[error("give up all capabilities")]
+    CapabilitiesKept {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
     /// The kernel refused to forbid new privileges.
     #[error("set no_new_privs")]
     NoNewPrivs {

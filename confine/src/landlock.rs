@@ -1,6 +1,8 @@
 //! Landlock for the calling thread: the mounts, and no other file.
 //!
-//! Rules are made from directory handles. There is no rule for `/`, `/proc` or `/etc`: a worker's engine,
+//! A process is confined by the same rules, with more rights: its programs are started, its devices are files.
+//!
+//! Rules are made from handles. There is no rule for `/`, `/proc` or `/etc`: a worker's engine,
 //! modules and time zones are loaded before it is confined.
 //!
 //! What Landlock does not see, and who does: `stat`, `readlink` and `utimensat` of a path outside (nobody:
@@ -10,7 +12,10 @@
 //! sockets and memory files have no path and are never judged: a path that reaches `/proc/self/fd/1` can
 //! reopen a stdout that is a pipe.
 
-use std::os::fd::AsFd as _;
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd},
+};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath, Ruleset,
@@ -18,18 +23,33 @@ use landlock::{
 };
 use rustix::fs::FileType;
 
-use crate::{ConfineError, LayerStatus, MountAccess, MountRule};
+use crate::{ConfineError, LayerStatus, MountAccess, MountRule, PathAccess, PathRule};
 
 /// The first version that can forbid truncation, without which "read-only" is not.
 pub(crate) const REQUIRED_ABI: u32 = 3;
 
 /// Confines the calling thread to `mounts`, for good. `abi` is what the kernel reported.
 pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, ConfineError> {
+    let mut beneath = Vec::with_capacity(mounts.len());
     for (index, mount) in mounts.iter().enumerate() {
         require_directory(index, mount)?;
+        beneath.push((mount.dir.as_fd(), rights(mount.access)));
     }
+    enforce(&beneath, abi)
+}
+
+/// Confines the calling process, which has one thread, to `paths`, for good.
+pub(crate) fn restrict_process(paths: &[PathRule], abi: u32) -> Result<LayerStatus, ConfineError> {
+    let mut beneath = Vec::with_capacity(paths.len());
+    for (index, path) in paths.iter().enumerate() {
+        beneath.push((path.handle.as_fd(), process_rights(index, path)?));
+    }
+    enforce(&beneath, abi)
+}
+
+fn enforce(beneath: &[(BorrowedFd<'_>, BitFlags<AccessFs>)], abi: u32) -> Result<LayerStatus, ConfineError> {
     let missing = missing_rights(abi);
-    let status = apply(mounts, abi).map_err(|source| ConfineError::LandlockApply { source })?;
+    let status = apply(beneath, abi).map_err(|source| ConfineError::LandlockApply { source })?;
     let promised =
         if missing.is_empty() { RulesetStatus::FullyEnforced } else { RulesetStatus::PartiallyEnforced };
     if status.ruleset != promised || !status.no_new_privs {
@@ -38,7 +58,10 @@ pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, Co
     Ok(if missing.is_empty() { LayerStatus::Enforced } else { LayerStatus::Partial { missing } })
 }
 
-fn apply(mounts: &[MountRule], abi: u32) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
+fn apply(
+    beneath: &[(BorrowedFd<'_>, BitFlags<AccessFs>)],
+    abi: u32,
+) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
         .handle_access(AccessFs::from_all(ABI::V3))?
@@ -49,8 +72,8 @@ fn apply(mounts: &[MountRule], abi: u32) -> Result<landlock::RestrictionStatus, 
         .handle_access(AccessFs::ResolveUnix)?
         .create()?
         .set_compatibility(CompatLevel::HardRequirement);
-    for mount in mounts {
-        rules = rules.add_rule(PathBeneath::new(mount.dir.as_fd(), rights(mount.access)))?;
+    for (handle, rights) in beneath {
+        rules = rules.add_rule(PathBeneath::new(handle, *rights))?;
     }
     // The canary is refused before every call; without this, each refusal is a line in the system's log
     // wherever auditd runs.
@@ -69,6 +92,27 @@ fn rights(access: MountAccess) -> BitFlags<AccessFs> {
             read | make_bitflags!(AccessFs::{
                 WriteFile | Truncate | RemoveFile | RemoveDir | MakeReg | MakeDir | MakeSym | Refer
             })
+        }
+    }
+}
+
+/// What a path grants to a process: what a mount grants, and programs; below what may be written also FIFOs.
+/// Never: making devices and sockets. A rule for a plain file or a device has a file's rights only, since
+/// the kernel takes no others.
+fn process_rights(index: usize, path: &PathRule) -> Result<BitFlags<AccessFs>, ConfineError> {
+    let unusable = |source| ConfineError::PathUnusable { index, source };
+    let stat = rustix::fs::fstat(&path.handle).map_err(|errno| unusable(errno.into()))?;
+    let wanted = match path.access {
+        PathAccess::Read => rights(MountAccess::Read) | AccessFs::Execute,
+        PathAccess::Write => rights(MountAccess::Write) | AccessFs::Execute | AccessFs::MakeFifo,
+        PathAccess::Device => make_bitflags!(AccessFs::{ReadFile | WriteFile}),
+    };
+    match (FileType::from_raw_mode(stat.st_mode), path.access) {
+        (FileType::Directory, PathAccess::Read | PathAccess::Write) => Ok(wanted),
+        (FileType::RegularFile, PathAccess::Read | PathAccess::Write)
+        | (FileType::CharacterDevice, PathAccess::Device) => Ok(wanted & AccessFs::from_file(ABI::V3)),
+        (kind, _) => {
+            Err(unusable(io::Error::other(format!("{kind:?} cannot be granted as {:?}", path.access))))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Confinement of one OS thread, proven on that very thread.
+//! Confinement of one OS thread, or of a process and all that it starts, proven on that very thread or process.
 //!
 //! A worker thread calls [`confine_current_thread`] before its first job: Landlock leaves it the mounts
 //! and no other file, seccomp leaves it file work on handles and no new thread, program, socket or
@@ -6,8 +6,12 @@
 //! before; the [`ProvenThread`] that comes back carries the [`Posture`] for audit rows and repeats the
 //! proof per call.
 //!
-//! What it is not: it confines no process (other threads stay free, what a confined thread would start
-//! would inherit), makes no policy (mounts and requirements come in as values), and does not contain
+//! A process of one thread calls [`confine_current_process`] and gives a [`ProcessPosture`] back: limits, no
+//! privileges, Landlock and a filter that leaves what programs need, without any way to another process, to
+//! the network or to the kernel's rarer interfaces.
+//!
+//! What it is not: for a thread it confines no process (other threads stay free, what a confined thread would
+//! start would inherit), makes no policy (mounts and requirements come in as values), and does not contain
 //! native code execution in our own process, where the thread's memory and its open descriptors are
 //! those of everyone. It stops logic bugs of the layer above: an escaped path, a forgotten check.
 //!
@@ -35,6 +39,7 @@
 
 mod error;
 mod posture;
+mod process_posture;
 mod rules;
 
 #[cfg(target_os = "linux")]
@@ -45,6 +50,10 @@ pub mod interrupt;
 mod kernel;
 #[cfg(target_os = "linux")]
 mod landlock;
+#[cfg(target_os = "linux")]
+mod limits;
+#[cfg(target_os = "linux")]
+pub mod process;
 #[cfg(target_os = "linux")]
 mod seccomp;
 #[cfg(target_os = "linux")]
@@ -60,7 +69,11 @@ mod testing;
 
 pub use error::ConfineError;
 pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Outcome, Posture};
-pub use rules::{MountAccess, MountRule, Requirement, ThreadConfinement};
+pub use process_posture::{LayerReport, ProcessPosture};
+pub use rules::{
+    MountAccess, MountRule, PathAccess, PathRule, ProcessConfinement, ProcessLimits, ProcessUser,
+    Requirement, ThreadConfinement,
+};
 
 #[cfg(not(target_os = "linux"))]
 pub use disabled::{
@@ -70,5 +83,6 @@ pub use disabled::{
 pub use {
     canary::Canary,
     kernel::probe_kernel,
+    process::{SingleThreaded, confine_current_process},
     thread::{ProvenThread, confine_current_thread, prove_on_scratch_thread},
 };

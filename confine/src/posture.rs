@@ -3,11 +3,11 @@
 //! Values only; who fills them in is [`crate::confine_current_thread`] (proof) and
 //! [`crate::probe_kernel`] (mere support).
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-/// A layer of confinement. The shell daemon's layers will join these.
+/// A layer of confinement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -16,11 +16,18 @@ pub enum Layer {
     Landlock,
     /// The system-call filter, per thread.
     Seccomp,
+    /// No capability, and none to be gained: for processes.
+    Privileges,
+    /// Bounds on memory, time, files and descriptors: for processes.
+    Limits,
 }
 
 impl Layer {
     /// Every layer that a worker thread can have.
     pub const THREAD: [Self; 2] = [Self::Landlock, Self::Seccomp];
+
+    /// Every layer that a process can have, in the order in which they are applied.
+    pub const PROCESS: [Self; 4] = [Self::Limits, Self::Privileges, Self::Landlock, Self::Seccomp];
 
     /// The name that policy files and audit rows use.
     #[must_use]
@@ -28,6 +35,8 @@ impl Layer {
         match self {
             Self::Landlock => "landlock",
             Self::Seccomp => "seccomp",
+            Self::Privileges => "privileges",
+            Self::Limits => "limits",
         }
     }
 }
@@ -39,7 +48,7 @@ impl fmt::Display for Layer {
 }
 
 /// How far a layer holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum LayerStatus {
     /// All of it, proven.
@@ -71,18 +80,11 @@ pub enum Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self::Failed(errno) = *self else {
-            return f.write_str("ok");
+            return f.write_str(SUCCEEDED);
         };
-        // Linux numbers; no other system makes an `Outcome`.
-        match errno {
-            1 => f.write_str("EPERM"),
-            2 => f.write_str("ENOENT"),
-            13 => f.write_str("EACCES"),
-            14 => f.write_str("EFAULT"),
-            22 => f.write_str("EINVAL"),
-            38 => f.write_str("ENOSYS"),
-            97 => f.write_str("EAFNOSUPPORT"),
-            other => write!(f, "errno {other}"),
+        match ERRNO_NAMES.iter().find(|(number, _)| *number == errno) {
+            Some((_, name)) => f.write_str(name),
+            None => write!(f, "{OTHER_ERRNO}{errno}"),
         }
     }
 }
@@ -93,16 +95,45 @@ impl Serialize for Outcome {
     }
 }
 
-/// One thing that was tried on the thread itself, before and after its layer was applied.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+impl<'de> Deserialize<'de> for Outcome {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        if text == SUCCEEDED {
+            return Ok(Self::Succeeded);
+        }
+        let named = ERRNO_NAMES.iter().find(|(_, name)| *name == text).map(|(number, _)| *number);
+        let numbered = || text.strip_prefix(OTHER_ERRNO)?.parse().ok();
+        named
+            .or_else(numbered)
+            .map(Self::Failed)
+            .ok_or_else(|| D::Error::custom(format!("`{text}` is no outcome")))
+    }
+}
+
+const SUCCEEDED: &str = "ok";
+const OTHER_ERRNO: &str = "errno ";
+
+/// Linux numbers; no other system makes an `Outcome`.
+const ERRNO_NAMES: [(i32, &str); 7] = [
+    (1, "EPERM"),
+    (2, "ENOENT"),
+    (13, "EACCES"),
+    (14, "EFAULT"),
+    (22, "EINVAL"),
+    (38, "ENOSYS"),
+    (97, "EAFNOSUPPORT"),
+];
+
+/// One thing that was tried on the thread or in the process itself, before and after its layer was applied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
     /// The layer that this speaks for.
     pub layer: Layer,
     /// What was tried, e.g. `open a file of the state folder for reading`.
-    pub canary: &'static str,
-    /// What the free thread met.
+    pub canary: Cow<'static, str>,
+    /// What was met while it was free.
     pub before: Outcome,
-    /// What the confined thread met.
+    /// What was met under the layer.
     pub after: Outcome,
 }
 
@@ -139,12 +170,13 @@ impl Posture {
         Self(Arc::new(Inner { summary, landlock, landlock_abi, seccomp, evidence }))
     }
 
-    /// The status of one layer.
+    /// The status of one layer. What only a process can have counts as waived: nobody asks it of a thread.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> &LayerStatus {
         match layer {
             Layer::Landlock => self.landlock(),
             Layer::Seccomp => self.seccomp(),
+            Layer::Privileges | Layer::Limits => &LayerStatus::Waived,
         }
     }
 
@@ -204,12 +236,14 @@ impl KernelSupport {
         match layer {
             Layer::Landlock => self.landlock_reason.as_deref(),
             Layer::Seccomp => self.seccomp_reason.as_deref(),
+            // Every Linux has them.
+            Layer::Privileges | Layer::Limits => None,
         }
     }
 }
 
 /// `layer=status`, without a comma of its own: the comma separates layers.
-fn summarize(layer: Layer, status: &LayerStatus, detail: Option<String>) -> String {
+pub(crate) fn summarize(layer: Layer, status: &LayerStatus, detail: Option<String>) -> String {
     let word = match status {
         LayerStatus::Enforced => "enforced",
         LayerStatus::Partial { .. } => "partial",
@@ -235,6 +269,15 @@ mod tests {
     #[track_caller]
     fn check(landlock: LayerStatus, seccomp: LayerStatus, expected: &str) {
         assert_eq!(Posture::new(landlock, Some(7), seccomp, Vec::new()).summary(), expected);
+    }
+
+    #[test]
+    fn an_outcome_is_read_as_it_was_written() {
+        for outcome in [Outcome::Succeeded, Outcome::Failed(1), Outcome::Failed(38), Outcome::Failed(105)] {
+            let text = serde_json::to_string(&outcome).unwrap();
+            assert_eq!(serde_json::from_str::<Outcome>(&text).unwrap(), outcome, "{text}");
+        }
+        assert!(serde_json::from_str::<Outcome>("\"fine\"").is_err());
     }
 
     #[test]

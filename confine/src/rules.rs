@@ -2,7 +2,7 @@
 //!
 //! Values only, equal on every platform; nothing here touches the kernel.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use crate::{Canary, Layer};
 
@@ -20,12 +20,13 @@ pub struct ThreadConfinement {
 }
 
 impl ThreadConfinement {
-    /// What is asked of one layer.
+    /// What is asked of one layer; nothing, if a thread cannot have it.
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
             Layer::Landlock => self.landlock,
             Layer::Seccomp => self.seccomp,
+            Layer::Privileges | Layer::Limits => Requirement::Waived,
         }
     }
 }
@@ -58,4 +59,80 @@ pub enum MountAccess {
     Read,
     /// Also write, truncate, create, link, rename and remove files, directories and symbolic links.
     Write,
+}
+
+/// Everything that a process, and all that it starts, is to be confined to.
+#[derive(Clone, Debug)]
+pub struct ProcessConfinement {
+    /// Whether the process must have Landlock.
+    pub landlock: Requirement,
+    /// Whether the process must have the system-call filter.
+    pub seccomp: Requirement,
+    /// Whom the process becomes, if it is root. `None` leaves it who it is.
+    pub user: Option<ProcessUser>,
+    /// The only files, folders and devices that anything may be opened in.
+    pub paths: Vec<PathRule>,
+    /// What it may use up.
+    pub limits: ProcessLimits,
+    /// What the process tries to reach, so that the refusal proves the layer.
+    pub canary: Canary,
+}
+
+impl ProcessConfinement {
+    /// What is asked of one layer. That of privileges and that of limits work everywhere and are never waived.
+    #[must_use]
+    pub fn requirement(&self, layer: Layer) -> Requirement {
+        match layer {
+            Layer::Landlock => self.landlock,
+            Layer::Seccomp => self.seccomp,
+            Layer::Privileges | Layer::Limits => Requirement::Required,
+        }
+    }
+}
+
+/// A user and its group, without further groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ProcessUser {
+    /// The user's number.
+    pub uid: u32,
+    /// The group's number.
+    pub gid: u32,
+}
+
+/// One file, folder or device that a process may reach.
+#[derive(Clone, Debug)]
+pub struct PathRule {
+    /// The open handle; `O_PATH` is enough.
+    pub handle: Arc<OwnedFd>,
+    /// What may be done with it and below it.
+    pub access: PathAccess,
+}
+
+/// What a process may do with a path and what is below it. Programs may be started wherever files may be
+/// read: a shell that can read a script can run it anyway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathAccess {
+    /// Read files, list folders, start programs.
+    Read,
+    /// Also all that [`MountAccess::Write`] has, and FIFOs.
+    Write,
+    /// Read and write a device, without its own requests.
+    Device,
+}
+
+/// What a process and each process below it may use up. The kernel counts each process for itself, but for
+/// [`Self::processes`], which it counts by user and does not apply to root.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct ProcessLimits {
+    /// Open descriptors, of each process.
+    pub descriptors: u64,
+    /// Private memory that can be written to, of each process. Memory that is shared is not counted.
+    pub memory_bytes: u64,
+    /// The size of any file that is written.
+    pub file_bytes: u64,
+    /// Processes of this user, wherever they are. `None` leaves what is.
+    pub processes: Option<u64>,
+    /// Processor time, of each process. `None` leaves what is.
+    pub cpu: Option<Duration>,
 }

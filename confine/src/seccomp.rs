@@ -1,4 +1,5 @@
 //! The system-call filter of a worker thread: what a WASM guest's work on open handles needs, and no more.
+//! The one of a shell's processes, which is much wider, is in `process.rs`.
 //!
 //! Default is refusal with `EPERM`, never death: a refused call is an error of that call, and the row says
 //! so. (One exception is not ours to change: a call in another architecture's convention, `int 0x80` on
@@ -24,9 +25,19 @@ use seccompiler::{
 
 use crate::{ConfineError, LayerStatus};
 
+mod process;
+
 /// Filters the calling thread's system calls, for good.
 pub(crate) fn restrict() -> Result<LayerStatus, ConfineError> {
-    let programs = programs()?;
+    install(programs()?)
+}
+
+/// Filters the system calls of the calling process, which has one thread, and of all that it starts.
+pub(crate) fn restrict_process() -> Result<LayerStatus, ConfineError> {
+    install(&compiled(&process::UNKNOWN, process::allowed)?)
+}
+
+fn install(programs: &Programs) -> Result<LayerStatus, ConfineError> {
     // The order matters: the second filter forbids to install a third.
     for program in [&programs.unknown_calls, &programs.allow_list] {
         apply_filter(program).map_err(|source| ConfineError::SeccompApply { source })?;
@@ -36,31 +47,44 @@ pub(crate) fn restrict() -> Result<LayerStatus, ConfineError> {
 
 /// Both filters apply to each call, and a refusal by one of them stands.
 struct Programs {
-    /// Answers `ENOSYS` to `clone3`, so that libc takes the same way as on a kernel without it.
+    /// Answers `ENOSYS` to calls such as `clone3`, so that libc takes the same way as on a kernel without
+    /// them.
     unknown_calls: BpfProgram,
     allow_list: BpfProgram,
 }
 
-/// Compiled once per process; every thread gets a copy in the kernel.
+/// A thread's filters, compiled once per process; every thread gets a copy in the kernel.
 fn programs() -> Result<&'static Programs, ConfineError> {
     static PROGRAMS: OnceLock<Programs> = OnceLock::new();
     if let Some(programs) = PROGRAMS.get() {
         return Ok(programs);
     }
-    let programs = compile().map_err(|source| ConfineError::SeccompCompile { source })?;
+    let programs = compiled(&[libc::SYS_clone3], allowed)?;
     Ok(PROGRAMS.get_or_init(|| programs))
 }
 
-fn compile() -> Result<Programs, BackendError> {
+fn compiled(
+    unknown: &[libc::c_long],
+    allowed: impl FnOnce() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>,
+) -> Result<Programs, ConfineError> {
+    allowed()
+        .and_then(|allowed| compile(unknown, allowed))
+        .map_err(|source| ConfineError::SeccompCompile { source })
+}
+
+fn compile(
+    unknown: &[libc::c_long],
+    allowed: BTreeMap<i64, Vec<SeccompRule>>,
+) -> Result<Programs, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     let unknown_calls = SeccompFilter::new(
-        BTreeMap::from([(libc::SYS_clone3, Vec::new())]),
+        unknown.iter().map(|number| (*number, Vec::new())).collect(),
         SeccompAction::Allow,
         SeccompAction::Errno(word(libc::ENOSYS)),
         arch,
     )?;
     let allow_list =
-        SeccompFilter::new(allowed()?, SeccompAction::Errno(word(libc::EPERM)), SeccompAction::Allow, arch)?;
+        SeccompFilter::new(allowed, SeccompAction::Errno(word(libc::EPERM)), SeccompAction::Allow, arch)?;
     Ok(Programs { unknown_calls: unknown_calls.try_into()?, allow_list: allow_list.try_into()? })
 }
 

@@ -5,7 +5,7 @@
 
 use std::{io, mem, ptr};
 
-use crate::Outcome;
+use crate::{Outcome, SingleThreaded};
 
 /// A system call with arguments that can do no harm even where nothing refuses it: null pointers, sizes
 /// of zero, numbers that name nothing. Only its `errno` is of interest.
@@ -15,6 +15,8 @@ pub(crate) enum HarmlessCall {
     Execve,
     /// A description of size 0: `EINVAL`.
     Clone3,
+    /// Of a number that no kernel has: `EINVAL`, or `EPERM` for who may give up none.
+    DropUnknownCapability,
     #[cfg(test)]
     Test(TestCall),
 }
@@ -52,6 +54,12 @@ pub(crate) enum TestCall {
     Personality,
     /// Advice to a process that is not ours.
     MadviseOther,
+    /// Limits and priority of a process that is not this one.
+    PrlimitOther,
+    ReniceOther,
+    PidfdGetfd,
+    ShmGet,
+    CloneNamespace,
     /// Not refused: the one ioctl, and the one advice.
     PagemapScan,
     MadviseSelf,
@@ -88,6 +96,28 @@ impl TestCall {
         Self::Personality,
         Self::MadviseOther,
     ];
+
+    /// All that a program below a confined process must be refused.
+    pub(crate) const REFUSED_TO_PROGRAMS: [Self; 18] = [
+        Self::Ptrace,
+        Self::ProcessVmReadv,
+        Self::PidfdGetfd,
+        Self::IoUringSetup,
+        Self::Unshare,
+        Self::Setns,
+        Self::Mount,
+        Self::Bpf,
+        Self::Keyctl,
+        Self::PerfEventOpen,
+        Self::Userfaultfd,
+        Self::OpenByHandleAt,
+        Self::TiocstiIoctl,
+        Self::SetOwnFcntl,
+        Self::PrlimitOther,
+        Self::ReniceOther,
+        Self::ShmGet,
+        Self::CloneNamespace,
+    ];
 }
 
 /// Makes the call and says what came of it.
@@ -95,6 +125,9 @@ pub(crate) fn attempt(call: HarmlessCall) -> Outcome {
     let (number, args) = match call {
         HarmlessCall::Execve => (libc::SYS_execve, [0; 4]),
         HarmlessCall::Clone3 => (libc::SYS_clone3, [0; 4]),
+        HarmlessCall::DropUnknownCapability => {
+            (libc::SYS_prctl, [libc::PR_CAPBSET_DROP.into(), UNKNOWN_CAPABILITY, 0, 0])
+        }
         #[cfg(test)]
         HarmlessCall::Test(call) => test_call(call),
     };
@@ -102,6 +135,8 @@ pub(crate) fn attempt(call: HarmlessCall) -> Outcome {
     // kernel neither reads nor writes our memory, nor changes this process.
     outcome(unsafe { libc::syscall(number, args[0], args[1], args[2], args[3], 0, 0) })
 }
+
+const UNKNOWN_CAPABILITY: libc::c_long = 63;
 
 #[cfg(test)]
 fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
@@ -134,6 +169,15 @@ fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
         TestCall::Personality => (libc::SYS_personality, [0xffff_ffff, 0, 0, 0]),
         TestCall::MadviseOther => (libc::SYS_process_madvise, [NOTHING, 0, 0, libc::MADV_DONTNEED.into()]),
         TestCall::MadviseSelf => (libc::SYS_process_madvise, [-10_000, 0, 0, libc::MADV_DONTNEED.into()]),
+        TestCall::PrlimitOther => (libc::SYS_prlimit64, [i32::MAX.into(), 0, 0, 0]),
+        TestCall::ReniceOther => (libc::SYS_setpriority, [0, i32::MAX.into(), 0, 0]),
+        TestCall::PidfdGetfd => (libc::SYS_pidfd_getfd, [NOTHING, NOTHING, 0, 0]),
+        // Of size 0, which is never made.
+        TestCall::ShmGet => (libc::SYS_shmget, [0; 4]),
+        // `CLONE_NEWUSER` with `CLONE_THREAD`, which no kernel accepts.
+        TestCall::CloneNamespace => {
+            (libc::SYS_clone, [(libc::CLONE_NEWUSER | libc::CLONE_THREAD).into(), 0, 0, 0])
+        }
         TestCall::PagemapScan => (libc::SYS_ioctl, [NOTHING, 0xc060_6610, 0, 0]),
     }
 }
@@ -256,6 +300,64 @@ pub(crate) fn signal_thread(thread: libc::pid_t, signal: libc::c_int) {
     // SAFETY: `tgkill` takes three integers. The process id is asked anew, so that no thread of another
     // process can be met, not even one that got the number of an ended thread.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
+}
+
+/// Which side of [`fork`] one is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// The process that asked, and the child's id.
+    Parent(libc::pid_t),
+    /// The new process.
+    Child,
+}
+
+/// Doubles this process. Safe because of what the token says: with one thread there is no lock that
+/// somebody else holds, so the child may do all that its parent may.
+pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
+    // SAFETY: the process has one thread, see above.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Side::Child),
+        child => Ok(Side::Parent(child)),
+    }
+}
+
+/// Closes every descriptor from `first` on.
+pub(crate) fn close_from(first: libc::c_uint, _one_thread: &SingleThreaded) -> io::Result<()> {
+    // SAFETY: the call takes three integers. What it closes is owned by nobody: the caller says so.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// A child that has ended: its id, its status as the kernel words it, and what it used.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reaped {
+    pub(crate) pid: libc::pid_t,
+    pub(crate) status: libc::c_int,
+    pub(crate) usage: libc::rusage,
+}
+
+/// Waits for any child; `None` when there is none left.
+pub(crate) fn wait_for_any() -> io::Result<Option<Reaped>> {
+    loop {
+        let mut status = 0;
+        // SAFETY: all-zero bytes are a valid `rusage`, a struct of integers.
+        let mut usage: libc::rusage = unsafe { mem::zeroed() };
+        // SAFETY: both places are valid for writing and outlive the call.
+        let pid = unsafe { libc::wait4(-1, &raw mut status, 0, &raw mut usage) };
+        if pid > 0 {
+            return Ok(Some(Reaped { pid, status, usage }));
+        }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::ECHILD) => return Ok(None),
+            Some(libc::EINTR) => {}
+            _ => return Err(error),
+        }
+    }
 }
 
 extern "C" fn empty_handler(_signal: libc::c_int) {}

@@ -21,10 +21,14 @@ use rustix::{
 };
 use tempfile::TempDir;
 
+pub(crate) use stock_container::enter_stock_container;
+
 use crate::{
     Canary, Layer, MountAccess, MountRule, ProvenThread, Requirement, ThreadConfinement,
     confine_current_thread, probe_kernel,
 };
+
+mod stock_container;
 
 /// `state/`, `read/` (with `file`), `write/` (with `file`), `outside/` (with `secret`).
 pub(crate) struct World {
@@ -76,6 +80,7 @@ impl World {
         match layer {
             Layer::Landlock => rules.seccomp = Requirement::Waived,
             Layer::Seccomp => rules.landlock = Requirement::Waived,
+            Layer::Privileges | Layer::Limits => panic!("a thread has no such layer"),
         }
         rules
     }

@@ -137,7 +137,7 @@ fn prove(rules: &ThreadConfinement, controls: &[(Probe, Outcome)]) -> Result<Vec
     for &(probe, before) in controls {
         let after = rules.canary.attempt(probe);
         require_refused(probe, after)?;
-        evidence.push(Evidence { layer: probe.layer(), canary: probe.describe(), before, after });
+        evidence.push(Evidence { layer: probe.layer(), canary: probe.describe().into(), before, after });
     }
     Ok(evidence)
 }

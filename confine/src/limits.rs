@@ -1,0 +1,60 @@
+//! Limits of a process, lowered for good, and the proof that they cannot be raised again.
+//!
+//! A limit that is lower already stays: nothing here raises one.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::{ConfineError, Evidence, Layer, Outcome, ProcessLimits};
+
+/// What is tried, and what came of it while it was allowed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LimitControl {
+    one_more: u64,
+    before: Outcome,
+}
+
+/// Lowers all limits of the calling process. The control is met in between: one descriptor more than will
+/// be allowed is still a lowering.
+pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError> {
+    let descriptors = allowed(Resource::Nofile, limits.descriptors);
+    let one_more = descriptors.saturating_add(1);
+    let before = set(Resource::Nofile, one_more);
+    for (resource, limit, wanted) in [
+        (Resource::Nofile, "open descriptors", Some(descriptors)),
+        (Resource::Data, "memory", Some(limits.memory_bytes)),
+        (Resource::Fsize, "size of files", Some(limits.file_bytes)),
+        (Resource::Nproc, "processes", limits.processes),
+        (Resource::Cpu, "processor time", limits.cpu.map(|time| time.as_secs().max(1))),
+        // A core dump would write a process's memory into the workspace.
+        (Resource::Core, "size of core dumps", Some(0)),
+    ] {
+        let Some(wanted) = wanted else { continue };
+        if let Outcome::Failed(errno) = set(resource, allowed(resource, wanted)) {
+            return Err(ConfineError::LimitApply { limit, source: std::io::Error::from_raw_os_error(errno) });
+        }
+    }
+    Ok(LimitControl { one_more, before })
+}
+
+/// Tries to raise a limit again, which only a process with privileges may. To be called after they are gone.
+pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
+    let observed = set(Resource::Nofile, control.one_more);
+    let expected = Outcome::Failed(libc::EPERM);
+    if observed != expected {
+        return Err(ConfineError::NotRefused { layer: Layer::Limits, canary: RAISE, expected, observed });
+    }
+    Ok(Evidence { layer: Layer::Limits, canary: RAISE.into(), before: control.before, after: observed })
+}
+
+fn allowed(resource: Resource, wanted: u64) -> u64 {
+    getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted))
+}
+
+fn set(resource: Resource, value: u64) -> Outcome {
+    match setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) }) {
+        Ok(()) => Outcome::Succeeded,
+        Err(errno) => Outcome::Failed(errno.raw_os_error()),
+    }
+}
+
+const RAISE: &str = "allow itself one descriptor more";

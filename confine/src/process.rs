@@ -1,0 +1,219 @@
+//! The flow for a process: limits, privileges, Landlock, seccomp, each with a control before and a proof
+//! after; and the few calls about processes that no safe library offers.
+//!
+//! Layers of a thread bind a process only if it has one thread, which [`SingleThreaded`] stands for.
+
+use std::{
+    io, marker::PhantomData, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration,
+};
+
+use rustix::{
+    process::{Gid, Uid},
+    thread::{CapabilitySet, CapabilitySets},
+};
+
+use crate::{
+    ConfineError, Evidence, KernelSupport, Layer, LayerReport, LayerStatus, ProcessConfinement,
+    ProcessPosture, ProcessUser, Requirement, canary::Probe, landlock, limits, probe_kernel, seccomp, sys,
+};
+
+/// This process has one thread, and whoever holds the token keeps it so.
+#[derive(Debug)]
+pub struct SingleThreaded(PhantomData<*const ()>);
+
+impl SingleThreaded {
+    /// Counts the threads of this process.
+    ///
+    /// # Errors
+    /// [`ConfineError::ThreadsRunning`] if there are others, [`ConfineError::ThreadsUncounted`] without `/proc`.
+    pub fn check() -> Result<Self, ConfineError> {
+        let threads = std::fs::read_dir("/proc/self/task")
+            .map_err(|source| ConfineError::ThreadsUncounted { source })?
+            .count();
+        if threads == 1 { Ok(Self(PhantomData)) } else { Err(ConfineError::ThreadsRunning { threads }) }
+    }
+}
+
+/// Confines the calling process and all that it starts for the rest of their lives, and proves each layer
+/// in it.
+///
+/// # Errors
+/// If a required layer is missing, cannot be applied, or is not seen to refuse. The process may then be
+/// half confined: end it.
+pub fn confine_current_process(
+    _one_thread: &SingleThreaded,
+    rules: &ProcessConfinement,
+) -> Result<ProcessPosture, ConfineError> {
+    let limit_control = limits::apply(&rules.limits)?;
+    let mut layers = confine_privileges(rules, &probe_kernel())?;
+    let limits = LayerReport {
+        layer: Layer::Limits,
+        status: LayerStatus::Enforced,
+        // The privilege to raise them is gone only now. The filter does not forbid the attempt.
+        evidence: vec![limits::prove(limit_control)?],
+    };
+    layers.insert(0, limits);
+    Ok(ProcessPosture::new(layers))
+}
+
+/// All layers that bind a thread. `kernel` is an argument so that a test can take a layer away.
+fn confine_privileges(
+    rules: &ProcessConfinement,
+    kernel: &KernelSupport,
+) -> Result<Vec<LayerReport>, ConfineError> {
+    let abi = kernel.landlock_abi.unwrap_or_default();
+    let layers = [
+        under(rules, kernel, Layer::Privileges, || give_up_privileges(rules.user))?,
+        under(rules, kernel, Layer::Landlock, || landlock::restrict_process(&rules.paths, abi))?,
+        under(rules, kernel, Layer::Seccomp, seccomp::restrict_process)?,
+    ];
+    Ok(layers.into())
+}
+
+/// Control, application and proof of one layer.
+fn under(
+    rules: &ProcessConfinement,
+    kernel: &KernelSupport,
+    layer: Layer,
+    apply: impl FnOnce() -> Result<LayerStatus, ConfineError>,
+) -> Result<LayerReport, ConfineError> {
+    if rules.requirement(layer) == Requirement::Waived {
+        return Ok(LayerReport { layer, status: LayerStatus::Waived, evidence: Vec::new() });
+    }
+    if let Some(reason) = kernel.missing(layer) {
+        return Err(ConfineError::LayerMissing { layer, reason: reason.to_owned() });
+    }
+    let mut controls = Vec::new();
+    let abi = kernel.landlock_abi.unwrap_or_default();
+    for probe in Probe::of_process(layer, abi, rules.user) {
+        let observed = rules.canary.attempt(*probe);
+        if !probe.is_free(observed) {
+            return Err(ConfineError::NegativeControl { layer, canary: probe.describe(), observed });
+        }
+        controls.push((*probe, observed));
+    }
+    let status = apply()?;
+    let mut evidence = Vec::new();
+    for (probe, before) in controls {
+        let observed = rules.canary.attempt(probe);
+        if observed != probe.refusal() {
+            return Err(ConfineError::NotRefused {
+                layer,
+                canary: probe.describe(),
+                expected: probe.refusal(),
+                observed,
+            });
+        }
+        evidence.push(Evidence { layer, canary: probe.describe().into(), before, after: observed });
+    }
+    Ok(LayerReport { layer, status, evidence })
+}
+
+/// Gives up all capabilities, and the ways to new ones.
+fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineError> {
+    let kept = |errno: rustix::io::Errno| ConfineError::CapabilitiesKept { source: errno.into() };
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })?;
+    // Needs a capability itself, so an ordinary user fails here. That costs nothing: with no_new_privs a
+    // program gains no capability that its starter has not, whatever the bounding set says.
+    for bit in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
+            break;
+        }
+    }
+    if let Some(user) = user {
+        become_user(user)?;
+    }
+    rustix::thread::clear_ambient_capability_set().map_err(kept)?;
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, none).map_err(kept)?;
+    if rustix::thread::capabilities(None).map_err(kept)? != none {
+        return Err(ConfineError::CapabilitiesKept { source: io::Error::other("some are left") });
+    }
+    Ok(LayerStatus::Enforced)
+}
+
+fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
+    let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    rustix::thread::set_thread_groups(&[])
+        .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
+        .and_then(|()| rustix::thread::set_thread_res_uid(uid, uid, uid))
+        .map_err(|errno| ConfineError::UserKept { uid: user.uid, source: errno.into() })
+}
+
+/// Which side of [`fork`] one is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fork {
+    /// The process that asked.
+    Parent {
+        /// The new process.
+        child: rustix::process::Pid,
+    },
+    /// The new process.
+    Child,
+}
+
+/// Doubles this process. Both sides own all descriptors: what the child is not to have, it drops.
+///
+/// # Errors
+/// The kernel's, e.g. when the limit of processes is reached.
+pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
+    Ok(match sys::fork(one_thread)? {
+        sys::Side::Child => Fork::Child,
+        sys::Side::Parent(child) => Fork::Parent {
+            child: rustix::process::Pid::from_raw(child)
+                .ok_or_else(|| io::Error::other("the child has no number"))?,
+        },
+    })
+}
+
+/// Closes all descriptors but the standard ones: whoever started this process may have let some through.
+/// To be called first, before this process owns any itself.
+///
+/// # Errors
+/// The kernel's.
+pub fn close_inherited(one_thread: &SingleThreaded) -> io::Result<()> {
+    sys::close_from(3, one_thread)
+}
+
+/// A child that has ended.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended {
+    /// Its number.
+    pub pid: rustix::process::Pid,
+    /// How.
+    pub status: ExitStatus,
+    /// The processor time of it and of the children that it waited for.
+    pub cpu: Duration,
+    /// The most memory that one of them had.
+    pub peak_memory_bytes: u64,
+}
+
+/// Waits until any child has ended; `None` when there is none left.
+///
+/// # Errors
+/// The kernel's.
+pub fn wait_for_any() -> io::Result<Option<Ended>> {
+    let Some(reaped) = sys::wait_for_any()? else { return Ok(None) };
+    let Some(pid) = rustix::process::Pid::from_raw(reaped.pid) else { return Ok(None) };
+    let kilobytes = u64::try_from(reaped.usage.ru_maxrss).unwrap_or_default();
+    Ok(Some(Ended {
+        pid,
+        status: ExitStatus::from_raw(reaped.status),
+        cpu: duration(reaped.usage.ru_utime) + duration(reaped.usage.ru_stime),
+        peak_memory_bytes: kilobytes.saturating_mul(1024),
+    }))
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(u64::try_from(time.tv_sec).unwrap_or_default())
+        + Duration::from_micros(u64::try_from(time.tv_usec).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! What programs can and cannot do below a confined thread, which stands for a process: what binds the
+//! one binds the other. Limits bind whole processes and are tested where there are some.
+
+use std::{
+    net::{TcpListener, UdpSocket},
+    os::fd::OwnedFd,
+    path::Path,
+    process::{Command, Output},
+    sync::Arc,
+};
+
+use rustix::fs::{Mode, OFlags};
+
+use super::*;
+use crate::{
+    PathAccess, PathRule, ProcessLimits,
+    sys::{HarmlessCall, TestCall, attempt},
+    testing::{World, enter_stock_container, kernel_has_layers, on_fresh_thread},
+};
+
+fn handle(path: &Path) -> Arc<OwnedFd> {
+    Arc::new(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).unwrap())
+}
+
+fn rules(world: &World) -> ProcessConfinement {
+    let mut paths = vec![
+        PathRule { handle: handle(&world.path("read")), access: PathAccess::Read },
+        PathRule { handle: handle(&world.path("write")), access: PathAccess::Write },
+        PathRule { handle: handle(Path::new("/dev/null")), access: PathAccess::Device },
+    ];
+    for system in ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"] {
+        if Path::new(system).exists() {
+            paths.push(PathRule { handle: handle(Path::new(system)), access: PathAccess::Read });
+        }
+    }
+    ProcessConfinement {
+        landlock: Requirement::Required,
+        seccomp: Requirement::Required,
+        user: None,
+        paths,
+        limits: ProcessLimits {
+            descriptors: 256,
+            memory_bytes: 1 << 30,
+            file_bytes: 1 << 30,
+            processes: None,
+            cpu: None,
+        },
+        canary: world.canary(),
+    }
+}
+
+fn confined<T: Send>(rules: &ProcessConfinement, body: impl FnOnce(&[LayerReport]) -> T + Send) -> T {
+    on_fresh_thread(|| body(&confine_privileges(rules, &probe_kernel()).expect("the layers hold")))
+}
+
+#[expect(clippy::disallowed_methods, reason = "the test starts what the layers are to hold")]
+fn bash(world: &World, script: &str) -> Output {
+    Command::new("bash")
+        .args(["--norc", "--noprofile", "-c", script])
+        .current_dir(world.path("write"))
+        .output()
+        .expect("bash starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn every_layer_is_proven_by_what_worked_before() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    confined(&rules(&world), |layers| {
+        assert_eq!(layers.iter().map(|report| report.layer).collect::<Vec<_>>(), Layer::PROCESS[1..]);
+        for report in layers {
+            assert!(!report.evidence.is_empty(), "{report:?}");
+            assert!(!matches!(report.status, LayerStatus::Waived), "{report:?}");
+            for evidence in &report.evidence {
+                assert!(matches!(evidence.after, crate::Outcome::Failed(_)), "{evidence:?}");
+            }
+        }
+        let posture = ProcessPosture::new(layers.to_vec());
+        let text = serde_json::to_string(&posture).unwrap();
+        assert_eq!(serde_json::from_str::<ProcessPosture>(&text).unwrap(), posture);
+    });
+}
+
+#[test]
+fn a_layer_that_is_taken_away_is_reported_and_refuses_nothing() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let mut without = rules(&world);
+    without.landlock = Requirement::Waived;
+    let secret = format!("cat {}", world.path("outside/secret").display());
+    let (status, output) = confined(&without, |layers| (layers[1].status.clone(), bash(&world, &secret)));
+    assert_eq!((status, text(&output.stdout).as_str()), (LayerStatus::Waived, "outside/secret"));
+
+    let output = confined(&rules(&world), |_| bash(&world, &secret));
+    assert!(text(&output.stderr).contains("Permission denied"), "{output:?}");
+    assert_eq!(output.stdout, b"");
+
+    let mut missing = probe_kernel();
+    missing.landlock_reason = Some("taken away".to_owned());
+    let refused = on_fresh_thread(|| confine_privileges(&rules(&world), &missing).map(drop));
+    assert!(matches!(refused, Err(ConfineError::LayerMissing { layer: Layer::Landlock, .. })), "{refused:?}");
+}
+
+#[test]
+fn ordinary_work_goes_on() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let script = "set -e; echo one > a; cp a b; mv b c; mkdir -p d/e; ln -s ../a d/l; chmod 755 a; mkfifo f; \
+                  (echo x > f &) ; cat f; cat < <(sort c); printf '#!/bin/sh\\necho ran' > s; chmod +x s; ./s; \
+                  rm -r d f; ls | wc -l; cat ../read/file; sleep 0.01; kill -0 $$; ulimit -n; umask";
+    let output = confined(&rules(&world), |_| bash(&world, script));
+    assert!(output.status.success(), "{output:?}");
+    assert!(text(&output.stdout).starts_with("x\none\nran\n4\nread/file"), "{}", text(&output.stdout));
+}
+
+#[test]
+fn a_stock_container_is_enough() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let (layers, output) = on_fresh_thread(|| {
+        enter_stock_container();
+        assert_eq!(
+            attempt(HarmlessCall::Test(TestCall::Unshare)),
+            crate::Outcome::Failed(libc::EPERM),
+            "the container refuses"
+        );
+        assert_eq!(attempt(HarmlessCall::Clone3), crate::Outcome::Failed(libc::ENOSYS));
+        let layers = confine_privileges(&rules(&world), &probe_kernel()).expect("the layers hold");
+        (layers, bash(&world, "echo $(echo ran); cat ../outside/secret"))
+    });
+    assert_eq!(layers.len(), 3);
+    assert_eq!(text(&output.stdout), "ran\n");
+    assert!(!output.status.success());
+}
+
+#[test]
+fn files_elsewhere_and_read_only_ones_are_out_of_reach() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let attempts = [
+        "echo x > ../read/file",
+        "echo x > ../read/new",
+        "rm ../read/file",
+        "cat ../outside/secret",
+        "ls ..",
+        "ls /proc",
+        "cat /proc/self/environ",
+        "cat /proc/1/environ",
+        "cat /etc/passwd",
+        "ls /home",
+        "ls /run",
+        "ln -s ../outside/secret link; cat link",
+        "ln ../outside/secret hard",
+        "mv ../outside/secret .",
+        "mknod device c 1 3",
+    ];
+    for attempt in attempts {
+        let free = World::new();
+        // The control: what is refused below works without the layers, but for files that need root.
+        let control = bash(&free, attempt);
+        assert!(
+            control.status.success() || attempt.starts_with("mknod") || attempt.contains("/1/"),
+            "{control:?}"
+        );
+        let output = confined(&rules(&world), |_| bash(&world, attempt));
+        assert!(!output.status.success(), "{attempt}: {output:?}");
+    }
+    assert_eq!(std::fs::read_to_string(world.path("read/file")).unwrap(), "read/file");
+    assert_eq!(std::fs::read_to_string(world.path("outside/secret")).unwrap(), "outside/secret");
+}
+
+#[test]
+fn nothing_leaves_through_the_network() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    tcp.set_nonblocking(true).unwrap();
+    udp.set_nonblocking(true).unwrap();
+    let script = format!(
+        "echo out > /dev/udp/127.0.0.1/{}; exec 5<> /dev/tcp/127.0.0.1/{}",
+        udp.local_addr().unwrap().port(),
+        tcp.local_addr().unwrap().port()
+    );
+    let output = confined(&rules(&world), |_| bash(&world, &script));
+    assert!(!output.status.success(), "{output:?}");
+    assert!(tcp.accept().is_err(), "a connection came");
+    assert!(udp.recv(&mut [0; 8]).is_err(), "a packet came");
+
+    assert!(bash(&world, &script).status.success(), "the control");
+    assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok(), "the listeners hear");
+}
+
+#[test]
+fn other_processes_and_kernel_interfaces_are_out_of_reach() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    confined(&rules(&world), |_| {
+        for call in TestCall::REFUSED_TO_PROGRAMS {
+            assert_eq!(attempt(HarmlessCall::Test(call)), crate::Outcome::Failed(libc::EPERM), "{call:?}");
+        }
+    });
+    for call in [TestCall::Unshare, TestCall::Ptrace, TestCall::PrlimitOther, TestCall::ReniceOther] {
+        let free = on_fresh_thread(|| attempt(HarmlessCall::Test(call)));
+        assert_ne!(free, crate::Outcome::Failed(libc::EPERM), "{call:?}");
+    }
+}
+
+#[test]
+fn signals_stay_within() {
+    if !kernel_has_layers() || probe_kernel().landlock_abi < Some(6) {
+        return;
+    }
+    let world = World::new();
+    let script = format!("kill -0 {}", std::process::id());
+    assert!(bash(&world, &script).status.success(), "the control");
+    let output = confined(&rules(&world), |_| bash(&world, &script));
+    assert!(!output.status.success(), "{output:?}");
+}
+
+#[test]
+fn only_connected_pairs_of_sockets_can_be_made() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socket, socketpair};
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let pair = |kind| socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).map(drop);
+    assert_eq!(pair(SocketType::DGRAM), Ok(()), "the control");
+    confined(&rules(&world), |_| {
+        assert_eq!(pair(SocketType::STREAM), Ok(()));
+        assert_eq!(pair(SocketType::SEQPACKET), Ok(()));
+        assert_eq!(pair(SocketType::DGRAM), Err(rustix::io::Errno::PERM));
+        for family in [
+            AddressFamily::INET,
+            AddressFamily::INET6,
+            AddressFamily::UNIX,
+            AddressFamily::NETLINK,
+            AddressFamily::PACKET,
+            AddressFamily::VSOCK,
+        ] {
+            for kind in [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW] {
+                assert_eq!(socket(family, kind, None).map(drop), Err(rustix::io::Errno::PERM), "{family:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn no_file_is_made_to_run_as_its_owner() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    for script in ["touch s; chmod 4755 s", "touch s; chmod g+s s", "mkdir -m 2755 s"] {
+        let free = World::new();
+        assert!(bash(&free, script).status.success(), "the control: {script}");
+        let output = confined(&rules(&world), |_| bash(&world, script));
+        assert!(!output.status.success(), "{script}: {output:?}");
+    }
+    confined(&rules(&world), |_| {
+        let made = rustix::fs::open(
+            world.path("write/made"),
+            OFlags::CREATE | OFlags::WRONLY,
+            Mode::RUSR | Mode::from_raw_mode(libc::S_ISUID),
+        );
+        assert_eq!(made.map(drop), Err(rustix::io::Errno::PERM));
+    });
+}
+
+#[test]
+fn a_process_with_other_threads_is_not_confined() {
+    let refused = SingleThreaded::check();
+    // The harness has a thread beside the test's.
+    assert!(matches!(refused, Err(ConfineError::ThreadsRunning { threads }) if threads > 1), "{refused:?}");
+}

@@ -1,0 +1,57 @@
+//! What a process is proven to be confined by, as a value that can be sent to whoever started it.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Evidence, Layer, LayerStatus, posture::summarize};
+
+/// What one process, and all that it starts, is proven to be confined by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessPosture {
+    layers: Vec<LayerReport>,
+}
+
+/// One layer of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerReport {
+    /// Which.
+    pub layer: Layer,
+    /// How far it holds.
+    pub status: LayerStatus,
+    /// What was tried, before and after. Empty for a layer that was waived.
+    pub evidence: Vec<Evidence>,
+}
+
+impl ProcessPosture {
+    #[cfg(target_os = "linux")]
+    pub(crate) fn new(layers: Vec<LayerReport>) -> Self {
+        Self { layers }
+    }
+
+    /// Every layer, in the order in which they were applied.
+    #[must_use]
+    pub fn layers(&self) -> &[LayerReport] {
+        &self.layers
+    }
+
+    /// The status of one layer, if it is one that was looked at.
+    #[must_use]
+    pub fn layer(&self, layer: Layer) -> Option<&LayerStatus> {
+        self.layers.iter().find(|report| report.layer == layer).map(|report| &report.status)
+    }
+
+    /// One line for audit rows: `limits=enforced,privileges=enforced,landlock=…,seccomp=enforced`.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let layers: Vec<String> =
+            self.layers.iter().map(|report| summarize(report.layer, &report.status, None)).collect();
+        layers.join(",")
+    }
+}
+
+impl fmt::Display for ProcessPosture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.summary())
+    }
+}

@@ -1,0 +1,327 @@
+//! The system-call filter of a shell and its programs: what ordinary programs need, without a way to other
+//! processes' memory, to the network, to other namespaces or to the kernel's rarer interfaces.
+//!
+//! Refused although programs ask for it: every socket but a connected pair, `io_uring`, `ptrace` and all
+//! that looks into another process, System V and POSIX message queues (they are shared with all processes of
+//! the user), setting the owner's or group's bit on a file, changing another process's limits or priority.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompRule};
+
+use super::{LEGACY, MEMORY, THREAD, TIME, WAITING, one_of, word};
+
+/// Answered with `ENOSYS`: both have an older form that callers fall back to, and both hide behind a pointer
+/// what the filter has to judge.
+pub(super) const UNKNOWN: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
+/// The whole list, as that of a worker thread.
+pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
+    let plain = [
+        MEMORY,
+        WAITING,
+        TIME,
+        THREAD,
+        LEGACY,
+        super::FILES,
+        MORE_FILES,
+        HANDLES,
+        PROCESSES,
+        IDENTITY,
+        OLD_NAMES,
+    ]
+    .concat();
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
+        plain.into_iter().map(|number| (number, Vec::new())).collect();
+
+    // A pair that is connected and stays so. A pair of datagram sockets is none: `sendto` takes an address
+    // there, and reaches every datagram socket of the machine.
+    let kinds = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].into_iter().map(|kind| {
+        SeccompRule::new(vec![
+            equal(0, libc::AF_UNIX)?,
+            masked(1, !word(libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK), word(kind))?,
+        ])
+    });
+    rules.insert(libc::SYS_socketpair, kinds.collect::<Result<_, _>>()?);
+
+    rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![masked(0, NAMESPACES, 0)?])?]);
+    // Typing into a terminal, and signals that the kernel would send on our behalf.
+    rules.insert(libc::SYS_ioctl, none_of(1, &[TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP])?);
+    rules.insert(libc::SYS_fcntl, none_of(1, &[word(libc::F_SETOWN), F_SETSIG, F_SETOWN_EX])?);
+    // Of oneself only.
+    for number in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setparam,
+    ] {
+        rules.insert(number, vec![SeccompRule::new(vec![equal(0, 0)?])?]);
+    }
+    rules.insert(libc::SYS_setpriority, vec![SeccompRule::new(vec![equal(0, 0)?, equal(1, 0)?])?]);
+    rules.insert(libc::SYS_prctl, one_of(0, &PRCTL.map(word))?);
+    // Linux, and asking. Other values switch protections of memory off.
+    rules.insert(libc::SYS_personality, one_of(0, &[0, u32::MAX])?);
+
+    // No file ever runs as its owner or its group: by root's hand it would be a way out for later.
+    for (number, mode) in [
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (FCHMODAT2, 2),
+        (libc::SYS_openat, 3),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, 1),
+    ] {
+        rules.insert(number, vec![SeccompRule::new(vec![masked(mode, SET_ID_BITS, 0)?])?]);
+    }
+    for (number, mode) in [
+        (libc::SYS_mknodat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mknod, 1),
+    ] {
+        let kinds = [0, libc::S_IFREG, libc::S_IFIFO]
+            .into_iter()
+            .map(|kind| SeccompRule::new(vec![masked(mode, libc::S_IFMT | SET_ID_BITS, kind)?]));
+        rules.insert(number, kinds.collect::<Result<_, _>>()?);
+    }
+    Ok(rules)
+}
+
+fn equal(index: u8, value: libc::c_int) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(word(value)))
+}
+
+fn masked(index: u8, mask: u32, value: u32) -> Result<SeccompCondition, BackendError> {
+    SeccompCondition::new(
+        index,
+        SeccompCmpArgLen::Dword,
+        SeccompCmpOp::MaskedEq(u64::from(mask)),
+        u64::from(value),
+    )
+}
+
+/// Allows a call unless its argument number `index`, a 32-bit one, is one of `values`.
+fn none_of(index: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
+    let conditions = values.iter().map(|value| {
+        SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, u64::from(*value))
+    });
+    Ok(vec![SeccompRule::new(conditions.collect::<Result<_, _>>()?)?])
+}
+
+/// Every flag of `clone` that makes a namespace.
+const NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET)
+    .cast_unsigned();
+
+const SET_ID_BITS: u32 = libc::S_ISUID | libc::S_ISGID;
+
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541c;
+const TIOCSETD: u32 = 0x5423;
+const FIOSETOWN: u32 = 0x8901;
+const SIOCSPGRP: u32 = 0x8902;
+const F_SETSIG: u32 = 10;
+const F_SETOWN_EX: u32 = 15;
+
+/// Newer than the constants of libc; the same number everywhere.
+const FCHMODAT2: libc::c_long = 452;
+
+/// What a process says about itself. Not its own filter, its securebits, its memory map.
+const PRCTL: [libc::c_int; 13] = [
+    libc::PR_SET_NAME,
+    libc::PR_GET_NAME,
+    libc::PR_SET_PDEATHSIG,
+    libc::PR_GET_PDEATHSIG,
+    libc::PR_GET_DUMPABLE,
+    libc::PR_SET_DUMPABLE,
+    libc::PR_SET_NO_NEW_PRIVS,
+    libc::PR_GET_NO_NEW_PRIVS,
+    libc::PR_SET_CHILD_SUBREAPER,
+    libc::PR_GET_CHILD_SUBREAPER,
+    libc::PR_CAPBSET_READ,
+    libc::PR_SET_TIMERSLACK,
+    libc::PR_SET_VMA,
+];
+
+const MORE_FILES: &[libc::c_long] = &[
+    libc::SYS_chdir,
+    libc::SYS_copy_file_range,
+    libc::SYS_faccessat,
+    libc::SYS_fchdir,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_fgetxattr,
+    libc::SYS_flistxattr,
+    libc::SYS_flock,
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_getcwd,
+    libc::SYS_getxattr,
+    libc::SYS_inotify_add_watch,
+    libc::SYS_inotify_init1,
+    libc::SYS_inotify_rm_watch,
+    libc::SYS_lgetxattr,
+    libc::SYS_listxattr,
+    libc::SYS_llistxattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_readahead,
+    libc::SYS_removexattr,
+    libc::SYS_setxattr,
+    libc::SYS_statfs,
+    libc::SYS_sync,
+    libc::SYS_sync_file_range,
+    libc::SYS_syncfs,
+    libc::SYS_truncate,
+    libc::SYS_umask,
+];
+
+const HANDLES: &[libc::c_long] = &[
+    libc::SYS_close_range,
+    libc::SYS_dup3,
+    libc::SYS_epoll_create1,
+    libc::SYS_eventfd2,
+    libc::SYS_getpeername,
+    libc::SYS_getsockname,
+    libc::SYS_getsockopt,
+    libc::SYS_memfd_create,
+    libc::SYS_mincore,
+    libc::SYS_mlock,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_msync,
+    libc::SYS_munlock,
+    libc::SYS_pipe2,
+    libc::SYS_pselect6,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmmsg,
+    libc::SYS_recvmsg,
+    libc::SYS_sendfile,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendmsg,
+    libc::SYS_sendto,
+    libc::SYS_setsockopt,
+    libc::SYS_shutdown,
+    libc::SYS_signalfd4,
+    libc::SYS_splice,
+    libc::SYS_tee,
+    libc::SYS_timerfd_create,
+    libc::SYS_timerfd_gettime,
+    libc::SYS_timerfd_settime,
+    libc::SYS_vmsplice,
+];
+
+/// Starting, ending and waiting. Whom a signal may reach is Landlock's part.
+const PROCESSES: &[libc::c_long] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_getitimer,
+    libc::SYS_get_robust_list,
+    libc::SYS_getcpu,
+    libc::SYS_getpriority,
+    libc::SYS_getrusage,
+    libc::SYS_kill,
+    libc::SYS_landlock_add_rule,
+    libc::SYS_landlock_create_ruleset,
+    libc::SYS_landlock_restrict_self,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigpending,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_sigsuspend,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_sched_get_priority_max,
+    libc::SYS_sched_get_priority_min,
+    libc::SYS_sched_getparam,
+    libc::SYS_sched_getscheduler,
+    libc::SYS_set_tid_address,
+    libc::SYS_setitimer,
+    libc::SYS_sysinfo,
+    libc::SYS_tgkill,
+    libc::SYS_timer_create,
+    libc::SYS_timer_delete,
+    libc::SYS_timer_getoverrun,
+    libc::SYS_timer_gettime,
+    libc::SYS_timer_settime,
+    libc::SYS_times,
+    libc::SYS_tkill,
+    libc::SYS_uname,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+];
+
+/// Without capabilities none of the setters reaches further than what the process is already.
+const IDENTITY: &[libc::c_long] = &[
+    libc::SYS_capget,
+    libc::SYS_capset,
+    libc::SYS_getegid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getgroups,
+    libc::SYS_getpgid,
+    libc::SYS_getppid,
+    libc::SYS_getresgid,
+    libc::SYS_getresuid,
+    libc::SYS_getsid,
+    libc::SYS_getuid,
+    libc::SYS_setfsgid,
+    libc::SYS_setfsuid,
+    libc::SYS_setgid,
+    libc::SYS_setgroups,
+    libc::SYS_setpgid,
+    libc::SYS_setregid,
+    libc::SYS_setresgid,
+    libc::SYS_setresuid,
+    libc::SYS_setreuid,
+    libc::SYS_setsid,
+    libc::SYS_setuid,
+    // Answered by the other filter with `ENOSYS`.
+    libc::SYS_openat2,
+];
+
+/// Older names of calls above.
+#[cfg(target_arch = "x86_64")]
+const OLD_NAMES: &[libc::c_long] = &[
+    libc::SYS_access,
+    libc::SYS_alarm,
+    libc::SYS_arch_prctl,
+    libc::SYS_chown,
+    libc::SYS_dup2,
+    libc::SYS_epoll_create,
+    libc::SYS_eventfd,
+    libc::SYS_fork,
+    libc::SYS_futimesat,
+    libc::SYS_getdents,
+    libc::SYS_getpgrp,
+    libc::SYS_getrlimit,
+    libc::SYS_inotify_init,
+    libc::SYS_lchown,
+    libc::SYS_link,
+    libc::SYS_lstat,
+    libc::SYS_mkdir,
+    libc::SYS_pause,
+    libc::SYS_pipe,
+    libc::SYS_rename,
+    libc::SYS_rmdir,
+    libc::SYS_select,
+    libc::SYS_setrlimit,
+    libc::SYS_signalfd,
+    libc::SYS_stat,
+    libc::SYS_symlink,
+    libc::SYS_time,
+    libc::SYS_unlink,
+    libc::SYS_utime,
+    libc::SYS_utimes,
+    libc::SYS_vfork,
+];
+#[cfg(not(target_arch = "x86_64"))]
+const OLD_NAMES: &[libc::c_long] = &[];

@@ -1,0 +1,67 @@
+//! A program that can become a session, for the tests of this crate: a test binary has threads of its own.
+//!
+//! `portcullis-shell-test FOLDER COMMAND` is a whole daemon for one command: it prints the session's posture to
+//! standard error and the command's output to standard output, and ends with the command's code.
+
+use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
+
+use portcullis_confine::{Canary, PathAccess, ProcessLimits};
+use portcullis_shell_daemon::{
+    Cancellation, CommandRequest, Ending, SessionMount, SessionSpec, ShellSession, enter_if_session,
+};
+
+fn main() -> Result<ExitCode, Box<dyn Error>> {
+    match enter_if_session() {
+        Some(code) => Ok(code),
+        None => run(),
+    }
+}
+
+fn run() -> Result<ExitCode, Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(folder), Some(command)) = (arguments.next(), arguments.next()) else {
+        return Err("usage: portcullis-shell-test FOLDER COMMAND".into());
+    };
+    let folder = PathBuf::from(folder);
+    let mut session = ShellSession::start(&SessionSpec {
+        launcher: "/proc/self/exe".into(),
+        mounts: vec![SessionMount {
+            name: "shared".to_owned(),
+            path: folder.join("shared"),
+            access: PathAccess::Write,
+        }],
+        home: "shared".to_owned(),
+        environment: Vec::new(),
+        limits: ProcessLimits {
+            descriptors: 1024,
+            memory_bytes: 2 << 30,
+            file_bytes: 1 << 30,
+            processes: None,
+            cpu: None,
+        },
+        canary: Canary::create(&folder.join("state"))?,
+    })?;
+    writeln!(std::io::stderr(), "{}", session.posture())?;
+    let (cancellation, _canceller) = Cancellation::new()?;
+    let request = CommandRequest {
+        command,
+        workdir: None,
+        stdin: Vec::new(),
+        timeout: Duration::from_secs(60),
+        max_processes: 100,
+        max_output_bytes: 1 << 20,
+        cancellation,
+    };
+    let mut written = Ok(());
+    let end = session.run(&request, &mut |chunk| {
+        if written.is_ok() {
+            written = std::io::stdout().write_all(chunk.bytes).and_then(|()| std::io::stdout().flush());
+        }
+    })?;
+    written?;
+    session.end()?;
+    Ok(match end.ending {
+        Ending::Code(code) => ExitCode::from(u8::try_from(code)?),
+        Ending::Signal(signal) => return Err(format!("killed by signal {signal}").into()),
+    })
+}

@@ -1,0 +1,101 @@
+//! What keeps a shell from running. Whatever a command itself does, its exit code included, is no error.
+//!
+//! For operators: texts hold host paths. None of these reaches a model as it is.
+
+use std::{io, path::PathBuf};
+
+/// Why a session or a command could not be run to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShellError {
+    /// A mount cannot be opened.
+    #[error("open the mount {}", path.display())]
+    MountOpen {
+        /// Its place.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A mount would show what no session may see.
+    #[error("{} cannot be a mount: it holds more than a workspace", path.display())]
+    MountTooWide {
+        /// Its place.
+        path: PathBuf,
+    },
+    /// The home of the session is none of its mounts.
+    #[error("the home `{name}` is none of the mounts")]
+    HomeUnknown {
+        /// The name that was given.
+        name: String,
+    },
+    /// A limit is so low that no shell could start.
+    #[error("{limit} must be at least {least}")]
+    LimitTooLow {
+        /// Which.
+        limit: &'static str,
+        /// The least value.
+        least: u64,
+    },
+    /// The session's process could not be started.
+    #[error("start a session")]
+    Start {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The session could not confine itself, and ended.
+    #[error("the session could not confine itself: {reason}")]
+    NotConfined {
+        /// What the session said, with all causes.
+        reason: String,
+    },
+    /// The command's text cannot be given to a shell.
+    #[error("the command {problem}")]
+    CommandUnusable {
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// Too many commands of this session have left jobs behind that still run.
+    #[error("{count} commands of this session still have background jobs")]
+    TooManyBackgroundCommands {
+        /// How many.
+        count: usize,
+    },
+    /// The session runs, but could not start the command's shell.
+    #[error("start the command's shell: {reason}")]
+    NotStarted {
+        /// What the session said.
+        reason: String,
+    },
+    /// The session has ended, and all its processes with it. What the command had done by then is done; it
+    /// was not run again.
+    #[error("the session has ended")]
+    SessionEnded,
+    /// What was killed is still there.
+    #[error("{left} processes could not be killed in time")]
+    NotKilled {
+        /// How many are left.
+        left: usize,
+    },
+    /// Talking to the session failed.
+    #[error("talk to the session")]
+    Channel {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The processes of this machine could not be looked at.
+    #[error("list processes")]
+    Processes {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl ShellError {
+    pub(crate) fn channel(source: impl Into<io::Error>) -> Self {
+        Self::Channel { source: source.into() }
+    }
+}

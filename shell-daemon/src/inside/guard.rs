@@ -1,0 +1,70 @@
+//! The first process of a session: starts the confined one and, when that or the daemon is gone, kills all.
+//!
+//! It is not confined, since it must see the processes that it kills; it reads nothing that they wrote. Lives
+//! hang on the end of the control socket: the kernel closes it however the daemon ends.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    process::ExitCode,
+};
+
+use portcullis_confine::{
+    SingleThreaded,
+    process::{Fork, close_inherited, fork},
+};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::{Mode, OFlags},
+    process::{Pid, PidfdFlags, WaitOptions},
+};
+
+use super::session_init;
+use crate::{ShellError, limits::KILL_TIME, tree};
+
+/// The whole life of a session's process.
+pub(crate) fn run() -> ExitCode {
+    let Ok(one_thread) = SingleThreaded::check() else { return ExitCode::FAILURE };
+    let Ok(control) = prepare(&one_thread) else { return ExitCode::FAILURE };
+    match fork(&one_thread) {
+        Ok(Fork::Child) => session_init::run(control, &one_thread),
+        Ok(Fork::Parent { child }) => guard(&control, child),
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Takes the control socket off the standard input, and leaves nothing else of what was inherited.
+fn prepare(one_thread: &SingleThreaded) -> io::Result<OwnedFd> {
+    close_inherited(one_thread)?;
+    let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    // Away from the daemon's terminal and its process group. Fails for a leader, which is away already.
+    let _ = rustix::process::setsid();
+    // Even what outlives a command-init stays below this process.
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    Ok(control)
+}
+
+fn guard(control: &OwnedFd, session_init: Pid) -> ExitCode {
+    let Ok(handle) = rustix::process::pidfd_open(session_init, PidfdFlags::empty()) else {
+        return ExitCode::FAILURE;
+    };
+    let mut watched =
+        [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::empty()), PollFd::new(&handle, PollFlags::IN)];
+    // Only a hang-up is looked for on the control socket; messages are the session-init's.
+    while matches!(poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {}
+    let Some(guard) = tree::Process::current() else { return ExitCode::FAILURE };
+    loop {
+        let killed = tree::kill_below(guard, KILL_TIME);
+        while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+        match killed {
+            Ok(()) => return ExitCode::SUCCESS,
+            // The machine is slow. To give up would be to let them go for good.
+            Err(ShellError::NotKilled { .. }) => {}
+            Err(_) => return ExitCode::FAILURE,
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! What runs in a session's own processes: guard, session-init, a command-init for each command, and bash.
+//!
+//! ```text
+//! guard            started by the daemon, not confined; outlives the session to kill what is left of it
+//! └ session-init   confined; waits for commands, keeps the last good snapshot
+//!   └ command-init one a command; adopts orphans, reports, ends after its last descendant
+//!     └ bash
+//! ```
+//!
+//! All but bash are this program, doubled and not started anew, and each has one thread.
+
+mod command;
+mod guard;
+mod script;
+mod session_init;
+mod snapshot;
+
+pub(crate) use guard::run;

@@ -1,0 +1,133 @@
+//! The state between two commands: a memory file that a shell writes as it exits and the next one reads.
+//!
+//! Nothing but a shell of the session ever reads what is in it. Here only its last line is looked at, which
+//! says that it was written to its end.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::limits::SNAPSHOT_BYTES;
+
+/// The last line of a snapshot.
+pub(super) const END: &str = "# portcullis: all of it";
+
+/// The snapshots of a session.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    good: Option<OwnedFd>,
+    last: Option<OwnedFd>,
+}
+
+/// What one command reads and writes.
+#[derive(Debug)]
+pub(super) struct CommandSnapshots {
+    pub(super) read: Option<OwnedFd>,
+    pub(super) write: OwnedFd,
+}
+
+impl Snapshots {
+    /// Those of the next command: the one before it has ended, so what it wrote is known.
+    pub(super) fn next(&mut self) -> io::Result<CommandSnapshots> {
+        if let Some(last) = self.last.take()
+            && extent(last.as_fd())? == Extent::Whole
+        {
+            self.good = Some(last);
+        }
+        let write = empty()?;
+        self.last = Some(write.try_clone()?);
+        let read = self.good.as_ref().map(OwnedFd::try_clone).transpose()?;
+        if let Some(read) = &read {
+            // Who read it before has moved the place.
+            rustix::fs::seek(read, rustix::fs::SeekFrom::Start(0))?;
+        }
+        Ok(CommandSnapshots { read, write })
+    }
+}
+
+/// A file of zeros that can be neither longer nor shorter.
+fn empty() -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create("state", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&file, SNAPSHOT_BYTES)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// How much of a snapshot was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All.
+    Whole,
+    /// It did not fit.
+    TooLarge,
+    /// Nothing, or only its beginning.
+    Unfinished,
+}
+
+pub(super) fn extent(file: BorrowedFd<'_>) -> io::Result<Extent> {
+    let mut text = Vec::new();
+    loop {
+        let mut chunk = [0; 16 << 10];
+        let read = rustix::io::pread(file, &mut chunk, text.len() as u64)?;
+        let end = chunk[..read].iter().position(|byte| *byte == 0);
+        text.extend_from_slice(&chunk[..end.unwrap_or(read)]);
+        if end.is_some() {
+            break;
+        }
+        if read == 0 {
+            return Ok(Extent::TooLarge);
+        }
+    }
+    let last = text.strip_suffix(b"\n").unwrap_or(&text).rsplit(|byte| *byte == b'\n').next();
+    Ok(if last == Some(END.as_bytes()) { Extent::Whole } else { Extent::Unfinished })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &[u8], expected: Extent) {
+        let file = empty().unwrap();
+        assert_eq!(rustix::io::write(&file, text).unwrap(), text.len());
+        assert_eq!(extent(file.as_fd()).unwrap(), expected);
+    }
+
+    #[test]
+    fn only_what_was_written_to_its_end_counts() {
+        check(b"", Extent::Unfinished);
+        check(b"a=1\n", Extent::Unfinished);
+        check(format!("a=1\n{END}\n").as_bytes(), Extent::Whole);
+        check(format!("a={}\n{END}\n", "x".repeat(100_000)).as_bytes(), Extent::Whole);
+        check(format!("a='\n{END}\n").repeat(2).strip_suffix('\n').unwrap().as_bytes(), Extent::Whole);
+        check(format!("{END}\na=1\n").as_bytes(), Extent::Unfinished);
+        check(&vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()], Extent::TooLarge);
+    }
+
+    #[test]
+    fn a_snapshot_takes_a_mebibyte_and_no_more() {
+        let file = empty().unwrap();
+        let text = vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()];
+        assert_eq!(rustix::io::write(&file, &text).unwrap(), text.len());
+        assert_eq!(rustix::io::write(&file, b"x"), Err(rustix::io::Errno::PERM));
+        assert_eq!(rustix::fs::ftruncate(&file, 1), Err(rustix::io::Errno::PERM));
+    }
+
+    #[test]
+    fn an_unfinished_snapshot_leaves_the_last_good_one() {
+        let mut snapshots = Snapshots::default();
+        let first = snapshots.next().unwrap();
+        assert!(first.read.is_none());
+        rustix::io::write(&first.write, format!("a=1\n{END}\n").as_bytes()).unwrap();
+        let second = snapshots.next().unwrap();
+        assert!(second.read.is_some());
+        rustix::io::write(&second.write, b"a=2\n").unwrap();
+        let read = snapshots.next().unwrap().read.unwrap();
+        let mut text = [0; 4];
+        rustix::io::read(&read, &mut text).unwrap();
+        assert_eq!(&text, b"a=1\n");
+    }
+}

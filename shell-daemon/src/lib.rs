@@ -1,0 +1,49 @@
+//! Confined shells that keep their state between commands.
+//!
+//! A [`ShellSession`] is a process tree of its own: this program, started anew, confines itself and starts one
+//! `bash` for each command. Working directory, variables, functions, aliases and options carry over; what a
+//! command leaves running dies with the session, and all that a command started dies with its deadline.
+//!
+//! What it is not: it decides nothing. Which folders a session sees, which limits it has and whether a
+//! command may run at all comes in as values. It opens no socket that others could connect to.
+//!
+//! A program that starts sessions calls [`enter_if_session`] before anything else:
+//!
+//! ```no_run
+//! use std::process::ExitCode;
+//!
+//! fn main() -> ExitCode {
+//!     if let Some(code) = portcullis_shell_daemon::enter_if_session() {
+//!         return code;
+//!     }
+//!     // … what the program is for.
+//!     ExitCode::SUCCESS
+//! }
+//! ```
+#![forbid(unsafe_code)]
+#![cfg(target_os = "linux")]
+
+mod spec;
+
+mod session;
+
+mod background;
+mod cancel;
+mod running;
+
+mod entry;
+mod inside;
+
+mod error;
+mod limits;
+mod tree;
+mod watch;
+mod wire;
+
+pub use cancel::{Cancellation, Canceller};
+pub use entry::enter_if_session;
+pub use error::ShellError;
+pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
+pub use session::ShellSession;
+pub use spec::{CommandRequest, SessionMount, SessionSpec};
+pub use wire::{Ending, StateAfter};

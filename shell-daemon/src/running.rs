@@ -1,0 +1,344 @@
+//! One command while it runs: its output, its deadline, its end.
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Seek as _, Write as _},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    time::{Duration, Instant},
+};
+
+use portcullis_confine::ProcessUser;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    fs::{MemfdFlags, OFlags},
+    io::Errno,
+    pipe::PipeFlags,
+    process::{Gid, Pid, Uid},
+};
+
+use crate::{
+    CommandRequest, Ending, ShellError, StateAfter,
+    background::Background,
+    limits::{KILL_TIME, PIPE_BYTES},
+    tree::Process,
+    watch::Watch,
+    wire::{self, FromCommand, ShellEnd, ToSession},
+};
+
+/// A piece of output, as it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk<'a> {
+    /// Where it was written.
+    pub stream: Stream,
+    /// What was written: any bytes.
+    pub bytes: &'a [u8],
+}
+
+/// One of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CommandEnd {
+    /// How its shell ended. After an interruption that is by signal 9.
+    pub ending: Ending,
+    /// Whether it was let come to its end.
+    pub completed: Completed,
+    /// From its start to its end.
+    pub duration: Duration,
+    /// Processor time of the shell and of what it waited for.
+    pub cpu: Duration,
+    /// The most memory that one of these processes had.
+    pub peak_memory_bytes: u64,
+    /// How much it wrote, of which at most [`CommandRequest::max_output_bytes`] were handed on.
+    pub output_bytes: u64,
+    /// What the next command begins with.
+    pub state: StateAfter,
+    /// Whether it left background jobs.
+    pub jobs_left: bool,
+}
+
+/// Whether a command was let come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completed {
+    /// It ended when it would.
+    Yes,
+    /// It and all that it had started was killed.
+    No(Interruption),
+}
+
+/// Why a command was killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interruption {
+    /// Its time was over.
+    Timeout,
+    /// Nobody wanted it any more.
+    Cancelled,
+    /// It had more than [`CommandRequest::max_processes`].
+    Processes,
+}
+
+/// A command that has been started.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// Set as soon as the command's init has said who it is.
+    watch: Option<Watch>,
+    session_init: Process,
+    max_processes: usize,
+    report: OwnedFd,
+    stdin: Option<OwnedFd>,
+    streams: [Option<OwnedFd>; 2],
+    started: Instant,
+    written: usize,
+    output_bytes: u64,
+}
+
+impl Running {
+    pub(crate) fn start(
+        control: BorrowedFd<'_>,
+        session_init: Process,
+        user: Option<ProcessUser>,
+        request: &CommandRequest,
+    ) -> Result<Self, ShellError> {
+        let (report, their_report) = wire::pair().map_err(ShellError::channel)?;
+        let (their_stdin, stdin) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
+        let (stdout, their_stdout) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
+        let (stderr, their_stderr) =
+            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
+        for ours in [&stdin, &stdout, &stderr] {
+            // On our ends only: each end of a pipe has flags of its own.
+            rustix::fs::fcntl_setfl(ours, OFlags::NONBLOCK).map_err(ShellError::channel)?;
+        }
+        if let Some(user) = user {
+            // Programs open `/dev/stdout` by its name, which asks for its owner.
+            for theirs in [&their_stdin, &their_stdout, &their_stderr] {
+                let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+                rustix::fs::fchown(theirs, Some(uid), Some(gid)).map_err(ShellError::channel)?;
+            }
+        }
+        // More per read; where the user's share of pipe memory is used up the usual size has to do.
+        let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
+        let text = text_file(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
+        let handles = [
+            text.as_fd(),
+            their_stdin.as_fd(),
+            their_stdout.as_fd(),
+            their_stderr.as_fd(),
+            their_report.as_fd(),
+        ];
+        let started = Instant::now();
+        wire::send(control, &ToSession::Run, &handles).map_err(|source| match source.kind() {
+            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ShellError::SessionEnded,
+            _ => ShellError::channel(source),
+        })?;
+        Ok(Self {
+            watch: None,
+            session_init,
+            max_processes: request.max_processes,
+            report,
+            stdin: Some(stdin),
+            streams: [Some(stdout), Some(stderr)],
+            started,
+            written: 0,
+            output_bytes: 0,
+        })
+    }
+
+    /// Reads until the shell has ended or was killed.
+    pub(crate) fn finish(
+        mut self,
+        request: &CommandRequest,
+        background: &Background,
+        on_output: &mut dyn FnMut(Chunk<'_>),
+    ) -> Result<CommandEnd, ShellError> {
+        let mut buffer = vec![0; PIPE_BYTES];
+        let mut completed = Completed::Yes;
+        let mut deadline = self.started + request.timeout;
+        let end = loop {
+            let ready = self.wait(deadline, (completed == Completed::Yes).then_some(request))?;
+            for index in 0..self.streams.len() {
+                if ready.streams[index] {
+                    self.read(index, request, &mut buffer, on_output);
+                }
+            }
+            if ready.stdin {
+                self.write(&request.stdin);
+            }
+            if ready.report
+                && let Some(end) = self.hear()?
+            {
+                break end;
+            }
+            let interruption = if ready.cancelled {
+                Some(Interruption::Cancelled)
+            } else if Instant::now() >= deadline {
+                Some(Interruption::Timeout)
+            } else if completed == Completed::Yes && self.has_too_many_processes()? {
+                Some(Interruption::Processes)
+            } else {
+                None
+            };
+            match (completed, interruption) {
+                (_, None) => {}
+                (Completed::Yes, Some(interruption)) => {
+                    completed = Completed::No(interruption);
+                    self.kill()?;
+                    deadline = Instant::now() + KILL_TIME;
+                }
+                // Killed, and still no word of it.
+                (Completed::No(_), Some(_)) => return Err(ShellError::SessionEnded),
+            }
+        };
+        let duration = self.started.elapsed();
+        // What was written before the end is in the pipes; what jobs write from now on is theirs.
+        for index in 0..self.streams.len() {
+            let mut left = PIPE_BYTES;
+            while left > 0 {
+                match self.read(index, request, &mut buffer[..left], on_output) {
+                    0 => break,
+                    read => left -= read,
+                }
+            }
+        }
+        let output_bytes = self.output_bytes;
+        if end.jobs_left {
+            let watch = self.watch.ok_or(ShellError::SessionEnded)?;
+            background.drain(self.streams.into_iter().flatten().collect(), self.report, watch)?;
+        }
+        Ok(CommandEnd {
+            ending: end.ending,
+            completed,
+            duration,
+            cpu: end.cpu,
+            peak_memory_bytes: end.peak_memory_bytes,
+            output_bytes,
+            state: end.state,
+            jobs_left: end.jobs_left,
+        })
+    }
+
+    /// Waits for anything, at most until `deadline`. A command that is being killed, without a request, is
+    /// not cancelled once more and reads no more input.
+    fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<Ready, ShellError> {
+        let mut watched = vec![PollFd::new(&self.report, PollFlags::IN)];
+        for stream in self.streams.iter().flatten() {
+            watched.push(PollFd::new(stream, PollFlags::IN));
+        }
+        let stdin = request.and(self.stdin.as_ref());
+        watched.extend(stdin.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
+        watched.extend(
+            request.map(|request| PollFd::from_borrowed_fd(request.cancellation.handle(), PollFlags::IN)),
+        );
+        let mut left = deadline.saturating_duration_since(Instant::now());
+        if let Some(watch) = &self.watch {
+            left = left.min(watch.rest());
+        }
+        // A time that the kernel cannot express is as good as none.
+        let time = Timespec::try_from(left).ok();
+        match poll(&mut watched, time.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(ShellError::channel(errno)),
+        }
+        let mut ready = watched.iter().map(|one| !one.revents().is_empty());
+        let mut next = |is_watched: bool| is_watched && ready.next().unwrap_or_default();
+        Ok(Ready {
+            report: next(true),
+            streams: [next(self.streams[0].is_some()), next(self.streams[1].is_some())],
+            stdin: next(stdin.is_some()),
+            cancelled: next(request.is_some()),
+        })
+    }
+
+    /// Reads once from a stream and hands on what is still to be handed on; 0 if there is nothing now.
+    fn read(
+        &mut self,
+        index: usize,
+        request: &CommandRequest,
+        buffer: &mut [u8],
+        on_output: &mut dyn FnMut(Chunk<'_>),
+    ) -> usize {
+        let Some(stream) = &self.streams[index] else { return 0 };
+        let read = match rustix::io::read(stream, &mut *buffer) {
+            Ok(read) if read > 0 => read,
+            Err(Errno::AGAIN | Errno::INTR) => return 0,
+            Ok(_) | Err(_) => {
+                self.streams[index] = None;
+                return 0;
+            }
+        };
+        let room = request.max_output_bytes.saturating_sub(self.output_bytes);
+        self.output_bytes = self.output_bytes.saturating_add(read as u64);
+        let handed_on = usize::try_from(room).map_or(read, |room| room.min(read));
+        if handed_on > 0 {
+            let stream = if index == 0 { Stream::Stdout } else { Stream::Stderr };
+            on_output(Chunk { stream, bytes: &buffer[..handed_on] });
+        }
+        read
+    }
+
+    /// Writes what the pipe takes of the input, and closes it after the last.
+    fn write(&mut self, input: &[u8]) {
+        let Some(stdin) = &self.stdin else { return };
+        let left = &input[self.written..];
+        match if left.is_empty() { Ok(0) } else { rustix::io::write(stdin, left) } {
+            Ok(written) => self.written += written,
+            Err(Errno::AGAIN | Errno::INTR) => return,
+            // The command does not read on, which is its right.
+            Err(_) => self.written = input.len(),
+        }
+        if self.written == input.len() {
+            self.stdin = None;
+        }
+    }
+
+    /// Takes one report; the shell's end, if it is that.
+    fn hear(&mut self) -> Result<Option<ShellEnd>, ShellError> {
+        match wire::receive(self.report.as_fd()).map_err(ShellError::channel)? {
+            Some((FromCommand::Started { process }, _)) => {
+                self.watch = Pid::from_raw(process)
+                    .and_then(|process| Process::child_of(self.session_init.pid, process))
+                    .map(|process| Watch::new(process, self.max_processes));
+                Ok(None)
+            }
+            Some((FromCommand::Failed { reason }, _)) => Err(ShellError::NotStarted { reason }),
+            Some((FromCommand::Ended(end), _)) => Ok(Some(end)),
+            // The command's init was killed, by the command itself as a rule.
+            None => Err(ShellError::SessionEnded),
+        }
+    }
+
+    /// Kills all that the command has started.
+    fn kill(&self) -> Result<(), ShellError> {
+        // One that has not even said who it is has started nothing that the end of the session would not end.
+        self.watch.as_ref().ok_or(ShellError::SessionEnded)?.kill()
+    }
+
+    fn has_too_many_processes(&mut self) -> Result<bool, ShellError> {
+        self.watch.as_mut().map_or(Ok(false), Watch::is_exceeded)
+    }
+}
+
+struct Ready {
+    report: bool,
+    streams: [bool; 2],
+    stdin: bool,
+    cancelled: bool,
+}
+
+/// Folder and text of the command as a file without a name, each ended by a NUL: arguments are limited to
+/// 128 KiB and visible to others.
+fn text_file(workdir: &str, command: &str) -> Result<File, ShellError> {
+    let file = rustix::fs::memfd_create("command", MemfdFlags::CLOEXEC).map_err(ShellError::channel)?;
+    let mut file = File::from(file);
+    let text = format!("{workdir}\0{command}\0");
+    file.write_all(text.as_bytes()).and_then(|()| file.rewind()).map_err(ShellError::channel)?;
+    Ok(file)
+}

@@ -1,0 +1,207 @@
+//! All processes below one, and their end.
+//!
+//! By the kernel's list of processes, since a command may leave its process group and its session. Every
+//! orphan is adopted by its command's init or by the session's guard, so a process is below the one that it
+//! came from as long as that one lives. Signals go by handles: a number could have changed hands.
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use crate::ShellError;
+
+/// A process that is still the one that was meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Process {
+    pub(crate) pid: Pid,
+    /// When it was started, in the kernel's ticks: number and time together name one process.
+    started: u64,
+}
+
+impl Process {
+    /// The process that has this number now, if `parent` is its parent.
+    pub(crate) fn child_of(parent: Pid, pid: Pid) -> Option<Self> {
+        let entry = entry(pid)?;
+        (entry.parent == parent.as_raw_pid()).then_some(entry.process)
+    }
+
+    /// The calling process.
+    pub(crate) fn current() -> Option<Self> {
+        entry(rustix::process::getpid()).map(|entry| entry.process)
+    }
+
+    /// Whether it has neither ended nor waits to be buried.
+    pub(crate) fn is_alive(self) -> bool {
+        entry(self.pid).is_some_and(|entry| entry.process == self && !entry.ended)
+    }
+
+    pub(crate) fn kill(self) {
+        self.signal(Signal::KILL);
+    }
+
+    fn signal(self, signal: Signal) {
+        let Ok(handle) = rustix::process::pidfd_open(self.pid, PidfdFlags::empty()) else { return };
+        // The handle is of whoever had the number when it was opened; only now is it known who that is.
+        if entry(self.pid).is_some_and(|entry| entry.process == self) {
+            // Whatever ended in between needs no signal.
+            let _ = rustix::process::pidfd_send_signal(&handle, signal);
+        }
+    }
+}
+
+/// Stops and kills everything below `root`, but not `root`, until two looks find nothing.
+///
+/// A command's init ends with the last process below it, so a `root` that is gone is what is wanted. One that
+/// was killed has left its processes to the guard, which the session's end sets in motion.
+///
+/// # Errors
+/// [`ShellError::NotKilled`] if the time is over, [`ShellError::Processes`] without `/proc`.
+pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
+    let deadline = Instant::now() + time;
+    let mut empty_looks = 0;
+    loop {
+        let below = living_below(root)?;
+        if below.is_empty() {
+            empty_looks += 1;
+            if empty_looks == 2 {
+                return Ok(());
+            }
+            continue;
+        }
+        empty_looks = 0;
+        if Instant::now() > deadline {
+            return Err(ShellError::NotKilled { left: below.len() });
+        }
+        // What is stopped starts nothing more; only when no new one is found are they killed. Otherwise
+        // a bomb of processes could grow as fast as it is cut down.
+        let mut stopped = HashSet::new();
+        let mut found = below;
+        while found.iter().any(|process| !stopped.contains(process)) && Instant::now() < deadline {
+            for process in found {
+                if stopped.insert(process) {
+                    process.signal(Signal::STOP);
+                }
+            }
+            found = living_below(root)?;
+        }
+        for process in stopped {
+            process.kill();
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The processes that live below `root`; none if it is gone.
+pub(crate) fn living_below(root: Process) -> Result<Vec<Process>, ShellError> {
+    let entries = entries().map_err(|source| ShellError::Processes { source })?;
+    if !entries.iter().any(|entry| entry.process == root && !entry.ended) {
+        return Ok(Vec::new());
+    }
+    let mut children: HashMap<i32, Vec<&Entry>> = HashMap::new();
+    for entry in &entries {
+        children.entry(entry.parent).or_default().push(entry);
+    }
+    let mut below = Vec::new();
+    let mut seen = HashSet::from([root.pid.as_raw_pid()]);
+    let mut parents = vec![root.pid.as_raw_pid()];
+    while let Some(parent) = parents.pop() {
+        for child in children.get(&parent).into_iter().flatten() {
+            let number = child.process.pid.as_raw_pid();
+            // Two looks at different moments can make a circle.
+            if seen.insert(number) {
+                parents.push(number);
+                if !child.ended {
+                    below.push(child.process);
+                }
+            }
+        }
+    }
+    Ok(below)
+}
+
+struct Entry {
+    process: Process,
+    parent: i32,
+    /// It has ended and waits to be buried.
+    ended: bool,
+}
+
+fn entries() -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for folder in std::fs::read_dir("/proc")? {
+        let name = folder?.file_name();
+        let pid = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        entries.extend(pid.and_then(entry));
+    }
+    Ok(entries)
+}
+
+/// What the kernel says about one process; nothing if it is gone.
+fn entry(pid: Pid) -> Option<Entry> {
+    let path = Path::new("/proc").join(pid.as_raw_pid().to_string()).join("stat");
+    // Bytes, since a process chooses its name.
+    let line = std::fs::read(path).ok()?;
+    let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
+    let rest = std::str::from_utf8(line.get(after_name..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = fields.next()?;
+    let parent = fields.next()?.parse().ok()?;
+    // The 22nd field of all, of which four are read.
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Entry { process: Process { pid, started }, parent, ended: matches!(state, "Z" | "X") })
+}
+
+/// Between two looks, so that what was killed can end.
+const PAUSE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    #[expect(clippy::disallowed_methods, reason = "the tests need a process to find")]
+    fn sleeper() -> (Child, Pid) {
+        let child = Command::new("sleep").arg("30").spawn().unwrap();
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        (child, pid)
+    }
+
+    #[test]
+    fn only_the_process_that_was_meant_is_killed() {
+        let (mut child, pid) = sleeper();
+        let this = rustix::process::getpid();
+        assert_eq!(Process::child_of(pid, pid), None, "another parent");
+        let process = Process::child_of(this, pid).unwrap();
+        assert!(process.is_alive());
+        // The same number, started at another time: what a number that changed hands looks like.
+        let other = Process { started: process.started + 1, ..process };
+        assert!(!other.is_alive());
+        other.kill();
+        kill_below(other, Duration::from_secs(1)).unwrap();
+        assert!(process.is_alive() && child.try_wait().unwrap().is_none());
+        process.kill();
+        child.wait().unwrap();
+        assert!(!process.is_alive());
+    }
+
+    #[test]
+    fn what_is_below_dies_and_what_is_beside_lives() {
+        let (mut beside, _) = sleeper();
+        let (mut root, pid) = sleeper();
+        let process = Process::child_of(rustix::process::getpid(), pid).unwrap();
+        assert_eq!(living_below(process).unwrap(), []);
+        kill_below(process, Duration::from_secs(1)).unwrap();
+        assert!(process.is_alive(), "the root itself is not killed");
+        assert!(beside.try_wait().unwrap().is_none());
+        for child in [&mut root, &mut beside] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

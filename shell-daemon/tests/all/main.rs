@@ -1,0 +1,13 @@
+//! Sessions as their users meet them, on the real kernel, one binary for all.
+#![cfg(target_os = "linux")]
+
+mod confinement;
+mod endings;
+mod hostile;
+mod jobs;
+mod kills;
+mod programs;
+mod state;
+#[path = "../../../confine/src/testing/stock_container.rs"]
+mod stock_container;
+mod world;

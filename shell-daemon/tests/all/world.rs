@@ -1,0 +1,163 @@
+//! A small world for each test: a state folder, two mounts, a place outside, and a session.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+
+use std::{
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use portcullis_confine::{Canary, Layer, PathAccess, ProcessLimits, probe_kernel};
+use portcullis_shell_daemon::{
+    Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending, SessionMount, SessionSpec,
+    ShellError, ShellSession, Stream,
+};
+use tempfile::TempDir;
+
+/// `state/`, `shared/` (writable, the home), `tmp/` (writable), `read/` (with `file`), `vault/` (with
+/// `secret`, no mount).
+pub(crate) struct World {
+    root: TempDir,
+}
+
+impl World {
+    /// `None` where the kernel cannot hold a session, if that may be so here.
+    pub(crate) fn new() -> Option<Self> {
+        let kernel = probe_kernel();
+        let missing = Layer::PROCESS.into_iter().find_map(|layer| kernel.missing(layer));
+        if let Some(reason) = missing {
+            let required =
+                std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some();
+            assert!(!required, "this machine must hold a session, but {reason}");
+            return None;
+        }
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["state", "shared", "tmp", "read", "vault"] {
+            std::fs::create_dir(root.path().join(folder)).unwrap();
+        }
+        for file in ["read/file", "vault/secret"] {
+            std::fs::write(root.path().join(file), file).unwrap();
+        }
+        Some(Self { root })
+    }
+
+    pub(crate) fn path(&self, relative: &str) -> PathBuf {
+        self.root.path().join(relative)
+    }
+
+    pub(crate) fn spec(&self) -> SessionSpec {
+        let mount =
+            |name: &str, access| SessionMount { name: name.to_owned(), path: self.path(name), access };
+        SessionSpec {
+            launcher: Path::new(env!("CARGO_BIN_EXE_portcullis-shell-test")).to_owned(),
+            mounts: vec![
+                mount("shared", PathAccess::Write),
+                mount("tmp", PathAccess::Write),
+                mount("read", PathAccess::Read),
+            ],
+            home: "shared".to_owned(),
+            environment: Vec::new(),
+            limits: ProcessLimits {
+                descriptors: 1024,
+                memory_bytes: 2 << 30,
+                file_bytes: 1 << 30,
+                processes: None,
+                cpu: None,
+            },
+            canary: Canary::create(&self.path("state")).unwrap(),
+        }
+    }
+
+    pub(crate) fn session(&self) -> Session {
+        Session(ShellSession::start(&self.spec()).unwrap())
+    }
+}
+
+/// A session that is easy to ask.
+pub(crate) struct Session(pub(crate) ShellSession);
+
+impl Session {
+    /// Runs a command that must end by itself, with any code, within ten seconds.
+    #[track_caller]
+    pub(crate) fn run(&mut self, command: &str) -> Ran {
+        let ran = self.attempt(request(command)).unwrap_or_else(|error| panic!("{command}: {error:?}"));
+        assert_eq!(ran.end.completed, Completed::Yes, "{command}: {ran:?}");
+        ran
+    }
+
+    /// Its output, where it must succeed.
+    #[track_caller]
+    pub(crate) fn output(&mut self, command: &str) -> String {
+        let ran = self.run(command);
+        assert_eq!((ran.end.ending, ran.end.jobs_left), (Ending::Code(0), false), "{command}: {ran:?}");
+        ran.stdout
+    }
+
+    pub(crate) fn attempt(
+        &mut self,
+        (request, _canceller): (CommandRequest, Canceller),
+    ) -> Result<Ran, ShellError> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let end = self.0.run(&request, &mut |chunk: Chunk<'_>| match chunk.stream {
+            Stream::Stdout => stdout.extend_from_slice(chunk.bytes),
+            Stream::Stderr => stderr.extend_from_slice(chunk.bytes),
+        })?;
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        Ok(Ran { end, stdout: text(stdout), stderr: text(stderr) })
+    }
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) end: CommandEnd,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+pub(crate) fn request(command: &str) -> (CommandRequest, Canceller) {
+    let (cancellation, canceller) = Cancellation::new().unwrap();
+    let request = CommandRequest {
+        command: command.to_owned(),
+        workdir: None,
+        stdin: Vec::new(),
+        timeout: Duration::from_secs(10),
+        max_processes: 1000,
+        max_output_bytes: 64 << 20,
+        cancellation,
+    };
+    (request, canceller)
+}
+
+pub(crate) fn with_timeout(command: &str, timeout: Duration) -> (CommandRequest, Canceller) {
+    let (mut request, canceller) = request(command);
+    request.timeout = timeout;
+    (request, canceller)
+}
+
+/// The processes whose command line holds `marker`.
+pub(crate) fn processes_with(marker: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in std::fs::read_dir("/proc").unwrap().flatten() {
+        let line = std::fs::read(folder.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        if line.contains(marker) && folder.file_name() != *std::process::id().to_string() {
+            found.push(line);
+        }
+    }
+    found
+}
+
+/// Waits for a condition that must come true within five seconds.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// A word that no other test uses, to find processes by.
+pub(crate) fn marker(test: &str) -> String {
+    format!("portcullis-{test}-{}", std::process::id())
+}
