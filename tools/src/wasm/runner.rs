@@ -41,8 +41,9 @@ const LISTENER_CAPACITY: usize = 32;
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a caller looks for its answer before it gives its thread to others: a little more than a short
-/// call takes. Being woken costs up to 60 µs, as much again as the call.
-const CALLER_SPIN: Duration = Duration::from_micros(80);
+/// call takes on a slow machine. Being woken costs up to 60 µs, and more where the processor itself sleeps: as
+/// much again as the call.
+const CALLER_SPIN: Duration = Duration::from_micros(250);
 
 /// What `describe` may take and use.
 const DESCRIBE_TIME: Duration = Duration::from_secs(5);
