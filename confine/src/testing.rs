@@ -18,6 +18,7 @@ use std::{
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
+    net::{AddressFamily, SocketType, socket},
 };
 use tempfile::TempDir;
 
@@ -124,4 +125,21 @@ pub(crate) fn kernel_has_layers() -> bool {
 /// Opens and closes a path.
 pub(crate) fn open(path: impl AsRef<Path>, how: OFlags) -> Result<(), Errno> {
     rustix::fs::open(path.as_ref(), how | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR).map(drop)
+}
+
+/// Asserts that this thread is refused a socket of every family and kind.
+#[track_caller]
+pub(crate) fn assert_no_socket_can_be_made() {
+    for family in [
+        AddressFamily::INET,
+        AddressFamily::INET6,
+        AddressFamily::UNIX,
+        AddressFamily::NETLINK,
+        AddressFamily::PACKET,
+        AddressFamily::VSOCK,
+    ] {
+        for kind in [SocketType::STREAM, SocketType::DGRAM, SocketType::RAW] {
+            assert_eq!(socket(family, kind, None).map(drop), Err(Errno::PERM), "{family:?} {kind:?}");
+        }
+    }
 }

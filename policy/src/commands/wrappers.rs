@@ -118,11 +118,8 @@ pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
         return shell(name, arguments);
     }
     match name {
-        "eval" => {
-            let texts = arguments.iter().map(|word| known(name, word)).collect::<Result<Vec<_>, _>>()?;
-            Ok(vec![Runs::Text(texts.join(" "))])
-        }
-        "trap" => arguments.first().map_or(Ok(Vec::new()), |word| Ok(vec![Runs::Text(known(name, word)?)])),
+        "eval" => Ok(vec![joined(name, arguments)?]),
+        "trap" => arguments.first().map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?])),
         "alias" => arguments.iter().map(|word| known(name, word)).map(|text| Ok(aliased(&text?))).collect(),
         "find" | "gfind" => find(arguments),
         // To ask where a program is does not run it.
@@ -142,6 +139,17 @@ fn known(program: &str, word: &Argument) -> Result<String, String> {
         .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
 }
 
+/// A word that is read as a command.
+fn text(program: &str, word: &Argument) -> Result<Runs, String> {
+    known(program, word).map(Runs::Text)
+}
+
+/// Words that together are read as a command.
+fn joined(program: &str, words: &[Argument]) -> Result<Runs, String> {
+    let texts = words.iter().map(|word| known(program, word)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Runs::Text(texts.join(" ")))
+}
+
 /// `alias NAME=VALUE`: what the name will run.
 fn aliased(text: &str) -> Runs {
     Runs::Text(text.split_once('=').map_or(":", |(_, value)| value).to_owned())
@@ -151,8 +159,8 @@ fn aliased(text: &str) -> Runs {
 fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
-        let text = known(name, word)?;
-        match text.as_str() {
+        let option = known(name, word)?;
+        match option.as_str() {
             "--" => break,
             "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file" => drop(rest.next()),
             long if long.starts_with("--") => {}
@@ -162,8 +170,9 @@ fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
             }
             cluster if cluster.starts_with('-') && cluster.contains('c') => {
                 // More options may stand before the text.
-                let text = rest.find(|word| !word.literal().is_some_and(|text| text.starts_with(['-', '+'])));
-                return text.map_or(Ok(Vec::new()), |word| Ok(vec![Runs::Text(known(name, word)?)]));
+                let command =
+                    rest.find(|word| !word.literal().is_some_and(|text| text.starts_with(['-', '+'])));
+                return command.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
             }
             cluster if cluster.starts_with(['-', '+']) => {}
             // A file, which is a program like any other.
@@ -289,14 +298,9 @@ fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<R
     }
     if name == "watch" {
         // It hands its words to a shell, as one text.
-        let texts = program.iter().map(|word| known(name, word)).collect::<Result<Vec<_>, _>>()?;
-        return Ok(vec![Runs::Text(texts.join(" "))]);
+        return Ok(vec![joined(name, program)?]);
     }
     Ok(vec![Runs::Program(program.to_vec())])
-}
-
-fn text(name: &str, word: &Argument) -> Result<Runs, String> {
-    known(name, word).map(Runs::Text)
 }
 
 /// The value that is written together with an option of one letter, as in `-n5`.
