@@ -1,0 +1,52 @@
+//! How far a shell is confined, in words that a policy, a daemon and an audit row share.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// How far a shell's session is confined. The order is by strength.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ShellPosture {
+    /// By nothing: the host's own shell, for local development, on explicit request.
+    None,
+    /// By limits, and by what else works here.
+    Minimal,
+    /// By all that a stock unprivileged container allows: limits, no privileges, Landlock, seccomp.
+    Contained,
+    /// By these and by namespaces of its own, with a file tree that holds the policy's mounts and the system,
+    /// read-only.
+    Strong,
+}
+
+impl ShellPosture {
+    /// All postures, the weakest first.
+    pub const ALL: [Self; 4] = [Self::None, Self::Minimal, Self::Contained, Self::Strong];
+
+    /// The name used in policy files, on the command line and in audit rows.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Minimal => "minimal",
+            Self::Contained => "contained",
+            Self::Strong => "strong",
+        }
+    }
+}
+
+impl fmt::Display for ShellPosture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for ShellPosture {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|posture| posture.as_str() == text).ok_or_else(|| {
+            format!("unknown posture `{text}`: expected `none`, `minimal`, `contained` or `strong`")
+        })
+    }
+}
