@@ -7,6 +7,7 @@ mod hostile;
 mod jobs;
 mod kills;
 mod programs;
+mod server;
 mod state;
 #[path = "../../../confine/src/testing/stock_container.rs"]
 mod stock_container;
