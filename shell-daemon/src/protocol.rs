@@ -5,7 +5,7 @@
     missing_docs,
     clippy::allow_attributes_without_reason,
     clippy::must_use_candidate,
-    clippy::return_self_not_must_use,
+    clippy::allow_attributes,
     clippy::missing_errors_doc,
     reason = "made by tonic-prost-build; the calls and messages are described in the protocol's file"
 )]
