@@ -29,6 +29,7 @@ mod session;
 
 mod background;
 mod cancel;
+mod input;
 mod running;
 
 mod entry;
@@ -45,7 +46,8 @@ mod server;
 
 pub use cancel::{Cancellation, Canceller};
 pub use entry::enter_if_session;
-pub use error::ShellError;
+pub use error::{InputError, ShellError};
+pub use input::{CommandInput, InputWriter};
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
 pub use server::{
     CommandConfig, DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits,
