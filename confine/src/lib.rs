@@ -53,6 +53,8 @@ mod landlock;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+pub mod mounts;
+#[cfg(target_os = "linux")]
 pub mod process;
 #[cfg(target_os = "linux")]
 mod seccomp;

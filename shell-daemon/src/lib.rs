@@ -29,6 +29,7 @@ mod session;
 
 mod background;
 mod cancel;
+mod input;
 mod running;
 
 mod entry;
@@ -40,10 +41,18 @@ mod tree;
 mod watch;
 mod wire;
 
+pub mod protocol;
+mod server;
+
 pub use cancel::{Cancellation, Canceller};
 pub use entry::enter_if_session;
-pub use error::ShellError;
+pub use error::{InputError, ShellError};
+pub use input::{CommandInput, InputWriter};
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
+pub use server::{
+    CommandConfig, DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits,
+    SessionLimits, Token, Unproven, embedded_main, enter_if_embedded, serve, shelld_main,
+};
 pub use session::ShellSession;
 pub use spec::{CommandRequest, SessionMount, SessionSpec};
 pub use wire::{Ending, StateAfter};

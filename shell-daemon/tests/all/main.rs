@@ -4,9 +4,11 @@
 mod confinement;
 mod endings;
 mod hostile;
+mod input;
 mod jobs;
 mod kills;
 mod programs;
+mod server;
 mod state;
 #[path = "../../../confine/src/testing/stock_container.rs"]
 mod stock_container;

@@ -1,0 +1,4 @@
+//! The sidecar, through its real program and a real client.
+
+mod embedded;
+mod sidecar;
