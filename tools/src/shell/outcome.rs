@@ -83,8 +83,8 @@ fn trailer(exited: &Exited, about: &About<'_>) -> Option<String> {
         None => lines.push("[it is not known how the command ended]".to_owned()),
     }
     if !exited.protected_paths.is_empty() {
-        let paths: Vec<String> =
-            exited.protected_paths.iter().map(|path| portcullis_policy::escape_for_display(path)).collect();
+        let shown = |path: &String| portcullis_policy::escape_for_display(path).to_string();
+        let paths: Vec<String> = exited.protected_paths.iter().map(shown).collect();
         lines.push(format!("[protected paths were made, which the operator is told: {}]", paths.join(", ")));
     }
     if about.unconfined {
