@@ -32,6 +32,7 @@ mod service;
 mod command;
 mod creation;
 mod held;
+mod input;
 mod refusal;
 mod report;
 

@@ -11,6 +11,7 @@ use super::{
     daemon::{Daemon, place},
     health,
     held::{self, HeldSession, Info, Keeping},
+    input::{Input, Then},
     refusal::{self, Refusal},
     report::report,
 };
@@ -90,7 +91,13 @@ impl Shell for Service {
         let turn = Arc::clone(&session.turn).try_acquire_owned();
         let turn = turn.map_err(|_taken| Refusal::Busy.because("a command of this session is running"))?;
         let place = place(&daemon.commands, "running commands")?;
-        let (control, cancellation) = Control::new()?;
+        let (input, theirs) = if request.stdin_open {
+            let (input, theirs) = Input::open()?;
+            (input, Some(theirs))
+        } else {
+            (Input::none(), None)
+        };
+        let (control, cancellation) = Control::new(input)?;
         let id = Id::random()?;
         let most = daemon.config.session.max_command_timeout;
         let limits = &session.info.limits;
@@ -98,6 +105,7 @@ impl Shell for Service {
             workdir: creation::workdir(&session.info.places, &request.workdir)?,
             command: request.command,
             stdin: request.stdin,
+            input: theirs,
             timeout: match request.timeout_ms {
                 0 => Duration::from_millis(limits.command_timeout_ms),
                 asked => Duration::from_millis(asked).min(most),
@@ -123,8 +131,11 @@ impl Shell for Service {
         request: Request<WriteStdinRequest>,
     ) -> Result<Response<WriteStdinResponse>, Status> {
         let client = Client::of(&request)?;
-        client.connection().command(&request.get_ref().command_id)?;
-        Err(Refusal::Closed.because("the command's input is closed"))
+        let request = request.get_ref();
+        let command = client.connection().command(&request.command_id)?;
+        let then = if request.close { Then::Close } else { Then::StayOpen };
+        command.input.write(&request.bytes, then).await?;
+        Ok(Response::new(WriteStdinResponse {}))
     }
 
     async fn cancel(&self, request: Request<CancelRequest>) -> Result<Response<CancelResponse>, Status> {
