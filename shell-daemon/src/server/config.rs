@@ -98,8 +98,8 @@ impl Default for SessionLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceLimits {
-    /// Connections at a time; each costs a descriptor and some memory. What comes beyond is closed at once.
-    /// Default: 64.
+    /// Connections at a time; each costs a descriptor and some memory. For one that comes beyond,
+    /// whoever has been connected longest without naming the token is hung up on. Default: 64.
     pub connections: usize,
     /// Sessions at a time; each costs two processes and a thread. Default: 64.
     pub sessions: usize,

@@ -9,6 +9,7 @@ use tonic::Status;
 use super::{DaemonMount, daemon::Daemon, refusal::Refusal};
 use crate::{
     SessionMount, SessionSpec,
+    limits::COMMAND_BYTES,
     protocol::{CreateSessionRequest, Mount, SessionLimits},
 };
 
@@ -105,6 +106,7 @@ pub(super) fn workdir(places: &[Place], workdir: &str) -> Result<Option<String>,
     if workdir.is_empty() {
         return Ok(None);
     }
+    command(workdir.to_owned())?;
     let refuse =
         || Refusal::Invalid.because("the working directory is not below one of the session's mounts");
     let mut parts = workdir.strip_prefix('/').ok_or_else(refuse)?.split('/').filter(|part| !part.is_empty());
@@ -117,6 +119,20 @@ pub(super) fn workdir(places: &[Place], workdir: &str) -> Result<Option<String>,
         path.push(part);
     }
     path.into_os_string().into_string().map(Some).map_err(|_path| refuse())
+}
+
+/// A command's text, if a shell can be given it.
+///
+/// # Errors
+/// `invalid`, if it is too long or holds a NUL.
+pub(super) fn command(text: String) -> Result<String, Status> {
+    if text.len() > COMMAND_BYTES {
+        return Err(Refusal::Invalid.because("the command is longer than 1 MiB"));
+    }
+    if text.contains('\0') {
+        return Err(Refusal::Invalid.because("the command holds a NUL, which no shell can read"));
+    }
+    Ok(text)
 }
 
 fn mounts(own: &[DaemonMount], asked: &[Mount]) -> Result<Vec<DaemonMount>, Status> {

@@ -105,6 +105,13 @@ impl Daemon {
         known.push(Arc::downgrade(connection));
     }
 
+    /// Hangs up on whoever has been connected longest without naming the token; `false` if there is nobody.
+    pub(super) fn cut_a_stranger(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let stranger = known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_stranger());
+        stranger.inspect(|stranger| stranger.cut()).is_some()
+    }
+
     pub(super) fn cancel_commands(&self) {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for connection in known.iter().filter_map(Weak::upgrade) {

@@ -103,7 +103,7 @@ impl Shell for Service {
         let limits = &session.info.limits;
         let request = CommandRequest {
             workdir: creation::workdir(&session.info.places, &request.workdir)?,
-            command: request.command,
+            command: creation::command(request.command)?,
             stdin: request.stdin,
             input: theirs,
             timeout: match request.timeout_ms {
