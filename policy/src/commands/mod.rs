@@ -6,6 +6,8 @@
 //! `sh -c`, …; `wrappers`). What cannot be told from the text, such as a program whose name is in a variable,
 //! is refused as soon as there is any rule.
 
+mod operator;
+mod pattern;
 mod read;
 mod rules;
 mod text;
@@ -16,4 +18,7 @@ mod wrappers;
 #[cfg(test)]
 mod tests;
 
-pub use rules::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
+pub use operator::Operator;
+pub use rules::{CommandRefusal, CommandRules, InvalidCommandRule};
+
+pub(crate) use pattern::CommandPattern;

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, thread};
 
 use brush_parser::{Parser, ParserOptions};
 
-use super::{rules::Operator, walk::Walker, words::Argument};
+use super::{Operator, walk::Walker, words::Argument};
 
 /// How long a command may be that rules judge, in bytes. Longer ones belong into a file.
 const MAX_BYTES: usize = 16 << 10;

@@ -8,8 +8,8 @@ use brush_parser::ast::{
 };
 
 use super::{
+    Operator,
     read::{self, Found},
-    rules::Operator,
     text,
     words::{self, Argument},
     wrappers::{self, Runs},
