@@ -94,6 +94,25 @@ pub enum ShellError {
     },
 }
 
+/// Why nothing more can be written to a command.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// There is no room now.
+    #[error("the command has not read what was written before")]
+    Full,
+    /// The command has ended, closed its input, or was never run.
+    #[error("the command reads no more")]
+    Closed,
+    /// Anything else that the kernel says.
+    #[error("write to the command")]
+    Pipe {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
 impl ShellError {
     pub(crate) fn channel(source: impl Into<io::Error>) -> Self {
         Self::Channel { source: source.into() }

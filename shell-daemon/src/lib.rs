@@ -29,6 +29,7 @@ mod session;
 
 mod background;
 mod cancel;
+mod input;
 mod running;
 
 mod entry;
@@ -42,7 +43,8 @@ mod wire;
 
 pub use cancel::{Cancellation, Canceller};
 pub use entry::enter_if_session;
-pub use error::ShellError;
+pub use error::{InputError, ShellError};
+pub use input::{CommandInput, InputWriter};
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
 pub use session::ShellSession;
 pub use spec::{CommandRequest, SessionMount, SessionSpec};

@@ -19,6 +19,7 @@ use rustix::{
 use crate::{
     CommandRequest, Ending, ShellError, StateAfter,
     background::Background,
+    input::Feed,
     limits::{KILL_TIME, PIPE_BYTES},
     tree::Process,
     watch::Watch,
@@ -92,10 +93,9 @@ pub(crate) struct Running {
     session_init: Process,
     max_processes: usize,
     report: OwnedFd,
-    stdin: Option<OwnedFd>,
+    stdin: Feed,
     streams: [Option<OwnedFd>; 2],
     started: Instant,
-    written: usize,
     output_bytes: u64,
 }
 
@@ -107,13 +107,12 @@ impl Running {
         request: &CommandRequest,
     ) -> Result<Self, ShellError> {
         let (report, their_report) = wire::pair().map_err(ShellError::channel)?;
-        let (their_stdin, stdin) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
+        let (their_stdin, stdin) = Feed::new(request.input.as_ref())?;
         let (stdout, their_stdout) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
         let (stderr, their_stderr) =
             rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
-        for ours in [&stdin, &stdout, &stderr] {
+        for ours in [&stdout, &stderr] {
             // On our ends only: each end of a pipe has flags of its own.
             rustix::fs::fcntl_setfl(ours, OFlags::NONBLOCK).map_err(ShellError::channel)?;
         }
@@ -144,10 +143,9 @@ impl Running {
             session_init,
             max_processes: request.max_processes,
             report,
-            stdin: Some(stdin),
+            stdin,
             streams: [Some(stdout), Some(stderr)],
             started,
-            written: 0,
             output_bytes: 0,
         })
     }
@@ -161,7 +159,7 @@ impl Running {
     ) -> Result<CommandEnd, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
         let mut completed = Completed::Yes;
-        let mut deadline = self.started + request.timeout;
+        let mut deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
         let end = loop {
             let ready = self.wait(deadline, (completed == Completed::Yes).then_some(request))?;
             for index in 0..self.streams.len() {
@@ -170,34 +168,38 @@ impl Running {
                 }
             }
             if ready.stdin {
-                self.write(&request.stdin);
+                self.stdin.advance(&request.stdin);
             }
             if ready.report
                 && let Some(end) = self.hear()?
             {
                 break end;
             }
-            let interruption = if ready.cancelled {
-                Some(Interruption::Cancelled)
-            } else if Instant::now() >= deadline {
-                Some(Interruption::Timeout)
-            } else if completed == Completed::Yes && self.has_too_many_processes()? {
-                Some(Interruption::Processes)
-            } else {
-                None
-            };
-            match (completed, interruption) {
-                (_, None) => {}
-                (Completed::Yes, Some(interruption)) => {
-                    completed = Completed::No(interruption);
-                    self.kill()?;
-                    deadline = Instant::now() + KILL_TIME;
+            if completed != Completed::Yes {
+                if Instant::now() >= deadline {
+                    // Killed, and still no word of it.
+                    return Err(ShellError::SessionEnded);
                 }
-                // Killed, and still no word of it.
-                (Completed::No(_), Some(_)) => return Err(ShellError::SessionEnded),
+                // Its init may have started the shell after the last look.
+                self.kill()?;
+                continue;
             }
+            let interruption = if ready.cancelled {
+                Interruption::Cancelled
+            } else if Instant::now() >= deadline {
+                Interruption::Timeout
+            } else if self.has_too_many_processes()? {
+                Interruption::Processes
+            } else {
+                continue;
+            };
+            completed = Completed::No(interruption);
+            self.stdin.close();
+            self.kill()?;
+            deadline = Instant::now() + KILL_TIME;
         };
         let duration = self.started.elapsed();
+        self.stdin.close();
         // What was written before the end is in the pipes; what jobs write from now on is theirs.
         for index in 0..self.streams.len() {
             let mut left = PIPE_BYTES;
@@ -226,20 +228,21 @@ impl Running {
     }
 
     /// Waits for anything, at most until `deadline`. A command that is being killed, without a request, is
-    /// not cancelled once more and reads no more input.
+    /// not cancelled once more.
     fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<Ready, ShellError> {
         let mut watched = vec![PollFd::new(&self.report, PollFlags::IN)];
         for stream in self.streams.iter().flatten() {
             watched.push(PollFd::new(stream, PollFlags::IN));
         }
-        let stdin = request.and(self.stdin.as_ref());
-        watched.extend(stdin.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
+        let before = watched.len();
+        watched.extend(self.stdin.watched());
+        let of_stdin = watched.len() - before;
         watched.extend(
             request.map(|request| PollFd::from_borrowed_fd(request.cancellation.handle(), PollFlags::IN)),
         );
         let mut left = deadline.saturating_duration_since(Instant::now());
         if let Some(watch) = &self.watch {
-            left = left.min(watch.rest());
+            left = left.min(if request.is_some() { watch.rest() } else { PAUSE });
         }
         // A time that the kernel cannot express is as good as none.
         let time = Timespec::try_from(left).ok();
@@ -252,7 +255,7 @@ impl Running {
         Ok(Ready {
             report: next(true),
             streams: [next(self.streams[0].is_some()), next(self.streams[1].is_some())],
-            stdin: next(stdin.is_some()),
+            stdin: (0..of_stdin).fold(false, |any, _| next(true) || any),
             cancelled: next(request.is_some()),
         })
     }
@@ -284,21 +287,6 @@ impl Running {
         read
     }
 
-    /// Writes what the pipe takes of the input, and closes it after the last.
-    fn write(&mut self, input: &[u8]) {
-        let Some(stdin) = &self.stdin else { return };
-        let left = &input[self.written..];
-        match if left.is_empty() { Ok(0) } else { rustix::io::write(stdin, left) } {
-            Ok(written) => self.written += written,
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            // The command does not read on, which is its right.
-            Err(_) => self.written = input.len(),
-        }
-        if self.written == input.len() {
-            self.stdin = None;
-        }
-    }
-
     /// Takes one report; the shell's end, if it is that.
     fn hear(&mut self) -> Result<Option<ShellEnd>, ShellError> {
         match wire::receive(self.report.as_fd()).map_err(ShellError::channel)? {
@@ -317,8 +305,8 @@ impl Running {
 
     /// Kills all that the command has started.
     fn kill(&self) -> Result<(), ShellError> {
-        // One that has not even said who it is has started nothing that the end of the session would not end.
-        self.watch.as_ref().ok_or(ShellError::SessionEnded)?.kill()
+        // One whose init has not even said who it is has started nothing yet.
+        self.watch.as_ref().map_or(Ok(()), Watch::kill)
     }
 
     fn has_too_many_processes(&mut self) -> Result<bool, ShellError> {
@@ -332,6 +320,12 @@ struct Ready {
     stdin: bool,
     cancelled: bool,
 }
+
+/// Between two looks at what is being killed.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// For a deadline that the clock cannot express.
+const WITHOUT_END: Duration = Duration::from_secs(1 << 31);
 
 /// Folder and text of the command as a file without a name, each ended by a NUL: arguments are limited to
 /// 128 KiB and visible to others.

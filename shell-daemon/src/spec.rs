@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use portcullis_confine::{Canary, PathAccess, ProcessLimits};
 
-use crate::Cancellation;
+use crate::{Cancellation, CommandInput};
 
 /// Everything that a session gets. What is not here it does not have.
 #[derive(Clone, Debug)]
@@ -44,8 +44,10 @@ pub struct CommandRequest {
     /// Where it begins, if not where the last one ended; a relative path starts there. Where that cannot be
     /// entered, bash says so and the code is 1.
     pub workdir: Option<String>,
-    /// What it reads on its standard input, before the end.
+    /// What it reads first on its standard input.
     pub stdin: Vec<u8>,
+    /// What it reads after that, written while it runs. Without it the input ends after `stdin`.
+    pub input: Option<CommandInput>,
     /// How long it may take.
     pub timeout: Duration,
     /// How many processes it may have at a time, background jobs included. More than that for a moment is

@@ -47,6 +47,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         command,
         workdir: None,
         stdin: Vec::new(),
+        input: None,
         timeout: Duration::from_secs(60),
         max_processes: 100,
         max_output_bytes: 1 << 20,

@@ -61,7 +61,9 @@ pub(super) fn run(job: Job, setup: &Setup, one_thread: &SingleThreaded) -> ExitC
             ExitCode::FAILURE
         }
         Ok(Fork::Parent { child }) => {
-            let Job { report, snapshots, .. } = job;
+            let Job { text, stdin, stdout, stderr, report, snapshots } = job;
+            // Nobody but the command holds them, so that each side learns when the other is done.
+            drop((text, stdin, stdout, stderr, snapshots.read));
             match wait(child, &report, &snapshots.write) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,

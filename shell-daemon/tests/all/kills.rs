@@ -135,3 +135,22 @@ fn what_cannot_be_is_refused_before_anything_runs() {
         Err(ShellError::NotConfined { .. } | ShellError::Channel { .. })
     ));
 }
+
+#[test]
+fn a_command_that_is_not_wanted_before_it_begins_leaves_the_session() {
+    let Some(world) = World::new() else { return };
+    let mut session = world.session();
+    session.output("v=1");
+    for _ in 0..20 {
+        let (one, canceller) = request("sleep 30");
+        drop(canceller);
+        let (_, kept) = request("");
+        let ran = session.attempt((one, kept)).unwrap();
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Cancelled));
+        let ran = session.attempt(with_timeout("sleep 30", Duration::ZERO)).unwrap();
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+    }
+    assert_eq!(session.output("echo $v"), "1\n");
+    let ran = session.attempt(with_timeout("echo $v", Duration::MAX)).unwrap();
+    assert_eq!(ran.stdout, "1\n", "a time that no clock can show");
+}

@@ -4,6 +4,7 @@
 mod confinement;
 mod endings;
 mod hostile;
+mod input;
 mod jobs;
 mod kills;
 mod programs;

@@ -120,6 +120,7 @@ pub(crate) fn request(command: &str) -> (CommandRequest, Canceller) {
         command: command.to_owned(),
         workdir: None,
         stdin: Vec::new(),
+        input: None,
         timeout: Duration::from_secs(10),
         max_processes: 1000,
         max_output_bytes: 64 << 20,
