@@ -25,7 +25,9 @@
 
 mod spec;
 
+mod posture;
 mod session;
+mod setup;
 
 mod background;
 mod cancel;
@@ -46,6 +48,7 @@ pub use entry::enter_if_session;
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
+pub use posture::SessionPosture;
 pub use session::ShellSession;
-pub use spec::{CommandRequest, SessionMount, SessionSpec};
+pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use wire::{Ending, StateAfter};
