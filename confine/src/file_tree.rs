@@ -97,10 +97,11 @@ impl<'a> Prepared<'a> {
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private)
             .map_err(|errno| step("part the mounts from those outside")(errno.into()))?;
-        let proc =
-            file_system("proc", &[], ATTRIBUTES | MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS)
-                .map_err(step("mount a /proc of its own"))?;
-        let memory = |size, mode| file_system("tmpfs", &[("size", size), ("nr_inodes", FILES), ("mode", mode)], ATTRIBUTES);
+        let proc = file_system("proc", &[], ATTRIBUTES | MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS)
+            .map_err(step("mount a /proc of its own"))?;
+        let memory = |size, mode| {
+            file_system("tmpfs", &[("size", size), ("nr_inodes", FILES), ("mode", mode)], ATTRIBUTES)
+        };
         let root = memory(ROOT_SIZE, "0755").map_err(step("mount a root folder of its own"))?;
         let shm = memory(MEMORY_SIZE, "1777").map_err(step("mount a /dev/shm of its own"))?;
         let tmp = if tree.mounts.iter().any(|bind| bind.place == Path::new(TMP)) {
@@ -135,13 +136,16 @@ impl<'a> Prepared<'a> {
         for Part { place, what } in &self.parts {
             place_at(root, place, what).map_err(step("put a folder in its place"))?;
         }
-        for (place, mount) in [("/proc", Some(&self.proc)), ("/dev/shm", Some(&self.shm)), (TMP, self.tmp.as_ref())] {
+        for (place, mount) in
+            [("/proc", Some(&self.proc)), ("/dev/shm", Some(&self.shm)), (TMP, self.tmp.as_ref())]
+        {
             let Some(mount) = mount else { continue };
             make_folder(root, below(place)).map_err(step("make a folder"))?;
             move_to(mount, root, below(place)).map_err(step("put a file system in its place"))?;
         }
         for (link, target) in LINKS {
-            rustix::fs::symlinkat(target, root, below(link)).map_err(|errno| step("make a link")(errno.into()))?;
+            rustix::fs::symlinkat(target, root, below(link))
+                .map_err(|errno| step("make a link")(errno.into()))?;
         }
         mask(root).map_err(step("hide parts of /proc"))?;
         let mut read_only = 0;
@@ -154,7 +158,8 @@ impl<'a> Prepared<'a> {
             rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|errno| step("open the new folders")(errno.into()))
         };
-        let mut paths = vec![("/", PathAccess::List), ("/proc", PathAccess::Read), ("/dev/shm", PathAccess::Write)];
+        let mut paths =
+            vec![("/", PathAccess::List), ("/proc", PathAccess::Read), ("/dev/shm", PathAccess::Write)];
         if self.tmp.is_some() {
             paths.push((TMP, PathAccess::Write));
         }
@@ -172,7 +177,11 @@ impl<'a> Prepared<'a> {
         rustix::mount::unmount(".", UnmountFlags::DETACH)?;
         rustix::process::chdir("/")?;
         // Of this mount alone: those below it have their own attributes by now.
-        sys::set_mount_attributes(self.root.as_fd(), attributes(MountAttrFlags::MOUNT_ATTR_RDONLY), sys::Depth::One)
+        sys::set_mount_attributes(
+            self.root.as_fd(),
+            attributes(MountAttrFlags::MOUNT_ATTR_RDONLY),
+            sys::Depth::One,
+        )
     }
 }
 
@@ -321,8 +330,7 @@ fn attributes(flags: MountAttrFlags) -> u64 {
     u64::from(flags.bits())
 }
 
-const ATTRIBUTES: MountAttrFlags =
-    MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+const ATTRIBUTES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
 const NO_PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC;
 
 const TMP: &str = "/tmp";

@@ -156,7 +156,10 @@ impl Namespaces {
         };
         let before: Vec<Outcome> = attempts.iter().map(Attempt::make).collect();
         if before.first() != Some(&Outcome::Succeeded) {
-            self.miss(layer, "what it is to refuse is refused already, so that nothing would prove it".to_owned());
+            self.miss(
+                layer,
+                "what it is to refuse is refused already, so that nothing would prove it".to_owned(),
+            );
             return Ok(());
         }
         if let Err(error) = enter() {
@@ -176,9 +179,11 @@ impl Namespaces {
         tree: &FileTree,
     ) -> Result<Option<BuiltTree>, ConfineError> {
         let layer = Layer::MountNamespace;
-        if !self.reports.iter().any(|report| {
-            report.layer == Layer::PidNamespace && report.status == LayerStatus::Enforced
-        }) {
+        if !self
+            .reports
+            .iter()
+            .any(|report| report.layer == Layer::PidNamespace && report.status == LayerStatus::Enforced)
+        {
             self.miss(layer, "its /proc has to be that of a process namespace, and there is none".to_owned());
             return Ok(None);
         }
@@ -191,7 +196,11 @@ impl Namespaces {
         };
         let before = attempt.make();
         if before != Outcome::Succeeded {
-            self.miss(layer, "the state folder cannot be reached by its path anyway, so that nothing would prove it".to_owned());
+            self.miss(
+                layer,
+                "the state folder cannot be reached by its path anyway, so that nothing would prove it"
+                    .to_owned(),
+            );
             return Ok(None);
         }
         if let Err(error) = sys::unshare(UnshareFlags::NEWNS, one_thread) {

@@ -110,7 +110,8 @@ mod tests {
     use super::*;
 
     fn layers(status: impl Fn(Layer) -> LayerStatus) -> ProcessPosture {
-        let report = |layer: &Layer| LayerReport { layer: *layer, status: status(*layer), evidence: Vec::new() };
+        let report =
+            |layer: &Layer| LayerReport { layer: *layer, status: status(*layer), evidence: Vec::new() };
         ProcessPosture::new(STRONG.iter().map(report).collect())
     }
 
@@ -125,7 +126,8 @@ mod tests {
         };
         let posture = SessionPosture::new(layers(status), choice);
         assert_eq!(posture.level(), expected, "{missing:?}");
-        let lacks: Vec<Layer> = posture.lacks(ShellPosture::Strong).into_iter().map(|(layer, _)| layer).collect();
+        let lacks: Vec<Layer> =
+            posture.lacks(ShellPosture::Strong).into_iter().map(|(layer, _)| layer).collect();
         assert_eq!(lacks, missing);
     }
 
@@ -145,9 +147,13 @@ mod tests {
 
     #[test]
     fn a_summary_names_the_word_and_the_layers() {
-        let posture = SessionPosture::new(layers(|_| LayerStatus::Enforced), PostureChoice::AtLeast(ShellPosture::Strong));
+        let posture = SessionPosture::new(
+            layers(|_| LayerStatus::Enforced),
+            PostureChoice::AtLeast(ShellPosture::Strong),
+        );
         assert!(posture.summary().starts_with("strong(limits=enforced,privileges=enforced,"), "{posture}");
-        let none = SessionPosture::new(ProcessPosture::new(Vec::new()), PostureChoice::Exactly(ShellPosture::None));
+        let none =
+            SessionPosture::new(ProcessPosture::new(Vec::new()), PostureChoice::Exactly(ShellPosture::None));
         assert_eq!(none.summary(), "none");
     }
 }

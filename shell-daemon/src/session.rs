@@ -221,9 +221,7 @@ fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(P
     }
     let received = wire::receive_from(control.as_fd()).map_err(ShellError::channel)?;
     match received.map(|received| (received.message, received.sender)) {
-        Some((FromSession::Ready(ready), sender)) => {
-            Ok((sender.ok_or(ShellError::SessionEnded)?, ready))
-        }
+        Some((FromSession::Ready(ready), sender)) => Ok((sender.ok_or(ShellError::SessionEnded)?, ready)),
         Some((FromSession::Refused { reason, by_namespaces: true }, _)) => {
             Err(ShellError::NamespacesUnusable { reason })
         }
@@ -272,4 +270,3 @@ fn require_command(command: &str) -> Result<(), ShellError> {
     }
     Ok(())
 }
-

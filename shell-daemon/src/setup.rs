@@ -58,7 +58,8 @@ pub(crate) fn setup(
 
 /// A mount's name is that of a folder in the session's root folder, and part of a variable's name.
 fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
     let is_usable = !mount.name.is_empty()
         && mount.name.len() <= 64
         && mount.name.bytes().all(is_plain)

@@ -13,8 +13,8 @@ use std::{
 use portcullis_confine::{Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser};
 use rustix::{
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
     },
     process::Pid,
 };
@@ -258,8 +258,7 @@ mod tests {
     #[test]
     fn what_is_too_large_is_not_sent() {
         let (ours, theirs) = pair().unwrap();
-        let refused =
-            FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
+        let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
         assert!(send(ours.as_fd(), &refused, &[]).is_err());
         assert!(send(ours.as_fd(), &ToSession::Run, &[theirs.as_fd(); MESSAGE_HANDLES + 1]).is_err());
         drop(theirs);

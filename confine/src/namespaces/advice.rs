@@ -36,7 +36,9 @@ pub(super) fn tree(step: &str, error: &io::Error) -> String {
             "the container's own /proc is masked: podman run --security-opt unmask=ALL, or docker run \
              --security-opt systempaths=unconfined"
         }
-        Some(libc::ENOSYS) => "the kernel is older than Linux 5.12, or a container's seccomp profile hides mounts",
+        Some(libc::ENOSYS) => {
+            "the kernel is older than Linux 5.12, or a container's seccomp profile hides mounts"
+        }
         _ => restricted().unwrap_or(PROFILE),
     };
     format!("it was refused to {step} ({error}): {advice}")

@@ -45,8 +45,11 @@ impl Attempt {
                     let _heard_by = &listener;
                     of(UnixStream::connect_addr(&address).map(drop))
                 };
-                let mut attempts =
-                    vec![Self::new("connect to an abstract socket outside", libc::ECONNREFUSED, abstract_socket)];
+                let mut attempts = vec![Self::new(
+                    "connect to an abstract socket outside",
+                    libc::ECONNREFUSED,
+                    abstract_socket,
+                )];
                 // Not everybody may listen, and where there is no loopback nobody is heard.
                 if let Ok(listener) = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))) {
                     let address = listener.local_addr()?;
@@ -69,7 +72,11 @@ impl Attempt {
     pub(super) fn state_by_path(path: PathBuf) -> Self {
         Self::new("open a file of the state folder by its path", libc::ENOENT, move || {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            outcome(rustix::fs::open(&path, flags, Mode::empty()).map(drop).map_err(rustix::io::Errno::raw_os_error))
+            outcome(
+                rustix::fs::open(&path, flags, Mode::empty())
+                    .map(drop)
+                    .map_err(rustix::io::Errno::raw_os_error),
+            )
         })
     }
 

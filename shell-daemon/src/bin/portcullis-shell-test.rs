@@ -8,7 +8,8 @@ use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::
 use portcullis_confine::{Canary, PathAccess, ProcessLimits};
 use portcullis_policy::ProtectedPaths;
 use portcullis_shell_daemon::{
-    Cancellation, CommandRequest, Ending, PostureChoice, SessionMount, SessionSpec, ShellSession, enter_if_session,
+    Cancellation, CommandRequest, Ending, PostureChoice, SessionMount, SessionSpec, ShellSession,
+    enter_if_session,
 };
 use portcullis_types::ShellPosture;
 

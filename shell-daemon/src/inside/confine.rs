@@ -59,7 +59,8 @@ pub(super) fn refused(error: &dyn Error, by_namespaces: bool) -> FromSession {
 fn parts(setup: &Setup, handles: Vec<OwnedFd>) -> Result<(Canary, Vec<Bind>), Box<dyn Error>> {
     let mut handles = handles.into_iter().map(Arc::new);
     let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-    let canary = Canary::from_state_dir(handles.next().ok_or("the canary is missing")?).with_root(root.into());
+    let canary =
+        Canary::from_state_dir(handles.next().ok_or("the canary is missing")?).with_root(root.into());
     let binds: Vec<Bind> = handles
         .zip(&setup.paths)
         .map(|(handle, path)| Bind { handle, place: path.place.clone(), access: path.access })
@@ -107,7 +108,8 @@ fn apply(
         canary,
     };
     let posture = confine_current_process(one_thread, &rules)?;
-    hide_memory().map_err(|source| ConfineError::NamespaceBroken { step: "hide this process's memory", source })?;
+    hide_memory()
+        .map_err(|source| ConfineError::NamespaceBroken { step: "hide this process's memory", source })?;
     let mut layers = Vec::new();
     for report in posture.layers() {
         if report.layer == Layer::Landlock {
