@@ -286,10 +286,8 @@ fn mask(root: BorrowedFd<'_>) -> io::Result<()> {
         rustix::fs::openat2(root, path, how, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS)
     };
     for name in MASKED {
-        let place = match beneath(&format!("proc/{name}"), OFlags::empty()) {
-            Ok(place) => place,
-            Err(_) => continue,
-        };
+        // Not every kernel has all of them.
+        let Ok(place) = beneath(&format!("proc/{name}"), OFlags::empty()) else { continue };
         let cover = if stat_kind(&place)? == rustix::fs::FileType::Directory {
             let empty = MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS | ATTRIBUTES;
             file_system("tmpfs", &[("size", "4k"), ("nr_inodes", "2"), ("mode", "0755")], empty)?

@@ -1,6 +1,6 @@
 //! A program that can become a session, for the tests of this crate: a test binary has threads of its own.
 //!
-//! `portcullis-shell-test FOLDER COMMAND [LEAST]` is a whole daemon for one command: it prints the session's posture to
+//! `portcullis-shell-test FOLDER COMMAND [[=]POSTURE]` is a whole daemon for one command: it prints the session's posture to
 //! standard error and the command's output to standard output, and ends with the command's code.
 
 use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
@@ -23,11 +23,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 fn run() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(folder), Some(command)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: portcullis-shell-test FOLDER COMMAND [LEAST]".into());
+        return Err("usage: portcullis-shell-test FOLDER COMMAND [[=]POSTURE]".into());
     };
     let folder = PathBuf::from(folder);
-    let least = arguments.next().map_or(Ok(ShellPosture::Contained), |least| least.parse())?;
-    let posture = PostureChoice::AtLeast(least);
+    let posture = match arguments.next() {
+        None => PostureChoice::AtLeast(ShellPosture::Contained),
+        Some(choice) => match choice.strip_prefix('=') {
+            Some(exactly) => PostureChoice::Exactly(exactly.parse()?),
+            None => PostureChoice::AtLeast(choice.parse()?),
+        },
+    };
     let mut session = ShellSession::start(&SessionSpec {
         launcher: "/proc/self/exe".into(),
         mounts: vec![SessionMount {

@@ -1,65 +1,103 @@
-//! What a session proves about itself, and what its commands cannot reach. What each call meets is tested in
-//! `portcullis-confine`; here is that the session applies it.
+//! What the commands of a session cannot reach. What each call meets is tested in `portcullis-confine`, what one
+//! layer alone does in `layers.rs`; here is that a session as a whole is confined.
 
 use std::{
     net::{TcpListener, UdpSocket},
     os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    path::Path,
 };
 
-use portcullis_confine::{Layer, LayerStatus, Outcome};
+use portcullis_confine::{Layer, LayerReport};
 use portcullis_shell_daemon::{Completed, Ending};
 
 use crate::world::{World, request};
 
-#[test]
-fn each_layer_was_seen_to_refuse() {
-    World::each(|world| {
-        let session = world.session();
-        let posture = session.0.posture();
-        assert_eq!(posture.layers().iter().map(|report| report.layer).collect::<Vec<_>>(), Layer::PROCESS);
-        for report in posture.layers() {
-            assert!(
-                matches!(report.status, LayerStatus::Enforced | LayerStatus::Partial { .. }),
-                "{report:?}"
-            );
-            assert!(!report.evidence.is_empty(), "{report:?}");
-            assert!(report.evidence.iter().all(|seen| seen.after != Outcome::Succeeded), "{report:?}");
-        }
-        assert!(posture.summary().starts_with("limits=enforced,privileges=enforced,landlock="), "{posture}");
-    });
+/// What must fail and write nothing to its standard output, where sessions are confined.
+fn attacks(world: &World) -> Vec<String> {
+    let daemon = std::process::id();
+    vec![
+        format!("cat {}", world.path("vault/secret").display()),
+        format!("ls {}", world.path("").display()),
+        format!("cat {}", world.path("state/canary").display()),
+        format!("ln -s {} link; cat link", world.path("vault/secret").display()),
+        format!("ln {} hard", world.path("vault/secret").display()),
+        format!("cat /proc/self/root{}", world.path("vault/secret").display()),
+        format!("cat /proc/self/cwd/../vault/secret"),
+        format!("cat /proc/{daemon}/cmdline"),
+        format!("kill -0 {daemon}"),
+        "echo x > ../read/new".to_owned(),
+        "echo x > ../read/file".to_owned(),
+        "unshare -U true".to_owned(),
+        // These are refused to whoever has no privileges, and stay refused.
+        format!("cat /proc/{daemon}/environ"),
+        format!("cat /proc/{daemon}/mem"),
+        format!("ls /proc/{daemon}/fd"),
+        format!("cat /proc/{daemon}/root/etc/hostname"),
+        "cat /proc/$PPID/environ".to_owned(),
+        "cat /proc/1/environ".to_owned(),
+        "head -c 1 /proc/1/mem".to_owned(),
+        "readlink /proc/1/fd/0 /proc/1/root".to_owned(),
+        "ls /run /home /root /sys /var /boot".to_owned(),
+        "cat /etc/shadow".to_owned(),
+        "touch /usr/new /new /etc/new /dev/new /proc/new".to_owned(),
+        "mount -t tmpfs none tmp".to_owned(),
+        "umount /proc".to_owned(),
+        "echo 1 > /proc/sys/kernel/panic".to_owned(),
+        "echo x > /proc/sysrq-trigger".to_owned(),
+        "mknod device b 8 0 && cat device".to_owned(),
+        "chroot . true".to_owned(),
+    ]
 }
+
+/// So many of them work where nothing keeps a command from what is outside.
+const CONTROLS: usize = 12;
 
 #[test]
 fn files_outside_the_mounts_are_out_of_reach() {
-    World::each(|world| {
+    World::each_confined(|world| {
         let mut session = world.session();
-        let daemon = std::process::id();
-        for attempt in [
-            format!("cat {}", world.path("vault/secret").display()),
-            format!("ls {}", world.path("").display()),
-            format!("cat {}", world.path("state/canary").display()),
-            format!("ln -s {} link; cat link", world.path("vault/secret").display()),
-            format!("cat /proc/{daemon}/environ"),
-            format!("cat /proc/{daemon}/cmdline"),
-            format!("cat /proc/{daemon}/mem"),
-            format!("ls /proc/{daemon}/fd"),
-            format!("cat /proc/{daemon}/root/etc/hostname"),
-            "cat /proc/self/environ".to_owned(),
-            "cat /proc/$PPID/environ".to_owned(),
-            "cat /proc/1/environ".to_owned(),
-            "ls /proc /run /home /root".to_owned(),
-            "cat /etc/shadow".to_owned(),
-            "touch ../read/new".to_owned(),
-            "touch /usr/new /tmp/new".to_owned(),
-            format!("kill -0 {daemon}"),
-            "unshare -U true".to_owned(),
-            "mount -t tmpfs none tmp".to_owned(),
-        ] {
-            let ran = session.run(&attempt);
-            assert_ne!(ran.end.ending, Ending::Code(0), "{attempt}: {ran:?}");
-            assert_eq!(ran.stdout, "", "{attempt}");
+        for attack in attacks(world) {
+            let ran = session.run(&attack);
+            assert_ne!(ran.end.ending, Ending::Code(0), "{attack}: {ran:?}");
+            assert_eq!(ran.stdout, "", "{attack}: {ran:?}");
         }
         assert_eq!(session.output("cat $PORTCULLIS_READ/file"), "read/file", "the control");
+        for untouched in ["read/file", "vault/secret"] {
+            assert_eq!(std::fs::read_to_string(world.path(untouched)).unwrap(), untouched);
+        }
+    });
+    let world = World::bare();
+    let mut session = world.session();
+    for attack in &attacks(&world)[..CONTROLS] {
+        let ran = session.run(attack);
+        assert_eq!(ran.end.ending, Ending::Code(0), "the control: {attack}: {ran:?}");
+    }
+}
+
+/// Nor by a link that another party swaps all the time: what is opened is judged, not what was looked at.
+#[test]
+fn a_link_that_is_swapped_leads_nowhere() {
+    World::each_confined(|world| {
+        let mut session = world.session();
+        let (link, secret) = (world.path("shared/link"), world.path("vault/secret"));
+        std::fs::write(world.path("shared/plain"), "plain").unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let ran = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    for target in [Path::new("plain"), &secret] {
+                        let next = world.path("shared/next");
+                        std::os::unix::fs::symlink(target, &next).unwrap();
+                        std::fs::rename(next, &link).unwrap();
+                    }
+                }
+            });
+            let ran = session.run("for ((i = 0; i < 2000; i++)); do read -r x < link && echo \"$x\"; echo y > link; done 2>/dev/null; :");
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            ran
+        });
+        assert!(!ran.stdout.contains("vault"), "{ran:?}");
+        assert_eq!(std::fs::read_to_string(&secret).unwrap(), "vault/secret");
     });
 }
 
@@ -75,11 +113,30 @@ fn a_session_has_no_privileges_to_begin_with() {
     });
 }
 
+#[test]
+fn with_a_file_tree_of_its_own_not_even_names_outside_are_visible() {
+    World::strong().iter().for_each(|world| {
+        let mut session = world.session();
+        let vault = world.path("vault").display().to_string();
+        for attempt in [format!("stat {vault}"), format!("cd {vault}"), format!("chmod 640 {vault}/secret")] {
+            assert_ne!(session.run(&attempt).end.ending, Ending::Code(0), "{attempt}");
+        }
+        let listed = session.output("ls -A /");
+        assert_eq!(
+            listed,
+            "bin\ndev\netc\nlib\nlib64\nproc\nread\nsbin\nshared\ntmp\nusr\n"
+                .replace("lib64\n", if Path::new("/lib64").exists() { "lib64\n" } else { "" })
+        );
+        assert_eq!(session.output("ls -A /read"), "file\n");
+        assert_eq!(session.output("ls -d /proc/[0-9]* | wc -l").trim().parse::<u32>().unwrap(), 5, "its own");
+    });
+}
+
 /// Without a mount namespace these stay open, and documentation has to say so: Landlock judges opening, not
 /// names, metadata or the working directory.
 #[test]
 fn names_and_metadata_outside_stay_visible() {
-    World::each(|world| {
+    World::new().iter().for_each(|world| {
         let mut session = world.session();
         let vault = world.path("vault").display().to_string();
         assert_eq!(
@@ -96,7 +153,7 @@ fn names_and_metadata_outside_stay_visible() {
 
 #[test]
 fn root_becomes_the_owner_of_the_workspace() {
-    World::each(|world| {
+    World::each_confined(|world| {
         if !rustix::process::geteuid().is_root() {
             // Nobody else can become anybody.
             return;
@@ -108,11 +165,14 @@ fn root_becomes_the_owner_of_the_workspace() {
         std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
         let mut session = world.session();
         assert_eq!(session.0.user().map(|user| (user.uid, user.gid)), Some((12345, 12346)));
-        assert!(session.0.posture().layers().iter().all(|report| !report.evidence.is_empty()));
+        let has_evidence = |report: &LayerReport| {
+            !report.evidence.is_empty() || (Layer::NAMESPACES.contains(&report.layer) && !world.has_tree())
+        };
+        assert!(session.0.posture().layers().iter().all(has_evidence));
         let script = "id -u; id -G; echo x > file; stat -c %u:%g file; echo named > /dev/stdout; cat < <(echo sub); v=1";
         assert_eq!(session.output(script), "12345\n12346\n12345:12346\nnamed\nsub\n");
         let ran = session.run(&format!(
-            "cat {}; ls /; kill -0 {}",
+            "cat {}; kill -0 {}",
             world.path("vault/secret").display(),
             std::process::id()
         ));
@@ -128,7 +188,7 @@ fn root_becomes_the_owner_of_the_workspace() {
 
 #[test]
 fn no_packet_leaves_and_no_socket_is_reached() {
-    World::each(|world| {
+    World::each_confined(|world| {
         let mut session = world.session();
         let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
         let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -141,6 +201,14 @@ fn no_packet_leaves_and_no_socket_is_reached() {
             format!("echo x > /dev/tcp/127.0.0.1/{tcp_port}"),
             format!("echo x > /dev/udp/127.0.0.1/{udp_port}"),
             "echo x > /dev/tcp/localhost/80".to_owned(),
+            "echo x > /dev/udp/8.8.8.8/53".to_owned(),
+            "getent hosts example.com".to_owned(),
+            perl("use Socket; socket(S, AF_INET, SOCK_STREAM, 0) || exit 9"),
+            perl("use Socket; socket(S, AF_INET6, SOCK_DGRAM, 0) || exit 9"),
+            // Netlink, packets, and machines' own sockets, by number.
+            perl("socket(S, 16, 3, 0) || exit 9"),
+            perl("socket(S, 17, 3, 0) || exit 9"),
+            perl("socket(S, 40, 1, 0) || exit 9"),
             perl(
                 "use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack_sockaddr_un(\"socket\")) || exit 9",
             ),

@@ -32,10 +32,16 @@ impl World {
     #[track_caller]
     pub(crate) fn each(test: impl Fn(&Self)) {
         Self::each_confined(&test);
-        println!("in the posture minimal, with nothing but limits and without privileges");
+        println!("in the posture minimal, with nothing but limits and no privileges");
+        test(&Self::bare());
+    }
+
+    /// With limits and without privileges, and without any other layer: what is refused here is refused by
+    /// the machine itself.
+    pub(crate) fn bare() -> Self {
         let mut world = Self::make(PostureChoice::Exactly(ShellPosture::Minimal));
         world.waived = vec![Layer::Landlock, Layer::Seccomp];
-        test(&world);
+        world
     }
 
     /// Runs a test in each posture that works here and keeps a command from what is outside.
@@ -84,14 +90,19 @@ impl World {
         Self { root, posture, waived: Vec::new() }
     }
 
-    pub(crate) fn without(mut self, layer: Layer) -> Self {
-        self.waived.push(layer);
-        self
+    /// With all that works but these layers; only where the machine can hold a strong session.
+    pub(crate) fn without(layers: &[Layer]) -> Option<Self> {
+        let mut world = Self::strong()?;
+        world.posture = PostureChoice::AtLeast(ShellPosture::Minimal);
+        world.waived = layers.to_vec();
+        println!("without {layers:?}");
+        Some(world)
     }
 
     /// Whether sessions have a file tree of their own.
     pub(crate) fn has_tree(&self) -> bool {
-        self.posture == PostureChoice::AtLeast(ShellPosture::Strong)
+        let is_left_out = self.waived.iter().any(|layer| TREE.contains(layer));
+        matches!(self.posture, PostureChoice::AtLeast(_)) && !is_left_out
     }
 
     /// Where a session sees what is at a path below a mount.
@@ -133,6 +144,9 @@ impl World {
         Session(ShellSession::start(&self.spec()).unwrap())
     }
 }
+
+/// Without these there is no file tree of a session's own.
+const TREE: [Layer; 2] = [Layer::MountNamespace, Layer::PidNamespace];
 
 fn is_required() -> bool {
     std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some()
