@@ -92,7 +92,7 @@ impl Job {
             // Whoever asked is gone, or the session is about to be.
             Err(Refusal::SessionEnded.because("the command was cancelled before it began"))
         } else {
-            daemon.rules.judge(&request.command).map_err(|refusal| {
+            daemon.config.commands.judge(&request.command).map_err(|refusal| {
                 tracing::info!(command = %id, %refusal, "refused a command");
                 Refusal::CommandDenied.because(refusal.to_string())
             })

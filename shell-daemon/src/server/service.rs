@@ -10,10 +10,9 @@ use super::{
     creation::{self, Asked},
     daemon::{Daemon, place},
     health,
-    held::{self, HeldSession, Info, Keeping},
+    held::{self, HeldSession, Info, Keeping, Started},
     input::{Input, Then},
     refusal::{self, Refusal},
-    report::report,
 };
 use crate::{
     CommandRequest,
@@ -52,8 +51,7 @@ impl Shell for Service {
         let client = Client::of(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
-        let Asked { spec, least_posture, mounts, limits, places } =
-            creation::understand(daemon, request.get_ref())?;
+        let Asked { spec, mounts, limits, places } = creation::understand(daemon, request.get_ref())?;
         let id = Id::random()?;
         let keeping = Keeping {
             id,
@@ -64,13 +62,12 @@ impl Shell for Service {
                 place(&daemon.sessions, "sessions")?,
             ],
         };
-        let (line, starting) = held::start(spec, keeping, report)
+        let (line, starting) = held::start(spec, keeping)
             .map_err(|error| Refusal::Start.because(format!("start a thread: {error}")))?;
         let gone = || Refusal::Start.because("the session's thread ended");
-        let posture =
+        let Started { posture, has_own_tree } =
             starting.await.map_err(|_gone| gone())?.map_err(|error| refusal::not_started(&error))?;
-        health::require(&posture, least_posture).map_err(|unproven| unproven.status())?;
-        let info = Info { posture: posture.clone(), limits, places };
+        let info = Info { posture: posture.clone(), limits, places, has_own_tree };
         connection.add_session(id, HeldSession::new(line, info));
         tracing::info!(session = %id, posture = posture.summary, "started a session");
         Ok(Response::new(CreateSessionResponse {
@@ -102,7 +99,7 @@ impl Shell for Service {
         let most = daemon.config.session.max_command_timeout;
         let limits = &session.info.limits;
         let request = CommandRequest {
-            workdir: creation::workdir(&session.info.places, &request.workdir)?,
+            workdir: creation::workdir(&session.info.places, session.info.has_own_tree, &request.workdir)?,
             command: creation::command(request.command)?,
             stdin: request.stdin,
             input: theirs,

@@ -13,8 +13,9 @@ use std::{
 };
 
 use hyper_util::rt::TokioIo;
+use portcullis_policy::{CommandRules, VariableName};
 use portcullis_shell_daemon::{
-    CommandConfig, DaemonConfig, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
+    DaemonConfig, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionLimits,
     protocol::{
         CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
         exec_event::Event, exited::Ending, shell_client::ShellClient,
@@ -75,9 +76,9 @@ pub(crate) fn config(world: &World) -> DaemonConfig {
         ],
         home: "shared".to_owned(),
         private: vec![world.path("vault")],
-        least_posture: ShellPosture::Contained,
-        environment: vec!["ALLOWED".to_owned()],
-        commands: CommandConfig::default(),
+        posture: PostureChoice::AtLeast(ShellPosture::Contained),
+        environment: [VariableName::parse("ALLOWED").unwrap()].into(),
+        commands: CommandRules::default(),
         protected: vec![".git/hooks".to_owned()],
         session: SessionLimits::default(),
         service: ServiceLimits::default(),
