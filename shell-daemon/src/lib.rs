@@ -25,7 +25,9 @@
 
 mod spec;
 
+mod posture;
 mod session;
+mod setup;
 
 mod background;
 mod cancel;
@@ -48,11 +50,12 @@ pub use cancel::{Cancellation, Canceller};
 pub use entry::enter_if_session;
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
+pub use posture::SessionPosture;
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
 pub use server::{
-    CommandConfig, DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits,
-    SessionLimits, Token, Unproven, embedded_main, enter_if_embedded, serve, shelld_main,
+    DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
+    Token, Unproven, embedded_main, enter_if_embedded, serve, shelld_main,
 };
 pub use session::ShellSession;
-pub use spec::{CommandRequest, SessionMount, SessionSpec};
+pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use wire::{Ending, StateAfter};

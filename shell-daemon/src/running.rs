@@ -13,7 +13,7 @@ use rustix::{
     fs::{MemfdFlags, OFlags},
     io::Errno,
     pipe::PipeFlags,
-    process::{Gid, Pid, Uid},
+    process::{Gid, Uid},
 };
 
 use crate::{
@@ -289,9 +289,10 @@ impl Running {
 
     /// Takes one report; the shell's end, if it is that.
     fn hear(&mut self) -> Result<Option<ShellEnd>, ShellError> {
-        match wire::receive(self.report.as_fd()).map_err(ShellError::channel)? {
-            Some((FromCommand::Started { process }, _)) => {
-                self.watch = Pid::from_raw(process)
+        let received = wire::receive_from(self.report.as_fd()).map_err(ShellError::channel)?;
+        match received.map(|received| (received.message, received.sender)) {
+            Some((FromCommand::Started, sender)) => {
+                self.watch = sender
                     .and_then(|process| Process::child_of(self.session_init.pid, process))
                     .map(|process| Watch::new(process, self.max_processes));
                 Ok(None)

@@ -20,10 +20,11 @@ use rustix::{
 };
 
 use super::{
+    place::Place,
     script::{Descriptors, script},
     snapshot::{CommandSnapshots, Extent, extent},
 };
-use crate::wire::{Ending, FromCommand, Setup, ShellEnd, StateAfter, send};
+use crate::wire::{Ending, FromCommand, ShellEnd, StateAfter, send};
 
 /// One command, as descriptors.
 #[derive(Debug)]
@@ -47,15 +48,14 @@ impl Job {
 }
 
 /// The whole life of a command-init, and in its child that of the shell until it is bash.
-pub(super) fn run(job: Job, setup: &Setup, one_thread: &SingleThreaded) -> ExitCode {
-    let started = FromCommand::Started { process: rustix::process::getpid().as_raw_pid() };
+pub(super) fn run(job: Job, place: &Place, one_thread: &SingleThreaded) -> ExitCode {
     let prepared = rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(io::Error::from)
-        .and_then(|()| send(job.report.as_fd(), &started, &[]))
+        .and_then(|()| send(job.report.as_fd(), &FromCommand::Started, &[]))
         .and_then(|()| fork(one_thread));
     match prepared {
         Ok(Fork::Child) => {
-            let error = become_bash(&job, setup);
+            let error = become_bash(&job, place);
             let failed = FromCommand::Failed { reason: format!("start bash: {error}") };
             let _ = send(job.report.as_fd(), &failed, &[]);
             ExitCode::FAILURE
@@ -117,7 +117,7 @@ fn jobs_left() -> bool {
 
 /// Does not come back but with an error.
 #[expect(clippy::disallowed_methods, reason = "starting the shell is what this process is for")]
-fn become_bash(job: &Job, setup: &Setup) -> io::Error {
+fn become_bash(job: &Job, place: &Place) -> io::Error {
     let prepare = || -> io::Result<Descriptors> {
         // Neither `kill 0` nor a terminal's signals reach the processes above.
         rustix::process::setsid()?;
@@ -138,8 +138,8 @@ fn become_bash(job: &Job, setup: &Setup) -> io::Error {
         .arg0("bash")
         .args(["--noprofile", "--norc", "-c", &script(descriptors), "bash"])
         .env_clear()
-        .envs(setup.environment.iter().map(|(name, value)| (name, value)))
-        .current_dir(&setup.home)
+        .envs(place.environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(&place.home)
         .exec()
 }
 

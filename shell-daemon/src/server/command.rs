@@ -21,6 +21,7 @@ use super::{
     connection::{Connection, Id},
     daemon::Daemon,
     held::Life,
+    input::Input,
     refusal::{self, Refusal},
 };
 use crate::{
@@ -35,15 +36,17 @@ pub(super) struct Control {
     canceller: Mutex<Option<Canceller>>,
     /// Says the same to whoever waits for the client to take output.
     cancelled: CancellationToken,
+    pub(super) input: Input,
 }
 
 impl Control {
     /// # Errors
     /// If there is no descriptor left.
-    pub(super) fn new() -> Result<(Arc<Self>, Cancellation), Status> {
+    pub(super) fn new(input: Input) -> Result<(Arc<Self>, Cancellation), Status> {
         let (cancellation, canceller) = Cancellation::new()
             .map_err(|error| Refusal::Limit.because(format!("no descriptor is left: {error}")))?;
-        let control = Self { canceller: Mutex::new(Some(canceller)), cancelled: CancellationToken::new() };
+        let control =
+            Self { canceller: Mutex::new(Some(canceller)), cancelled: CancellationToken::new(), input };
         Ok((Arc::new(control), cancellation))
     }
 
@@ -89,7 +92,7 @@ impl Job {
             // Whoever asked is gone, or the session is about to be.
             Err(Refusal::SessionEnded.because("the command was cancelled before it began"))
         } else {
-            daemon.rules.judge(&request.command).map_err(|refusal| {
+            daemon.config.commands.judge(&request.command).map_err(|refusal| {
                 tracing::info!(command = %id, %refusal, "refused a command");
                 Refusal::CommandDenied.because(refusal.to_string())
             })

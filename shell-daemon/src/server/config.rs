@@ -1,9 +1,12 @@
 //! All that a daemon is told: values only, which a policy or a parent process makes.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use portcullis_types::{Access, ShellPosture};
+use portcullis_policy::{CommandRules, VariableName};
+use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
+
+use crate::PostureChoice;
 
 /// What a daemon offers, and to what extent. What is not here no client can have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,13 +22,13 @@ pub struct DaemonConfig {
     pub home: String,
     /// Host paths that no mount may contain, equal or lie in. [`Self::state`] always counts as one.
     pub private: Vec<PathBuf>,
-    /// The least posture that a session must have proven; otherwise there is none.
-    pub least_posture: ShellPosture,
+    /// How far sessions are confined. Clients may ask for more, and get it or no session.
+    pub posture: PostureChoice,
     /// The names of variables that clients may set.
-    pub environment: Vec<String>,
+    pub environment: BTreeSet<VariableName>,
     /// Which commands are run at all.
-    pub commands: CommandConfig,
-    /// Paths that are reported when a command makes them, at any depth of any mount: `.git/hooks`.
+    pub commands: CommandRules,
+    /// Paths that no command is to write, at any depth of any mount: `.git/hooks`.
     pub protected: Vec<String>,
     /// Bounds of one session and its commands.
     pub session: SessionLimits,
@@ -45,23 +48,11 @@ pub struct DaemonMount {
     pub access: Access,
 }
 
-/// Rules about commands, as [`portcullis_policy::CommandRules`] reads them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CommandConfig {
-    /// What may be run. Empty: everything.
-    pub allow: Vec<String>,
-    /// What may not, whatever is allowed.
-    pub deny: Vec<String>,
-    /// The operators that may join and redirect commands. `None`: all.
-    pub operators: Option<Vec<String>>,
-}
-
 /// Bounds of one session and its commands. Clients may ask for less, never for more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionLimits {
-    /// Private memory of each process. Default: 2 GiB.
+    /// Private memory of each process. Default: 1 GiB.
     pub memory_bytes: u64,
     /// Processes of one command and its jobs, at a time. Default: 256.
     pub processes: u64,
@@ -69,7 +60,7 @@ pub struct SessionLimits {
     pub file_bytes: u64,
     /// Open descriptors of each process. Default: 1024.
     pub descriptors: u64,
-    /// Output of one command that is handed on. The rest is read, counted and dropped. Default: 64 MiB.
+    /// Output of one command that is handed on. The rest is read, counted and dropped. Default: 16 MiB.
     pub output_bytes: u64,
     /// The time of a command whose client names none. Default: 60 s.
     pub command_timeout: Duration,
@@ -82,11 +73,11 @@ pub struct SessionLimits {
 impl Default for SessionLimits {
     fn default() -> Self {
         Self {
-            memory_bytes: 2 << 30,
+            memory_bytes: 1 << 30,
             processes: 256,
             file_bytes: 1 << 30,
             descriptors: 1024,
-            output_bytes: 64 << 20,
+            output_bytes: 16 << 20,
             command_timeout: Duration::from_secs(60),
             max_command_timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(30 * 60),
@@ -98,8 +89,8 @@ impl Default for SessionLimits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceLimits {
-    /// Connections at a time; each costs a descriptor and some memory. What comes beyond is closed at once.
-    /// Default: 64.
+    /// Connections at a time; each costs a descriptor and some memory. For one that comes beyond,
+    /// whoever has been connected longest without naming the token is hung up on. Default: 64.
     pub connections: usize,
     /// Sessions at a time; each costs two processes and a thread. Default: 64.
     pub sessions: usize,

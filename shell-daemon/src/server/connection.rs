@@ -53,6 +53,7 @@ pub(super) struct Connection {
     pub(super) places: Arc<Semaphore>,
     owned: Mutex<Owned>,
     closed: CancellationToken,
+    cut: CancellationToken,
 }
 
 /// What ends with a connection.
@@ -64,12 +65,13 @@ struct Owned {
 }
 
 impl Connection {
-    fn new(sessions: usize) -> Self {
+    fn new(sessions: usize, cut: CancellationToken) -> Self {
         Self {
             greeted: AtomicBool::new(false),
             places: Arc::new(Semaphore::new(sessions)),
             owned: Mutex::default(),
             closed: CancellationToken::new(),
+            cut,
         }
     }
 
@@ -131,6 +133,16 @@ impl Connection {
         }
     }
 
+    /// Whether its client has not yet named the token.
+    pub(super) fn is_stranger(&self) -> bool {
+        !self.greeted.load(Ordering::Acquire) && !self.cut.is_cancelled()
+    }
+
+    /// Hangs up.
+    pub(super) fn cut(&self) {
+        self.cut.cancel();
+    }
+
     /// Ends all that the connection has. Does not wait.
     fn close(&self) {
         let (sessions, commands) = {
@@ -157,7 +169,7 @@ pub(super) struct ConnectionIo {
     early: io::Cursor<Vec<u8>>,
     connection: Arc<Connection>,
     greeting: Pin<Box<Sleep>>,
-    /// The daemon cuts what is left when it ends.
+    /// The daemon hangs up.
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     _place: OwnedSemaphorePermit,
 }
@@ -174,7 +186,7 @@ impl ConnectionIo {
         Self {
             stream,
             early: io::Cursor::new(early),
-            connection: Arc::new(Connection::new(sessions)),
+            connection: Arc::new(Connection::new(sessions, cut.clone())),
             greeting: Box::pin(tokio::time::sleep(greeting_timeout)),
             cut: Box::pin(cut.cancelled_owned()),
             _place: place,
@@ -212,7 +224,7 @@ impl AsyncRead for ConnectionIo {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if self.cut.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the daemon ends")));
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the daemon hangs up")));
         }
         if !self.connection.greeted.load(Ordering::Acquire) && self.greeting.as_mut().poll(context).is_ready()
         {

@@ -1,6 +1,6 @@
 //! What a new session gets: never more than the daemon has, and never less than is asked for.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use portcullis_confine::{PathAccess, ProcessLimits};
 use portcullis_types::{Access, ShellPosture};
@@ -8,7 +8,8 @@ use tonic::Status;
 
 use super::{DaemonMount, daemon::Daemon, refusal::Refusal};
 use crate::{
-    SessionMount, SessionSpec,
+    PostureChoice, SessionMount, SessionSpec,
+    limits::COMMAND_BYTES,
     protocol::{CreateSessionRequest, Mount, SessionLimits},
 };
 
@@ -16,13 +17,12 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) spec: SessionSpec,
-    pub(super) least_posture: ShellPosture,
     pub(super) mounts: Vec<Mount>,
     pub(super) limits: SessionLimits,
     pub(super) places: Vec<Place>,
 }
 
-/// Where a mount lies for the session.
+/// Where a mount really lies.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     name: String,
@@ -34,11 +34,7 @@ pub(super) struct Place {
 /// # Errors
 /// `posture`, `mounts`, `environment` or `invalid`: what is wrong with it.
 pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Asked, Status> {
-    let own = daemon.config.least_posture;
-    let least_posture = match request.least_posture.as_str() {
-        "" => own,
-        asked => asked.parse::<ShellPosture>().map_err(|text| Refusal::Invalid.because(text))?.max(own),
-    };
+    let posture = posture(daemon.config.posture, &request.least_posture)?;
     let mounts = mounts(&daemon.config.mounts, &request.mounts)?;
     let limits = limits(daemon, request.limits.as_ref());
     let home = mounts.iter().find(|mount| mount.name == daemon.config.home).or(mounts.first());
@@ -57,7 +53,6 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
     let places =
         session_mounts.iter().map(|mount| Place { name: mount.name.clone(), path: mount.path.clone() });
     Ok(Asked {
-        least_posture,
         places: places.collect(),
         mounts: messages(&mounts),
         limits,
@@ -74,6 +69,9 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
                 cpu: None,
             },
             canary: daemon.canary.clone(),
+            posture,
+            waived: Vec::new(),
+            protect: daemon.protect.clone(),
         },
     })
 }
@@ -97,19 +95,22 @@ pub(super) fn messages(mounts: &[DaemonMount]) -> Vec<Mount> {
     mounts.iter().map(message).collect()
 }
 
-/// Where a command begins, as its session sees it: nothing, if where the last one ended.
+/// Where a command begins, as its session sees it: nothing, if where the last one ended. In a file tree of the
+/// session's own mounts are where clients call them.
 ///
 /// # Errors
 /// `invalid`, if it is not below one of the session's mounts.
-pub(super) fn workdir(places: &[Place], workdir: &str) -> Result<Option<String>, Status> {
+pub(super) fn workdir(places: &[Place], has_own_tree: bool, workdir: &str) -> Result<Option<String>, Status> {
     if workdir.is_empty() {
         return Ok(None);
     }
+    command(workdir.to_owned())?;
     let refuse =
         || Refusal::Invalid.because("the working directory is not below one of the session's mounts");
     let mut parts = workdir.strip_prefix('/').ok_or_else(refuse)?.split('/').filter(|part| !part.is_empty());
     let name = parts.next().ok_or_else(refuse)?;
-    let mut path = places.iter().find(|place| place.name == name).ok_or_else(refuse)?.path.clone();
+    let place = places.iter().find(|place| place.name == name).ok_or_else(refuse)?;
+    let mut path = if has_own_tree { Path::new("/").join(name) } else { place.path.clone() };
     for part in parts {
         if part == ".." {
             return Err(refuse());
@@ -117,6 +118,34 @@ pub(super) fn workdir(places: &[Place], workdir: &str) -> Result<Option<String>,
         path.push(part);
     }
     path.into_os_string().into_string().map(Some).map_err(|_path| refuse())
+}
+
+/// A command's text, if a shell can be given it.
+///
+/// # Errors
+/// `invalid`, if it is too long or holds a NUL.
+pub(super) fn command(text: String) -> Result<String, Status> {
+    if text.len() > COMMAND_BYTES {
+        return Err(Refusal::Invalid.because("the command is longer than 1 MiB"));
+    }
+    if text.contains('\0') {
+        return Err(Refusal::Invalid.because("the command holds a NUL, which no shell can read"));
+    }
+    Ok(text)
+}
+
+/// What the daemon chose, raised to what is asked for.
+fn posture(own: PostureChoice, asked: &str) -> Result<PostureChoice, Status> {
+    if asked.is_empty() {
+        return Ok(own);
+    }
+    let asked = asked.parse::<ShellPosture>().map_err(|text| Refusal::Invalid.because(text))?;
+    match own {
+        PostureChoice::AtLeast(least) => Ok(PostureChoice::AtLeast(least.max(asked))),
+        PostureChoice::Exactly(level) if level >= asked => Ok(own),
+        PostureChoice::Exactly(level) => Err(Refusal::Posture
+            .because(format!("sessions of this daemon are `{level}`, by its operator's choice"))),
+    }
 }
 
 fn mounts(own: &[DaemonMount], asked: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
@@ -165,7 +194,7 @@ fn limits(daemon: &Daemon, asked: Option<&SessionLimits>) -> SessionLimits {
 fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(String, String)>, Status> {
     let mut bytes = 0;
     for (name, value) in &request.environment {
-        if !daemon.environment.contains(name) {
+        if !daemon.config.environment.contains(name.as_str()) {
             let name: String = name.chars().take(64).collect();
             return Err(Refusal::Environment.because(format!("this daemon lets nobody set `{name}`")));
         }

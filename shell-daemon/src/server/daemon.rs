@@ -1,7 +1,6 @@
 //! What all connections share: the configuration as it was understood, and the places that there are.
 
 use std::{
-    collections::HashSet,
     os::fd::{AsFd as _, OwnedFd},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
@@ -12,7 +11,7 @@ use portcullis_confine::{
     Canary,
     mounts::{MountFolder, open_mounts, real_path},
 };
-use portcullis_policy::CommandRules;
+use portcullis_policy::ProtectedPaths;
 use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
@@ -27,8 +26,7 @@ use crate::protocol::PostureReport;
 pub(super) struct Daemon {
     pub(super) config: DaemonConfig,
     pub(super) token: Token,
-    pub(super) rules: CommandRules,
-    pub(super) environment: HashSet<String>,
+    pub(super) protect: ProtectedPaths,
     pub(super) canary: Canary,
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
@@ -50,15 +48,8 @@ impl Daemon {
     /// If the configuration cannot be met.
     pub(super) fn new(config: DaemonConfig, token: Token) -> Result<Self, DaemonError> {
         require_values(&config)?;
-        let commands = &config.commands;
-        let operators: Option<Vec<&str>> =
-            commands.operators.as_ref().map(|listed| listed.iter().map(String::as_str).collect());
-        let rules = CommandRules::parse(
-            commands.allow.iter().map(String::as_str),
-            commands.deny.iter().map(String::as_str),
-            operators.as_deref(),
-        )
-        .map_err(|source| Error::Rules { source })?;
+        let protect = ProtectedPaths::parse(config.protected.iter().map(String::as_str))
+            .map_err(|invalid| Error::Config { setting: "protected", problem: invalid.to_string() })?;
         let canary = Canary::create(&config.state).map_err(|source| Error::State { source })?;
         let folders: Vec<_> = config
             .mounts
@@ -73,8 +64,7 @@ impl Daemon {
         Ok(Self {
             mounts,
             token,
-            rules,
-            environment: config.environment.iter().cloned().collect(),
+            protect,
             canary,
             launcher: "/proc/self/exe".into(),
             health: AsyncMutex::new(None),
@@ -103,6 +93,13 @@ impl Daemon {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|connection| connection.strong_count() > 0);
         known.push(Arc::downgrade(connection));
+    }
+
+    /// Hangs up on whoever has been connected longest without naming the token; `false` if there is nobody.
+    pub(super) fn cut_a_stranger(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let stranger = known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_stranger());
+        stranger.inspect(|stranger| stranger.cut()).is_some()
     }
 
     pub(super) fn cancel_commands(&self) {
@@ -134,12 +131,6 @@ pub(super) fn place(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphor
 
 fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
     let refuse = |setting, problem: String| Err(Error::Config { setting, problem });
-    for name in &config.environment {
-        let begins = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-        if !begins || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
-            return refuse("environment", format!("has `{name}`, which is no name of a variable"));
-        }
-    }
     if !config.mounts.iter().any(|mount| mount.name == config.home) {
         return refuse("home", format!("`{}` is none of the mounts", config.home));
     }

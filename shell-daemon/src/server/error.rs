@@ -3,7 +3,7 @@
 use std::{io, path::PathBuf};
 
 use portcullis_confine::{ConfineError, mounts::MountError};
-use portcullis_policy::{InvalidCommandRule, PolicyError};
+use portcullis_policy::PolicyError;
 
 use super::Unproven;
 
@@ -18,13 +18,6 @@ pub enum DaemonError {
         setting: &'static str,
         /// What is wrong with it.
         problem: String,
-    },
-    /// A rule about commands is none.
-    #[error("read the rules about commands")]
-    Rules {
-        /// The cause.
-        #[source]
-        source: InvalidCommandRule,
     },
     /// The state folder cannot hold what sessions try to read.
     #[error("prepare the state folder")]
@@ -62,6 +55,12 @@ pub enum DaemonError {
         /// Every fault.
         #[source]
         source: PolicyError,
+    },
+    /// The policy has no shell.
+    #[error("the policy has no shell: {remedy}")]
+    NoShell {
+        /// What gives it one.
+        remedy: &'static str,
     },
     /// The token cannot be used.
     #[error("the token {problem}")]

@@ -2,7 +2,6 @@
 
 use std::{sync::Arc, time::Instant};
 
-use portcullis_types::ShellPosture;
 use tokio::sync::oneshot;
 use tonic::Status;
 
@@ -28,14 +27,6 @@ pub enum Unproven {
         #[source]
         source: ShellError,
     },
-    /// What one has proven is not enough.
-    #[error("a session here is {proven}, which is below `{least}`")]
-    Below {
-        /// What it has proven, layer by layer.
-        proven: String,
-        /// The least that is asked for.
-        least: ShellPosture,
-    },
     /// There is nothing to start it with.
     #[error("{problem}")]
     Unusable {
@@ -46,11 +37,10 @@ pub enum Unproven {
 
 impl Unproven {
     pub(super) fn status(&self) -> Status {
-        let refusal = match self {
-            Self::Below { .. } => Refusal::Posture,
-            Self::NotStarted { .. } | Self::Unusable { .. } => Refusal::Start,
-        };
-        refusal.because(refusal::chain(self))
+        match self {
+            Self::NotStarted { source } => refusal::not_started(source),
+            Self::Unusable { problem } => Refusal::Start.because(problem.as_str()),
+        }
     }
 }
 
@@ -84,16 +74,6 @@ pub(super) async fn prove(daemon: &Arc<Daemon>) -> Result<PostureReport, Unprove
         .await
         .map_err(|_gone| unusable("the thread ended".to_owned()))?
         .map_err(|source| Unproven::NotStarted { source })?;
-    require(&posture, asked.least_posture)?;
     *last = Some((Instant::now(), posture.clone()));
     Ok(posture)
-}
-
-/// # Errors
-/// [`Unproven::Below`] if a session has proven less than `least`.
-pub(super) fn require(proven: &PostureReport, least: ShellPosture) -> Result<(), Unproven> {
-    if proven.posture.parse().is_ok_and(|posture: ShellPosture| posture >= least) {
-        return Ok(());
-    }
-    Err(Unproven::Below { proven: proven.summary.clone(), least })
 }

@@ -17,6 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use super::{
     command::{Control, Job},
     connection::{Connection, Id},
+    creation::Place,
+    report::report,
 };
 use crate::{SessionSpec, ShellError, ShellSession, protocol::PostureReport};
 
@@ -37,7 +39,16 @@ pub(super) struct HeldSession {
 pub(super) struct Info {
     pub(super) posture: PostureReport,
     pub(super) limits: crate::protocol::SessionLimits,
-    pub(super) places: Vec<super::creation::Place>,
+    pub(super) places: Vec<Place>,
+    pub(super) has_own_tree: bool,
+}
+
+/// What is known of a session as soon as it has been started.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) posture: PostureReport,
+    /// Its mounts are where clients call them, and not where they really are.
+    pub(super) has_own_tree: bool,
 }
 
 enum Work {
@@ -68,15 +79,15 @@ pub(super) struct Line(mpsc::Sender<Work>);
 pub(super) fn start(
     spec: SessionSpec,
     keeping: Keeping,
-    report: impl FnOnce(&ShellSession) -> PostureReport + Send + 'static,
-) -> std::io::Result<(Line, oneshot::Receiver<Result<PostureReport, ShellError>>)> {
+) -> std::io::Result<(Line, oneshot::Receiver<Result<Started, ShellError>>)> {
     let (line, work) = mpsc::channel();
     let (started, starting) = oneshot::channel();
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
         match ShellSession::start(&spec) {
             Ok(session) => {
                 // Nobody waits any more if the call was dropped: then `work` has no other end either.
-                let _ = started.send(Ok(report(&session)));
+                let has_own_tree = session.has_own_tree();
+                let _ = started.send(Ok(Started { posture: report(&session), has_own_tree }));
                 keep(session, &work, &keeping);
             }
             Err(error) => {

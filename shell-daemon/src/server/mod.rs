@@ -32,10 +32,11 @@ mod service;
 mod command;
 mod creation;
 mod held;
+mod input;
 mod refusal;
 mod report;
 
-pub use config::{CommandConfig, DaemonConfig, DaemonMount, ServiceLimits, SessionLimits};
+pub use config::{DaemonConfig, DaemonMount, ServiceLimits, SessionLimits};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
 pub use error::DaemonError;
 pub use health::Unproven;

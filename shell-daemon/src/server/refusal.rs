@@ -62,7 +62,11 @@ impl Refusal {
 
 /// Why no session was started.
 pub(super) fn not_started(error: &ShellError) -> Status {
-    Refusal::Start.because(chain(error))
+    let refusal = match error {
+        ShellError::PostureUnavailable { .. } => Refusal::Posture,
+        _ => Refusal::Start,
+    };
+    refusal.because(chain(error))
 }
 
 /// Why a command has no end to tell.

@@ -5,6 +5,7 @@ use std::{convert::Infallible, sync::Arc, time::Duration};
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::{
     net::{UnixListener, UnixStream},
+    sync::OwnedSemaphorePermit,
     time::timeout,
 };
 use tonic::{service::interceptor::InterceptedService, transport::Server};
@@ -49,7 +50,8 @@ pub(super) async fn serve_one(
     early: Vec<u8>,
 ) -> Result<(), DaemonError> {
     let daemon = Arc::new(Daemon::new(config, token)?);
-    let Some(connection) = connect(stream, early, &daemon) else { return Ok(()) };
+    let Some(place) = place(&daemon).await else { return Ok(()) };
+    let connection = connect(stream, early, &daemon, place);
     let closed = connection.closed();
     let incoming = stream::once(async { Ok::<_, Infallible>(connection) }).chain(stream::pending());
     run(&daemon, incoming, closed).await
@@ -125,28 +127,43 @@ async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u
             tracing::warn!(uid, "refused a connection of another user");
             continue;
         }
-        if let Some(connection) = connect(stream, Vec::new(), daemon) {
-            return connection;
+        if let Some(place) = place(daemon).await {
+            return connect(stream, Vec::new(), daemon, place);
         }
+        tracing::warn!("closed a connection: there are as many as this daemon has places for");
     }
 }
 
-fn connect(stream: UnixStream, early: Vec<u8>, daemon: &Arc<Daemon>) -> Option<ConnectionIo> {
-    let service = &daemon.config.service;
-    let Ok(place) = Arc::clone(&daemon.connections).try_acquire_owned() else {
-        tracing::warn!("closed a connection: there are as many as this daemon has places for");
+/// A place for a connection. Where all are taken, whoever has had one longest without naming the token loses
+/// it: a flood of such does not keep out a client that comes to its point.
+async fn place(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
+    let places = &daemon.connections;
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return Some(place);
+    }
+    if !daemon.cut_a_stranger() {
         return None;
-    };
+    }
+    timeout(HANG_UP_TIME, Arc::clone(places).acquire_owned()).await.ok()?.ok()
+}
+
+fn connect(
+    stream: UnixStream,
+    early: Vec<u8>,
+    daemon: &Arc<Daemon>,
+    place: OwnedSemaphorePermit,
+) -> ConnectionIo {
+    let service = &daemon.config.service;
     let connection = ConnectionIo::new(
         stream,
         early,
         service.sessions_per_connection,
         service.greeting_timeout,
-        daemon.cut.clone(),
+        daemon.cut.child_token(),
         place,
     );
     daemon.know(connection.connection());
-    Some(connection)
+    connection
 }
 
 /// The headers of one call.
@@ -154,6 +171,9 @@ const HEADER_BYTES: u32 = 16 << 10;
 
 /// After a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// From hanging up on one client to the place for the next.
+const HANG_UP_TIME: Duration = Duration::from_secs(1);
 
 /// From the end of the last command to the end of the connections.
 const FAREWELL: Duration = Duration::from_secs(1);

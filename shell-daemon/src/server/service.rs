@@ -10,9 +10,9 @@ use super::{
     creation::{self, Asked},
     daemon::{Daemon, place},
     health,
-    held::{self, HeldSession, Info, Keeping},
+    held::{self, HeldSession, Info, Keeping, Started},
+    input::{Input, Then},
     refusal::{self, Refusal},
-    report::report,
 };
 use crate::{
     CommandRequest,
@@ -51,8 +51,7 @@ impl Shell for Service {
         let client = Client::of(&request)?;
         let connection = client.connection();
         daemon.require_running()?;
-        let Asked { spec, least_posture, mounts, limits, places } =
-            creation::understand(daemon, request.get_ref())?;
+        let Asked { spec, mounts, limits, places } = creation::understand(daemon, request.get_ref())?;
         let id = Id::random()?;
         let keeping = Keeping {
             id,
@@ -63,13 +62,12 @@ impl Shell for Service {
                 place(&daemon.sessions, "sessions")?,
             ],
         };
-        let (line, starting) = held::start(spec, keeping, report)
+        let (line, starting) = held::start(spec, keeping)
             .map_err(|error| Refusal::Start.because(format!("start a thread: {error}")))?;
         let gone = || Refusal::Start.because("the session's thread ended");
-        let posture =
+        let Started { posture, has_own_tree } =
             starting.await.map_err(|_gone| gone())?.map_err(|error| refusal::not_started(&error))?;
-        health::require(&posture, least_posture).map_err(|unproven| unproven.status())?;
-        let info = Info { posture: posture.clone(), limits, places };
+        let info = Info { posture: posture.clone(), limits, places, has_own_tree };
         connection.add_session(id, HeldSession::new(line, info));
         tracing::info!(session = %id, posture = posture.summary, "started a session");
         Ok(Response::new(CreateSessionResponse {
@@ -90,14 +88,21 @@ impl Shell for Service {
         let turn = Arc::clone(&session.turn).try_acquire_owned();
         let turn = turn.map_err(|_taken| Refusal::Busy.because("a command of this session is running"))?;
         let place = place(&daemon.commands, "running commands")?;
-        let (control, cancellation) = Control::new()?;
+        let (input, theirs) = if request.stdin_open {
+            let (input, theirs) = Input::open()?;
+            (input, Some(theirs))
+        } else {
+            (Input::none(), None)
+        };
+        let (control, cancellation) = Control::new(input)?;
         let id = Id::random()?;
         let most = daemon.config.session.max_command_timeout;
         let limits = &session.info.limits;
         let request = CommandRequest {
-            workdir: creation::workdir(&session.info.places, &request.workdir)?,
-            command: request.command,
+            workdir: creation::workdir(&session.info.places, session.info.has_own_tree, &request.workdir)?,
+            command: creation::command(request.command)?,
             stdin: request.stdin,
+            input: theirs,
             timeout: match request.timeout_ms {
                 0 => Duration::from_millis(limits.command_timeout_ms),
                 asked => Duration::from_millis(asked).min(most),
@@ -123,8 +128,11 @@ impl Shell for Service {
         request: Request<WriteStdinRequest>,
     ) -> Result<Response<WriteStdinResponse>, Status> {
         let client = Client::of(&request)?;
-        client.connection().command(&request.get_ref().command_id)?;
-        Err(Refusal::Closed.because("the command's input is closed"))
+        let request = request.get_ref();
+        let command = client.connection().command(&request.command_id)?;
+        let then = if request.close { Then::Close } else { Then::StayOpen };
+        command.input.write(&request.bytes, then).await?;
+        Ok(Response::new(WriteStdinResponse {}))
     }
 
     async fn cancel(&self, request: Request<CancelRequest>) -> Result<Response<CancelResponse>, Status> {

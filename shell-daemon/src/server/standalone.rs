@@ -4,6 +4,7 @@ use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::
 
 use clap::Parser;
 use listenfd::ListenFd;
+use portcullis_types::SandboxTier;
 use sd_notify::NotifyState;
 use tokio::{
     net::UnixListener,
@@ -33,9 +34,12 @@ struct Arguments {
     /// The folder that the mounts lie below
     #[arg(long, value_name = "DIR")]
     workspace: PathBuf,
-    /// The policy; without it, the one that portcullis finds for itself
+    /// The operator's policy; without it, the shipped one. `portcullis.toml` in the workspace may take away from it
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
+    /// What isolates this process itself; chooses the policy's `[sandbox.…]` section
+    #[arg(long, value_name = "TIER", default_value_t = SandboxTier::Process)]
+    sandbox_tier: SandboxTier,
     /// A folder of the daemon's own, outside of all mounts; without it, that of the socket
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
@@ -76,6 +80,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     let places = Places {
         workspace: arguments.workspace.clone(),
         policy: arguments.policy.clone(),
+        sandbox_tier: arguments.sandbox_tier,
         state: state(arguments)?,
         private: [Some(arguments.token_file.clone()), arguments.socket.clone()]
             .into_iter()

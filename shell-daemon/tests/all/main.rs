@@ -7,6 +7,8 @@ mod hostile;
 mod input;
 mod jobs;
 mod kills;
+mod layers;
+mod postures;
 mod programs;
 mod server;
 mod state;

@@ -4,6 +4,8 @@ use portcullis_shell_daemon::protocol::{
     CreateSessionRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, exited::Ending,
 };
 
+use portcullis_types::ShellPosture;
+
 use super::sidecar::{code, config, embedded, exec, output, run, session, soon};
 use crate::world::{World, marker, processes_with};
 
@@ -15,8 +17,12 @@ async fn a_session_keeps_its_state_and_ends_on_request() {
     let session = created.session_id;
     assert_eq!(session.len(), 32);
     let posture = created.posture.unwrap();
-    assert_eq!(posture.posture, "contained", "{posture:?}");
-    assert!(posture.layers.iter().all(|layer| !layer.evidence.is_empty()), "{posture:?}");
+    assert!(posture.posture.parse::<ShellPosture>().unwrap() >= ShellPosture::Contained, "{posture:?}");
+    assert!(posture.summary.starts_with(&posture.posture), "{posture:?}");
+    for name in ["limits", "privileges", "landlock", "seccomp"] {
+        let layer = posture.layers.iter().find(|layer| layer.name == name).unwrap();
+        assert!(!layer.evidence.is_empty(), "{layer:?}");
+    }
     assert_eq!(output(&mut shell, &session, "cd /tmp; v=1; echo out; echo err >&2").await, "out\n");
     assert_eq!(output(&mut shell, &session, "echo $v; pwd").await, "1\n/tmp\n");
     let ran = run(&mut shell, exec(&session, "echo err >&2; exit 7")).await.unwrap();
@@ -35,7 +41,9 @@ async fn health_is_what_a_session_has_proven() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
     let health = shell.health(HealthRequest {}).await.unwrap().into_inner();
-    assert_eq!(health.posture.unwrap().posture, "contained");
+    let created = shell.create_session(CreateSessionRequest::default()).await.unwrap().into_inner();
+    assert_eq!(health.posture, created.posture);
+    shell.kill_session(KillSessionRequest { session_id: created.session_id }).await.unwrap();
     assert_eq!(health.mounts.len(), 3);
     assert!(shell.list_sessions(ListSessionsRequest {}).await.unwrap().into_inner().sessions.is_empty());
 }

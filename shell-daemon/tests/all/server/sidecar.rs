@@ -1,22 +1,28 @@
 //! A daemon for a test, and clients of it.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
+    fs::Permissions,
     io::{self, Write as _},
-    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt as _, net::UnixStream as StdUnixStream},
+    },
+    path::PathBuf,
     process::{Child, Command, Stdio},
     time::Duration,
 };
 
 use hyper_util::rt::TokioIo;
+use portcullis_policy::{CommandRules, VariableName};
 use portcullis_shell_daemon::{
-    CommandConfig, DaemonConfig, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
+    DaemonConfig, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionLimits,
     protocol::{
         CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
         exec_event::Event, exited::Ending, shell_client::ShellClient,
     },
 };
 use portcullis_types::{Access, ShellPosture};
+use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
 use tonic::{
     Request, Status, Streaming,
@@ -70,9 +76,9 @@ pub(crate) fn config(world: &World) -> DaemonConfig {
         ],
         home: "shared".to_owned(),
         private: vec![world.path("vault")],
-        least_posture: ShellPosture::Contained,
-        environment: vec!["ALLOWED".to_owned()],
-        commands: CommandConfig::default(),
+        posture: PostureChoice::AtLeast(ShellPosture::Contained),
+        environment: [VariableName::parse("ALLOWED").unwrap()].into(),
+        commands: CommandRules::default(),
         protected: vec![".git/hooks".to_owned()],
         session: SessionLimits::default(),
         service: ServiceLimits::default(),
@@ -107,9 +113,14 @@ pub(crate) fn start_embedded() -> (Embedded, StdUnixStream) {
 /// An embedded daemon, and the one client it has.
 pub(crate) async fn embedded(config: DaemonConfig) -> (Embedded, Shell) {
     let (daemon, mut stream) = start_embedded();
-    let setup = EmbeddedSetup { token: TOKEN.to_owned(), config };
-    stream.write_all(format!("{}\n", serde_json::to_string(&setup).unwrap()).as_bytes()).unwrap();
+    stream.write_all(setup_line(&config).as_bytes()).unwrap();
     (daemon, client(stream, Credentials::good()).await)
+}
+
+/// What a parent writes first.
+pub(crate) fn setup_line(config: &DaemonConfig) -> String {
+    let setup = EmbeddedSetup { token: TOKEN.to_owned(), config: config.clone() };
+    format!("{}\n", serde_json::to_string(&setup).unwrap())
 }
 
 pub(crate) async fn client(stream: StdUnixStream, credentials: Credentials) -> Shell {
@@ -125,6 +136,80 @@ pub(crate) async fn channel(stream: StdUnixStream) -> Result<Channel, tonic::tra
         async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::other("the connection is over")) }
     });
     Endpoint::from_static("http://shell").connect_with_connector(connector).await
+}
+
+/// A daemon of its own, which is killed when this is dropped.
+pub(crate) struct Standalone {
+    pub(crate) child: Child,
+    pub(crate) socket: PathBuf,
+}
+
+impl Drop for Standalone {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The command line of a daemon of its own, with a token's file and a folder for the socket.
+pub(crate) fn shelld(world: &World) -> (Command, PathBuf) {
+    shelld_with(world, "state")
+}
+
+/// As [`shelld`], with another state folder.
+#[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+pub(crate) fn shelld_with(world: &World, state: &str) -> (Command, PathBuf) {
+    let (token, run) = (world.path("token"), world.path("run"));
+    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    std::fs::set_permissions(&token, Permissions::from_mode(0o600)).unwrap();
+    let socket = run.join("shell.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis-shelld"));
+    command.env_clear().arg("--socket").arg(&socket).arg("--token-file").arg(token);
+    command.arg("--workspace").arg(world.path("")).arg("--state").arg(world.path(state));
+    (command, socket)
+}
+
+/// Starts a daemon of its own and waits until it lets clients in.
+pub(crate) async fn standalone(world: &World, more: &[&str]) -> Standalone {
+    let (mut command, socket) = shelld(world);
+    let mut daemon = Standalone { child: command.args(more).spawn().unwrap(), socket };
+    soon("the daemon listens", || {
+        assert_eq!(daemon.child.try_wait().unwrap(), None, "the daemon has ended");
+        StdUnixStream::connect(&daemon.socket).is_ok()
+    })
+    .await;
+    daemon
+}
+
+impl Standalone {
+    pub(crate) fn connect(&self) -> StdUnixStream {
+        StdUnixStream::connect(&self.socket).unwrap()
+    }
+
+    pub(crate) async fn client(&self) -> Shell {
+        client(self.connect(), Credentials::good()).await
+    }
+
+    pub(crate) async fn client_as(&self, credentials: Credentials) -> Shell {
+        client(self.connect(), credentials).await
+    }
+
+    /// Tells the daemon to stop.
+    pub(crate) fn terminate(&self) {
+        signal(&self.child, Signal::TERM);
+    }
+}
+
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// One line of `/proc/PID/status`, in KiB.
+pub(crate) fn memory_kib(child: &Child, line: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+    line.trim_matches(|sign: char| !sign.is_ascii_digit()).parse().unwrap()
 }
 
 /// A session of all that the daemon has.
