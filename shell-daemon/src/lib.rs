@@ -30,6 +30,7 @@ mod session;
 mod background;
 mod cancel;
 mod input;
+mod prepared;
 mod running;
 
 mod entry;

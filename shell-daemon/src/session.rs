@@ -22,6 +22,7 @@ use crate::{
     background::Background,
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
+    prepared::{Prepared, Streams},
     running::Running,
     tree::{self, Process},
     wire::{self, FromSession, Setup, ToSession},
@@ -37,6 +38,8 @@ pub struct ShellSession {
     posture: ProcessPosture,
     user: Option<ProcessUser>,
     background: Background,
+    /// For the next command; `None` where it could not be had.
+    prepared: Option<Prepared>,
 }
 
 impl ShellSession {
@@ -62,6 +65,7 @@ impl ShellSession {
         });
         match result {
             Ok((guard, session_init, posture)) => Ok(Self {
+                prepared: prepare(control.as_fd(), setup.user).ok(),
                 guard,
                 control: Some(control),
                 session_init,
@@ -117,8 +121,20 @@ impl ShellSession {
         require_command(request.workdir.as_deref().unwrap_or_default())?;
         self.background.require_room()?;
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?;
-        let result = Running::start(control.as_fd(), self.session_init, self.user, request)
-            .and_then(|running| running.finish(request, &self.background, on_output));
+        let mut usable = self.prepared.take();
+        if usable.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
+            usable = None;
+        }
+        let result = usable
+            .map_or_else(|| prepare(control.as_fd(), self.user), Ok)
+            .and_then(|prepared| Running::start(prepared, self.session_init, request))
+            .and_then(|running| {
+                // While the command runs; the shell itself is started when the state is known.
+                let streams = Streams::new(self.user);
+                let end = running.finish(request, &self.background, on_output)?;
+                self.prepared = streams.and_then(|streams| streams.send(control.as_fd())).ok();
+                Ok(end)
+            });
         if let Err(error) = &result
             && !leaves_session(error)
         {
@@ -156,6 +172,11 @@ impl Drop for ShellSession {
         // Nobody is left to tell; `end` tells.
         let _ = self.end_all();
     }
+}
+
+/// Asks for a shell. What keeps it from starting is told by its report.
+fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<Prepared, ShellError> {
+    Streams::new(user).and_then(|streams| streams.send(control))
 }
 
 fn leaves_session(error: &ShellError) -> bool {
