@@ -43,7 +43,7 @@ pub(super) fn script(descriptors: Descriptors) -> String {
          IFS= builtin read -r -d '' -u {command} __portcullis_workdir; \
          IFS= builtin read -r -d '' -u {command} __portcullis_command; \
          command exec {command}<&- {go}<&-; SECONDS=0; {enter}\
-         builtin trap '{{ __portcullis_save; }} 2>/dev/null || :' EXIT; \
+         builtin trap '{{ \\__portcullis_save; }} 2>/dev/null || :' EXIT; \
          if [[ $__portcullis_workdir ]]; then CDPATH= builtin cd -- \"$__portcullis_workdir\" || builtin exit; fi; \
          builtin eval \"${{__portcullis_options-}}\" 2>/dev/null; builtin eval \"$__portcullis_command\"",
         save = save(snapshot),
@@ -51,8 +51,9 @@ pub(super) fn script(descriptors: Descriptors) -> String {
 }
 
 /// What the shell does as it exits, as a function that is gone when functions are listed. The order is that of
-/// restoring: options that change how text is read, variables, functions, then aliases and options that would
-/// change all of this.
+/// restoring: options that change how text is read, then aliases, of which none holds yet, variables, and
+/// functions, which may be named as anything that restoring needs. Options that would change all of this wait
+/// in a variable until the command begins.
 ///
 /// A list of all names can be had from bash only as output. It goes to the snapshot's file, in front of the
 /// state, and is read from there: another process for it would take longer than all the rest. Where the
@@ -68,13 +69,14 @@ fn save(snapshot: i32) -> String {
          builtin eval \"__portcullis_names=(${{__portcullis_lines//$__portcullis_newline/ }})\"; __portcullis_kept=(); \
          for __portcullis_name in \"${{__portcullis_names[@]}}\"; do \
          case $__portcullis_name in {LEFT_OUT}) continue ;; esac; \
-         __portcullis_all=\"$__portcullis_name[@]\"; case ${{!__portcullis_all@a}} in *r*) continue ;; esac; \
+         case ${{!__portcullis_name@a}} in *r*) continue ;; esac; \
          __portcullis_kept+=(\"$__portcullis_name\"); done; \
-         builtin printf '%s\\n' \"shopt -u {SHOPT_DEFAULTS}\" \"shopt -s ${{__portcullis_shopt//:/ }}\"; \
-         builtin printf '__portcullis_folder=%q\\n__portcullis_options=%q\\n' \"$PWD\" \
-         \"set {SET_DEFAULTS}${{__portcullis_options:+ -o ${{__portcullis_options//:/ -o }}}}\"; \
-         builtin declare -p \"${{__portcullis_kept[@]}}\"; \
-         builtin declare -f; builtin declare -Fx; builtin alias -p; \
+         __portcullis_last='builtin shopt -u expand_aliases'; \
+         if [[ :$__portcullis_shopt: == *:expand_aliases:* ]]; then __portcullis_last='builtin shopt -s expand_aliases'; fi; \
+         __portcullis_last+=\"; builtin set {SET_DEFAULTS}${{__portcullis_options:+ -o ${{__portcullis_options//:/ -o }}}}\"; \
+         builtin printf '%s\\n' \"shopt -u {SHOPT_DEFAULTS}\" \"shopt -s ${{__portcullis_shopt//:/ }}\" 'shopt -u expand_aliases'; \
+         builtin printf '__portcullis_folder=%q\\n__portcullis_options=%q\\n' \"$PWD\" \"$__portcullis_last\"; \
+         builtin alias -p; builtin declare -p \"${{__portcullis_kept[@]}}\"; builtin declare -f; builtin declare -Fx; \
          [[ ${{__portcullis_names-}} ]] && builtin printf '%s\\n' '{END}'; }} >&{snapshot}; }}; ",
     )
 }
@@ -92,13 +94,51 @@ const SET_DEFAULTS: &str = "+o braceexpand +o hashall +o interactive-comments";
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, process::Command};
+
     use super::*;
+
+    const DESCRIPTORS: Descriptors = Descriptors { command: 201, go: 202, state: None, snapshot: 200 };
 
     #[test]
     fn the_script_is_one_line() {
-        for state in [None, Some(201)] {
-            let script = script(Descriptors { command: 200, go: 203, state, snapshot: 202 });
+        for state in [None, Some(203)] {
+            let script = script(Descriptors { state, ..DESCRIPTORS });
             assert!(!script.contains('\n'), "{script}");
         }
+    }
+
+    /// Runs a script on files instead of pipes, and returns its snapshot without the names.
+    #[expect(clippy::disallowed_methods, reason = "the script is for bash")]
+    fn run(script: &str, go: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("text", "\0v='1  2'; w=3\0"), ("go", go), ("state", "")] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let started = Command::new("/bin/bash")
+            .args(["-c", "exec bash -c \"$0\" 200<>state 201<text 202<go", script])
+            .current_dir(folder.path())
+            .status();
+        started.unwrap();
+        let snapshot = fs::read_to_string(folder.path().join("state")).unwrap();
+        snapshot.split_once('\0').map_or_else(String::new, |(_, state)| state.to_owned())
+    }
+
+    #[test]
+    fn the_state_is_written_with_and_without_a_second_way_to_the_file() {
+        let here = script(DESCRIPTORS);
+        let elsewhere = here.replace("/proc/self/fd/200", "/nowhere/200");
+        assert_ne!(here, elsewhere);
+        for script in [here, elsewhere] {
+            let state = run(&script, "\n");
+            assert!(state.contains("declare -- v=\"1  2\"\ndeclare -- w=\"3\"\n"), "{state}");
+            assert!(state.ends_with(&format!("\n{END}\n")), "{state}");
+            assert!(!state.contains("__portcullis_save"), "{state}");
+        }
+    }
+
+    #[test]
+    fn without_a_line_there_is_no_command() {
+        assert_eq!(run(&script(DESCRIPTORS), ""), "");
     }
 }
