@@ -13,4 +13,5 @@ mod programs;
 mod state;
 #[path = "../../../confine/src/testing/stock_container.rs"]
 mod stock_container;
+mod waiting;
 mod world;
