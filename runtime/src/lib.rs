@@ -38,3 +38,4 @@ mod whole;
 mod workspace;
 
 pub use run::run;
+pub use sidecar::OwnSidecar;

@@ -45,8 +45,8 @@ impl FromStr for ShellOption {
 /// Where commands run.
 pub(crate) fn place(common: &Common) -> ShellPlace {
     match &common.shell {
-        ShellOption::Own => ShellPlace::Own(Arc::new(OwnSidecar)),
-        ShellOption::Host => ShellPlace::Host(Arc::new(OwnSidecar)),
+        ShellOption::Own => ShellPlace::Own(Arc::new(OwnSidecar::new(OURSELVES))),
+        ShellOption::Host => ShellPlace::Host(Arc::new(OwnSidecar::new(OURSELVES))),
         ShellOption::Off => ShellPlace::Nowhere,
         ShellOption::Socket(path) => ShellPlace::Socket {
             path: path.clone(),
@@ -56,9 +56,19 @@ pub(crate) fn place(common: &Common) -> ShellPlace {
     }
 }
 
-/// Starts this program anew, as the daemon of one client.
-#[derive(Debug)]
-struct OwnSidecar;
+/// Starts a `portcullis`, such as this program, as the shell sidecar of one process: the one that starts it.
+#[derive(Debug, Clone)]
+pub struct OwnSidecar {
+    program: PathBuf,
+}
+
+impl OwnSidecar {
+    /// That program must hand its start to [`crate::run`], as the binary `portcullis` does.
+    #[must_use]
+    pub fn new(program: impl Into<PathBuf>) -> Self {
+        Self { program: program.into() }
+    }
+}
 
 impl StartSidecar for OwnSidecar {
     fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar> {
@@ -74,7 +84,7 @@ impl StartSidecar for OwnSidecar {
             clippy::disallowed_methods,
             reason = "this is where the sidecar is started, which is this program"
         )]
-        let process = Command::new(OURSELVES)
+        let process = Command::new(&self.program)
             .arg(EMBEDDED_ENTRY)
             .env_clear()
             .current_dir("/")

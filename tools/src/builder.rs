@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
@@ -116,9 +116,9 @@ impl RegistryBuilder {
     }
 
     /// The host folder that the mounts lie below, for a sidecar of our own. No mount may touch the `private`
-    /// paths. Adds `shell_exec`.
-    pub(crate) fn workspace(mut self, folder: &Path, private: Vec<PathBuf>) -> Self {
-        self.workspace = Some((folder.to_owned(), private));
+    /// host paths. Adds `shell_exec`. [`crate::runtime_builder`] has called it.
+    pub fn workspace(mut self, folder: impl Into<PathBuf>, private: Vec<PathBuf>) -> Self {
+        self.workspace = Some((folder.into(), private));
         self
     }
 

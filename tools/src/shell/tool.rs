@@ -8,8 +8,8 @@ use std::{
 
 use portcullis_policy::{Grant, OutputBytes, ShellPolicy, Standing, ToolFacts, ToolOrigin};
 use portcullis_types::{
-    Access, ArgumentRole, FunctionDecl, JsonSchema, RoleKind, SafetyTier, ToolError, ToolName, ToolOutput,
-    ToolPolicy, ToolUpdateFn,
+    Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError, ToolName,
+    ToolOutput, ToolPolicy, ToolUpdateFn,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -139,6 +139,7 @@ impl BashTool {
             }
         };
         let time_limit = input.time_limit(terms.time_limit)?;
+        let workdir = input.workdir()?;
         let deadline = terms.deadline.min(Instant::now() + time_limit);
         let key = SessionKey { agent: terms.caller.agent_id.clone(), name: input.session.clone() };
         let session_terms = SessionTerms {
@@ -157,7 +158,7 @@ impl BashTool {
         let left = deadline.saturating_duration_since(Instant::now());
         let command = Command {
             text: &input.command,
-            workdir: &input.workdir,
+            workdir: &workdir,
             stdin: &input.stdin,
             time_limit: left,
             max_output_bytes: shell.output.0,
@@ -214,6 +215,16 @@ impl BashTool {
 }
 
 impl Input {
+    /// The working directory as the policy judged it: relative paths start at `/shared`, as everywhere.
+    fn workdir(&self) -> Result<String, ToolError> {
+        if self.workdir.is_empty() {
+            return Ok(String::new());
+        }
+        let path = GuestPath::parse(&self.workdir)
+            .map_err(|error| ToolError::invalid_arguments(format!("field 'workdir': {error}")))?;
+        Ok(path.as_str().to_owned())
+    }
+
     /// How long the command may take: what it asks for, if that is granted.
     fn time_limit(&self, granted: Duration) -> Result<Duration, ToolError> {
         let Some(asked) = self.timeout.map(Duration::from_secs) else { return Ok(granted) };
@@ -357,7 +368,7 @@ fn declaration() -> FunctionDecl {
                     "default": "default",
                     "description": "The session to run in; a new name begins a new one.",
                 },
-                "workdir": { "type": "string", "description": "Where to run it, such as `/shared/src`; where the session's last command left if left out." },
+                "workdir": { "type": "string", "description": "Where to run it, such as `/shared/src`; relative paths start at `/shared`. Where the session's last command left if left out." },
                 "stdin": { "type": "string", "description": "What the command reads from its standard input; nothing if left out." },
             },
             "required": ["command"],
