@@ -91,7 +91,7 @@ pub use {
     canary::Canary,
     file_tree::{Bind, BuiltTree, FileTree},
     kernel::probe_kernel,
-    namespaces::{Inside, Namespaces},
+    namespaces::{Apart, Inside, Namespaces},
     process::{SingleThreaded, confine_current_process},
     thread::{ProvenThread, confine_current_thread, prove_on_scratch_thread},
 };

@@ -77,7 +77,6 @@ impl ShellSession {
     fn attempt(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
         let protected = Protected::new(spec)?;
         let (setup, handles) = setup(spec, plan, protected.places())?;
-        let user = setup.user.filter(|_| !matches!(setup.plan, Plan::Nothing));
         let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
         let result = introduce(&control, &setup, &handles).and_then(|(process, ready)| {
@@ -88,12 +87,12 @@ impl ShellSession {
         });
         match result {
             Ok((session_init, ready)) => Ok(Self {
-                prepared: prepare(control.as_fd(), user).ok(),
+                prepared: prepare(control.as_fd(), ready.user).ok(),
                 guard,
                 control: Some(control),
                 session_init,
                 posture: SessionPosture::new(ready.posture, spec.posture),
-                user,
+                user: ready.user,
                 has_tree: ready.has_tree,
                 read_only: ready.protected,
                 protected,
@@ -127,8 +126,9 @@ impl ShellSession {
         &self.posture
     }
 
-    /// Whom the session's processes belong to, if that is not whom this one belongs to: a daemon that is root
-    /// becomes the owner of the session's home.
+    /// Whom the session's processes belong to, if that is not whom this one belongs to. Where a daemon is root
+    /// and the session has a file tree of its own, that is a user whom nobody else is, and to whom the files
+    /// below the mounts seem to belong; else it is the owner of the session's home.
     #[must_use]
     pub fn user(&self) -> Option<ProcessUser> {
         self.user

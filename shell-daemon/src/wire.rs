@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_confine::{Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser};
+use portcullis_confine::{Apart, Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser};
 use rustix::{
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -44,6 +44,8 @@ pub(crate) struct Setup {
     pub(crate) home: usize,
     pub(crate) limits: ProcessLimits,
     pub(crate) user: Option<ProcessUser>,
+    /// Another user, for a file tree of its own.
+    pub(crate) apart: Option<Apart>,
     /// Variables besides those that every session has.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) plan: Plan,
@@ -96,6 +98,8 @@ pub(crate) struct Ready {
     pub(crate) has_tree: bool,
     /// How many of the protected paths became read-only.
     pub(crate) protected: usize,
+    /// Whom its processes belong to, if that is not whom the daemon belongs to.
+    pub(crate) user: Option<ProcessUser>,
 }
 
 /// What a command's init reports. The end of its socket is the end of the last process of the command.

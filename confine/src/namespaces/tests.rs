@@ -12,7 +12,7 @@ fn may_enter() -> bool {
 }
 
 fn tree() -> FileTree {
-    FileTree { mounts: Vec::new(), system: Vec::new(), read_only: Vec::new() }
+    FileTree { mounts: Vec::new(), system: Vec::new(), read_only: Vec::new(), home: "/".into(), user: None }
 }
 
 /// As if the process outside had found that there is no process namespace.
@@ -59,7 +59,7 @@ fn where_a_container_refuses_them_each_is_missing_with_what_would_give_it() {
     let world = World::new();
     let inside = on_fresh_thread(|| {
         enter_stock_container();
-        let prepared = Namespaces::prepare(&SingleThreaded::pretend(), &[Layer::UtsNamespace]).unwrap();
+        let prepared = Namespaces::prepare(&SingleThreaded::pretend(), &[Layer::UtsNamespace], None).unwrap();
         prepared.enter(&SingleThreaded::pretend(), &world.canary(), &tree()).unwrap()
     });
     assert_eq!(status(&inside, Layer::UtsNamespace), &LayerStatus::Waived);

@@ -22,7 +22,7 @@ pub(super) fn confine(
 ) -> FromSession {
     let Plan::Layers { waived, .. } = &setup.plan else {
         let posture = ProcessPosture::new(Vec::new());
-        return FromSession::Ready(Ready { posture, has_tree: false, protected: 0 });
+        return FromSession::Ready(Ready { posture, has_tree: false, protected: 0, user: None });
     };
     // The handles end with this function: no command inherits one of them.
     let (canary, binds) = match parts(setup, handles) {
@@ -33,6 +33,8 @@ pub(super) fn confine(
         mounts: binds[..setup.mounts.len()].to_vec(),
         system: binds[setup.mounts.len()..].to_vec(),
         read_only: setup.protected.clone(),
+        home: binds.get(setup.home).map_or_else(|| "/".into(), |bind| bind.place.clone()),
+        user: setup.user,
     };
     let inside = match namespaces.enter(one_thread, &canary, &tree) {
         Ok(inside) => inside,
@@ -95,6 +97,7 @@ fn apply(
         if is_missing || waived.contains(&layer) { Requirement::Waived } else { Requirement::Required }
     };
     let (has_tree, protected) = (tree.is_some(), tree.as_ref().map_or(0, |tree| tree.read_only));
+    let user = tree.as_ref().and_then(|tree| tree.user).or(setup.user);
     // A rule goes by the file, not by its path: it holds wherever the file is bound.
     let mut paths: Vec<PathRule> =
         binds.into_iter().map(|bind| PathRule { handle: bind.handle, access: bind.access }).collect();
@@ -102,7 +105,7 @@ fn apply(
     let rules = ProcessConfinement {
         landlock: requirement(Layer::Landlock),
         seccomp: requirement(Layer::Seccomp),
-        user: setup.user,
+        user,
         paths,
         limits: setup.limits,
         canary,
@@ -118,7 +121,7 @@ fn apply(
         let missing = missing.iter().find(|missing| missing.layer == report.layer);
         layers.push(missing.unwrap_or(report).clone());
     }
-    Ok(Ready { posture: ProcessPosture::new(layers), has_tree, protected })
+    Ok(Ready { posture: ProcessPosture::new(layers), has_tree, protected, user })
 }
 
 /// Keeps commands, which are of the same user and in the same domain, from reaching this process and those that

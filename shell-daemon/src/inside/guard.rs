@@ -56,7 +56,9 @@ fn prepare_namespaces(setup: &Setup, one_thread: &SingleThreaded) -> Result<Name
     match &setup.plan {
         Plan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
         Plan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::none(status)),
-        Plan::Layers { waived, without_namespaces: None } => Namespaces::prepare(one_thread, waived),
+        Plan::Layers { waived, without_namespaces: None } => {
+            Namespaces::prepare(one_thread, waived, setup.apart)
+        }
     }
 }
 

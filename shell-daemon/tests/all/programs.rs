@@ -67,6 +67,19 @@ fn an_ordinary_user_has_a_session() {
 }
 
 #[test]
+fn a_daemon_that_hides_what_it_makes_has_a_strong_session() {
+    let Some(world) = World::strong() else { return };
+    let mut shell = Command::new("sh");
+    let output = shell
+        .args(["-c", "umask 077; exec \"$0\" \"$@\"", PROGRAM])
+        .arg(world.path(""))
+        .args([&script(&world), "strong"])
+        .output()
+        .unwrap();
+    assert_works(&output, "strong");
+}
+
+#[test]
 fn an_ordinary_user_has_a_strong_session() {
     let Some(world) = World::strong() else { return };
     let script = script(&world);
