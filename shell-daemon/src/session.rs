@@ -247,7 +247,8 @@ fn plan(spec: &SessionSpec) -> (ShellPosture, Plan) {
 /// Tells the session what it is, and hears whether it is so and who it is.
 fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(Pid, Ready), ShellError> {
     let handles: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
-    wire::send(control.as_fd(), &ToSession::Setup(setup.clone()), &handles).map_err(ShellError::channel)?;
+    wire::send(control.as_fd(), &ToSession::Setup(Box::new(setup.clone())), &handles)
+        .map_err(ShellError::channel)?;
     let time =
         Timespec::try_from(START_TIME).map_err(|error| ShellError::channel(io::Error::other(error)))?;
     let ready = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&time)).map_err(ShellError::channel)?;

@@ -27,7 +27,7 @@ use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 pub(crate) enum ToSession {
     /// What the session is to confine itself to. Descriptors: the state folder of the canary, then one for
     /// each access.
-    Setup(Setup),
+    Setup(Box<Setup>),
     /// A shell for the next command. Descriptors: a memory file that will hold the command's text, standard
     /// input, output and error, a pipe by which a line comes when the command begins, and where to report.
     Prepare,

@@ -42,7 +42,7 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     match fork(&one_thread) {
-        Ok(Fork::Child) => session_init::run(control, setup, handles, namespaces, &one_thread),
+        Ok(Fork::Child) => session_init::run(control, &setup, handles, namespaces, &one_thread),
         Ok(Fork::Parent { child }) => {
             drop((setup, handles, namespaces));
             guard(&control, child)

@@ -26,17 +26,17 @@ use crate::wire::{FromCommand, FromSession, Ready, Setup, ToSession, receive, se
 /// Confines itself, says so, and serves until the daemon is gone.
 pub(super) fn run(
     control: OwnedFd,
-    setup: Setup,
+    setup: &Setup,
     handles: Vec<OwnedFd>,
     namespaces: Namespaces,
     one_thread: &SingleThreaded,
 ) -> ExitCode {
-    let answer = confine(&setup, handles, namespaces, one_thread);
+    let answer = confine(setup, handles, namespaces, one_thread);
     if send(control.as_fd(), &answer, &[]).is_err() {
         return ExitCode::FAILURE;
     }
     let FromSession::Ready(Ready { has_tree, .. }) = answer else { return ExitCode::FAILURE };
-    let place = Place::new(&setup, has_tree);
+    let place = Place::new(setup, has_tree);
     match serve(control, one_thread) {
         Ok(Role::Ended) => ExitCode::SUCCESS,
         Ok(Role::Command(job)) => command::run(job, &place, one_thread),

@@ -1,5 +1,6 @@
 //! What the commands of a session cannot reach. What each call meets is tested in `portcullis-confine`, what one
 //! layer alone does in `layers.rs`; here is that a session as a whole is confined.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
     net::{TcpListener, UdpSocket},

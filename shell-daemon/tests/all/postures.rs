@@ -1,4 +1,5 @@
 //! Which posture a session gets, what it proves, and what is said where it cannot be had.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use portcullis_confine::{Layer, LayerStatus, Outcome};
 use portcullis_shell_daemon::{Ending, PostureChoice, ShellError, ShellSession};
