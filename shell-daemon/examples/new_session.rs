@@ -38,6 +38,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
                 processes: None,
                 cpu: None,
             },
+            group: None,
             canary: Canary::create(&world.path().join("state"))?,
             posture: PostureChoice::Exactly(level),
             waived: Vec::new(),

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{LayerStatus, ProcessUser};
+use portcullis_confine::{ControlGroup, Layer, LayerStatus, ProcessUser};
 use portcullis_types::ShellPosture;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -39,6 +39,8 @@ pub struct ShellSession {
     has_tree: bool,
     read_only: usize,
     protected: Protected,
+    /// Removed after all that was in it has ended.
+    _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
     background: Background,
     /// For the next command; `None` where it could not be had.
@@ -76,11 +78,20 @@ impl ShellSession {
 
     fn attempt(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
         let protected = Protected::new(spec)?;
-        let (setup, handles) = setup(spec, plan, protected.places())?;
+        let group = group(spec, &plan);
+        let to_prove = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
+            group.to_prove().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
+        });
+        let (setup, handles) = setup(spec, plan, protected.places(), to_prove)?;
         let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
+        let guard_pid = i32::try_from(guard.id()).ok().and_then(Pid::from_raw);
+        if let (Ok(group), Some(guard)) = (&group, guard_pid) {
+            // Before it is told what it is: whatever it starts is in the group. One that is not finds out.
+            let _ = group.add(guard);
+        }
         let result = introduce(&control, &setup, &handles).and_then(|(process, ready)| {
-            let session_init = Pid::from_raw(i32::try_from(guard.id()).unwrap_or_default())
+            let session_init = guard_pid
                 .and_then(|parent| Process::child_of(parent, process))
                 .ok_or(ShellError::SessionEnded)?;
             Ok((session_init, ready))
@@ -96,6 +107,7 @@ impl ShellSession {
                 has_tree: ready.has_tree,
                 read_only: ready.protected,
                 protected,
+                _group: group.ok(),
                 background: Background::default(),
             }),
             Err(error) => {
@@ -241,6 +253,16 @@ fn plan(spec: &SessionSpec) -> (ShellPosture, Plan) {
         PostureChoice::Exactly(ShellPosture::None) => (ShellPosture::None, Plan::Nothing),
         PostureChoice::Exactly(ShellPosture::Strong) => (ShellPosture::Strong, layers(None)),
         PostureChoice::Exactly(level) => (level, layers(Some(LayerStatus::Waived))),
+    }
+}
+
+/// The control group of a session, or why it has none.
+fn group(spec: &SessionSpec, plan: &Plan) -> Result<ControlGroup, LayerStatus> {
+    match (spec.group, plan) {
+        (Some(limits), Plan::Layers { waived, .. }) if !waived.contains(&Layer::Cgroup) => {
+            ControlGroup::create(limits).map_err(|reason| LayerStatus::Missing { reason })
+        }
+        _ => Err(LayerStatus::Waived),
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-use portcullis_confine::{Apart, PathAccess, ProcessUser};
+use portcullis_confine::{Apart, GroupProof, LayerStatus, PathAccess, ProcessUser};
 use rustix::{
     fs::{Mode, OFlags},
     thread::CapabilitySet,
@@ -18,11 +18,13 @@ use crate::{
     wire::{Plan, Setup, SetupPath},
 };
 
-/// What the session is told, and the handles that go with it: the canary's first, then one for each path.
+/// What the session is told, and the handles that go with it: the canary's first, then one for each path, then
+/// that of the control group if there is one.
 pub(crate) fn setup(
     spec: &SessionSpec,
     plan: Plan,
     protected: Vec<PathBuf>,
+    group: Result<(OwnedFd, GroupProof), LayerStatus>,
 ) -> Result<(Setup, Vec<OwnedFd>), ShellError> {
     let canary = spec.canary.state_dir().try_clone_to_owned();
     let mut handles = vec![canary.map_err(|source| ShellError::Start { source })?];
@@ -45,9 +47,14 @@ pub(crate) fn setup(
     let home = spec.mounts.iter().position(|mount| mount.name == spec.home);
     let home = home.ok_or_else(|| ShellError::HomeUnknown { name: spec.home.clone() })?;
     let (user, apart) = users(&spec.mounts[home].path)?;
+    let group = group.map(|(handle, proof)| {
+        handles.push(handle);
+        proof
+    });
     let setup = Setup {
         user,
         apart,
+        group,
         mounts: spec.mounts.iter().map(|mount| mount.name.clone()).collect(),
         home,
         paths,

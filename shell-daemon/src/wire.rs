@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use portcullis_confine::{Apart, Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser};
+use portcullis_confine::{
+    Apart, GroupProof, Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser,
+};
 use rustix::{
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -44,6 +46,8 @@ pub(crate) struct Setup {
     pub(crate) home: usize,
     pub(crate) limits: ProcessLimits,
     pub(crate) user: Option<ProcessUser>,
+    /// The control group that it is in, or why there is none. With one comes a further descriptor, the last.
+    pub(crate) group: Result<GroupProof, LayerStatus>,
     /// Another user, for a file tree of its own.
     pub(crate) apart: Option<Apart>,
     /// Variables besides those that every session has.

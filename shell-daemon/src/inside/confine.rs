@@ -18,6 +18,7 @@ pub(super) fn confine(
     setup: &Setup,
     handles: Vec<OwnedFd>,
     namespaces: Namespaces,
+    group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> FromSession {
     let Plan::Layers { waived, .. } = &setup.plan else {
@@ -36,10 +37,11 @@ pub(super) fn confine(
         home: binds.get(setup.home).map_or_else(|| "/".into(), |bind| bind.place.clone()),
         user: setup.user,
     };
-    let inside = match namespaces.enter(one_thread, &canary, &tree) {
+    let mut inside = match namespaces.enter(one_thread, &canary, &tree) {
         Ok(inside) => inside,
         Err(error) => return refused(&error, true),
     };
+    inside.reports.push(group);
     match apply(setup, waived, canary, binds, inside, one_thread) {
         Ok(ready) => FromSession::Ready(ready),
         Err(error) => refused(&*error, false),
@@ -82,7 +84,7 @@ fn apply(
     inside: Inside,
     one_thread: &SingleThreaded,
 ) -> Result<Ready, Box<dyn Error>> {
-    let Inside { reports: namespaces, tree } = inside;
+    let Inside { reports: before, tree } = inside;
     let kernel = probe_kernel();
     let missing: Vec<LayerReport> = [Layer::Landlock, Layer::Seccomp]
         .into_iter()
@@ -116,7 +118,7 @@ fn apply(
     let mut layers = Vec::new();
     for report in posture.layers() {
         if report.layer == Layer::Landlock {
-            layers.extend(namespaces.iter().cloned());
+            layers.extend(before.iter().cloned());
         }
         let missing = missing.iter().find(|missing| missing.layer == report.layer);
         layers.push(missing.unwrap_or(report).clone());

@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_confine::{
-    Namespaces, SingleThreaded,
+    LayerReport, Namespaces, SingleThreaded,
     process::{Fork, fork},
 };
 use rustix::{
@@ -29,9 +29,10 @@ pub(super) fn run(
     setup: &Setup,
     handles: Vec<OwnedFd>,
     namespaces: Namespaces,
+    group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> ExitCode {
-    let answer = confine(setup, handles, namespaces, one_thread);
+    let answer = confine(setup, handles, namespaces, group, one_thread);
     if send(control.as_fd(), &answer, &[]).is_err() {
         return ExitCode::FAILURE;
     }
