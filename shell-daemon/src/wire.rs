@@ -26,7 +26,7 @@ pub(crate) enum ToSession {
     /// each access.
     Setup(Setup),
     /// A shell for the next command. Descriptors: a memory file that will hold the command's text, standard
-    /// input, output and error, a pipe by which a line comes when the command begins, and where to report.
+    /// input, output and error, where to report, and a pipe by which a line comes when the command begins.
     Prepare,
 }
 

@@ -40,7 +40,7 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn new(handles: Vec<OwnedFd>, snapshots: CommandSnapshots) -> io::Result<Self> {
         let handles: Result<[OwnedFd; 6], _> = handles.try_into();
-        let Ok([text, stdin, stdout, stderr, go, report]) = handles else {
+        let Ok([text, stdin, stdout, stderr, report, go]) = handles else {
             return Err(io::Error::other("a command has six descriptors"));
         };
         Ok(Self { text, stdin, stdout, stderr, go, report, snapshots })
