@@ -120,7 +120,11 @@ pub(crate) fn send(
 
 /// The next message, or `None` when the peer is gone.
 pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    let mut text = vec![0; MESSAGE_BYTES];
+    // Room for this message and not for the largest: a process that has just been doubled would pay for it.
+    let peeked = rustix::io::retry_on_intr(|| {
+        rustix::net::recv(socket, &mut [0; 0], RecvFlags::PEEK | RecvFlags::TRUNC)
+    });
+    let mut text = vec![0; peeked.map_or(0, |(_, length)| length).min(MESSAGE_BYTES)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_HANDLES))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {

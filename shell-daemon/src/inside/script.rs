@@ -38,7 +38,7 @@ pub(super) fn script(descriptors: Descriptors) -> String {
         )
     });
     format!(
-        "shopt -s expand_aliases; {save}{restore}\
+        "shopt -s expand_aliases; __portcullis_usual=$BASHOPTS; {save}{restore}\
          builtin read -r -u {go} __portcullis_go || builtin exit; \
          IFS= builtin read -r -d '' -u {command} __portcullis_workdir; \
          IFS= builtin read -r -d '' -u {command} __portcullis_command; \
@@ -72,7 +72,9 @@ fn save(snapshot: i32) -> String {
          __portcullis_last='builtin shopt -u expand_aliases'; \
          if [[ :$__portcullis_shopt: == *:expand_aliases:* ]]; then __portcullis_last='builtin shopt -s expand_aliases'; fi; \
          __portcullis_last+=\"; builtin set {SET_DEFAULTS}${{__portcullis_options:+ -o ${{__portcullis_options//:/ -o }}}}\"; \
-         builtin printf '%s\\n' \"shopt -u {SHOPT_DEFAULTS}\" \"shopt -s ${{__portcullis_shopt//:/ }}\" 'shopt -u expand_aliases'; \
+         if [[ $__portcullis_shopt != \"$__portcullis_usual\" ]]; then \
+         builtin printf '%s\\n' \"shopt -u {SHOPT_DEFAULTS}\" \"shopt -s ${{__portcullis_shopt//:/ }}\"; fi; \
+         builtin printf 'shopt -u expand_aliases\\n'; \
          builtin printf '__portcullis_folder=%q\\n__portcullis_options=%q\\n' \"$PWD\" \"$__portcullis_last\"; \
          builtin alias -p; builtin declare -p \"${{__portcullis_kept[@]}}\"; builtin declare -f; builtin declare -Fx; \
          [[ ${{__portcullis_names-}} ]] && builtin printf '%s\\n' '{END}'; }} >&{snapshot}; }}; ",

@@ -39,7 +39,7 @@ pub(super) fn run(control: OwnedFd, one_thread: &SingleThreaded) -> ExitCode {
     }
     match serve(control, one_thread) {
         Ok(Role::Ended) => ExitCode::SUCCESS,
-        Ok(Role::Command(job)) => command::run(job, &setup, one_thread),
+        Ok(Role::Command(job)) => command::run(job, &setup),
         Err(_) => ExitCode::FAILURE,
     }
 }
