@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{LayerStatus, ProcessUser};
+use portcullis_confine::{ControlGroup, Layer, LayerStatus, ProcessUser};
 use portcullis_types::ShellPosture;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -21,7 +21,8 @@ use crate::{
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
     prepared::{Prepared, Streams},
-    running::Running,
+    protected::Protected,
+    running::{Finished, Running},
     setup::setup,
     tree::{self, Process},
     wire::{self, FromSession, Plan, Ready, Setup, ToSession},
@@ -36,6 +37,10 @@ pub struct ShellSession {
     session_init: Process,
     posture: SessionPosture,
     has_tree: bool,
+    read_only: usize,
+    protected: Protected,
+    /// Removed after all that was in it has ended.
+    _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
     background: Background,
     /// For the next command; `None` where it could not be had.
@@ -55,11 +60,11 @@ impl ShellSession {
     pub fn start(spec: &SessionSpec) -> Result<Self, ShellError> {
         require_limits(spec)?;
         let (least, plan) = plan(spec);
-        let session = match Self::attempt(spec, plan) {
+        let session = match Self::begin(spec, plan) {
             Err(ShellError::NamespacesUnusable { reason }) => {
                 let status = LayerStatus::Missing { reason };
                 let plan = Plan::Layers { waived: spec.waived.clone(), without_namespaces: Some(status) };
-                Self::attempt(spec, plan)?
+                Self::begin(spec, plan)?
             }
             result => result?,
         };
@@ -71,26 +76,38 @@ impl ShellSession {
         Ok(session)
     }
 
-    fn attempt(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
-        let (setup, handles) = setup(spec, plan, Vec::new())?;
-        let user = setup.user.filter(|_| !matches!(setup.plan, Plan::Nothing));
+    fn begin(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
+        let protected = Protected::new(spec)?;
+        let group = group(spec, &plan);
+        let to_prove = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
+            group.to_prove().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
+        });
+        let (setup, handles) = setup(spec, plan, protected.places(), to_prove)?;
         let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
+        let guard_pid = i32::try_from(guard.id()).ok().and_then(Pid::from_raw);
+        if let (Ok(group), Some(guard)) = (&group, guard_pid) {
+            // Before it is told what it is: whatever it starts is in the group. One that is not finds out.
+            let _ = group.add(guard);
+        }
         let result = introduce(&control, &setup, &handles).and_then(|(process, ready)| {
-            let session_init = Pid::from_raw(i32::try_from(guard.id()).unwrap_or_default())
+            let session_init = guard_pid
                 .and_then(|parent| Process::child_of(parent, process))
                 .ok_or(ShellError::SessionEnded)?;
             Ok((session_init, ready))
         });
         match result {
             Ok((session_init, ready)) => Ok(Self {
-                prepared: prepare(control.as_fd(), user).ok(),
+                prepared: prepare(control.as_fd(), ready.user).ok(),
                 guard,
                 control: Some(control),
                 session_init,
                 posture: SessionPosture::new(ready.posture, spec.posture),
-                user,
+                user: ready.user,
                 has_tree: ready.has_tree,
+                read_only: ready.protected,
+                protected,
+                _group: group.ok(),
                 background: Background::default(),
             }),
             Err(error) => {
@@ -108,14 +125,22 @@ impl ShellSession {
         self.has_tree
     }
 
+    /// How many of the protected paths that were there when the session started are read-only for it; none
+    /// without a file tree of its own.
+    #[must_use]
+    pub fn read_only_paths(&self) -> usize {
+        self.read_only
+    }
+
     /// What the session proved to be confined by.
     #[must_use]
     pub fn posture(&self) -> &SessionPosture {
         &self.posture
     }
 
-    /// Whom the session's processes belong to, if that is not whom this one belongs to: a daemon that is root
-    /// becomes the owner of the session's home.
+    /// Whom the session's processes belong to, if that is not whom this one belongs to. Where a daemon is root
+    /// and the session has a file tree of its own, that is a user whom nobody else is, and to whom the files
+    /// below the mounts seem to belong; else it is the owner of the session's home.
     #[must_use]
     pub fn user(&self) -> Option<ProcessUser> {
         self.user
@@ -145,27 +170,43 @@ impl ShellSession {
         require_command(&request.command)?;
         require_command(request.workdir.as_deref().unwrap_or_default())?;
         self.background.require_room()?;
-        let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?;
-        let mut usable = self.prepared.take();
-        if usable.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
-            usable = None;
+        let mut result = self.attempt(request, on_output);
+        if let Ok(Finished::NotBegun) = result {
+            // Only a shell that has waited for long is killed by others before it begins; this one is new.
+            result = self.attempt(request, on_output);
         }
-        let result = usable
-            .map_or_else(|| prepare(control.as_fd(), self.user), Ok)
-            .and_then(|prepared| Running::start(prepared, self.session_init, request))
-            .and_then(|running| {
-                // While the command runs; the shell itself is started when the state is known.
-                let streams = Streams::new(self.user);
-                let end = running.finish(request, &self.background, on_output)?;
-                self.prepared = streams.and_then(|streams| streams.send(control.as_fd())).ok();
-                Ok(end)
-            });
+        let result = result.and_then(|finished| match finished {
+            Finished::Ended(end) => Ok(CommandEnd { protected: self.protected.look(), ..end }),
+            Finished::NotBegun => Err(ShellError::NotStarted {
+                reason: "the shell was killed before the command began".to_owned(),
+            }),
+        });
         if let Err(error) = &result
             && !leaves_session(error)
         {
             self.end_all()?;
         }
         result
+    }
+
+    /// Runs a command in the shell that waits, or in a new one.
+    fn attempt(
+        &mut self,
+        request: &CommandRequest,
+        on_output: &mut dyn FnMut(Chunk<'_>),
+    ) -> Result<Finished, ShellError> {
+        let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?.as_fd();
+        let mut waiting = self.prepared.take();
+        if waiting.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
+            waiting = None;
+        }
+        let prepared = waiting.map_or_else(|| prepare(control, self.user), Ok)?;
+        let running = Running::start(prepared, self.session_init, request)?;
+        // While the command runs; the shell itself is started when the state is known.
+        let streams = Streams::new(self.user);
+        let finished = running.finish(request, &self.background, on_output)?;
+        self.prepared = streams.and_then(|streams| streams.send(control)).ok();
+        Ok(finished)
     }
 
     /// Ends the session and everything that it started, background jobs included.
@@ -231,10 +272,21 @@ fn plan(spec: &SessionSpec) -> (ShellPosture, Plan) {
     }
 }
 
+/// The control group of a session, or why it has none.
+fn group(spec: &SessionSpec, plan: &Plan) -> Result<ControlGroup, LayerStatus> {
+    match (spec.group, plan) {
+        (Some(limits), Plan::Layers { waived, .. }) if !waived.contains(&Layer::Cgroup) => {
+            ControlGroup::create(limits).map_err(|reason| LayerStatus::Missing { reason })
+        }
+        _ => Err(LayerStatus::Waived),
+    }
+}
+
 /// Tells the session what it is, and hears whether it is so and who it is.
 fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(Pid, Ready), ShellError> {
     let handles: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
-    wire::send(control.as_fd(), &ToSession::Setup(setup.clone()), &handles).map_err(ShellError::channel)?;
+    wire::send(control.as_fd(), &ToSession::Setup(Box::new(setup.clone())), &handles)
+        .map_err(ShellError::channel)?;
     let time =
         Timespec::try_from(START_TIME).map_err(|error| ShellError::channel(io::Error::other(error)))?;
     let ready = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&time)).map_err(ShellError::channel)?;
