@@ -18,6 +18,7 @@ mod error;
 
 mod embedded;
 mod from_policy;
+mod logs;
 mod serve;
 mod socket;
 mod standalone;
