@@ -12,12 +12,11 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    fs::OFlags,
     io::Errno,
     pipe::{PipeFlags, SpliceFlags},
 };
 
-use crate::{InputError, ShellError, limits::INPUT_BYTES};
+use crate::{InputError, limits::INPUT_BYTES};
 
 /// The reading end, for [`crate::CommandRequest::input`]. It serves one command; for any later one it is an
 /// input that has ended.
@@ -116,13 +115,10 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// The command's end, and this one.
-    pub(crate) fn new(input: Option<&CommandInput>) -> Result<(OwnedFd, Self), ShellError> {
-        let (theirs, pipe) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
-        // On our end only: each end of a pipe has flags of its own.
-        rustix::fs::fcntl_setfl(&pipe, OFlags::NONBLOCK).map_err(ShellError::channel)?;
+    /// `pipe` is non-blocking.
+    pub(crate) fn new(pipe: OwnedFd, input: Option<&CommandInput>) -> Self {
         let more = input.and_then(CommandInput::take);
-        Ok((theirs, Self { pipe: Some(pipe), written: 0, more, is_waiting_for_room: true }))
+        Self { pipe: Some(pipe), written: 0, more, is_waiting_for_room: true }
     }
 
     /// What to wait for before the next [`Feed::advance`].

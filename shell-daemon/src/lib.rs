@@ -32,6 +32,7 @@ mod setup;
 mod background;
 mod cancel;
 mod input;
+mod prepared;
 mod running;
 
 mod entry;

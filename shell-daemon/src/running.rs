@@ -1,19 +1,13 @@
 //! One command while it runs: its output, its deadline, its end.
 
 use std::{
-    fs::File,
-    io::{ErrorKind, Seek as _, Write as _},
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
 
-use portcullis_confine::ProcessUser;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{MemfdFlags, OFlags},
     io::Errno,
-    pipe::PipeFlags,
-    process::{Gid, Uid},
 };
 
 use crate::{
@@ -21,9 +15,10 @@ use crate::{
     background::Background,
     input::Feed,
     limits::{KILL_TIME, PIPE_BYTES},
+    prepared::{Prepared, init_of},
     tree::Process,
     watch::Watch,
-    wire::{self, FromCommand, ShellEnd, ToSession},
+    wire::{self, FromCommand, ShellEnd},
 };
 
 /// A piece of output, as it came.
@@ -100,51 +95,22 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Lets the command begin in a shell that waits for it.
     pub(crate) fn start(
-        control: BorrowedFd<'_>,
+        prepared: Prepared,
         session_init: Process,
-        user: Option<ProcessUser>,
         request: &CommandRequest,
     ) -> Result<Self, ShellError> {
-        let (report, their_report) = wire::pair().map_err(ShellError::channel)?;
-        let (their_stdin, stdin) = Feed::new(request.input.as_ref())?;
-        let (stdout, their_stdout) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
-        let (stderr, their_stderr) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
-        for ours in [&stdout, &stderr] {
-            // On our ends only: each end of a pipe has flags of its own.
-            rustix::fs::fcntl_setfl(ours, OFlags::NONBLOCK).map_err(ShellError::channel)?;
-        }
-        if let Some(user) = user {
-            // Programs open `/dev/stdout` by its name, which asks for its owner.
-            for theirs in [&their_stdin, &their_stdout, &their_stderr] {
-                let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-                rustix::fs::fchown(theirs, Some(uid), Some(gid)).map_err(ShellError::channel)?;
-            }
-        }
-        // More per read; where the user's share of pipe memory is used up the usual size has to do.
-        let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
-        let text = text_file(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
-        let handles = [
-            text.as_fd(),
-            their_stdin.as_fd(),
-            their_stdout.as_fd(),
-            their_stderr.as_fd(),
-            their_report.as_fd(),
-        ];
         let started = Instant::now();
-        wire::send(control, &ToSession::Run, &handles).map_err(|source| match source.kind() {
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ShellError::SessionEnded,
-            _ => ShellError::channel(source),
-        })?;
+        prepared.begin(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
+        let Prepared { ends, init } = prepared;
         Ok(Self {
-            watch: None,
+            watch: init.map(|init| Watch::new(init, request.max_processes)),
             session_init,
             max_processes: request.max_processes,
-            report,
-            stdin,
-            streams: [Some(stdout), Some(stderr)],
+            report: ends.report,
+            stdin: Feed::new(ends.stdin, request.input.as_ref()),
+            streams: [Some(ends.stdout), Some(ends.stderr)],
             started,
             output_bytes: 0,
         })
@@ -292,9 +258,8 @@ impl Running {
         let received = wire::receive_from(self.report.as_fd()).map_err(ShellError::channel)?;
         match received.map(|received| (received.message, received.sender)) {
             Some((FromCommand::Started, sender)) => {
-                self.watch = sender
-                    .and_then(|process| Process::child_of(self.session_init.pid, process))
-                    .map(|process| Watch::new(process, self.max_processes));
+                self.watch =
+                    init_of(self.session_init, sender).map(|init| Watch::new(init, self.max_processes));
                 Ok(None)
             }
             Some((FromCommand::Failed { reason }, _)) => Err(ShellError::NotStarted { reason }),
@@ -327,13 +292,3 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// For a deadline that the clock cannot express.
 const WITHOUT_END: Duration = Duration::from_secs(1 << 31);
-
-/// Folder and text of the command as a file without a name, each ended by a NUL: arguments are limited to
-/// 128 KiB and visible to others.
-fn text_file(workdir: &str, command: &str) -> Result<File, ShellError> {
-    let file = rustix::fs::memfd_create("command", MemfdFlags::CLOEXEC).map_err(ShellError::channel)?;
-    let mut file = File::from(file);
-    let text = format!("{workdir}\0{command}\0");
-    file.write_all(text.as_bytes()).and_then(|()| file.rewind()).map_err(ShellError::channel)?;
-    Ok(file)
-}

@@ -20,6 +20,7 @@ use crate::{
     background::Background,
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
+    prepared::{Prepared, Streams},
     running::Running,
     setup::setup,
     tree::{self, Process},
@@ -37,6 +38,8 @@ pub struct ShellSession {
     has_tree: bool,
     user: Option<ProcessUser>,
     background: Background,
+    /// For the next command; `None` where it could not be had.
+    prepared: Option<Prepared>,
 }
 
 impl ShellSession {
@@ -70,6 +73,7 @@ impl ShellSession {
 
     fn attempt(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
         let (setup, handles) = setup(spec, plan, Vec::new())?;
+        let user = setup.user.filter(|_| !matches!(setup.plan, Plan::Nothing));
         let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
         let result = introduce(&control, &setup, &handles).and_then(|(process, ready)| {
@@ -80,11 +84,12 @@ impl ShellSession {
         });
         match result {
             Ok((session_init, ready)) => Ok(Self {
+                prepared: prepare(control.as_fd(), user).ok(),
                 guard,
                 control: Some(control),
                 session_init,
                 posture: SessionPosture::new(ready.posture, spec.posture),
-                user: setup.user.filter(|_| !matches!(setup.plan, Plan::Nothing)),
+                user,
                 has_tree: ready.has_tree,
                 background: Background::default(),
             }),
@@ -141,8 +146,20 @@ impl ShellSession {
         require_command(request.workdir.as_deref().unwrap_or_default())?;
         self.background.require_room()?;
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?;
-        let result = Running::start(control.as_fd(), self.session_init, self.user, request)
-            .and_then(|running| running.finish(request, &self.background, on_output));
+        let mut usable = self.prepared.take();
+        if usable.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
+            usable = None;
+        }
+        let result = usable
+            .map_or_else(|| prepare(control.as_fd(), self.user), Ok)
+            .and_then(|prepared| Running::start(prepared, self.session_init, request))
+            .and_then(|running| {
+                // While the command runs; the shell itself is started when the state is known.
+                let streams = Streams::new(self.user);
+                let end = running.finish(request, &self.background, on_output)?;
+                self.prepared = streams.and_then(|streams| streams.send(control.as_fd())).ok();
+                Ok(end)
+            });
         if let Err(error) = &result
             && !leaves_session(error)
         {
@@ -180,6 +197,11 @@ impl Drop for ShellSession {
         // Nobody is left to tell; `end` tells.
         let _ = self.end_all();
     }
+}
+
+/// Asks for a shell. What keeps it from starting is told by its report.
+fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<Prepared, ShellError> {
+    Streams::new(user).and_then(|streams| streams.send(control))
 }
 
 fn leaves_session(error: &ShellError) -> bool {

@@ -22,14 +22,15 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 
-/// What the daemon says to a session. The first message is [`ToSession::Setup`], all others are commands.
+/// What the daemon says to a session. The first message is [`ToSession::Setup`], all others are shells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSession {
     /// What the session is to confine itself to. Descriptors: the state folder of the canary, then one for
     /// each access.
     Setup(Setup),
-    /// A command. Descriptors: its text, standard input, output and error, and where to report.
-    Run,
+    /// A shell for the next command. Descriptors: a memory file that will hold the command's text, standard
+    /// input, output and error, a pipe by which a line comes when the command begins, and where to report.
+    Prepare,
 }
 
 /// What a session is.
@@ -233,9 +234,9 @@ mod tests {
     #[test]
     fn a_message_brings_its_descriptors_and_closes_them_before_programs() {
         let (ours, theirs) = pair().unwrap();
-        send(ours.as_fd(), &ToSession::Run, &[ours.as_fd(), theirs.as_fd()]).unwrap();
+        send(ours.as_fd(), &ToSession::Prepare, &[ours.as_fd(), theirs.as_fd()]).unwrap();
         let (message, handles) = receive::<ToSession>(theirs.as_fd()).unwrap().unwrap();
-        assert!(matches!(message, ToSession::Run));
+        assert!(matches!(message, ToSession::Prepare));
         assert_eq!(handles.len(), 2);
         for handle in handles {
             assert!(rustix::io::fcntl_getfd(&handle).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
@@ -245,7 +246,7 @@ mod tests {
     #[test]
     fn garbage_is_an_error_and_an_end_is_none() {
         let (ours, theirs) = pair().unwrap();
-        for garbage in [&b"{"[..], b"\"Walk\"", b"{\"Setup\":{}}", &[0xff; 100], b"\"Run\" \"Run\""] {
+        for garbage in [&b"{"[..], b"\"Walk\"", b"{\"Setup\":{}}", &[0xff; 100], b"\"Prepare\" \"Prepare\""] {
             rustix::io::write(&ours, garbage).unwrap();
             assert!(receive::<ToSession>(theirs.as_fd()).is_err(), "{garbage:?}");
         }
@@ -260,9 +261,9 @@ mod tests {
         let (ours, theirs) = pair().unwrap();
         let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
         assert!(send(ours.as_fd(), &refused, &[]).is_err());
-        assert!(send(ours.as_fd(), &ToSession::Run, &[theirs.as_fd(); MESSAGE_HANDLES + 1]).is_err());
+        assert!(send(ours.as_fd(), &ToSession::Prepare, &[theirs.as_fd(); MESSAGE_HANDLES + 1]).is_err());
         drop(theirs);
-        let gone = send(ours.as_fd(), &ToSession::Run, &[]).unwrap_err();
+        let gone = send(ours.as_fd(), &ToSession::Prepare, &[]).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -33,17 +33,18 @@ pub(super) struct Job {
     stdin: OwnedFd,
     stdout: OwnedFd,
     stderr: OwnedFd,
+    go: OwnedFd,
     pub(super) report: OwnedFd,
     snapshots: CommandSnapshots,
 }
 
 impl Job {
     pub(super) fn new(handles: Vec<OwnedFd>, snapshots: CommandSnapshots) -> io::Result<Self> {
-        let handles: Result<[OwnedFd; 5], _> = handles.try_into();
-        let Ok([text, stdin, stdout, stderr, report]) = handles else {
-            return Err(io::Error::other("a command has five descriptors"));
+        let handles: Result<[OwnedFd; 6], _> = handles.try_into();
+        let Ok([text, stdin, stdout, stderr, go, report]) = handles else {
+            return Err(io::Error::other("a command has six descriptors"));
         };
-        Ok(Self { text, stdin, stdout, stderr, report, snapshots })
+        Ok(Self { text, stdin, stdout, stderr, go, report, snapshots })
     }
 }
 
@@ -61,9 +62,9 @@ pub(super) fn run(job: Job, place: &Place, one_thread: &SingleThreaded) -> ExitC
             ExitCode::FAILURE
         }
         Ok(Fork::Parent { child }) => {
-            let Job { text, stdin, stdout, stderr, report, snapshots } = job;
+            let Job { text, stdin, stdout, stderr, go, report, snapshots } = job;
             // Nobody but the command holds them, so that each side learns when the other is done.
-            drop((text, stdin, stdout, stderr, snapshots.read));
+            drop((text, stdin, stdout, stderr, go, snapshots.read));
             match wait(child, &report, &snapshots.write) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,
@@ -124,10 +125,13 @@ fn become_bash(job: &Job, place: &Place) -> io::Error {
         rustix::stdio::dup2_stdin(&job.stdin)?;
         rustix::stdio::dup2_stdout(&job.stdout)?;
         rustix::stdio::dup2_stderr(&job.stderr)?;
+        // The first is the one that stays: it has the same number in every command.
+        let snapshot = keep(&job.snapshots.write)?;
         Ok(Descriptors {
             command: keep(&job.text)?,
+            go: keep(&job.go)?,
             state: job.snapshots.read.as_ref().map(keep).transpose()?,
-            snapshot: keep(&job.snapshots.write)?,
+            snapshot,
         })
     };
     let descriptors = match prepare() {

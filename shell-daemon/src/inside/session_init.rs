@@ -67,7 +67,7 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<Role> {
         if !spoken {
             continue;
         }
-        let Some((ToSession::Run, handles)) = receive(control.as_fd())? else { return Ok(Role::Ended) };
+        let Some((ToSession::Prepare, handles)) = receive(control.as_fd())? else { return Ok(Role::Ended) };
         let job = Job::new(handles, snapshots.next()?)?;
         match fork(one_thread) {
             Ok(Fork::Child) => {

@@ -14,4 +14,5 @@ mod server;
 mod state;
 #[path = "../../../confine/src/testing/stock_container.rs"]
 mod stock_container;
+mod waiting;
 mod world;

@@ -76,6 +76,102 @@ fn readonly_names_and_those_of_bash_are_left_out() {
 }
 
 #[test]
+fn readonly_names_without_a_value_are_left_out() {
+    World::each(|world| {
+        let mut session = world.session();
+        session.output(
+        "declare -ir number; readonly bare; readonly -a list; declare -rA map; declare -ar sparse=([3]=x)",
+    );
+        let out = session
+            .output("number=n; bare=b; list=(l); map=m; sparse[0]=s; echo $number $bare $list $map $sparse");
+        assert_eq!(out, "n b l m s\n");
+    });
+}
+
+#[test]
+fn functions_and_aliases_that_are_named_as_what_the_state_needs_do_not_spoil_it() {
+    World::each(|world| {
+        let names = "echo printf read eval trap cd unset exec exit declare set shopt alias compgen pwd test";
+        let words = "if for case while [[ builtin __portcullis_save";
+        for define in [
+            format!("for name in {names}; do builtin eval \"$name() {{ builtin echo SPOILT; }}\"; done"),
+            format!("for name in {names} {words}; do builtin alias \"$name=printf SPOILT\"; done"),
+        ] {
+            let mut session = world.session();
+            session.output("mkdir -p d");
+            let ran = session.run(&format!("v='a  b'; builtin cd d; {define}"));
+            assert_eq!((ran.end.state, ran.stdout.as_str()), (StateAfter::Saved, ""), "{define}: {ran:?}");
+            let mut last = String::new();
+            for _ in 0..2 {
+                let (mut one, canceller) =
+                    request("\\command -v echo > /dev/null; /bin/echo \"$v\" \"$PWD\"");
+                one.workdir = Some("../d".to_owned());
+                let ran = session.attempt((one, canceller)).unwrap();
+                assert_eq!(
+                    (ran.end.state, ran.stderr.as_str()),
+                    (StateAfter::Saved, ""),
+                    "{define}: {ran:?}"
+                );
+                last = ran.stdout;
+            }
+            assert_eq!(last, format!("a  b {}\n", world.inside("shared/d").display()), "{define}");
+        }
+    });
+}
+
+#[test]
+fn options_that_change_how_bash_reads_change_nothing_of_the_state() {
+    World::each(|world| {
+        let mut session = world.session();
+        for options in [
+            "shopt -s nocasematch",
+            "shopt -s failglob nullglob extdebug xpg_echo",
+            "shopt -s inherit_errexit lastpipe localvar_inherit localvar_unset dotglob globstar",
+            "set -o posix",
+            "set -Tabhkmpu -o pipefail",
+            "set -e; shopt -u patsub_replacement interactive_comments; IFS=abc",
+            "trap 'echo debugged > /dev/null' DEBUG; trap ': err' ERR; trap ': return' RETURN",
+        ] {
+            let ran = session.run(&format!("Uid=u; v='a\\tb*'; {options}"));
+            assert_eq!(ran.end.state, StateAfter::Saved, "{options}: {ran:?}");
+            let ran = session.run("printf '%s' \"$v$Uid\"; unset v Uid");
+            assert_eq!(
+                (ran.stdout.as_str(), ran.end.state),
+                ("a\\tb*u", StateAfter::Saved),
+                "{options}: {ran:?}"
+            );
+        }
+        assert_eq!(session.run("[[ -o pipefail ]] && shopt -q nocasematch && echo all").stdout, "all\n");
+    });
+}
+
+#[test]
+fn a_trace_shows_the_command_and_not_the_state() {
+    World::each(|world| {
+        let mut session = world.session();
+        session.run("set -x");
+        let ran = session.run("echo traced");
+        assert_eq!(
+            (ran.stdout.as_str(), ran.stderr.as_str()),
+            ("traced\n", "+ builtin eval 'echo traced'\n++ echo traced\n")
+        );
+    });
+}
+
+#[test]
+fn a_folder_is_not_looked_for_elsewhere() {
+    World::each(|world| {
+        let mut session = world.session();
+        session.output("mkdir -p one/two other/two; cd one; CDPATH=../other");
+        let (mut one, canceller) = request("pwd");
+        one.workdir = Some("two".to_owned());
+        let expected = format!("{}\n", world.inside("shared/one/two").display());
+        assert_eq!(session.attempt((one, canceller)).unwrap().stdout, expected);
+        assert_eq!(session.output("echo $CDPATH"), "../other\n", "which is kept");
+    });
+}
+
+#[test]
 fn after_a_kill_an_exec_or_a_replaced_trap_the_last_good_state_holds() {
     World::each(|world| {
         let mut session = world.session();
