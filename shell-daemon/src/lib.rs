@@ -26,6 +26,7 @@
 mod spec;
 
 mod posture;
+mod protected;
 mod session;
 mod setup;
 
@@ -52,6 +53,7 @@ pub use entry::enter_if_session;
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
 pub use posture::SessionPosture;
+pub use protected::ProtectedFound;
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
 pub use server::{
     DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,

@@ -39,3 +39,20 @@ pub(crate) const START_TIME: Duration = Duration::from_secs(10);
 
 /// The fewest descriptors that a session can work with.
 pub(crate) const LEAST_DESCRIPTORS: u64 = 256;
+
+/// Files and folders whose names one look for protected paths reads. A command that makes more than that is told
+/// to be seen in part only; without this it could hold back its own answer.
+pub(crate) const PROTECTED_ENTRIES: usize = 100_000;
+
+/// Folders of a mount that are remembered: each costs about a microsecond after every command, and memory.
+pub(crate) const PROTECTED_FOLDERS: usize = 20_000;
+
+/// How deep folders may lie in each other.
+pub(crate) const PROTECTED_DEPTH: usize = 128;
+
+/// The protected paths that become read-only when a session starts, as text: about 500 of them. They go in the
+/// same message as the setup.
+pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
+
+/// The protected paths of one command that are told.
+pub(crate) const PROTECTED_TOLD: usize = 100;

@@ -11,7 +11,7 @@ use rustix::{
 };
 
 use crate::{
-    CommandRequest, Ending, ShellError, StateAfter,
+    CommandRequest, Ending, ProtectedFound, ShellError, StateAfter,
     background::Background,
     input::Feed,
     limits::{KILL_TIME, PIPE_BYTES},
@@ -40,7 +40,7 @@ pub enum Stream {
 }
 
 /// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandEnd {
     /// How its shell ended. After an interruption that is by signal 9.
     pub ending: Ending,
@@ -58,6 +58,8 @@ pub struct CommandEnd {
     pub state: StateAfter,
     /// Whether it left background jobs.
     pub jobs_left: bool,
+    /// What it made or changed although it is protected.
+    pub protected: ProtectedFound,
 }
 
 /// Whether a command was let come to its end.
@@ -190,6 +192,8 @@ impl Running {
             output_bytes,
             state: end.state,
             jobs_left: end.jobs_left,
+            // Looked for by the session, which knows its mounts.
+            protected: ProtectedFound::default(),
         })
     }
 

@@ -21,6 +21,7 @@ use crate::{
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
     prepared::{Prepared, Streams},
+    protected::Protected,
     running::Running,
     setup::setup,
     tree::{self, Process},
@@ -36,6 +37,8 @@ pub struct ShellSession {
     session_init: Process,
     posture: SessionPosture,
     has_tree: bool,
+    read_only: usize,
+    protected: Protected,
     user: Option<ProcessUser>,
     background: Background,
     /// For the next command; `None` where it could not be had.
@@ -72,7 +75,8 @@ impl ShellSession {
     }
 
     fn attempt(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
-        let (setup, handles) = setup(spec, plan, Vec::new())?;
+        let protected = Protected::new(spec)?;
+        let (setup, handles) = setup(spec, plan, protected.places())?;
         let user = setup.user.filter(|_| !matches!(setup.plan, Plan::Nothing));
         let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
@@ -91,6 +95,8 @@ impl ShellSession {
                 posture: SessionPosture::new(ready.posture, spec.posture),
                 user,
                 has_tree: ready.has_tree,
+                read_only: ready.protected,
+                protected,
                 background: Background::default(),
             }),
             Err(error) => {
@@ -106,6 +112,13 @@ impl ShellSession {
     #[must_use]
     pub fn has_own_tree(&self) -> bool {
         self.has_tree
+    }
+
+    /// How many of the protected paths that were there when the session started are read-only for it; none
+    /// without a file tree of its own.
+    #[must_use]
+    pub fn read_only_paths(&self) -> usize {
+        self.read_only
     }
 
     /// What the session proved to be confined by.
@@ -158,7 +171,7 @@ impl ShellSession {
                 let streams = Streams::new(self.user);
                 let end = running.finish(request, &self.background, on_output)?;
                 self.prepared = streams.and_then(|streams| streams.send(control.as_fd())).ok();
-                Ok(end)
+                Ok(CommandEnd { protected: self.protected.look(), ..end })
             });
         if let Err(error) = &result
             && !leaves_session(error)

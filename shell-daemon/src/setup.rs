@@ -79,7 +79,7 @@ fn owner_instead_of_root(home: &Path) -> Result<Option<ProcessUser>, ShellError>
     Ok(becomes.then_some(ProcessUser { uid: owner.st_uid, gid: owner.st_gid }))
 }
 
-fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
+pub(crate) fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
     let open_error = |source| ShellError::MountOpen { path: path.to_owned(), source };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| open_error(errno.into()))?;

@@ -33,7 +33,7 @@ pub struct SessionSpec {
     pub waived: Vec<Layer>,
     /// What no command is to write, at any depth of the mounts. What is there when the session starts is
     /// read-only in a file tree of its own; what a command makes or changes elsewhere is told after it, see
-    /// [`crate::CommandEnd::protected_created`].
+    /// [`crate::CommandEnd::protected`].
     pub protect: ProtectedPaths,
 }
 

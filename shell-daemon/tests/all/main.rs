@@ -10,6 +10,7 @@ mod kills;
 mod layers;
 mod postures;
 mod programs;
+mod protected;
 mod server;
 mod state;
 #[path = "../../../confine/src/testing/stock_container.rs"]

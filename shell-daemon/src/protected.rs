@@ -1,0 +1,313 @@
+//! Protected paths below a session's mounts: which there are, and which a command has made or changed.
+//!
+//! Folders are remembered with the time of their last change, so that a look after a command reads only those
+//! that have changed. Everything goes by the handle of the mount, and no link is followed: a command may swap
+//! one at any time.
+//!
+//! Not seen: what is changed after the look (by a background job; the next command's look tells it), what is
+//! made and removed again in between, and what lies in folders that this process may not read or that are too
+//! many. The last two are told.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::OsString,
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use portcullis_confine::PathAccess;
+use portcullis_policy::ProtectedPaths;
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
+    io::Errno,
+    time::{ClockId, clock_gettime},
+};
+
+use crate::{
+    SessionSpec, ShellError,
+    limits::{PROTECTED_BYTES, PROTECTED_DEPTH, PROTECTED_ENTRIES, PROTECTED_FOLDERS, PROTECTED_TOLD},
+    setup::open_mount,
+};
+
+/// What a look at the mounts found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProtectedFound {
+    /// Protected paths that the command made or changed, as `/MOUNT/PATH`, at most 100.
+    pub created: Vec<String>,
+    /// Whether everything was looked at: there are not too many files, and none that cannot be read.
+    pub complete: bool,
+}
+
+/// The protected paths of one session.
+#[derive(Debug)]
+pub(crate) struct Protected {
+    patterns: ProtectedPaths,
+    mounts: Vec<Mount>,
+}
+
+#[derive(Debug)]
+struct Mount {
+    name: String,
+    handle: OwnedFd,
+    /// By path below the mount; the mount itself is the empty one.
+    folders: HashMap<PathBuf, Stamp>,
+    /// What is protected and there.
+    found: BTreeMap<PathBuf, Found>,
+}
+
+/// A folder as it was when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    of: Identity,
+    /// It had changed so shortly before that another change could have the same time.
+    is_fresh: bool,
+}
+
+/// What tells one state of a file from another. The time of the last change of anything cannot be set back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity {
+    place: (u64, u64),
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Found {
+    kind: FileType,
+    /// Of a folder only which it is: what is in it is found by itself.
+    identity: Option<Identity>,
+    place: (u64, u64),
+}
+
+/// How much may still be read in this look, and whether that was enough.
+struct Budget {
+    entries: usize,
+    complete: bool,
+}
+
+impl Protected {
+    /// Looks for what is there. Without patterns nothing is looked at, now or later.
+    pub(crate) fn new(spec: &SessionSpec) -> Result<Self, ShellError> {
+        let mut this = Self { patterns: spec.protect.clone(), mounts: Vec::new() };
+        if spec.protect.patterns().next().is_none() {
+            return Ok(this);
+        }
+        for mount in spec.mounts.iter().filter(|mount| mount.access == PathAccess::Write) {
+            let handle = open_mount(&mount.path)?;
+            let (folders, found) = (HashMap::new(), BTreeMap::new());
+            this.mounts.push(Mount { name: mount.name.clone(), handle, folders, found });
+        }
+        this.look();
+        Ok(this)
+    }
+
+    /// The outermost protected folders and files, as the session's own file tree has them, and no more than
+    /// one message takes.
+    pub(crate) fn places(&self) -> Vec<PathBuf> {
+        let mut places = Vec::new();
+        let mut bytes = 0;
+        for mount in &self.mounts {
+            let mut last: Option<&Path> = None;
+            for (path, found) in &mount.found {
+                if !matches!(found.kind, FileType::Directory | FileType::RegularFile)
+                    || last.is_some_and(|last| path.starts_with(last))
+                {
+                    continue;
+                }
+                last = Some(path);
+                let place = Path::new("/").join(&mount.name).join(path);
+                // A path that is no text cannot be told.
+                if place.to_str().is_none() {
+                    continue;
+                }
+                bytes += place.as_os_str().len() + 8;
+                if bytes > PROTECTED_BYTES {
+                    return places;
+                }
+                places.push(place);
+            }
+        }
+        places
+    }
+
+    /// Looks what has changed since the last look.
+    pub(crate) fn look(&mut self) -> ProtectedFound {
+        let mut budget = Budget { entries: PROTECTED_ENTRIES, complete: true };
+        let mut created = Vec::new();
+        for mount in &mut self.mounts {
+            created.extend(mount.look(&self.patterns, &mut budget));
+        }
+        created.truncate(PROTECTED_TOLD);
+        ProtectedFound { created, complete: budget.complete }
+    }
+}
+
+impl Mount {
+    fn look(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
+        let now = clock_gettime(ClockId::Realtime);
+        let mut to_read = Vec::new();
+        if self.folders.is_empty() {
+            to_read.push(PathBuf::new());
+        }
+        let mut folders = std::mem::take(&mut self.folders);
+        folders.retain(|path, stamp| match self.handle_stat(path) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                if stamp.is_fresh || stamp.of != Identity::of(&stat) {
+                    to_read.push(path.clone());
+                }
+                true
+            }
+            Ok(_) => false,
+            Err(errno) => {
+                budget.complete &= is_gone(errno);
+                false
+            }
+        });
+        self.folders = folders;
+        let mut new = Vec::new();
+        self.recheck(&mut new, budget);
+        while let Some(folder) = to_read.pop() {
+            self.read(&folder, patterns, (now.tv_sec, now.tv_nsec), budget, &mut to_read, &mut new);
+        }
+        new.sort();
+        new.iter()
+            .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// What was found before: gone, or changed without a change of its folder.
+    fn recheck(&mut self, new: &mut Vec<PathBuf>, budget: &mut Budget) {
+        let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
+        for path in paths {
+            match self.handle_stat(&path) {
+                Ok(stat) => self.find(path, &stat, new),
+                Err(errno) => {
+                    budget.complete &= is_gone(errno);
+                    self.found.remove(&path);
+                }
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        folder: &Path,
+        patterns: &ProtectedPaths,
+        now: (i64, i64),
+        budget: &mut Budget,
+        to_read: &mut Vec<PathBuf>,
+        new: &mut Vec<PathBuf>,
+    ) {
+        let (entries, stat) = match self.open(folder) {
+            Ok(opened) => opened,
+            Err(errno) => {
+                budget.complete &= is_gone(errno);
+                return;
+            }
+        };
+        let stamp = Stamp { of: Identity::of(&stat), is_fresh: Identity::of(&stat).is_after(now) };
+        self.folders.insert(folder.to_owned(), stamp);
+        for entry in entries {
+            let Ok(entry) = entry else {
+                budget.complete = false;
+                return;
+            };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            if budget.entries == 0 {
+                budget.complete = false;
+                return;
+            }
+            budget.entries -= 1;
+            let path = folder.join(OsString::from_vec(name.to_vec()));
+            let mut kind = entry.file_type();
+            if kind == FileType::Unknown {
+                let Ok(stat) = self.handle_stat(&path) else { continue };
+                kind = FileType::from_raw_mode(stat.st_mode);
+            }
+            let parts = || path.iter().map(|part| part.to_string_lossy());
+            let is_protected = patterns.covers(parts())
+                .is_some()
+                // A link in place of a folder would make what is behind it protected.
+                || (kind == FileType::Symlink && patterns.is_prefix_of_protected(parts()));
+            if is_protected && let Ok(stat) = self.handle_stat(&path) {
+                self.find(path.clone(), &stat, new);
+            }
+            if kind == FileType::Directory && !self.folders.contains_key(&path) {
+                let is_too_much = self.folders.len() + to_read.len() >= PROTECTED_FOLDERS
+                    || path.iter().count() > PROTECTED_DEPTH;
+                if is_too_much {
+                    budget.complete = false;
+                } else {
+                    to_read.push(path);
+                }
+            }
+        }
+    }
+
+    fn find(&mut self, path: PathBuf, stat: &Stat, new: &mut Vec<PathBuf>) {
+        let found = Found::of(stat);
+        if self.found.insert(path.clone(), found) != Some(found) && !new.contains(&path) {
+            new.push(path);
+        }
+    }
+
+    fn open(&self, folder: &Path) -> Result<(Dir, Stat), Errno> {
+        let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let handle = rustix::fs::openat2(&self.handle, path, flags, Mode::empty(), how)?;
+        // Before it is read: a change during that is seen next time.
+        let stat = rustix::fs::fstat(&handle)?;
+        Ok((Dir::new(handle)?, stat))
+    }
+
+    fn handle_stat(&self, path: &Path) -> Result<Stat, Errno> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+        rustix::fs::statat(self.handle.as_fd(), path.as_os_str().as_bytes(), flags)
+    }
+}
+
+impl Identity {
+    fn of(stat: &Stat) -> Self {
+        let seconds = |seconds: i64, nanoseconds| (seconds, i64::try_from(nanoseconds).unwrap_or_default());
+        Self {
+            place: (stat.st_dev, stat.st_ino),
+            modified: seconds(stat.st_mtime, stat.st_mtime_nsec),
+            changed: seconds(stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+
+    /// Whether the last change was later than shortly before `now`: clocks of files tick slowly.
+    fn is_after(self, (seconds, nanoseconds): (i64, i64)) -> bool {
+        let shortly_before = if nanoseconds >= TICK {
+            (seconds, nanoseconds - TICK)
+        } else {
+            (seconds - 1, nanoseconds + 1_000_000_000 - TICK)
+        };
+        self.changed.max(self.modified) >= shortly_before
+    }
+}
+
+impl Found {
+    fn of(stat: &Stat) -> Self {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        let identity = Identity::of(stat);
+        Self { kind, identity: (kind != FileType::Directory).then_some(identity), place: identity.place }
+    }
+}
+
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+}
+
+/// Longer than any tick of a file system's clock, in nanoseconds.
+const TICK: i64 = 50_000_000;
+
+#[cfg(test)]
+mod tests;

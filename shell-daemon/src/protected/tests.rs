@@ -1,0 +1,159 @@
+use std::{fs, os::unix::fs::symlink, time::Duration};
+
+use portcullis_confine::{Canary, ProcessLimits};
+use portcullis_types::ShellPosture;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{PostureChoice, SessionMount};
+
+struct World(TempDir);
+
+impl World {
+    fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for folder in ["state", "shared/a/.git/hooks", "shared/plain/deep", "read/.git/hooks"] {
+            fs::create_dir_all(root.path().join(folder)).unwrap();
+        }
+        fs::write(root.path().join("shared/.bashrc"), "old").unwrap();
+        fs::write(root.path().join("shared/a/.git/hooks/pre-commit"), "old").unwrap();
+        Self(root)
+    }
+
+    fn path(&self, relative: &str) -> PathBuf {
+        self.0.path().join("shared").join(relative)
+    }
+
+    fn protected(&self, patterns: &[&str]) -> Protected {
+        let mount = |name: &str, access| SessionMount {
+            name: name.to_owned(),
+            path: self.0.path().join(name),
+            access,
+        };
+        let spec = SessionSpec {
+            launcher: PathBuf::new(),
+            mounts: vec![mount("shared", PathAccess::Write), mount("read", PathAccess::Read)],
+            home: "shared".to_owned(),
+            environment: Vec::new(),
+            limits: ProcessLimits {
+                descriptors: 0,
+                memory_bytes: 0,
+                file_bytes: 0,
+                processes: None,
+                cpu: None,
+            },
+            canary: Canary::create(&self.0.path().join("state")).unwrap(),
+            posture: PostureChoice::AtLeast(ShellPosture::Contained),
+            waived: Vec::new(),
+            protect: ProtectedPaths::parse(patterns.iter().copied()).unwrap(),
+        };
+        Protected::new(&spec).unwrap()
+    }
+}
+
+const PATTERNS: [&str; 3] = [".git/hooks", ".bashrc", ".vscode/tasks.json"];
+
+#[track_caller]
+fn check(change: impl Fn(&World), expected: &[&str]) {
+    let world = World::new();
+    let mut protected = world.protected(&PATTERNS);
+    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true }, "before");
+    change(&world);
+    assert_eq!(
+        protected.look(),
+        ProtectedFound { created: expected.iter().map(|&path| path.to_owned()).collect(), complete: true }
+    );
+    assert_eq!(protected.look().created, Vec::<String>::new(), "it is told once");
+}
+
+#[test]
+fn what_is_there_at_the_start_is_found_once_and_only_where_it_can_be_written() {
+    let places = World::new().protected(&PATTERNS).places();
+    assert_eq!(places, [Path::new("/shared/.bashrc"), Path::new("/shared/a/.git/hooks")]);
+    assert_eq!(World::new().protected(&[]).places(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_is_made_is_told_at_any_depth() {
+    check(|_| (), &[]);
+    check(|world| fs::write(world.path("new"), "x").unwrap(), &[]);
+    check(|world| fs::write(world.path("plain/.bashrc"), "x").unwrap(), &["/shared/plain/.bashrc"]);
+    check(|world| fs::write(world.path("plain/.BashRC"), "x").unwrap(), &["/shared/plain/.BashRC"]);
+    check(
+        |world| {
+            fs::create_dir_all(world.path("x/y/.git/hooks")).unwrap();
+            fs::write(world.path("x/y/.git/hooks/post"), "x").unwrap();
+        },
+        &["/shared/x/y/.git/hooks", "/shared/x/y/.git/hooks/post"],
+    );
+    check(|world| fs::write(world.path("a/.git/hooks/post"), "x").unwrap(), &["/shared/a/.git/hooks/post"]);
+}
+
+#[test]
+fn what_is_changed_moved_or_linked_there_is_told() {
+    check(|world| fs::write(world.path(".bashrc"), "new").unwrap(), &["/shared/.bashrc"]);
+    check(
+        |world| {
+            fs::create_dir_all(world.path("plain/deep/hooks")).unwrap();
+            fs::rename(world.path("plain/deep"), world.path("plain/.git")).unwrap();
+        },
+        &["/shared/plain/.git/hooks"],
+    );
+    check(|world| symlink("a", world.path("plain/.vscode")).unwrap(), &["/shared/plain/.vscode"]);
+    check(|world| symlink("a", world.path("plain/.bashrc")).unwrap(), &["/shared/plain/.bashrc"]);
+    check(
+        |world| {
+            fs::write(world.path("other"), "x").unwrap();
+            fs::hard_link(world.path("other"), world.path("plain/.bashrc")).unwrap();
+        },
+        &["/shared/plain/.bashrc"],
+    );
+    // A folder that takes the place of another, with another's times.
+    check(
+        |world| {
+            fs::rename(world.path("plain"), world.path("away")).unwrap();
+            fs::create_dir_all(world.path("plain/deep/.git/hooks")).unwrap();
+        },
+        &["/shared/plain/deep/.git/hooks"],
+    );
+    check(|world| fs::remove_file(world.path(".bashrc")).unwrap(), &[]);
+}
+
+#[test]
+fn a_change_right_after_a_look_is_not_lost() {
+    let world = World::new();
+    let mut protected = world.protected(&PATTERNS);
+    for number in 0..200 {
+        let path = world.path(&format!("plain/{number}"));
+        fs::create_dir_all(path.join(".git")).unwrap();
+        protected.look();
+        fs::create_dir(path.join(".git/hooks")).unwrap();
+        assert_eq!(protected.look().created, [format!("/shared/plain/{number}/.git/hooks")]);
+    }
+}
+
+#[test]
+fn times_that_are_set_back_hide_nothing() {
+    let world = World::new();
+    let past = std::time::SystemTime::now() - Duration::from_secs(1000);
+    let set_back = |path: &str| fs::File::open(world.path(path)).unwrap().set_modified(past).unwrap();
+    set_back("plain");
+    std::thread::sleep(Duration::from_millis(100));
+    let mut protected = world.protected(&PATTERNS);
+    protected.look();
+    fs::write(world.path("plain/.bashrc"), "x").unwrap();
+    set_back("plain");
+    assert_eq!(protected.look().created, ["/shared/plain/.bashrc"]);
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_told() {
+    let world = World::new();
+    let mut protected = world.protected(&PATTERNS);
+    let mut deep = world.path("deep");
+    for _ in 0..PROTECTED_DEPTH + 2 {
+        deep.push("d");
+    }
+    fs::create_dir_all(&deep).unwrap();
+    assert!(!protected.look().complete);
+}

@@ -1,0 +1,117 @@
+//! Paths that no command is to write: those that are there are read-only in a file tree of the session's own,
+//! and what is made or changed is told.
+
+use std::fs;
+
+use portcullis_shell_daemon::Ending;
+
+use crate::world::World;
+
+fn with_hooks(world: &World) {
+    for repository in ["shared", "shared/deep/er"] {
+        fs::create_dir_all(world.path(repository).join(".git/hooks")).unwrap();
+        fs::write(world.path(repository).join(".git/hooks/pre-commit"), "old").unwrap();
+        fs::write(world.path(repository).join(".git/index"), "old").unwrap();
+    }
+    fs::write(world.path("shared/.bashrc"), "old").unwrap();
+}
+
+/// All that is below a folder.
+fn listing(world: &World) -> Vec<String> {
+    fn below(folder: &std::path::Path, all: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            all.push(entry.path().display().to_string());
+            if entry.file_type().unwrap().is_dir() {
+                below(&entry.path(), all);
+            }
+        }
+    }
+    let mut all = Vec::new();
+    below(&world.path("shared"), &mut all);
+    all.sort();
+    all
+}
+
+const ATTACKS: [&str; 9] = [
+    "echo new > .git/hooks/pre-commit",
+    "echo new > deep/er/.git/hooks/post-commit",
+    "echo new > .bashrc",
+    "rm .bashrc",
+    "mv .bashrc other",
+    "rm -r deep/er/.git/hooks",
+    "echo x > plain; mv plain .bashrc",
+    "mv .git/hooks .git/other",
+    "chmod 777 .git/hooks/pre-commit",
+];
+
+#[test]
+fn what_is_there_cannot_be_written_and_nothing_is_left_behind() {
+    World::strong().iter().for_each(|world| {
+        with_hooks(world);
+        let before = listing(world);
+        let mut session = world.session();
+        assert_eq!(session.0.read_only_paths(), 3);
+        for attack in ATTACKS {
+            let ran = session.run(attack);
+            assert_ne!(ran.end.ending, Ending::Code(0), "{attack}: {ran:?}");
+            session.run("rm -f plain");
+        }
+        assert_eq!(session.output("cat .git/hooks/pre-commit .bashrc; echo x > .git/index"), "oldold");
+        session.0.end().unwrap();
+        assert_eq!(listing(world), before, "no ghosts");
+        // The folder above can be moved away; what takes its place is told.
+        let mut session = world.session();
+        let ran = session.run("mv .git away && mkdir -p .git/hooks && echo new > .git/hooks/pre-commit");
+        assert_eq!(ran.end.ending, Ending::Code(0), "{ran:?}");
+        assert!(ran.end.protected.created.contains(&"/shared/.git/hooks/pre-commit".to_owned()), "{ran:?}");
+        drop(session);
+        assert_eq!(fs::read_to_string(world.path("shared/.bashrc")).unwrap(), "old");
+    });
+}
+
+#[test]
+fn without_a_file_tree_the_same_is_told() {
+    for attack in ATTACKS {
+        let Some(world) = World::new() else { return };
+        with_hooks(&world);
+        let mut session = world.session();
+        assert_eq!(session.0.read_only_paths(), 0);
+        let ran = session.run(attack);
+        assert_eq!(ran.end.ending, Ending::Code(0), "the control: {attack}: {ran:?}");
+        // What is only taken away runs nothing.
+        let is_told =
+            !attack.starts_with("rm ") && !["mv .bashrc other", "mv .git/hooks .git/other"].contains(&attack);
+        assert_eq!(!ran.end.protected.created.is_empty(), is_told, "{attack}: {ran:?}");
+        assert!(ran.end.protected.complete);
+    }
+}
+
+#[test]
+fn what_is_made_is_told_in_every_posture() {
+    World::each(|world| {
+        let mut session = world.session();
+        for (command, told) in [
+            ("echo x > file", &[][..]),
+            (
+                "mkdir -p new/.git/hooks; echo x > new/.git/hooks/pre-commit",
+                &["/shared/new/.git/hooks", "/shared/new/.git/hooks/pre-commit"],
+            ),
+            ("echo x > $PORTCULLIS_TMP/.bashrc", &["/tmp/.bashrc"]),
+            ("mkdir .vscode; ln -s ../file .vscode/tasks.json", &["/shared/.vscode/tasks.json"]),
+            // By way of another name, as the folder that holds a read-only one.
+            ("mkdir -p a/hooks; mv a b; mv b .git", &["/shared/.git/hooks"]),
+            ("true", &[]),
+        ] {
+            let ran = session.run(command);
+            assert_eq!(ran.end.ending, Ending::Code(0), "{command}: {ran:?}");
+            assert_eq!(ran.end.protected.created, told, "{command}");
+        }
+        let mut killed = crate::world::with_timeout(
+            "echo x > deep.bashrc; echo x > .bashrc; sleep 30",
+            std::time::Duration::from_millis(300),
+        );
+        killed.0.max_output_bytes = 1;
+        let ran = session.attempt(killed).unwrap();
+        assert_eq!(ran.end.protected.created, ["/shared/.bashrc"], "also of a command that was killed");
+    });
+}
