@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
 
 use super::{
-    DaemonConfig, DaemonError, Token,
+    DaemonConfig, DaemonError, Token, descriptors,
     logs::{self, Form},
     refusal::chain,
     serve::serve_one,
@@ -76,6 +76,7 @@ fn run() -> Result<(), DaemonError> {
         SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
     close_inherited(&one_thread).map_err(system("close what was inherited"))?;
     logs::begin(Form::Text, "error");
+    descriptors::take_all_there_are();
     let stream = StdUnixStream::from(take_stdin()?);
     stream.set_nonblocking(true).map_err(system("prepare the connection"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -16,6 +16,7 @@ mod config;
 mod daemon;
 mod error;
 
+mod descriptors;
 mod embedded;
 mod from_policy;
 mod logs;

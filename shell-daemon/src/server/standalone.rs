@@ -12,7 +12,7 @@ use tokio::{
 };
 
 use super::{
-    DaemonError,
+    DaemonError, descriptors,
     from_policy::{self, Places},
     logs::{self, Form},
     refusal::chain,
@@ -44,7 +44,8 @@ struct Arguments {
     /// A folder of the daemon's own, outside of all mounts; without it, that of the socket
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Another user whose clients are let in, by number. May be repeated
+    /// Another user whose clients are let in, by number. May be repeated. The socket can then be reached by any
+    /// user, and its folder may be of mode 0755; who is let in is the kernel's word about the peer
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
     /// Write logs as JSON, one line each
@@ -76,6 +77,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     // First, while there is one thread: it takes variables out of the environment.
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
     logs::begin(if arguments.json_logs { Form::Json } else { Form::Text }, "info");
+    descriptors::take_all_there_are();
     let token = socket::read_token(&arguments.token_file)?;
     let (listener, file) = listener(arguments, inherited)?;
     let places = Places {

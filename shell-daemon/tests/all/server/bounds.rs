@@ -8,7 +8,7 @@ use portcullis_shell_daemon::protocol::{
 };
 use portcullis_types::ShellPosture;
 
-use super::sidecar::{begin, code, config, embedded, exec, output, run, session, soon};
+use super::sidecar::{begin, children, code, config, embedded, exec, output, run, session, soon};
 use crate::world::{World, marker, processes_with};
 
 fn mount(name: &str, access: &str) -> Mount {
@@ -223,6 +223,21 @@ async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
     for _ in 0..50 {
         shell.health(HealthRequest {}).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn calls_for_the_daemons_health_that_are_dropped_pile_up_nothing() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.service.health_cache = Duration::ZERO;
+    let (daemon, mut shell) = embedded(config).await;
+    for _ in 0..100 {
+        let dropped = tokio::time::timeout(Duration::from_millis(1), shell.health(HealthRequest {})).await;
+        drop(dropped);
+        let sessions = children(daemon.child.id());
+        assert!(sessions.len() <= 1, "{sessions:?}");
+    }
+    shell.health(HealthRequest {}).await.unwrap();
 }
 
 #[tokio::test]

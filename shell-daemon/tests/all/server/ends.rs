@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tonic::Code;
 
 use super::sidecar::{
-    Credentials, Shell, begin, client, code, config, embedded, exec, finish, output, run, session,
+    Credentials, Shell, begin, children, client, code, config, embedded, exec, finish, output, run, session,
     setup_line, signal, soon, standalone, start_embedded,
 };
 use crate::world::{World, marker, processes_with};
@@ -169,15 +169,6 @@ async fn a_parent() {
     let world = World::new().unwrap();
     let (_daemon, mut shell) = embedded(config(&world)).await;
     finish(running(&mut shell, &marker).await).await.unwrap();
-}
-
-/// The processes that a process has started.
-fn children(process: u32) -> Vec<u32> {
-    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
-    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-    children
-        .flat_map(|line| line.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
-        .collect()
 }
 
 /// Whether a process has not ended yet; one that waits to be buried has.
