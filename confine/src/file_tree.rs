@@ -8,7 +8,8 @@
 //! its path is opened anew here, without following links, and taken only if it is the same file.
 
 use std::{
-    io,
+    fs::File,
+    io::{self, Write as _},
     os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
     path::{Component, Path, PathBuf},
     sync::Arc,
@@ -23,9 +24,10 @@ use rustix::{
     },
 };
 
-use crate::{ConfineError, PathAccess, PathRule, sys};
+use crate::{ConfineError, PathAccess, PathRule, ProcessUser, namespaces::apart, sys};
 
-/// What a new file tree holds. Besides, it has `/proc` of its own processes, `/dev/shm` and, unless something
+/// What a new file tree holds. Besides, it has an `/etc/passwd` and an `/etc/group` that know root, nobody and
+/// its user, who is called `session`; `/proc` of its own processes, `/dev/shm` and, unless something
 /// is bound there, `/tmp`: the last two in memory, at most 64 MiB and 16 384 files each, and gone with the
 /// last process.
 #[derive(Clone, Debug)]
@@ -38,6 +40,10 @@ pub struct FileTree {
     /// Folders and files below the mounts, as paths in the new tree, that become read-only. One that is not
     /// there (any more) is left out, and never made.
     pub read_only: Vec<PathBuf>,
+    /// Where its user is at home.
+    pub home: PathBuf,
+    /// Who its user is, if that is neither who enters it nor somebody apart.
+    pub user: Option<ProcessUser>,
 }
 
 /// One thing that is bound into a tree.
@@ -58,6 +64,8 @@ pub struct BuiltTree {
     pub paths: Vec<PathRule>,
     /// How many of [`FileTree::read_only`] were there and became so.
     pub read_only: usize,
+    /// Who the files below the mounts belong to here, if that is not who they really belong to.
+    pub user: Option<ProcessUser>,
 }
 
 /// Why there is no tree. Nothing has changed, and the process may go on in its old one.
@@ -75,6 +83,7 @@ pub(crate) struct Prepared<'a> {
     proc: OwnedFd,
     shm: OwnedFd,
     tmp: Option<OwnedFd>,
+    user: Option<ProcessUser>,
 }
 
 /// Something for one place.
@@ -87,11 +96,16 @@ enum What {
     Folder(OwnedFd),
     File(OwnedFd),
     Link(PathBuf),
+    Text(String),
 }
 
 impl<'a> Prepared<'a> {
     /// Makes all parts. To be called in the new mount namespace, by the first process of a process namespace.
-    pub(crate) fn new(tree: &'a FileTree) -> Result<Self, TreeUnavailable> {
+    /// With `apart`, the mounts are that user's if all of them can be.
+    pub(crate) fn new(
+        tree: &'a FileTree,
+        apart: Option<(ProcessUser, &OwnedFd)>,
+    ) -> Result<Self, TreeUnavailable> {
         let step = |step| move |error| TreeUnavailable { step, source: error };
         // What is mounted outside later is to stay outside.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
@@ -110,21 +124,33 @@ impl<'a> Prepared<'a> {
             Some(memory(MEMORY_SIZE, "1777").map_err(step("mount a /tmp of its own"))?)
         };
         let mut parts = Vec::new();
-        for bind in &tree.mounts {
-            parts.push(Part { place: bind.place.clone(), what: copy(bind).map_err(step("copy a mount"))? });
+        let mut user = None;
+        if let Some((other, map)) = apart
+            && let Ok(mounts) = copies(&tree.mounts, Some(map))
+        {
+            (parts, user) = (mounts, Some(other));
+        } else {
+            parts.extend(copies(&tree.mounts, None).map_err(step("copy a mount"))?);
         }
         let places: Vec<&Path> = tree.system.iter().map(|bind| bind.place.as_path()).collect();
+        let accounts = accounts(user.or(tree.user).unwrap_or_else(current_user), &tree.home);
         for bind in &tree.system {
+            if accounts.iter().any(|(place, _)| bind.place == Path::new(place)) {
+                continue;
+            }
             let path = path(&bind.handle).map_err(step("name a system folder"))?;
             let is_below_another = path != bind.place && places.iter().any(|place| path.starts_with(place));
             let what = if is_below_another {
                 What::Link(path)
             } else {
-                copy(bind).map_err(step("copy a system folder"))?
+                copy(bind, None).map_err(step("copy a system folder"))?
             };
             parts.push(Part { place: bind.place.clone(), what });
         }
-        Ok(Self { tree, parts, root, proc, shm, tmp })
+        for (place, text) in accounts {
+            parts.push(Part { place: place.into(), what: What::Text(text) });
+        }
+        Ok(Self { tree, parts, root, proc, shm, tmp, user })
     }
 
     /// Puts the tree together and enters it. There is no way back.
@@ -133,6 +159,8 @@ impl<'a> Prepared<'a> {
         // Anywhere: nobody looks there any more.
         move_to(&self.root, CWD, "/proc").map_err(step("attach the new root folder"))?;
         let root = self.root.as_fd();
+        // Whatever is made in the tree is for its user to see, whom this process is not yet.
+        let umask = rustix::process::umask(Mode::WGRP | Mode::WOTH);
         for Part { place, what } in &self.parts {
             place_at(root, place, what).map_err(step("put a folder in its place"))?;
         }
@@ -148,6 +176,7 @@ impl<'a> Prepared<'a> {
                 .map_err(|errno| step("make a link")(errno.into()))?;
         }
         mask(root).map_err(step("hide parts of /proc"))?;
+        rustix::process::umask(umask);
         let mut read_only = 0;
         for place in &self.tree.read_only {
             let protected = make_read_only(root, place).map_err(step("protect a path"))?;
@@ -155,11 +184,12 @@ impl<'a> Prepared<'a> {
         }
         self.pivot().map_err(step("enter the new root folder"))?;
         let open = |path: &str| {
-            rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+            rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
                 .map_err(|errno| step("open the new folders")(errno.into()))
         };
         let mut paths =
             vec![("/", PathAccess::List), ("/proc", PathAccess::Read), ("/dev/shm", PathAccess::Write)];
+        paths.extend([(PASSWD, PathAccess::Read), (GROUP, PathAccess::Read)]);
         if self.tmp.is_some() {
             paths.push((TMP, PathAccess::Write));
         }
@@ -167,7 +197,7 @@ impl<'a> Prepared<'a> {
             .into_iter()
             .map(|(path, access)| Ok(PathRule { handle: Arc::new(open(path)?), access }))
             .collect::<Result<_, ConfineError>>()?;
-        Ok(BuiltTree { paths, read_only })
+        Ok(BuiltTree { paths, read_only, user: self.user })
     }
 
     fn pivot(&self) -> io::Result<()> {
@@ -195,8 +225,12 @@ fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags)
     Ok(rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
+fn copies(binds: &[Bind], map: Option<&OwnedFd>) -> io::Result<Vec<Part>> {
+    binds.iter().map(|bind| Ok(Part { place: bind.place.clone(), what: copy(bind, map)? })).collect()
+}
+
 /// A copy of what is bound, attached nowhere, with its attributes.
-fn copy(bind: &Bind) -> io::Result<What> {
+fn copy(bind: &Bind, map: Option<&OwnedFd>) -> io::Result<What> {
     let here = open_here(&bind.handle)?;
     let is_folder = stat_kind(&here)? == rustix::fs::FileType::Directory;
     let mut wanted = MountAttrFlags::MOUNT_ATTR_NOSUID;
@@ -207,6 +241,9 @@ fn copy(bind: &Bind) -> io::Result<What> {
         wanted |= MountAttrFlags::MOUNT_ATTR_RDONLY;
     }
     let copy = copy_mount(here.as_fd(), wanted)?;
+    if let Some(map) = map {
+        apart::apply(&copy, map)?;
+    }
     Ok(if is_folder { What::Folder(copy) } else { What::File(copy) })
 }
 
@@ -236,6 +273,28 @@ fn path(handle: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()))
 }
 
+/// The two files that say who is who.
+fn accounts(user: ProcessUser, home: &Path) -> [(&'static str, String); 2] {
+    let ProcessUser { uid, gid } = user;
+    let home = home.display();
+    // The first that fits is taken, and the user may be one of the others.
+    [
+        (
+            PASSWD,
+            format!(
+                "session:x:{uid}:{gid}:session:{home}:/bin/bash\nroot:x:0:0:root:/root:/bin/sh\n\
+                 nobody:x:65534:65534:nobody:/nonexistent:/bin/false\n"
+            ),
+        ),
+        (GROUP, format!("session:x:{gid}:\nroot:x:0:\nnogroup:x:65534:\n")),
+    ]
+}
+
+fn current_user() -> ProcessUser {
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    ProcessUser { uid: uid.as_raw(), gid: gid.as_raw() }
+}
+
 fn stat_kind(handle: &OwnedFd) -> io::Result<rustix::fs::FileType> {
     Ok(rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(handle)?.st_mode))
 }
@@ -255,6 +314,11 @@ fn place_at(root: BorrowedFd<'_>, place: &Path, what: &What) -> io::Result<()> {
             let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
             rustix::fs::openat(root, place, flags, Mode::RUSR)?;
             move_to(mount, root, place)
+        }
+        What::Text(text) => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            let readable = Mode::RUSR | Mode::RGRP | Mode::ROTH;
+            File::from(rustix::fs::openat(root, place, flags, readable)?).write_all(text.as_bytes())
         }
     }
 }
@@ -332,6 +396,8 @@ const ATTRIBUTES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(Mount
 const NO_PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC;
 
 const TMP: &str = "/tmp";
+const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
 
 /// Folders and links only.
 const ROOT_SIZE: &str = "1m";

@@ -48,6 +48,8 @@ mod rules;
 #[cfg(target_os = "linux")]
 mod canary;
 #[cfg(target_os = "linux")]
+mod cgroup;
+#[cfg(target_os = "linux")]
 mod file_tree;
 #[cfg(target_os = "linux")]
 pub mod interrupt;
@@ -80,8 +82,8 @@ pub use error::ConfineError;
 pub use posture::{Evidence, KernelSupport, Layer, LayerStatus, Outcome, Posture};
 pub use process_posture::{LayerReport, ProcessPosture};
 pub use rules::{
-    MountAccess, MountRule, PathAccess, PathRule, ProcessConfinement, ProcessLimits, ProcessUser,
-    Requirement, ThreadConfinement,
+    GroupLimits, MountAccess, MountRule, PathAccess, PathRule, ProcessConfinement, ProcessLimits,
+    ProcessUser, Requirement, ThreadConfinement,
 };
 
 #[cfg(not(target_os = "linux"))]
@@ -91,9 +93,10 @@ pub use disabled::{
 #[cfg(target_os = "linux")]
 pub use {
     canary::Canary,
+    cgroup::{ControlGroup, GroupProof, prove_group},
     file_tree::{Bind, BuiltTree, FileTree},
     kernel::probe_kernel,
-    namespaces::{Inside, Namespaces},
+    namespaces::{Apart, Inside, Namespaces},
     process::{SingleThreaded, confine_current_process},
     thread::{ProvenThread, confine_current_thread, prove_on_scratch_thread},
 };

@@ -7,7 +7,7 @@
 //! A namespace that cannot be had here is reported with the reason and with what would give it; one that is
 //! there and does not refuse what it has to is an error. What follows from a missing one is the caller's part.
 
-use std::io;
+use std::{io, os::fd::OwnedFd};
 
 use rustix::{
     process::{Gid, Pid, Uid},
@@ -16,15 +16,25 @@ use rustix::{
 
 use crate::{
     BuiltTree, Canary, ConfineError, Evidence, FileTree, Layer, LayerReport, LayerStatus, Outcome,
-    SingleThreaded,
+    ProcessUser, SingleThreaded,
     file_tree::{Prepared, TreeUnavailable},
     sys,
 };
 
 mod advice;
+pub(crate) mod apart;
 mod attempt;
 
 use attempt::Attempt;
+
+/// Who is to live in a file tree, if it can be had: another user than the owner of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Apart {
+    /// Who owns the files.
+    pub owner: ProcessUser,
+    /// Who it is to be. Its number must be larger than the owner's, and nobody else's.
+    pub other: ProcessUser,
+}
 
 /// What the process outside has prepared. Its child takes it along when it is forked.
 #[derive(Debug)]
@@ -37,6 +47,8 @@ pub struct Namespaces {
     outer: Pid,
     /// What the process outside saw of itself.
     outer_seen: Outcome,
+    /// The other user, and the map that makes the files its own.
+    apart: Option<(ProcessUser, OwnedFd)>,
 }
 
 /// A process in its namespaces.
@@ -58,16 +70,22 @@ impl Namespaces {
             wanted: Vec::new(),
             outer: rustix::process::getpid(),
             outer_seen: Outcome::Succeeded,
+            apart: None,
         }
     }
 
     /// Makes the calling process ready to start the first process inside: that is the next one it forks. The
     /// calling process itself stays where it is, but that who may not make namespaces goes into a user
-    /// namespace, in which it is who it was.
+    /// namespace, in which it is who it was. `apart` is for a file tree; where the file systems or the kernel do
+    /// not have it, [`BuiltTree::user`] says so.
     ///
     /// # Errors
     /// If a user namespace was entered and cannot be used: the process has to end.
-    pub fn prepare(one_thread: &SingleThreaded, waived: &[Layer]) -> Result<Self, ConfineError> {
+    pub fn prepare(
+        one_thread: &SingleThreaded,
+        waived: &[Layer],
+        apart: Option<Apart>,
+    ) -> Result<Self, ConfineError> {
         let mut this = Self { reports: Vec::new(), ..Self::none(&LayerStatus::Waived) };
         for layer in Layer::NAMESPACES {
             if waived.contains(&layer) {
@@ -93,6 +111,10 @@ impl Namespaces {
         if !admin {
             stay(uid, gid)
                 .map_err(|source| ConfineError::NamespaceBroken { step: "stay the same user", source })?;
+        }
+        // Only who may everywhere may say who owns what. Where it cannot be had, the owner lives there.
+        if admin && let Some(Apart { owner, other }) = apart {
+            this.apart = apart::map(one_thread, owner, other).ok().map(|map| (other, map));
         }
         if this.wanted.contains(&Layer::PidNamespace) {
             this.outer_seen = attempt::find(this.outer);
@@ -207,7 +229,8 @@ impl Namespaces {
             self.miss(layer, advice::namespace(layer, &error));
             return Ok(None);
         }
-        let built = match Prepared::new(tree) {
+        let apart = self.apart.as_ref().map(|(user, map)| (*user, map));
+        let built = match Prepared::new(tree, apart) {
             Ok(prepared) => prepared.enter()?,
             Err(TreeUnavailable { step, source }) => {
                 self.miss(layer, advice::tree(step, &source));

@@ -142,10 +142,11 @@ const SUCCEEDED: &str = "ok";
 const OTHER_ERRNO: &str = "errno ";
 
 /// Linux numbers; no other system makes an `Outcome`.
-const ERRNO_NAMES: [(i32, &str); 10] = [
+const ERRNO_NAMES: [(i32, &str); 11] = [
     (1, "EPERM"),
     (2, "ENOENT"),
     (3, "ESRCH"),
+    (11, "EAGAIN"),
     (13, "EACCES"),
     (14, "EFAULT"),
     (22, "EINVAL"),

@@ -32,6 +32,12 @@ impl SingleThreaded {
             .count();
         if threads == 1 { Ok(Self(PhantomData)) } else { Err(ConfineError::ThreadsRunning { threads }) }
     }
+
+    /// For a fresh thread of a test, which shares nothing that matters to the test.
+    #[cfg(test)]
+    pub(crate) fn pretend() -> Self {
+        Self(PhantomData)
+    }
 }
 
 /// Confines the calling process and all that it starts for the rest of their lives, and proves each layer

@@ -140,3 +140,14 @@ pub struct ProcessLimits {
     /// Processor time, of each process. `None` leaves what is.
     pub cpu: Option<Duration>,
 }
+
+/// What all processes of a session together may use up, where a control group can be made for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GroupLimits {
+    /// Memory, files in memory included. Beyond that one of the processes is killed.
+    pub memory_bytes: u64,
+    /// Processes at a time. Beyond that none is started.
+    pub processes: u64,
+    /// Processor time in percent of one processor. `None` leaves it unbounded.
+    pub cpu_percent: Option<u32>,
+}

@@ -326,6 +326,12 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
     }
 }
 
+/// Ends a process that was doubled only to be there: nothing of its other half's is cleaned up or written.
+pub(crate) fn exit() -> ! {
+    // SAFETY: the call takes an integer and does not come back.
+    unsafe { libc::_exit(0) }
+}
+
 /// Closes every descriptor from `first` on.
 pub(crate) fn close_from(first: libc::c_uint, _one_thread: &SingleThreaded) -> io::Result<()> {
     // SAFETY: the call takes three integers. What it closes is owned by nobody: the caller says so.
@@ -386,8 +392,21 @@ pub(crate) enum Depth {
 
 /// Sets attributes of a mount, for good.
 pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, attributes: u64, depth: Depth) -> io::Result<()> {
+    change_mount(mount, libc::mount_attr { attr_set: attributes, ..NO_CHANGE }, depth)
+}
+
+/// Shows the files of a mount, and of all below it, with the owners that a user namespace maps them to.
+pub(crate) fn map_mount(mount: BorrowedFd<'_>, map: BorrowedFd<'_>) -> io::Result<()> {
+    let userns_fd = u64::try_from(map.as_raw_fd()).map_err(io::Error::other)?;
+    let attr_set = u64::from(rustix::mount::MountAttrFlags::MOUNT_ATTR_IDMAP.bits());
+    change_mount(mount, libc::mount_attr { attr_set, userns_fd, ..NO_CHANGE }, Depth::All)
+}
+
+const NO_CHANGE: libc::mount_attr =
+    libc::mount_attr { attr_set: 0, attr_clr: 0, propagation: 0, userns_fd: 0 };
+
+fn change_mount(mount: BorrowedFd<'_>, change: libc::mount_attr, depth: Depth) -> io::Result<()> {
     let recursive = if depth == Depth::All { libc::AT_RECURSIVE } else { 0 };
-    let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
     // SAFETY: the path is a valid empty string, `change` has the size that is given, and both outlive the
     // call, which only reads them.
     let result = unsafe {

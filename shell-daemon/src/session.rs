@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{LayerStatus, ProcessUser};
+use portcullis_confine::{ControlGroup, Layer, LayerStatus, ProcessUser};
 use portcullis_types::ShellPosture;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -39,6 +39,8 @@ pub struct ShellSession {
     has_tree: bool,
     read_only: usize,
     protected: Protected,
+    /// Removed after all that was in it has ended.
+    _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
     background: Background,
     /// For the next command; `None` where it could not be had.
@@ -76,27 +78,36 @@ impl ShellSession {
 
     fn attempt(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
         let protected = Protected::new(spec)?;
-        let (setup, handles) = setup(spec, plan, protected.places())?;
-        let user = setup.user.filter(|_| !matches!(setup.plan, Plan::Nothing));
+        let group = group(spec, &plan);
+        let to_prove = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
+            group.to_prove().map_err(|error| LayerStatus::Missing { reason: error.to_string() })
+        });
+        let (setup, handles) = setup(spec, plan, protected.places(), to_prove)?;
         let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
+        let guard_pid = i32::try_from(guard.id()).ok().and_then(Pid::from_raw);
+        if let (Ok(group), Some(guard)) = (&group, guard_pid) {
+            // Before it is told what it is: whatever it starts is in the group. One that is not finds out.
+            let _ = group.add(guard);
+        }
         let result = introduce(&control, &setup, &handles).and_then(|(process, ready)| {
-            let session_init = Pid::from_raw(i32::try_from(guard.id()).unwrap_or_default())
+            let session_init = guard_pid
                 .and_then(|parent| Process::child_of(parent, process))
                 .ok_or(ShellError::SessionEnded)?;
             Ok((session_init, ready))
         });
         match result {
             Ok((session_init, ready)) => Ok(Self {
-                prepared: prepare(control.as_fd(), user).ok(),
+                prepared: prepare(control.as_fd(), ready.user).ok(),
                 guard,
                 control: Some(control),
                 session_init,
                 posture: SessionPosture::new(ready.posture, spec.posture),
-                user,
+                user: ready.user,
                 has_tree: ready.has_tree,
                 read_only: ready.protected,
                 protected,
+                _group: group.ok(),
                 background: Background::default(),
             }),
             Err(error) => {
@@ -127,8 +138,9 @@ impl ShellSession {
         &self.posture
     }
 
-    /// Whom the session's processes belong to, if that is not whom this one belongs to: a daemon that is root
-    /// becomes the owner of the session's home.
+    /// Whom the session's processes belong to, if that is not whom this one belongs to. Where a daemon is root
+    /// and the session has a file tree of its own, that is a user whom nobody else is, and to whom the files
+    /// below the mounts seem to belong; else it is the owner of the session's home.
     #[must_use]
     pub fn user(&self) -> Option<ProcessUser> {
         self.user
@@ -244,10 +256,21 @@ fn plan(spec: &SessionSpec) -> (ShellPosture, Plan) {
     }
 }
 
+/// The control group of a session, or why it has none.
+fn group(spec: &SessionSpec, plan: &Plan) -> Result<ControlGroup, LayerStatus> {
+    match (spec.group, plan) {
+        (Some(limits), Plan::Layers { waived, .. }) if !waived.contains(&Layer::Cgroup) => {
+            ControlGroup::create(limits).map_err(|reason| LayerStatus::Missing { reason })
+        }
+        _ => Err(LayerStatus::Waived),
+    }
+}
+
 /// Tells the session what it is, and hears whether it is so and who it is.
 fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(Pid, Ready), ShellError> {
     let handles: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
-    wire::send(control.as_fd(), &ToSession::Setup(setup.clone()), &handles).map_err(ShellError::channel)?;
+    wire::send(control.as_fd(), &ToSession::Setup(Box::new(setup.clone())), &handles)
+        .map_err(ShellError::channel)?;
     let time =
         Timespec::try_from(START_TIME).map_err(|error| ShellError::channel(io::Error::other(error)))?;
     let ready = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&time)).map_err(ShellError::channel)?;

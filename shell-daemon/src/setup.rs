@@ -4,9 +4,10 @@ use std::{
     fs::File,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
-use portcullis_confine::{PathAccess, ProcessUser};
+use portcullis_confine::{Apart, GroupProof, LayerStatus, PathAccess, ProcessUser};
 use rustix::{
     fs::{Mode, OFlags},
     thread::CapabilitySet,
@@ -17,11 +18,13 @@ use crate::{
     wire::{Plan, Setup, SetupPath},
 };
 
-/// What the session is told, and the handles that go with it: the canary's first, then one for each path.
+/// What the session is told, and the handles that go with it: the canary's first, then one for each path, then
+/// that of the control group if there is one.
 pub(crate) fn setup(
     spec: &SessionSpec,
     plan: Plan,
     protected: Vec<PathBuf>,
+    group: Result<(OwnedFd, GroupProof), LayerStatus>,
 ) -> Result<(Setup, Vec<OwnedFd>), ShellError> {
     let canary = spec.canary.state_dir().try_clone_to_owned();
     let mut handles = vec![canary.map_err(|source| ShellError::Start { source })?];
@@ -43,8 +46,15 @@ pub(crate) fn setup(
     }
     let home = spec.mounts.iter().position(|mount| mount.name == spec.home);
     let home = home.ok_or_else(|| ShellError::HomeUnknown { name: spec.home.clone() })?;
+    let (user, apart) = users(&spec.mounts[home].path)?;
+    let group = group.map(|(handle, proof)| {
+        handles.push(handle);
+        proof
+    });
     let setup = Setup {
-        user: owner_instead_of_root(&spec.mounts[home].path)?,
+        user,
+        apart,
+        group,
         mounts: spec.mounts.iter().map(|mount| mount.name.clone()).collect(),
         home,
         paths,
@@ -68,16 +78,38 @@ fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
 }
 
 /// Root without capabilities is a stranger in somebody else's workspace, and what it makes there would be
-/// root's. `None` where this process is not root, or may not become somebody else and kill it afterwards.
-fn owner_instead_of_root(home: &Path) -> Result<Option<ProcessUser>, ShellError> {
+/// root's: a session of root's is the owner's, or that of a user whom nobody else is, if the files can be shown
+/// as that user's. `None` where this process is not root, or may not become somebody else and kill it
+/// afterwards.
+fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<Apart>), ShellError> {
     let open_error = |source| ShellError::MountOpen { path: home.to_owned(), source };
     let owner = rustix::fs::stat(home).map_err(|errno| open_error(errno.into()))?;
+    let owner = ProcessUser { uid: owner.st_uid, gid: owner.st_gid };
     let needed = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::CHOWN;
     let has_all =
         rustix::thread::capabilities(None).is_ok_and(|capabilities| capabilities.effective.contains(needed));
-    let becomes = rustix::process::geteuid().is_root() && has_all && owner.st_uid != 0;
-    Ok(becomes.then_some(ProcessUser { uid: owner.st_uid, gid: owner.st_gid }))
+    if !rustix::process::geteuid().is_root() || !has_all {
+        return Ok((None, None));
+    }
+    let other = next_user();
+    let apart = Apart { owner, other: ProcessUser { uid: other, gid: other } };
+    let is_higher = owner.uid < other && owner.gid < other;
+    Ok(((owner.uid != 0).then_some(owner), is_higher.then_some(apart)))
 }
+
+/// A number that no session of this machine has: they come from a range that nothing else uses, a part of it
+/// for each daemon.
+fn next_user() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let process = rustix::process::getpid().as_raw_pid().unsigned_abs() % USERS_PARTS;
+    USERS + process * USERS_PART + NEXT.fetch_add(1, Ordering::Relaxed) % USERS_PART
+}
+
+/// From here to the largest number that is signed, nothing assigns users (systemd, "Users, Groups, UIDs and
+/// GIDs").
+const USERS: u32 = 0x7000_0000;
+const USERS_PARTS: u32 = 1 << 17;
+const USERS_PART: u32 = 1 << 10;
 
 pub(crate) fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
     let open_error = |source| ShellError::MountOpen { path: path.to_owned(), source };

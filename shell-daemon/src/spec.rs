@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use portcullis_confine::{Canary, Layer, PathAccess, ProcessLimits};
+use portcullis_confine::{Canary, GroupLimits, Layer, PathAccess, ProcessLimits};
 use portcullis_policy::ProtectedPaths;
 use portcullis_types::ShellPosture;
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,8 @@ pub struct SessionSpec {
     pub environment: Vec<(String, String)>,
     /// What each process of the session may use up.
     pub limits: ProcessLimits,
+    /// What all of them together may use up, where a control group can be made; `None` makes none.
+    pub group: Option<GroupLimits>,
     /// A file that the session must not be able to open, so that its refusal proves layers.
     pub canary: Canary,
     /// How far it is to be confined.

@@ -10,7 +10,9 @@ use std::{
     time::Duration,
 };
 
-use portcullis_confine::{Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser};
+use portcullis_confine::{
+    Apart, GroupProof, Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser,
+};
 use rustix::{
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
@@ -27,7 +29,7 @@ use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 pub(crate) enum ToSession {
     /// What the session is to confine itself to. Descriptors: the state folder of the canary, then one for
     /// each access.
-    Setup(Setup),
+    Setup(Box<Setup>),
     /// A shell for the next command. Descriptors: a memory file that will hold the command's text, standard
     /// input, output and error, a pipe by which a line comes when the command begins, and where to report.
     Prepare,
@@ -44,6 +46,10 @@ pub(crate) struct Setup {
     pub(crate) home: usize,
     pub(crate) limits: ProcessLimits,
     pub(crate) user: Option<ProcessUser>,
+    /// The control group that it is in, or why there is none. With one comes a further descriptor, the last.
+    pub(crate) group: Result<GroupProof, LayerStatus>,
+    /// Another user, for a file tree of its own.
+    pub(crate) apart: Option<Apart>,
     /// Variables besides those that every session has.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) plan: Plan,
@@ -96,6 +102,8 @@ pub(crate) struct Ready {
     pub(crate) has_tree: bool,
     /// How many of the protected paths became read-only.
     pub(crate) protected: usize,
+    /// Whom its processes belong to, if that is not whom the daemon belongs to.
+    pub(crate) user: Option<ProcessUser>,
 }
 
 /// What a command's init reports. The end of its socket is the end of the last process of the command.

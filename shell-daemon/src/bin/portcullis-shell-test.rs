@@ -49,6 +49,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
             processes: None,
             cpu: None,
         },
+        group: None,
         canary: Canary::create(&folder.join("state"))?,
         posture,
         waived: Vec::new(),

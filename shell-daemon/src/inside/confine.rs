@@ -18,11 +18,12 @@ pub(super) fn confine(
     setup: &Setup,
     handles: Vec<OwnedFd>,
     namespaces: Namespaces,
+    group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> FromSession {
     let Plan::Layers { waived, .. } = &setup.plan else {
         let posture = ProcessPosture::new(Vec::new());
-        return FromSession::Ready(Ready { posture, has_tree: false, protected: 0 });
+        return FromSession::Ready(Ready { posture, has_tree: false, protected: 0, user: None });
     };
     // The handles end with this function: no command inherits one of them.
     let (canary, binds) = match parts(setup, handles) {
@@ -33,11 +34,14 @@ pub(super) fn confine(
         mounts: binds[..setup.mounts.len()].to_vec(),
         system: binds[setup.mounts.len()..].to_vec(),
         read_only: setup.protected.clone(),
+        home: binds.get(setup.home).map_or_else(|| "/".into(), |bind| bind.place.clone()),
+        user: setup.user,
     };
-    let inside = match namespaces.enter(one_thread, &canary, &tree) {
+    let mut inside = match namespaces.enter(one_thread, &canary, &tree) {
         Ok(inside) => inside,
         Err(error) => return refused(&error, true),
     };
+    inside.reports.push(group);
     match apply(setup, waived, canary, binds, inside, one_thread) {
         Ok(ready) => FromSession::Ready(ready),
         Err(error) => refused(&*error, false),
@@ -80,7 +84,7 @@ fn apply(
     inside: Inside,
     one_thread: &SingleThreaded,
 ) -> Result<Ready, Box<dyn Error>> {
-    let Inside { reports: namespaces, tree } = inside;
+    let Inside { reports: before, tree } = inside;
     let kernel = probe_kernel();
     let missing: Vec<LayerReport> = [Layer::Landlock, Layer::Seccomp]
         .into_iter()
@@ -95,6 +99,7 @@ fn apply(
         if is_missing || waived.contains(&layer) { Requirement::Waived } else { Requirement::Required }
     };
     let (has_tree, protected) = (tree.is_some(), tree.as_ref().map_or(0, |tree| tree.read_only));
+    let user = tree.as_ref().and_then(|tree| tree.user).or(setup.user);
     // A rule goes by the file, not by its path: it holds wherever the file is bound.
     let mut paths: Vec<PathRule> =
         binds.into_iter().map(|bind| PathRule { handle: bind.handle, access: bind.access }).collect();
@@ -102,7 +107,7 @@ fn apply(
     let rules = ProcessConfinement {
         landlock: requirement(Layer::Landlock),
         seccomp: requirement(Layer::Seccomp),
-        user: setup.user,
+        user,
         paths,
         limits: setup.limits,
         canary,
@@ -113,12 +118,12 @@ fn apply(
     let mut layers = Vec::new();
     for report in posture.layers() {
         if report.layer == Layer::Landlock {
-            layers.extend(namespaces.iter().cloned());
+            layers.extend(before.iter().cloned());
         }
         let missing = missing.iter().find(|missing| missing.layer == report.layer);
         layers.push(missing.unwrap_or(report).clone());
     }
-    Ok(Ready { posture: ProcessPosture::new(layers), has_tree, protected })
+    Ok(Ready { posture: ProcessPosture::new(layers), has_tree, protected, user })
 }
 
 /// Keeps commands, which are of the same user and in the same domain, from reaching this process and those that

@@ -10,8 +10,9 @@ use std::{
 };
 
 use portcullis_confine::{
-    ConfineError, LayerStatus, Namespaces, SingleThreaded,
+    ConfineError, Layer, LayerReport, LayerStatus, Namespaces, SingleThreaded,
     process::{Fork, close_inherited, fork},
+    prove_group,
 };
 use rustix::{
     event::{PollFd, PollFlags, poll},
@@ -31,9 +32,17 @@ use crate::{
 pub(crate) fn run() -> ExitCode {
     let Ok(one_thread) = SingleThreaded::check() else { return ExitCode::FAILURE };
     let Ok(control) = prepare(&one_thread) else { return ExitCode::FAILURE };
-    let Ok(Some((ToSession::Setup(setup), handles))) = receive(control.as_fd()) else {
+    let Ok(Some((ToSession::Setup(setup), mut handles))) = receive(control.as_fd()) else {
         return ExitCode::FAILURE;
     };
+    // First: in a process namespace, this process has no second child.
+    let group = match &setup.group {
+        Ok(proof) => handles.pop().map(|bound| prove_group(&one_thread, bound, proof.clone())),
+        Err(status) => {
+            Some(LayerReport { layer: Layer::Cgroup, status: status.clone(), evidence: Vec::new() })
+        }
+    };
+    let Some(group) = group else { return ExitCode::FAILURE };
     let namespaces = match prepare_namespaces(&setup, &one_thread) {
         Ok(namespaces) => namespaces,
         Err(error) => {
@@ -42,9 +51,9 @@ pub(crate) fn run() -> ExitCode {
         }
     };
     match fork(&one_thread) {
-        Ok(Fork::Child) => session_init::run(control, setup, handles, namespaces, &one_thread),
+        Ok(Fork::Child) => session_init::run(control, &setup, handles, namespaces, group, &one_thread),
         Ok(Fork::Parent { child }) => {
-            drop((setup, handles, namespaces));
+            drop((setup, handles, namespaces, group));
             guard(&control, child)
         }
         Err(_) => ExitCode::FAILURE,
@@ -56,7 +65,9 @@ fn prepare_namespaces(setup: &Setup, one_thread: &SingleThreaded) -> Result<Name
     match &setup.plan {
         Plan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
         Plan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::none(status)),
-        Plan::Layers { waived, without_namespaces: None } => Namespaces::prepare(one_thread, waived),
+        Plan::Layers { waived, without_namespaces: None } => {
+            Namespaces::prepare(one_thread, waived, setup.apart)
+        }
     }
 }
 

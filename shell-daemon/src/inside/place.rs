@@ -16,7 +16,7 @@ impl Place {
     pub(super) fn new(setup: &Setup, has_tree: bool) -> Self {
         let mounts = setup.mounts.iter().zip(&setup.paths);
         let mounts: Vec<(&str, &Path)> = mounts
-            .map(|(name, path)| (name.as_str(), &*if has_tree { &path.place } else { &path.path }.as_path()))
+            .map(|(name, path)| (name.as_str(), if has_tree { path.place.as_path() } else { &path.path }))
             .collect();
         let home = mounts.get(setup.home).map_or_else(|| PathBuf::from("/"), |(_, home)| home.to_path_buf());
         let mut environment = vec![

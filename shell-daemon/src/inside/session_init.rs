@@ -7,7 +7,7 @@ use std::{
 };
 
 use portcullis_confine::{
-    Namespaces, SingleThreaded,
+    LayerReport, Namespaces, SingleThreaded,
     process::{Fork, fork},
 };
 use rustix::{
@@ -26,17 +26,18 @@ use crate::wire::{FromCommand, FromSession, Ready, Setup, ToSession, receive, se
 /// Confines itself, says so, and serves until the daemon is gone.
 pub(super) fn run(
     control: OwnedFd,
-    setup: Setup,
+    setup: &Setup,
     handles: Vec<OwnedFd>,
     namespaces: Namespaces,
+    group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> ExitCode {
-    let answer = confine(&setup, handles, namespaces, one_thread);
+    let answer = confine(setup, handles, namespaces, group, one_thread);
     if send(control.as_fd(), &answer, &[]).is_err() {
         return ExitCode::FAILURE;
     }
     let FromSession::Ready(Ready { has_tree, .. }) = answer else { return ExitCode::FAILURE };
-    let place = Place::new(&setup, has_tree);
+    let place = Place::new(setup, has_tree);
     match serve(control, one_thread) {
         Ok(Role::Ended) => ExitCode::SUCCESS,
         Ok(Role::Command(job)) => command::run(job, &place, one_thread),

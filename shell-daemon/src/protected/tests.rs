@@ -42,6 +42,7 @@ impl World {
                 processes: None,
                 cpu: None,
             },
+            group: None,
             canary: Canary::create(&self.0.path().join("state")).unwrap(),
             posture: PostureChoice::AtLeast(ShellPosture::Contained),
             waived: Vec::new(),

@@ -1,16 +1,20 @@
 //! What the commands of a session cannot reach. What each call meets is tested in `portcullis-confine`, what one
 //! layer alone does in `layers.rs`; here is that a session as a whole is confined.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
     net::{TcpListener, UdpSocket},
-    os::unix::{fs::PermissionsExt as _, net::UnixListener},
+    os::unix::{
+        fs::{MetadataExt as _, PermissionsExt as _},
+        net::UnixListener,
+    },
     path::Path,
 };
 
 use portcullis_confine::{Layer, LayerReport};
 use portcullis_shell_daemon::{Completed, Ending};
 
-use crate::world::{World, request};
+use crate::world::{Session, World, request};
 
 /// What must fail and write nothing to its standard output, where sessions are confined.
 fn attacks(world: &World) -> Vec<String> {
@@ -128,7 +132,12 @@ fn with_a_file_tree_of_its_own_not_even_names_outside_are_visible() {
                 .replace("lib64\n", if Path::new("/lib64").exists() { "lib64\n" } else { "" })
         );
         assert_eq!(session.output("ls -A /read"), "file\n");
-        assert_eq!(session.output("ls -d /proc/[0-9]* | wc -l").trim().parse::<u32>().unwrap(), 5, "its own");
+        assert_eq!(
+            session.output("id -un; cut -d: -f1 /etc/passwd /etc/group; echo ~session"),
+            "session\nsession\nroot\nnobody\nsession\nroot\nnogroup\n/shared\n"
+        );
+        let processes = session.output("cd /proc; echo [0-9]*");
+        assert!(processes.split_ascii_whitespace().count() < 10, "its own: {processes}");
     });
 }
 
@@ -151,38 +160,87 @@ fn names_and_metadata_outside_stay_visible() {
     });
 }
 
+/// The world as that of a user whom nobody else is; only root can make it so.
+fn give_away(world: &World) -> bool {
+    if !rustix::process::geteuid().is_root() {
+        return false;
+    }
+    for folder in ["shared", "tmp"] {
+        std::os::unix::fs::chown(world.path(folder), Some(12345), Some(12346)).unwrap();
+    }
+    std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    true
+}
+
+/// That a session of another user works, is confined, and can be killed.
+fn assert_works_as_another(world: &World, session: &mut Session) {
+    let has_evidence = |report: &LayerReport| {
+        let is_left_out = Layer::NAMESPACES.contains(&report.layer) && !world.has_tree();
+        !report.evidence.is_empty() || is_left_out || report.layer == Layer::Cgroup
+    };
+    assert!(session.0.posture().layers().iter().all(has_evidence));
+    let user = session.0.user().expect("another user");
+    let script = "id -u; id -G; echo x > file; stat -c %u:%g file; echo named > /dev/stdout; cat < <(echo sub); \
+                  echo x > $TMPDIR/file; v=1";
+    let (uid, gid) = (user.uid, user.gid);
+    assert_eq!(session.output(script), format!("{uid}\n{gid}\n{uid}:{gid}\nnamed\nsub\n"));
+    let made = std::fs::metadata(world.path("shared/file")).unwrap();
+    let folder = std::fs::metadata(world.path("shared")).unwrap();
+    assert_eq!((made.uid(), made.gid()), (folder.uid(), folder.gid()), "outside, it is the owner's");
+    let ran =
+        session.run(&format!("cat {}; kill -0 {}", world.path("vault/secret").display(), std::process::id()));
+    assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""), "{ran:?}");
+    let (mut one, canceller) = request("(setsid sleep 30 &) ; sleep 30");
+    one.timeout = std::time::Duration::from_millis(200);
+    let ran = session.attempt((one, canceller)).unwrap();
+    assert_ne!(ran.end.completed, Completed::Yes, "root can still kill it");
+    assert_eq!(session.output("echo $v"), "1\n");
+}
+
 #[test]
 fn root_becomes_the_owner_of_the_workspace() {
-    World::each_confined(|world| {
+    World::new().iter().for_each(|world| {
         if !rustix::process::geteuid().is_root() {
-            // Nobody else can become anybody.
             return;
         }
         assert_eq!(world.session().0.user(), None, "root's own workspace");
-        for folder in ["shared", "tmp"] {
-            std::os::unix::fs::chown(world.path(folder), Some(12345), Some(12346)).unwrap();
+        if give_away(world) {
+            let mut session = world.session();
+            assert_eq!(session.0.user().map(|user| (user.uid, user.gid)), Some((12345, 12346)));
+            assert_works_as_another(world, &mut session);
         }
-        std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    });
+}
+
+#[test]
+fn in_a_file_tree_of_its_own_roots_session_is_nobody_else() {
+    World::strong().iter().for_each(|world| {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        // First in root's own workspace, where everything else that is root's stays so.
+        std::fs::write(world.path("shared/mine"), "mine").unwrap();
+        let (mut one, mut two) = (world.session(), world.session());
+        assert_works_as_another(world, &mut one);
+        assert_ne!(one.0.user(), two.0.user(), "each session is another");
+        assert_eq!(
+            two.output("cat mine file; echo more >> file; chmod 600 file; cat ../read/file"),
+            "minex\nread/file"
+        );
+        assert_ne!(two.run("chown 0 file").end.ending, Ending::Code(0));
+        assert_eq!(two.output("id -un; echo ~"), "session\n/shared\n");
+        drop((one, two));
+        if give_away(world) {
+            std::fs::remove_file(world.path("shared/file")).unwrap();
+            assert_works_as_another(world, &mut world.session());
+        }
+        // What belongs to neither is what it was.
+        std::fs::write(world.path("shared/foreign"), "foreign").unwrap();
+        std::fs::set_permissions(world.path("shared/foreign"), std::fs::Permissions::from_mode(0o600))
+            .unwrap();
         let mut session = world.session();
-        assert_eq!(session.0.user().map(|user| (user.uid, user.gid)), Some((12345, 12346)));
-        let has_evidence = |report: &LayerReport| {
-            !report.evidence.is_empty() || (Layer::NAMESPACES.contains(&report.layer) && !world.has_tree())
-        };
-        assert!(session.0.posture().layers().iter().all(has_evidence));
-        let script = "id -u; id -G; echo x > file; stat -c %u:%g file; echo named > /dev/stdout; cat < <(echo sub); v=1";
-        assert_eq!(session.output(script), "12345\n12346\n12345:12346\nnamed\nsub\n");
-        let ran = session.run(&format!(
-            "cat {}; kill -0 {}",
-            world.path("vault/secret").display(),
-            std::process::id()
-        ));
-        assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""), "{ran:?}");
-        let (mut one, canceller) = request("(setsid sleep 30 &) ; sleep 30");
-        one.timeout = std::time::Duration::from_millis(200);
-        let ran = session.attempt((one, canceller)).unwrap();
-        assert_ne!(ran.end.completed, Completed::Yes, "root can still kill it");
-        assert_eq!(session.output("echo $v"), "1\n");
-        session.0.end().unwrap();
+        assert_eq!(session.output("stat -c %u foreign"), "0\n");
+        assert_ne!(session.run("cat foreign").end.ending, Ending::Code(0));
     });
 }
 

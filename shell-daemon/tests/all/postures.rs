@@ -1,6 +1,7 @@
 //! Which posture a session gets, what it proves, and what is said where it cannot be had.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
-use portcullis_confine::{Layer, LayerStatus, Outcome};
+use portcullis_confine::{GroupLimits, Layer, LayerStatus, Outcome};
 use portcullis_shell_daemon::{Ending, PostureChoice, ShellError, ShellSession};
 use portcullis_types::ShellPosture;
 
@@ -53,7 +54,7 @@ fn the_strongest_that_works_is_chosen() {
         assert!(session.has_own_tree());
         let summary = session.posture().summary();
         let begin = "strong(limits=enforced,privileges=enforced,pid_ns=enforced,ipc_ns=enforced,uts_ns=enforced,\
-                     net_ns=enforced,mount_ns=enforced,landlock=";
+                     net_ns=enforced,mount_ns=enforced,cgroup=waived,landlock=";
         assert!(summary.starts_with(begin) && summary.ends_with(",seccomp=enforced)"), "{summary}");
     }
 }
@@ -140,6 +141,23 @@ fn each_namespace_that_is_left_out_makes_it_less_than_strong() {
         assert!(matches!(refused, ShellError::PostureUnavailable { .. }), "{refused:?}");
         assert!(refused.to_string().contains(layer.as_str()), "{refused}");
     }
+}
+
+/// Where control groups can be made it holds, and elsewhere it is said what would give it; no posture needs it.
+#[test]
+fn a_control_group_holds_or_is_missing_with_a_reason() {
+    World::each_confined(|world| {
+        let mut spec = world.spec();
+        spec.group = Some(GroupLimits { memory_bytes: 1 << 30, processes: 100, cpu_percent: Some(100) });
+        let mut session = Session(ShellSession::start(&spec).unwrap());
+        match session.0.posture().layer(Layer::Cgroup).unwrap() {
+            LayerStatus::Missing { reason } => assert!(reason.contains("Delegate=yes"), "{reason}"),
+            LayerStatus::Enforced | LayerStatus::Partial { .. } => assert_proven(&session, Layer::Cgroup),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(session.output("echo on"), "on\n");
+        session.0.end().unwrap();
+    });
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Whole programs that hold a session: as an ordinary user, in a stock container, and killed.
 #![expect(clippy::disallowed_methods, reason = "the tests start the programs that they are about")]
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
     io::Read as _,
@@ -64,6 +65,19 @@ fn an_ordinary_user_has_a_session() {
     let Some(world) = World::new() else { return };
     let output = ordinary_user(&world).arg(script(&world)).arg("=contained").output().unwrap();
     assert_works(&output, "contained");
+}
+
+#[test]
+fn a_daemon_that_hides_what_it_makes_has_a_strong_session() {
+    let Some(world) = World::strong() else { return };
+    let mut shell = Command::new("sh");
+    let output = shell
+        .args(["-c", "umask 077; exec \"$0\" \"$@\"", PROGRAM])
+        .arg(world.path(""))
+        .args([&script(&world), "strong"])
+        .output()
+        .unwrap();
+    assert_works(&output, "strong");
 }
 
 #[test]

@@ -133,6 +133,7 @@ impl World {
                 processes: None,
                 cpu: None,
             },
+            group: None,
             canary: Canary::create(&self.path("state")).unwrap(),
             posture: self.posture,
             waived: self.waived.clone(),

@@ -1,0 +1,268 @@
+//! Bounds on all processes of a session together: a control group of its own, where one can be made.
+//!
+//! Version 2 only, and only below the group that this process is in or beside it: whoever runs the daemon decides
+//! by that what it may make. Hardly any machine lets an ordinary user do so without having been told to, so that
+//! no posture asks for this layer.
+
+use std::{
+    fs, io,
+    io::Write as _,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use rustix::{io::Errno, process::Pid};
+
+use crate::{
+    Evidence, GroupLimits, Layer, LayerReport, LayerStatus, Outcome, SingleThreaded,
+    process::{Fork, fork},
+    sys,
+};
+
+/// A control group. Dropping it kills what is left in it and removes it.
+#[derive(Debug)]
+pub struct ControlGroup {
+    folder: PathBuf,
+    limits: GroupLimits,
+    /// What could not be bounded.
+    missing: Vec<String>,
+}
+
+impl ControlGroup {
+    /// Makes an empty group with these bounds.
+    ///
+    /// # Errors
+    /// Why there can be none here, and what would give it, in words for an operator.
+    pub fn create(limits: GroupLimits) -> Result<Self, String> {
+        let places =
+            places().map_err(|error| format!("there is no cgroup v2 to be found ({error}): {ADVICE}"))?;
+        let mut reason = None;
+        for place in places {
+            match Self::create_in(&place, limits) {
+                Ok(group) => return Ok(group),
+                Err(error) => reason = reason.or(Some(error)),
+            }
+        }
+        Err(reason.unwrap_or_else(|| format!("this process is in no group of cgroup v2: {ADVICE}")))
+    }
+
+    fn create_in(place: &Path, limits: GroupLimits) -> Result<Self, String> {
+        let has = |file: &str| {
+            let text = fs::read_to_string(place.join(file)).unwrap_or_default();
+            REQUIRED.iter().all(|controller| text.split_ascii_whitespace().any(|word| word == *controller))
+        };
+        if !has("cgroup.controllers") {
+            return Err(format!("cgroup v2 has not got both controllers, memory and pids, here: {ADVICE}"));
+        }
+        for controller in REQUIRED.into_iter().chain(["cpu"]) {
+            // It may be on already, or be refused; what counts is what the file says then.
+            let _ = write(&place.join("cgroup.subtree_control"), &format!("+{controller}"));
+        }
+        if !has("cgroup.subtree_control") {
+            return Err(format!("groups below this process's own may not have bounds: {ADVICE}"));
+        }
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = place.join(format!("portcullis-{}-{number}", rustix::process::getpid().as_raw_pid()));
+        fs::create_dir(&folder).map_err(|error| format!("no group can be made ({error}): {ADVICE}"))?;
+        let mut group = Self { folder, limits, missing: Vec::new() };
+        for (file, value) in [("memory.max", limits.memory_bytes), ("pids.max", limits.processes)] {
+            group.set(file, &value.to_string()).map_err(|error| format!("{file} cannot be set ({error})"))?;
+        }
+        let optional = [
+            // Without this, memory goes on where it cannot be seen.
+            ("memory.swap.max", Some("0".to_owned())),
+            ("cpu.max", limits.cpu_percent.map(|percent| format!("{} 100000", u64::from(percent) * 1000))),
+        ];
+        for (file, value) in optional {
+            if let Some(value) = value
+                && group.set(file, &value).is_err()
+            {
+                group.missing.push(file.to_owned());
+            }
+        }
+        Ok(group)
+    }
+
+    /// Moves a process into the group; what it starts from now on is in it as well.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn add(&self, process: Pid) -> io::Result<()> {
+        self.set("cgroup.procs", &process.as_raw_pid().to_string())
+    }
+
+    /// What a process of the group needs for [`prove_group`].
+    ///
+    /// # Errors
+    /// If it cannot be opened.
+    pub fn to_prove(&self) -> io::Result<(OwnedFd, GroupProof)> {
+        let handle = fs::OpenOptions::new().write(true).open(self.folder.join("pids.max"))?;
+        Ok((handle.into(), GroupProof { processes: self.limits.processes, missing: self.missing.clone() }))
+    }
+
+    fn set(&self, file: &str, value: &str) -> io::Result<()> {
+        write(&self.folder.join(file), value)
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        // Whoever ends a session has killed all before; this is for what they did not see.
+        let _ = self.set("cgroup.kill", "1");
+        for _ in 0..REMOVAL_ATTEMPTS {
+            match rustix::fs::rmdir(&self.folder) {
+                Err(Errno::BUSY) => std::thread::sleep(Duration::from_millis(1)),
+                _ => return,
+            }
+        }
+    }
+}
+
+/// What is to be proven, as a value that can be sent.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GroupProof {
+    processes: u64,
+    missing: Vec<String>,
+}
+
+/// Proves the group that the calling process was moved into: while it may have no process, none can be
+/// started. What does not hold is reported as missing, since no posture depends on it.
+#[must_use]
+pub fn prove_group(one_thread: &SingleThreaded, bound: OwnedFd, proof: GroupProof) -> LayerReport {
+    let mut bound = fs::File::from(bound);
+    let before = start_one(one_thread);
+    let lowered = bound.write_all(b"0");
+    let after = start_one(one_thread);
+    let restored = bound.write_all(proof.processes.to_string().as_bytes());
+    let problem = match (lowered, restored) {
+        (Err(error), _) | (_, Err(error)) => Some(format!("its bound cannot be changed ({error})")),
+        _ if before != Outcome::Succeeded || after != Outcome::Failed(libc::EAGAIN) => {
+            Some(format!("it does not hold: to {START} was {before} before and {after} after"))
+        }
+        _ => None,
+    };
+    if let Some(reason) = problem {
+        let status = LayerStatus::Missing { reason };
+        return LayerReport { layer: Layer::Cgroup, status, evidence: Vec::new() };
+    }
+    let status = if proof.missing.is_empty() {
+        LayerStatus::Enforced
+    } else {
+        LayerStatus::Partial { missing: proof.missing }
+    };
+    let evidence = Evidence { layer: Layer::Cgroup, canary: START.into(), before, after };
+    LayerReport { layer: Layer::Cgroup, status, evidence: vec![evidence] }
+}
+
+fn start_one(one_thread: &SingleThreaded) -> Outcome {
+    match fork(one_thread) {
+        Ok(Fork::Child) => sys::exit(),
+        Ok(Fork::Parent { child }) => {
+            let options = rustix::process::WaitOptions::empty();
+            let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options));
+            Outcome::Succeeded
+        }
+        Err(error) => Outcome::Failed(error.raw_os_error().unwrap_or_default()),
+    }
+}
+
+/// The group that this process is in, and the one above: a daemon may have a group to itself in one that is
+/// delegated to it, and only groups without processes can have groups with bounds below them.
+fn places() -> io::Result<Vec<PathBuf>> {
+    let mounts = fs::read_to_string("/proc/self/mountinfo")?;
+    let groups = fs::read_to_string("/proc/self/cgroup")?;
+    Ok(places_in(&mounts, &groups))
+}
+
+fn places_in(mounts: &str, groups: &str) -> Vec<PathBuf> {
+    let mount = mounts.lines().find_map(|line| {
+        let (before, after) = line.split_once(" - ")?;
+        (after.split(' ').next() == Some("cgroup2")).then(|| before.split(' ').nth(4))?
+    });
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
+    let (Some(mount), Some(own)) = (mount, own) else { return Vec::new() };
+    // What lies outside of what is mounted here is out of reach.
+    if own.split('/').any(|part| part == "..") {
+        return Vec::new();
+    }
+    let mut places = vec![Path::new(mount).join(own)];
+    if !own.is_empty() {
+        places.extend(places[0].parent().map(Path::to_owned));
+    }
+    places
+}
+
+fn write(path: &Path, value: &str) -> io::Result<()> {
+    fs::OpenOptions::new().write(true).open(path)?.write_all(value.as_bytes())
+}
+
+const REQUIRED: [&str; 2] = ["memory", "pids"];
+
+const ADVICE: &str = "run it as a service of systemd with Delegate=yes and DelegateSubgroup=daemon, or in a \
+                      container with a writable /sys/fs/cgroup of its own, on a machine whose controllers are \
+                      not bound to cgroup v1 (boot with systemd.unified_cgroup_hierarchy=1)";
+
+const START: &str = "start a process where the group may have none";
+
+const REMOVAL_ATTEMPTS: u32 = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: GroupLimits = GroupLimits { memory_bytes: 1 << 30, processes: 64, cpu_percent: Some(150) };
+
+    /// A folder that looks like a group; the kernel's part is not played.
+    fn group(controllers: &str, subtree: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("cgroup.controllers"), controllers).unwrap();
+        fs::write(folder.path().join("cgroup.subtree_control"), subtree).unwrap();
+        folder
+    }
+
+    #[test]
+    fn where_there_are_no_controllers_the_reason_says_what_would_give_them() {
+        for (controllers, subtree) in [("", ""), ("cpu io", ""), ("memory", "memory")] {
+            let folder = group(controllers, subtree);
+            let reason = ControlGroup::create_in(folder.path(), LIMITS).unwrap_err();
+            assert!(reason.contains("Delegate=yes"), "{reason}");
+            assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was made");
+        }
+        // Here as on any machine there is a group, or a reason.
+        if let Err(reason) = ControlGroup::create(LIMITS) {
+            assert!(reason.contains("Delegate=yes"), "{reason}");
+        }
+    }
+
+    #[test]
+    fn a_group_whose_bounds_cannot_be_set_is_none() {
+        // A plain folder has no files of its own accord, which is what a kernel without the controller shows.
+        let folder = group("cpu memory pids", "cpu memory pids");
+        // What was switched on replaces the text here; the kernel would add.
+        fs::set_permissions(
+            folder.path().join("cgroup.subtree_control"),
+            std::os::unix::fs::PermissionsExt::from_mode(0o444),
+        )
+        .unwrap();
+        let result = ControlGroup::create_in(folder.path(), LIMITS);
+        assert!(result.is_err(), "{result:?}");
+    }
+
+    #[test]
+    fn a_group_is_looked_for_where_this_process_is_and_above() {
+        let mounts = "25 1 0:22 / /proc rw - proc proc rw\n\
+                      30 25 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n";
+        #[track_caller]
+        fn check(mounts: &str, groups: &str, expected: &[&str]) {
+            assert_eq!(places_in(mounts, groups), expected.iter().map(PathBuf::from).collect::<Vec<_>>());
+        }
+        check(mounts, "0::/\n", &["/sys/fs/cgroup/"]);
+        check(mounts, "1:cpu:/x\n0::/a/b\n", &["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a"]);
+        check(mounts, "0::/../x\n", &[]);
+        check(mounts, "1:cpu:/x\n", &[]);
+        check("", "0::/a\n", &[]);
+    }
+}
