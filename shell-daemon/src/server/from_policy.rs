@@ -102,6 +102,9 @@ impl DaemonConfig {
             session: SessionLimits {
                 memory_bytes: shell.memory.0,
                 processes: shell.processes.into(),
+                // What the commands of a session that still have jobs may have together.
+                group_memory_bytes: shell.memory.0.saturating_mul(GROUP),
+                group_processes: u64::from(shell.processes) * GROUP,
                 file_bytes: shell.file_size.0,
                 output_bytes: shell.output.0,
                 command_timeout: shell.timeout,
@@ -137,6 +140,9 @@ fn read(path: &Path) -> Result<String, DaemonError> {
     }
     Ok(text)
 }
+
+/// How many times what one process, and one command, may have a session may have in all.
+const GROUP: u64 = 4;
 
 /// What the shipped policy is called in messages.
 const SHIPPED: &str = "shipped default";

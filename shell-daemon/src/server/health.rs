@@ -11,10 +11,7 @@ use super::{
     refusal::{self, Refusal},
     report::report,
 };
-use crate::{
-    ShellError, ShellSession,
-    protocol::{CreateSessionRequest, PostureReport},
-};
+use crate::{ShellError, ShellSession, protocol::PostureReport};
 
 /// Why there are no sessions here.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +54,7 @@ pub(super) async fn prove(daemon: &Arc<Daemon>) -> Result<PostureReport, Unprove
         return Ok(posture.clone());
     }
     let unusable = |problem: String| Unproven::Unusable { problem };
-    let asked = creation::understand(daemon, &CreateSessionRequest::default())
+    let asked = creation::understand(daemon, &creation::everything())
         .map_err(|status| unusable(status.message().to_owned()))?;
     let (reply, result) = oneshot::channel();
     let prove = move || {

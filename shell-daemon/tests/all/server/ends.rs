@@ -5,13 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_shell_daemon::protocol::CreateSessionRequest;
 use rustix::process::Signal;
 use tonic::Code;
 
 use super::sidecar::{
-    Credentials, Shell, begin, children, client, code, config, embedded, exec, finish, output, run, session,
-    setup_line, signal, soon, standalone, start_embedded,
+    Credentials, Shell, begin, children, client, code, config, embedded, everything, exec, finish, output,
+    run, session, setup_line, signal, soon, standalone, start_embedded,
 };
 use crate::world::{World, marker, processes_with};
 
@@ -60,7 +59,7 @@ async fn a_session_that_is_being_started_ends_with_its_client() {
     let daemon = standalone(&world, &[]).await;
     for _ in 0..10 {
         let mut shell = daemon.client().await;
-        let creation = async move { shell.create_session(CreateSessionRequest::default()).await };
+        let creation = async move { shell.create_session(everything()).await };
         // Long enough for the request to be sent, too short for the answer.
         let _ = tokio::time::timeout(Duration::from_millis(3), creation).await;
     }
@@ -77,7 +76,7 @@ async fn a_daemon_that_is_killed_leaves_no_process_and_nothing_is_run_again() {
     daemon.child.kill().unwrap();
     let error = finish(stream).await.unwrap_err();
     assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
-    let error = shell.create_session(CreateSessionRequest::default()).await.unwrap_err();
+    let error = shell.create_session(everything()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     soon("nothing is left", || processes_with(&marker).is_empty()).await;
     daemon.child.wait().unwrap();
@@ -99,7 +98,7 @@ async fn a_daemon_that_is_told_to_stop_lets_a_short_command_end() {
     daemon.terminate();
     // Nothing new is begun from the moment on at which it has noticed.
     let refused = loop {
-        match shell.create_session(CreateSessionRequest::default()).await {
+        match shell.create_session(everything()).await {
             Ok(_) => {}
             Err(status) => break status,
         }

@@ -221,9 +221,14 @@ pub(crate) fn memory_kib(child: &Child, line: &str) -> u64 {
     line.trim_matches(|sign: char| !sign.is_ascii_digit()).parse().unwrap()
 }
 
+/// A request for all that a daemon has.
+pub(crate) fn everything() -> CreateSessionRequest {
+    CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
+}
+
 /// A session of all that the daemon has.
 pub(crate) async fn session(shell: &mut Shell) -> String {
-    shell.create_session(CreateSessionRequest::default()).await.unwrap().into_inner().session_id
+    shell.create_session(everything()).await.unwrap().into_inner().session_id
 }
 
 pub(crate) fn exec(session: &str, command: &str) -> ExecRequest {
