@@ -38,7 +38,8 @@ pub(crate) struct Ends {
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
     pub(crate) report: OwnedFd,
-    text: OwnedFd,
+    /// The place in it is the shell's as well.
+    pub(crate) text: OwnedFd,
     go: OwnedFd,
 }
 
@@ -79,7 +80,7 @@ impl Streams {
         let their_text = text.try_clone()?;
         Ok(Self {
             ours: Ends { stdin, stdout, stderr, report, text, go },
-            theirs: [their_text, their_stdin, their_stdout, their_stderr, their_go, their_report],
+            theirs: [their_text, their_stdin, their_stdout, their_stderr, their_report, their_go],
         })
     }
 
@@ -126,6 +127,11 @@ impl Prepared {
             Err(errno) => Err(ShellError::channel(errno)),
         }
     }
+}
+
+/// Whether a shell has not even begun to read the command's text.
+pub(crate) fn is_unread(text: &OwnedFd) -> bool {
+    rustix::fs::tell(text).is_ok_and(|place| place == 0)
 }
 
 /// The command's init that the kernel says has sent this: it is a child of the session's.

@@ -15,7 +15,7 @@ use crate::{
     background::Background,
     input::Feed,
     limits::{KILL_TIME, PIPE_BYTES},
-    prepared::{Prepared, init_of},
+    prepared::{Prepared, init_of, is_unread},
     tree::Process,
     watch::Watch,
     wire::{self, FromCommand, ShellEnd},
@@ -82,6 +82,14 @@ pub enum Interruption {
     Processes,
 }
 
+/// What came of a command.
+#[derive(Debug)]
+pub(crate) enum Finished {
+    Ended(CommandEnd),
+    /// Its shell was killed while it still waited. It has run nothing.
+    NotBegun,
+}
+
 /// A command that has been started.
 #[derive(Debug)]
 pub(crate) struct Running {
@@ -90,6 +98,7 @@ pub(crate) struct Running {
     session_init: Process,
     max_processes: usize,
     report: OwnedFd,
+    text: OwnedFd,
     stdin: Feed,
     streams: [Option<OwnedFd>; 2],
     started: Instant,
@@ -111,6 +120,7 @@ impl Running {
             session_init,
             max_processes: request.max_processes,
             report: ends.report,
+            text: ends.text,
             stdin: Feed::new(ends.stdin, request.input.as_ref()),
             streams: [Some(ends.stdout), Some(ends.stderr)],
             started,
@@ -124,7 +134,7 @@ impl Running {
         request: &CommandRequest,
         background: &Background,
         on_output: &mut dyn FnMut(Chunk<'_>),
-    ) -> Result<CommandEnd, ShellError> {
+    ) -> Result<Finished, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
         let mut completed = Completed::Yes;
         let mut deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
@@ -166,6 +176,10 @@ impl Running {
             self.kill()?;
             deadline = Instant::now() + KILL_TIME;
         };
+        // What was taken of a streamed input cannot be given once more.
+        if completed == Completed::Yes && request.input.is_none() && is_unread(&self.text) {
+            return Ok(Finished::NotBegun);
+        }
         let duration = self.started.elapsed();
         self.stdin.close();
         // What was written before the end is in the pipes; what jobs write from now on is theirs.
@@ -183,7 +197,7 @@ impl Running {
             let watch = self.watch.ok_or(ShellError::SessionEnded)?;
             background.drain(self.streams.into_iter().flatten().collect(), self.report, watch)?;
         }
-        Ok(CommandEnd {
+        Ok(Finished::Ended(CommandEnd {
             ending: end.ending,
             completed,
             duration,
@@ -194,7 +208,7 @@ impl Running {
             jobs_left: end.jobs_left,
             // Looked for by the session, which knows its mounts.
             protected: ProtectedFound::default(),
-        })
+        }))
     }
 
     /// Waits for anything, at most until `deadline`. A command that is being killed, without a request, is

@@ -22,7 +22,7 @@ use crate::{
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
     prepared::{Prepared, Streams},
     protected::Protected,
-    running::Running,
+    running::{Finished, Running},
     setup::setup,
     tree::{self, Process},
     wire::{self, FromSession, Plan, Ready, Setup, ToSession},
@@ -60,11 +60,11 @@ impl ShellSession {
     pub fn start(spec: &SessionSpec) -> Result<Self, ShellError> {
         require_limits(spec)?;
         let (least, plan) = plan(spec);
-        let session = match Self::attempt(spec, plan) {
+        let session = match Self::begin(spec, plan) {
             Err(ShellError::NamespacesUnusable { reason }) => {
                 let status = LayerStatus::Missing { reason };
                 let plan = Plan::Layers { waived: spec.waived.clone(), without_namespaces: Some(status) };
-                Self::attempt(spec, plan)?
+                Self::begin(spec, plan)?
             }
             result => result?,
         };
@@ -76,7 +76,7 @@ impl ShellSession {
         Ok(session)
     }
 
-    fn attempt(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
+    fn begin(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
         let protected = Protected::new(spec)?;
         let group = group(spec, &plan);
         let to_prove = group.as_ref().map_err(LayerStatus::clone).and_then(|group| {
@@ -170,27 +170,43 @@ impl ShellSession {
         require_command(&request.command)?;
         require_command(request.workdir.as_deref().unwrap_or_default())?;
         self.background.require_room()?;
-        let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?;
-        let mut usable = self.prepared.take();
-        if usable.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
-            usable = None;
+        let mut result = self.attempt(request, on_output);
+        if let Ok(Finished::NotBegun) = result {
+            // Only a shell that has waited for long is killed by others before it begins; this one is new.
+            result = self.attempt(request, on_output);
         }
-        let result = usable
-            .map_or_else(|| prepare(control.as_fd(), self.user), Ok)
-            .and_then(|prepared| Running::start(prepared, self.session_init, request))
-            .and_then(|running| {
-                // While the command runs; the shell itself is started when the state is known.
-                let streams = Streams::new(self.user);
-                let end = running.finish(request, &self.background, on_output)?;
-                self.prepared = streams.and_then(|streams| streams.send(control.as_fd())).ok();
-                Ok(CommandEnd { protected: self.protected.look(), ..end })
-            });
+        let result = result.and_then(|finished| match finished {
+            Finished::Ended(end) => Ok(CommandEnd { protected: self.protected.look(), ..end }),
+            Finished::NotBegun => Err(ShellError::NotStarted {
+                reason: "the shell was killed before the command began".to_owned(),
+            }),
+        });
         if let Err(error) = &result
             && !leaves_session(error)
         {
             self.end_all()?;
         }
         result
+    }
+
+    /// Runs a command in the shell that waits, or in a new one.
+    fn attempt(
+        &mut self,
+        request: &CommandRequest,
+        on_output: &mut dyn FnMut(Chunk<'_>),
+    ) -> Result<Finished, ShellError> {
+        let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?.as_fd();
+        let mut waiting = self.prepared.take();
+        if waiting.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
+            waiting = None;
+        }
+        let prepared = waiting.map_or_else(|| prepare(control, self.user), Ok)?;
+        let running = Running::start(prepared, self.session_init, request)?;
+        // While the command runs; the shell itself is started when the state is known.
+        let streams = Streams::new(self.user);
+        let finished = running.finish(request, &self.background, on_output)?;
+        self.prepared = streams.and_then(|streams| streams.send(control)).ok();
+        Ok(finished)
     }
 
     /// Ends the session and everything that it started, background jobs included.

@@ -31,7 +31,7 @@ pub(crate) enum ToSession {
     /// each access.
     Setup(Box<Setup>),
     /// A shell for the next command. Descriptors: a memory file that will hold the command's text, standard
-    /// input, output and error, a pipe by which a line comes when the command begins, and where to report.
+    /// input, output and error, where to report, and a pipe by which a line comes when the command begins.
     Prepare,
 }
 
@@ -196,7 +196,11 @@ pub(crate) struct Received<T> {
 
 /// As [`receive`], and who it is from.
 pub(crate) fn receive_from<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<Received<T>>> {
-    let mut text = vec![0; MESSAGE_BYTES];
+    // Room for this message and not for the largest: a process that has just been doubled would pay for it.
+    let peeked = rustix::io::retry_on_intr(|| {
+        rustix::net::recv(socket, &mut [0; 0], RecvFlags::PEEK | RecvFlags::TRUNC)
+    });
+    let mut text = vec![0; peeked.map_or(0, |(_, length)| length).min(MESSAGE_BYTES)];
     let mut space =
         [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_HANDLES), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

@@ -4,19 +4,16 @@
 use std::{
     io,
     os::{
-        fd::{AsFd as _, IntoRawFd as _, OwnedFd},
+        fd::{AsFd as _, AsRawFd, OwnedFd},
         unix::process::{CommandExt as _, ExitStatusExt as _},
     },
     process::{Command, ExitCode},
 };
 
-use portcullis_confine::{
-    SingleThreaded,
-    process::{Ended, Fork, fork, wait_for_any},
-};
+use portcullis_confine::process::{Ended, wait_for_any};
 use rustix::{
     io::{Errno, FdFlags},
-    process::WaitOptions,
+    process::{Pid, WaitOptions},
 };
 
 use super::{
@@ -41,45 +38,40 @@ pub(super) struct Job {
 impl Job {
     pub(super) fn new(handles: Vec<OwnedFd>, snapshots: CommandSnapshots) -> io::Result<Self> {
         let handles: Result<[OwnedFd; 6], _> = handles.try_into();
-        let Ok([text, stdin, stdout, stderr, go, report]) = handles else {
+        let Ok([text, stdin, stdout, stderr, report, go]) = handles else {
             return Err(io::Error::other("a command has six descriptors"));
         };
         Ok(Self { text, stdin, stdout, stderr, go, report, snapshots })
     }
 }
 
-/// The whole life of a command-init, and in its child that of the shell until it is bash.
-pub(super) fn run(job: Job, place: &Place, one_thread: &SingleThreaded) -> ExitCode {
+/// The whole life of a command-init.
+pub(super) fn run(job: Job, place: &Place) -> ExitCode {
     let prepared = rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(io::Error::from)
-        .and_then(|()| send(job.report.as_fd(), &FromCommand::Started, &[]))
-        .and_then(|()| fork(one_thread));
-    match prepared {
-        Ok(Fork::Child) => {
-            let error = become_bash(&job, place);
-            let failed = FromCommand::Failed { reason: format!("start bash: {error}") };
-            let _ = send(job.report.as_fd(), &failed, &[]);
-            ExitCode::FAILURE
-        }
-        Ok(Fork::Parent { child }) => {
-            let Job { text, stdin, stdout, stderr, go, report, snapshots } = job;
-            // Nobody but the command holds them, so that each side learns when the other is done.
-            drop((text, stdin, stdout, stderr, go, snapshots.read));
-            match wait(child, &report, &snapshots.write) {
-                Ok(()) => ExitCode::SUCCESS,
-                Err(_) => ExitCode::FAILURE,
-            }
-        }
+        .and_then(|()| send(job.report.as_fd(), &FromCommand::Started, &[]));
+    if prepared.is_err() {
+        // Nobody listens.
+        return ExitCode::FAILURE;
+    }
+    let Job { text, stdin, stdout, stderr, go, report, snapshots } = job;
+    let CommandSnapshots { read, write } = snapshots;
+    // All but two of the handles end there, so that each side of a pipe learns when the other is done.
+    match start_bash([stdin, stdout, stderr], [text, go], read, &write, place) {
+        Ok(shell) => match wait(shell, &report, &write) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(_) => ExitCode::FAILURE,
+        },
         Err(error) => {
-            let failed = FromCommand::Failed { reason: format!("double a command's process: {error}") };
-            let _ = send(job.report.as_fd(), &failed, &[]);
+            let failed = FromCommand::Failed { reason: format!("start bash: {error}") };
+            let _ = send(report.as_fd(), &failed, &[]);
             ExitCode::SUCCESS
         }
     }
 }
 
 /// Waits for the shell, and then for everything that it left. The report's socket ends with this process.
-fn wait(shell: rustix::process::Pid, report: &OwnedFd, snapshot: &OwnedFd) -> io::Result<()> {
+fn wait(shell: Pid, report: &OwnedFd, snapshot: &OwnedFd) -> io::Result<()> {
     while let Some(ended) = wait_for_any()? {
         if ended.pid == shell {
             let end = FromCommand::Ended(end(&ended, snapshot, jobs_left())?);
@@ -116,43 +108,46 @@ fn jobs_left() -> bool {
     }
 }
 
-/// Does not come back but with an error.
 #[expect(clippy::disallowed_methods, reason = "starting the shell is what this process is for")]
-fn become_bash(job: &Job, place: &Place) -> io::Error {
-    let prepare = || -> io::Result<Descriptors> {
-        // Neither `kill 0` nor a terminal's signals reach the processes above.
-        rustix::process::setsid()?;
-        rustix::stdio::dup2_stdin(&job.stdin)?;
-        rustix::stdio::dup2_stdout(&job.stdout)?;
-        rustix::stdio::dup2_stderr(&job.stderr)?;
-        // The first is the one that stays: it has the same number in every command.
-        let snapshot = keep(&job.snapshots.write)?;
-        Ok(Descriptors {
-            command: keep(&job.text)?,
-            go: keep(&job.go)?,
-            state: job.snapshots.read.as_ref().map(keep).transpose()?,
-            snapshot,
-        })
+fn start_bash(
+    [stdin, stdout, stderr]: [OwnedFd; 3],
+    [text, go]: [OwnedFd; 2],
+    state: Option<OwnedFd>,
+    snapshot: &OwnedFd,
+    place: &Place,
+) -> io::Result<Pid> {
+    // The first is the one that stays: it has the same number in every command.
+    let snapshot = let_through(snapshot)?;
+    let command = let_through(&text)?;
+    let go = let_through(&go)?;
+    let state = state.map(|state| let_through(&state)).transpose()?;
+    let descriptors = Descriptors {
+        command: command.as_raw_fd(),
+        go: go.as_raw_fd(),
+        state: state.as_ref().map(AsRawFd::as_raw_fd),
+        snapshot: snapshot.as_raw_fd(),
     };
-    let descriptors = match prepare() {
-        Ok(descriptors) => descriptors,
-        Err(error) => return error,
-    };
-    Command::new("/bin/bash")
+    let child = Command::new("/bin/bash")
         .arg0("bash")
         .args(["--noprofile", "--norc", "-c", &script(descriptors), "bash"])
         .env_clear()
         .envs(place.environment.iter().map(|(name, value)| (name, value)))
         .current_dir(&place.home)
-        .exec()
+        .stdin(stdin)
+        .stdout(stdout)
+        .stderr(stderr)
+        // `kill 0` does not reach the processes above. Nothing else here keeps the kernel from starting it
+        // without doubling this process first.
+        .process_group(0)
+        .spawn()?;
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no number"))
 }
 
-/// Lets a copy of the descriptor through to bash, above those that scripts use by number. The copy is never
-/// closed here: this process becomes bash, or ends.
-fn keep(handle: &OwnedFd) -> io::Result<i32> {
+/// A copy that bash inherits, above those that scripts use by number.
+fn let_through(handle: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(handle, FIRST_DESCRIPTOR)?;
     rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;
-    Ok(copy.into_raw_fd())
+    Ok(copy)
 }
 
 const FIRST_DESCRIPTOR: i32 = 200;

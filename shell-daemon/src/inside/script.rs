@@ -38,7 +38,7 @@ pub(super) fn script(descriptors: Descriptors) -> String {
         )
     });
     format!(
-        "shopt -s expand_aliases; {save}{restore}\
+        "shopt -s expand_aliases; __portcullis_usual=$BASHOPTS; {save}{restore}\
          builtin read -r -u {go} __portcullis_go || builtin exit; \
          IFS= builtin read -r -d '' -u {command} __portcullis_workdir; \
          IFS= builtin read -r -d '' -u {command} __portcullis_command; \
@@ -57,24 +57,24 @@ pub(super) fn script(descriptors: Descriptors) -> String {
 ///
 /// A list of all names can be had from bash only as output. It goes to the snapshot's file, in front of the
 /// state, and is read from there: another process for it would take longer than all the rest. Where the
-/// file cannot be opened once more, that process is what remains. Names are split by the parser, whatever `IFS`
-/// is. Without them the snapshot is not finished. Errors, and the trace if the command traces, go nowhere.
+/// file cannot be opened once more, that process is what remains. Without names the snapshot is not finished. Errors, and the trace if the command traces, go nowhere.
 fn save(snapshot: i32) -> String {
     format!(
         "__portcullis_save() {{ __portcullis_options=$SHELLOPTS; __portcullis_shopt=$BASHOPTS; \
-         builtin set +eEfuvxT +o posix; builtin shopt -u extdebug nocasematch xpg_echo; builtin unset -f __portcullis_save; \
-         {{ builtin compgen -v; builtin printf '\\0'; \
-         IFS= builtin read -r -d '' __portcullis_lines </proc/self/fd/{snapshot} || __portcullis_lines=$(builtin compgen -v); \
-         builtin printf -v __portcullis_newline '\\n'; \
-         builtin eval \"__portcullis_names=(${{__portcullis_lines//$__portcullis_newline/ }})\"; __portcullis_kept=(); \
-         for __portcullis_name in \"${{__portcullis_names[@]}}\"; do \
-         case $__portcullis_name in {LEFT_OUT}) continue ;; esac; \
+         builtin set +eEfuvxT +o posix; builtin shopt -u extdebug nocasematch; builtin unset -f __portcullis_save; \
+         builtin shopt -s extglob; \
+         {{ builtin compgen -v -X '@({LEFT_OUT})'; builtin printf '\\0'; \
+         IFS=$'\\n' builtin read -r -d '' -a __portcullis_names </proc/self/fd/{snapshot} || \
+         IFS=$'\\n' builtin read -r -d '' -a __portcullis_names <<<\"$(builtin compgen -v -X '@({LEFT_OUT})')\"; \
+         __portcullis_kept=(); for __portcullis_name in \"${{__portcullis_names[@]}}\"; do \
          case ${{!__portcullis_name@a}} in *r*) continue ;; esac; \
          __portcullis_kept+=(\"$__portcullis_name\"); done; \
          __portcullis_last='builtin shopt -u expand_aliases'; \
          if [[ :$__portcullis_shopt: == *:expand_aliases:* ]]; then __portcullis_last='builtin shopt -s expand_aliases'; fi; \
          __portcullis_last+=\"; builtin set {SET_DEFAULTS}${{__portcullis_options:+ -o ${{__portcullis_options//:/ -o }}}}\"; \
-         builtin printf '%s\\n' \"shopt -u {SHOPT_DEFAULTS}\" \"shopt -s ${{__portcullis_shopt//:/ }}\" 'shopt -u expand_aliases'; \
+         if [[ $__portcullis_shopt != \"$__portcullis_usual\" ]]; then \
+         builtin printf '%s\\n' \"shopt -u {SHOPT_DEFAULTS}\" \"shopt -s ${{__portcullis_shopt//:/ }}\"; fi; \
+         builtin printf 'shopt -u expand_aliases\\n'; \
          builtin printf '__portcullis_folder=%q\\n__portcullis_options=%q\\n' \"$PWD\" \"$__portcullis_last\"; \
          builtin alias -p; builtin declare -p \"${{__portcullis_kept[@]}}\"; builtin declare -f; builtin declare -Fx; \
          [[ ${{__portcullis_names-}} ]] && builtin printf '%s\\n' '{END}'; }} >&{snapshot}; }}; ",

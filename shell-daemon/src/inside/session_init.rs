@@ -40,7 +40,7 @@ pub(super) fn run(
     let place = Place::new(setup, has_tree);
     match serve(control, one_thread) {
         Ok(Role::Ended) => ExitCode::SUCCESS,
-        Ok(Role::Command(job)) => command::run(job, &place, one_thread),
+        Ok(Role::Command(job)) => command::run(job, &place),
         Err(_) => ExitCode::FAILURE,
     }
 }
