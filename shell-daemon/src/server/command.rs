@@ -282,7 +282,8 @@ fn exited(end: &CommandEnd, delivered: u64) -> Exited {
         interruption: interruption.to_owned(),
         state: state.to_owned(),
         jobs_left: end.jobs_left,
-        protected_paths: Vec::new(),
+        protected_paths: end.protected.created.clone(),
+        protected_complete: end.protected.complete,
     }
 }
 

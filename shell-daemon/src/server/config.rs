@@ -56,6 +56,10 @@ pub struct SessionLimits {
     pub memory_bytes: u64,
     /// Processes of one command and its jobs, at a time. Default: 256.
     pub processes: u64,
+    /// Memory of all processes of a session together, where a control group can be made. Default: 4 GiB.
+    pub group_memory_bytes: u64,
+    /// Processes of a session, where a control group can be made. Default: 1024.
+    pub group_processes: u64,
     /// The size of any file that is written. Default: 1 GiB.
     pub file_bytes: u64,
     /// Open descriptors of each process. Default: 1024.
@@ -75,6 +79,8 @@ impl Default for SessionLimits {
         Self {
             memory_bytes: 1 << 30,
             processes: 256,
+            group_memory_bytes: 4 << 30,
+            group_processes: 1024,
             file_bytes: 1 << 30,
             descriptors: 1024,
             output_bytes: 16 << 20,

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use portcullis_confine::{PathAccess, ProcessLimits};
+use portcullis_confine::{GroupLimits, PathAccess, ProcessLimits};
 use portcullis_types::{Access, ShellPosture};
 use tonic::Status;
 
@@ -29,13 +29,23 @@ pub(super) struct Place {
     path: PathBuf,
 }
 
-/// Understands a request; one that says nothing is for all that the daemon has.
+/// A request for all that the daemon has.
+pub(super) fn everything() -> CreateSessionRequest {
+    CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
+}
+
+/// Understands a request.
 ///
 /// # Errors
 /// `posture`, `mounts`, `environment` or `invalid`: what is wrong with it.
 pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Asked, Status> {
     let posture = posture(daemon.config.posture, &request.least_posture)?;
-    let mounts = mounts(&daemon.config.mounts, &request.mounts)?;
+    let mounts = match (request.all_mounts, request.mounts.as_slice()) {
+        (true, []) => daemon.config.mounts.clone(),
+        (true, _) => return Err(Refusal::Invalid.because("a session has all mounts or those of a list")),
+        // Nothing is not everything: a client whose list is empty by mistake gets no session.
+        (false, asked) => mounts(&daemon.config.mounts, asked)?,
+    };
     let limits = limits(daemon, request.limits.as_ref());
     let home = mounts.iter().find(|mount| mount.name == daemon.config.home).or(mounts.first());
     let home = home.ok_or_else(|| Refusal::Mounts.because("a session needs a mount"))?.name.clone();
@@ -68,6 +78,11 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
                 processes: None,
                 cpu: None,
             },
+            group: Some(GroupLimits {
+                memory_bytes: daemon.config.session.group_memory_bytes,
+                processes: daemon.config.session.group_processes,
+                cpu_percent: None,
+            }),
             canary: daemon.canary.clone(),
             posture,
             waived: Vec::new(),
@@ -149,9 +164,6 @@ fn posture(own: PostureChoice, asked: &str) -> Result<PostureChoice, Status> {
 }
 
 fn mounts(own: &[DaemonMount], asked: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
-    if asked.is_empty() {
-        return Ok(own.to_vec());
-    }
     let mut mounts: Vec<DaemonMount> = Vec::new();
     for mount in asked {
         let refuse = |problem| Refusal::Mounts.because(format!("the mount `{}` {problem}", mount.name));

@@ -32,7 +32,7 @@ pub(super) struct Daemon {
     mounts: Vec<OwnedFd>,
     pub(super) launcher: PathBuf,
     /// The last answer about the daemon's health, and when it was found.
-    pub(super) health: AsyncMutex<Option<(Instant, PostureReport)>>,
+    pub(super) health: Arc<AsyncMutex<Option<(Instant, PostureReport)>>>,
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,
     pub(super) commands: Arc<Semaphore>,
@@ -67,7 +67,7 @@ impl Daemon {
             protect,
             canary,
             launcher: "/proc/self/exe".into(),
-            health: AsyncMutex::new(None),
+            health: Arc::default(),
             connections: Arc::new(Semaphore::new(service.connections)),
             sessions: Arc::new(Semaphore::new(service.sessions)),
             commands: Arc::new(Semaphore::new(service.commands)),

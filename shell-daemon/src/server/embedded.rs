@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use portcullis_confine::{SingleThreaded, process::close_inherited};
 use rustix::{
     fs::{Mode, OFlags},
     net::{AddressFamily, SocketType, sockopt},
@@ -19,7 +20,12 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
 
-use super::{DaemonConfig, DaemonError, Token, refusal::chain, serve::serve_one};
+use super::{
+    DaemonConfig, DaemonError, Token, descriptors,
+    logs::{self, Form},
+    refusal::chain,
+    serve::serve_one,
+};
 
 /// What the parent writes first, as JSON in one line of at most 256 KiB.
 #[derive(Clone, Serialize, Deserialize)]
@@ -65,6 +71,12 @@ pub fn embedded_main() -> ExitCode {
 }
 
 fn run() -> Result<(), DaemonError> {
+    // Whatever the parent had open besides is none of this process's business.
+    let one_thread =
+        SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
+    close_inherited(&one_thread).map_err(system("close what was inherited"))?;
+    logs::begin(Form::Text, "error");
+    descriptors::take_all_there_are();
     let stream = StdUnixStream::from(take_stdin()?);
     stream.set_nonblocking(true).map_err(system("prepare the connection"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -10,6 +10,7 @@ use portcullis_policy::{
     DEFAULT_POLICY, LoadOptions, MountName, PolicySource, ShellAbsence, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SandboxTier};
+use rustix::fs::{Mode, OFlags};
 
 use super::{DaemonConfig, DaemonError, DaemonMount, ServiceLimits, SessionLimits};
 use crate::PostureChoice;
@@ -30,13 +31,17 @@ pub(super) struct Places {
 /// If a policy cannot be read, or is none.
 pub(super) fn config(places: &Places) -> Result<DaemonConfig, DaemonError> {
     let overlay_path = places.workspace.join(OVERLAY_FILE);
-    let operator = places.policy.as_deref().map(read).transpose()?;
+    let operator_path = match &places.policy {
+        Some(path) => Some(path.clone()),
+        None => usual_places().into_iter().find(|path| path.symlink_metadata().is_ok()),
+    };
+    let operator = operator_path.as_deref().map(read).transpose()?;
     let overlay = match read(&overlay_path) {
         Ok(text) => Some(text),
         Err(DaemonError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(error),
     };
-    let name = places.policy.as_ref().map_or_else(|| "default".to_owned(), |path| path.display().to_string());
+    let name = operator_path.as_ref().map_or_else(|| SHIPPED.to_owned(), |path| path.display().to_string());
     let overlay_name = overlay_path.display().to_string();
     let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
         operator: PolicySource { name: &name, text: operator.as_deref().unwrap_or(DEFAULT_POLICY) },
@@ -45,7 +50,7 @@ pub(super) fn config(places: &Places) -> Result<DaemonConfig, DaemonError> {
     })
     .map_err(|source| DaemonError::Policy { source })?;
     let mut private = places.private.clone();
-    private.extend(places.policy.clone());
+    private.extend(operator_path);
     private.push(overlay_path);
     DaemonConfig::from_policy(&policy, places.workspace.clone(), places.state.clone(), private)
 }
@@ -97,6 +102,9 @@ impl DaemonConfig {
             session: SessionLimits {
                 memory_bytes: shell.memory.0,
                 processes: shell.processes.into(),
+                // What the commands of a session that still have jobs may have together.
+                group_memory_bytes: shell.memory.0.saturating_mul(GROUP),
+                group_processes: u64::from(shell.processes) * GROUP,
                 file_bytes: shell.file_size.0,
                 output_bytes: shell.output.0,
                 command_timeout: shell.timeout,
@@ -108,10 +116,23 @@ impl DaemonConfig {
     }
 }
 
+/// Where an operator's policy lies that no option names, the first that is there counting.
+fn usual_places() -> Vec<PathBuf> {
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?)).filter(|path| path.is_absolute());
+    let own = config.or_else(|| Some(home()?.join(".config")));
+    let places = [Some(PathBuf::from("/etc")), own].into_iter().flatten();
+    places.map(|place| place.join("portcullis/portcullis.toml")).collect()
+}
+
 fn read(path: &Path) -> Result<String, DaemonError> {
     let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
     let mut text = String::new();
-    File::open(path)
+    // A FIFO in its place must not hold up the start.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+        .map(File::from)
+        .map_err(io::Error::from)
         .and_then(|file| file.take(POLICY_BYTES + 1).read_to_string(&mut text))
         .map_err(failed)?;
     if text.len() as u64 > POLICY_BYTES {
@@ -119,6 +140,12 @@ fn read(path: &Path) -> Result<String, DaemonError> {
     }
     Ok(text)
 }
+
+/// How many times what one process, and one command, may have a session may have in all.
+const GROUP: u64 = 4;
+
+/// What the shipped policy is called in messages.
+const SHIPPED: &str = "shipped default";
 
 /// The mount that is the home where it can be.
 const HOME: &str = "shared";

@@ -11,10 +11,7 @@ use super::{
     refusal::{self, Refusal},
     report::report,
 };
-use crate::{
-    ShellError, ShellSession,
-    protocol::{CreateSessionRequest, PostureReport},
-};
+use crate::{ShellError, ShellSession, protocol::PostureReport};
 
 /// Why there are no sessions here.
 #[derive(Debug, thiserror::Error)]
@@ -50,30 +47,38 @@ impl Unproven {
 /// # Cancellation
 /// The session that is being started is ended all the same.
 pub(super) async fn prove(daemon: &Arc<Daemon>) -> Result<PostureReport, Unproven> {
-    let mut last = daemon.health.lock().await;
+    let mut last = Arc::clone(&daemon.health).lock_owned().await;
     if let Some((when, posture)) = &*last
         && when.elapsed() < daemon.config.service.health_cache
     {
         return Ok(posture.clone());
     }
     let unusable = |problem: String| Unproven::Unusable { problem };
-    let asked = creation::understand(daemon, &CreateSessionRequest::default())
+    let asked = creation::understand(daemon, &creation::everything())
         .map_err(|status| unusable(status.message().to_owned()))?;
     let (reply, result) = oneshot::channel();
-    let work = move || {
+    let prove = move || {
         let session = ShellSession::start(&asked.spec)?;
         let posture = report(&session);
         session.end()?;
         Ok(posture)
     };
+    let work = move || {
+        let proven = prove();
+        if let Ok(posture) = &proven {
+            *last = Some((Instant::now(), posture.clone()));
+        }
+        // The thread has the lock, and not whoever waits: a call that is dropped makes no room for another.
+        drop(last);
+        // Nobody may be there to hear it.
+        let _ = reply.send(proven);
+    };
     std::thread::Builder::new()
         .name("shell-health".to_owned())
-        .spawn(move || reply.send(work()))
+        .spawn(work)
         .map_err(|error| unusable(format!("no thread can be started: {error}")))?;
-    let posture = result
+    result
         .await
         .map_err(|_gone| unusable("the thread ended".to_owned()))?
-        .map_err(|source| Unproven::NotStarted { source })?;
-    *last = Some((Instant::now(), posture.clone()));
-    Ok(posture)
+        .map_err(|source| Unproven::NotStarted { source })
 }

@@ -72,6 +72,15 @@ pub(super) struct Keeping {
     pub(super) _places: [OwnedSemaphorePermit; 2],
 }
 
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        // However the thread ends: nobody finds a session that is not there.
+        if let Some(connection) = self.connection.upgrade() {
+            connection.forget_session(self.id);
+        }
+    }
+}
+
 /// The way to a session's thread.
 pub(super) struct Line(mpsc::Sender<Work>);
 

@@ -16,8 +16,10 @@ mod config;
 mod daemon;
 mod error;
 
+mod descriptors;
 mod embedded;
 mod from_policy;
+mod logs;
 mod serve;
 mod socket;
 mod standalone;

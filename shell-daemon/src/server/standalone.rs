@@ -10,11 +10,11 @@ use tokio::{
     net::UnixListener,
     signal::unix::{SignalKind, signal},
 };
-use tracing_subscriber::EnvFilter;
 
 use super::{
-    DaemonError,
+    DaemonError, descriptors,
     from_policy::{self, Places},
+    logs::{self, Form},
     refusal::chain,
     serve::serve,
     socket::{self, Reach, SocketFile},
@@ -34,7 +34,8 @@ struct Arguments {
     /// The folder that the mounts lie below
     #[arg(long, value_name = "DIR")]
     workspace: PathBuf,
-    /// The operator's policy; without it, the shipped one. `portcullis.toml` in the workspace may take away from it
+    /// The operator's policy; without it, that of /etc/portcullis or $XDG_CONFIG_HOME/portcullis, else the shipped
+    /// one. `portcullis.toml` in the workspace may take away from it
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// What isolates this process itself; chooses the policy's `[sandbox.…]` section
@@ -43,7 +44,8 @@ struct Arguments {
     /// A folder of the daemon's own, outside of all mounts; without it, that of the socket
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Another user whose clients are let in, by number. May be repeated
+    /// Another user whose clients are let in, by number. May be repeated. The socket can then be reached by any
+    /// user, and its folder may be of mode 0755; who is let in is the kernel's word about the peer
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
     /// Write logs as JSON, one line each
@@ -74,7 +76,8 @@ pub fn shelld_main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     // First, while there is one thread: it takes variables out of the environment.
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
-    log(arguments.json_logs);
+    logs::begin(if arguments.json_logs { Form::Json } else { Form::Text }, "info");
+    descriptors::take_all_there_are();
     let token = socket::read_token(&arguments.token_file)?;
     let (listener, file) = listener(arguments, inherited)?;
     let places = Places {
@@ -142,13 +145,6 @@ fn state(arguments: &Arguments) -> Result<PathBuf, DaemonError> {
         problem: "is missing: name one with --state".to_owned(),
     })?;
     std::path::absolute(state).map_err(system("find the state folder"))
-}
-
-fn log(as_json: bool) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_unset| EnvFilter::new("info"));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Only a second subscriber could be refused, and there is none.
-    let _ = if as_json { logs.json().try_init() } else { logs.try_init() };
 }
 
 fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> DaemonError {

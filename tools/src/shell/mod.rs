@@ -24,6 +24,6 @@ mod tool;
 pub use backend::{ShellBackend, ShellPlace};
 pub use connect::{SidecarTerms, StartSidecar, StartedSidecar};
 pub use failure::SidecarError;
-pub use sidecar::{LayerHealth, SidecarHealth};
+pub use sidecar::{LayerHealth, Sidecar, SidecarHealth};
 pub use tool::{BashTool, SHELL_EXEC};
 pub(crate) use tool::{ShellRun, ShellTerms};

@@ -1,8 +1,7 @@
 //! The client of the sidecar's protocol, made from the daemon's `proto/portcullis/shell/v1/shell.proto`. What it
 //! means is said there.
 #![expect(
-    missing_docs,
-    missing_debug_implementations,
+    unnameable_types,
     unreachable_pub,
     clippy::all,
     clippy::pedantic,

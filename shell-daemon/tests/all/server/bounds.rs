@@ -8,7 +8,7 @@ use portcullis_shell_daemon::protocol::{
 };
 use portcullis_types::ShellPosture;
 
-use super::sidecar::{begin, code, config, embedded, exec, output, run, session, soon};
+use super::sidecar::{begin, children, code, config, embedded, everything, exec, output, run, session, soon};
 use crate::world::{World, marker, processes_with};
 
 fn mount(name: &str, access: &str) -> Mount {
@@ -51,6 +51,7 @@ async fn a_session_never_has_more_mounts_than_the_daemon() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
     for mounts in [
+        vec![],
         vec![mount("vault", "read")],
         vec![mount("shared", "write"), mount("read", "write")],
         vec![mount("shared", "write"), mount("../vault", "read")],
@@ -63,6 +64,8 @@ async fn a_session_never_has_more_mounts_than_the_daemon() {
         let refused = shell.create_session(request).await.unwrap_err();
         assert_eq!(code(&refused), "mounts", "{mounts:?}");
     }
+    let both = CreateSessionRequest { mounts: vec![mount("shared", "read")], ..everything() };
+    assert_eq!(code(&shell.create_session(both).await.unwrap_err()), "invalid");
     assert!(shell.list_sessions(ListSessionsRequest {}).await.unwrap().into_inner().sessions.is_empty());
 }
 
@@ -72,7 +75,7 @@ async fn variables_are_set_only_by_names_that_are_allowed() {
     let (_daemon, mut shell) = embedded(config(&world)).await;
     let with = |name: &str, value: &str| CreateSessionRequest {
         environment: [(name.to_owned(), value.to_owned())].into(),
-        ..CreateSessionRequest::default()
+        ..everything()
     };
     for name in ["LD_PRELOAD", "BASH_ENV", "PATH", "allowed", "ALLOWED ", ""] {
         let refused = shell.create_session(with(name, "x")).await.unwrap_err();
@@ -100,12 +103,12 @@ async fn limits_can_be_lowered_and_not_raised() {
         command_timeout_ms: 0,
     };
     for limits in [None, Some(SessionLimits::default()), Some(most)] {
-        let request = CreateSessionRequest { limits, ..CreateSessionRequest::default() };
+        let request = CreateSessionRequest { limits, ..everything() };
         let created = shell.create_session(request).await.unwrap().into_inner();
         assert_eq!(created.limits, Some(own));
     }
     let limits = SessionLimits { file_bytes: 2 << 20, output_bytes: 10, command_timeout_ms: 300, ..own };
-    let request = CreateSessionRequest { limits: Some(limits), ..CreateSessionRequest::default() };
+    let request = CreateSessionRequest { limits: Some(limits), ..everything() };
     let created = shell.create_session(request).await.unwrap().into_inner();
     assert_eq!(created.limits, Some(limits));
     let ran = run(
@@ -123,10 +126,7 @@ async fn limits_can_be_lowered_and_not_raised() {
 async fn a_session_below_the_posture_that_is_asked_for_is_none() {
     let Some(world) = World::new() else { return };
     let (daemon, mut shell) = embedded(config(&world)).await;
-    let asked = |posture: &str| CreateSessionRequest {
-        least_posture: posture.to_owned(),
-        ..CreateSessionRequest::default()
-    };
+    let asked = |posture: &str| CreateSessionRequest { least_posture: posture.to_owned(), ..everything() };
     assert_eq!(code(&shell.create_session(asked("perfect")).await.unwrap_err()), "invalid");
     let proven = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap().posture;
     for posture in ShellPosture::ALL {
@@ -151,7 +151,7 @@ async fn sessions_and_commands_have_their_number() {
     for _ in 0..3 {
         sessions.push(session(&mut shell).await);
     }
-    let refused = shell.create_session(CreateSessionRequest::default()).await.unwrap_err();
+    let refused = shell.create_session(everything()).await.unwrap_err();
     assert_eq!(code(&refused), "limit");
     let one = begin(&mut shell, exec(&sessions[0], "sleep 60")).await.unwrap();
     let _two = begin(&mut shell, exec(&sessions[1], "sleep 60")).await.unwrap();
@@ -219,10 +219,25 @@ async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
     for file in std::fs::read_dir(world.path("state")).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
-    assert_eq!(code(&shell.create_session(CreateSessionRequest::default()).await.unwrap_err()), "start");
+    assert_eq!(code(&shell.create_session(everything()).await.unwrap_err()), "start");
     for _ in 0..50 {
         shell.health(HealthRequest {}).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn calls_for_the_daemons_health_that_are_dropped_pile_up_nothing() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.service.health_cache = Duration::ZERO;
+    let (daemon, mut shell) = embedded(config).await;
+    for _ in 0..100 {
+        let dropped = tokio::time::timeout(Duration::from_millis(1), shell.health(HealthRequest {})).await;
+        drop(dropped);
+        let sessions = children(daemon.child.id());
+        assert!(sessions.len() <= 1, "{sessions:?}");
+    }
+    shell.health(HealthRequest {}).await.unwrap();
 }
 
 #[tokio::test]

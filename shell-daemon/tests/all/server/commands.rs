@@ -173,6 +173,20 @@ async fn a_client_that_reads_nothing_holds_neither_deadline_nor_session() {
 }
 
 #[tokio::test]
+async fn protected_paths_that_a_command_makes_are_told() {
+    let Some(world) = World::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let session = session(&mut shell).await;
+    let command = "cd $PORTCULLIS_SHARED; mkdir -p a/.git/hooks b; touch a/.git/hooks/pre-commit b/file";
+    let exited = run(&mut shell, exec(&session, command)).await.unwrap().exited;
+    assert!(exited.protected_paths.iter().any(|path| path.starts_with("/shared/a/.git/hooks")), "{exited:?}");
+    assert!(exited.protected_paths.iter().all(|path| path.starts_with("/shared/a/.git/hooks")), "{exited:?}");
+    assert!(exited.protected_complete);
+    let exited = run(&mut shell, exec(&session, "touch b/other")).await.unwrap().exited;
+    assert_eq!(exited.protected_paths, Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_command_that_ends_its_session_says_so() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;

@@ -1,14 +1,16 @@
 //! Ends: of clients, of daemons, of parents. No process is left, and nothing has run twice.
 
-use std::time::{Duration, Instant};
+use std::{
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
 
-use portcullis_shell_daemon::protocol::CreateSessionRequest;
 use rustix::process::Signal;
 use tonic::Code;
 
 use super::sidecar::{
-    Credentials, Shell, Standalone, begin, client, code, config, embedded, exec, finish, output, run,
-    session, setup_line, signal, soon, standalone, start_embedded,
+    Credentials, Shell, begin, children, client, code, config, embedded, everything, exec, finish, output,
+    run, session, setup_line, signal, soon, standalone, start_embedded,
 };
 use crate::world::{World, marker, processes_with};
 
@@ -57,18 +59,11 @@ async fn a_session_that_is_being_started_ends_with_its_client() {
     let daemon = standalone(&world, &[]).await;
     for _ in 0..10 {
         let mut shell = daemon.client().await;
-        let creation = async move { shell.create_session(CreateSessionRequest::default()).await };
+        let creation = async move { shell.create_session(everything()).await };
         // Long enough for the request to be sent, too short for the answer.
         let _ = tokio::time::timeout(Duration::from_millis(3), creation).await;
     }
-    soon("no session is left", || children_of(&daemon) == 0).await;
-}
-
-fn children_of(daemon: &Standalone) -> usize {
-    let tasks = format!("/proc/{}/task", daemon.child.id());
-    let children = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("children"));
-    let of_tasks = std::fs::read_dir(tasks).unwrap().flatten().filter_map(|task| children(task).ok());
-    of_tasks.map(|children| children.split_whitespace().count()).sum()
+    soon("no session is left", || children(daemon.child.id()).is_empty()).await;
 }
 
 #[tokio::test]
@@ -81,7 +76,7 @@ async fn a_daemon_that_is_killed_leaves_no_process_and_nothing_is_run_again() {
     daemon.child.kill().unwrap();
     let error = finish(stream).await.unwrap_err();
     assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
-    let error = shell.create_session(CreateSessionRequest::default()).await.unwrap_err();
+    let error = shell.create_session(everything()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     soon("nothing is left", || processes_with(&marker).is_empty()).await;
     daemon.child.wait().unwrap();
@@ -103,7 +98,7 @@ async fn a_daemon_that_is_told_to_stop_lets_a_short_command_end() {
     daemon.terminate();
     // Nothing new is begun from the moment on at which it has noticed.
     let refused = loop {
-        match shell.create_session(CreateSessionRequest::default()).await {
+        match shell.create_session(everything()).await {
             Ok(_) => {}
             Err(status) => break status,
         }
@@ -140,14 +135,45 @@ async fn a_daemon_that_is_told_to_stop_waits_for_nobody_for_long() {
 #[tokio::test]
 async fn an_embedded_daemon_ends_with_its_parent_however_that_ends() {
     let Some(world) = World::new() else { return };
-    let (mut daemon, mut shell) = embedded(config(&world)).await;
     let marker = marker("parent");
-    let stream = running(&mut shell, &marker).await;
-    // The kernel closes a killed parent's sockets, which is all that the daemon sees of its end.
-    drop((shell, stream));
-    soon("the daemon has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    let mut parent = parent(&world, &marker);
+    soon("it runs", || processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2)
+        .await;
+    let daemons = children(parent.id());
+    assert!(!daemons.is_empty() && daemons.iter().all(|daemon| is_alive(*daemon)));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    soon("the daemon has ended", || !daemons.iter().any(|daemon| is_alive(*daemon))).await;
     soon("nothing is left", || processes_with(&marker).is_empty()).await;
-    assert_eq!(counted(&world), "x\n");
+}
+
+/// Starts this very program, to be the parent of a daemon: [`a_parent`] and no other test.
+#[expect(clippy::disallowed_methods, reason = "the parent is a program")]
+fn parent(world: &World, marker: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "server::ends::a_parent"])
+        .env("TMPDIR", world.path(""))
+        .env(PARENT, marker)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+const PARENT: &str = "PORTCULLIS_TEST_PARENT";
+
+/// What the parent does until it is killed; nothing where nobody asks for one.
+#[tokio::test]
+async fn a_parent() {
+    let Ok(marker) = std::env::var(PARENT) else { return };
+    let world = World::new().unwrap();
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    finish(running(&mut shell, &marker).await).await.unwrap();
+}
+
+/// Whether a process has not ended yet; one that waits to be buried has.
+fn is_alive(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
 }
 
 #[tokio::test]

@@ -8,14 +8,14 @@ use std::{
 };
 
 use portcullis_shell_daemon::protocol::{
-    CancelRequest, CreateSessionRequest, HealthRequest, KillSessionRequest, ListSessionsRequest,
-    WriteStdinRequest,
+    CancelRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest,
 };
 use rustix::process::Uid;
 use tonic::Code;
 
 use super::sidecar::{
-    Credentials, begin, client, code, config, embedded, exec, finish, output, run, session, standalone,
+    Credentials, begin, client, code, config, embedded, everything, exec, finish, output, run, session,
+    standalone,
 };
 use crate::world::World;
 
@@ -31,7 +31,7 @@ async fn nobody_is_served_without_the_token() {
         Some("0123456789abcdef0123456789abcdef0".to_owned()),
     ] {
         let mut shell = daemon.client_as(Credentials { token, ..Credentials::good() }).await;
-        let refused = shell.create_session(CreateSessionRequest::default()).await.unwrap_err();
+        let refused = shell.create_session(everything()).await.unwrap_err();
         assert_eq!((refused.code(), code(&refused)), (Code::Unauthenticated, "unauthenticated"));
         let refused = shell.health(HealthRequest {}).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unauthenticated);
@@ -46,7 +46,7 @@ async fn a_client_of_another_version_is_told_so_and_learns_no_more() {
     let daemon = standalone(&world, &[]).await;
     for version in [None, Some(String::new()), Some("0.0.1".to_owned())] {
         let mut shell = daemon.client_as(Credentials { version, ..Credentials::good() }).await;
-        let refused = shell.create_session(CreateSessionRequest::default()).await.unwrap_err();
+        let refused = shell.create_session(everything()).await.unwrap_err();
         assert_eq!((refused.code(), code(&refused)), (Code::FailedPrecondition, "version"));
         assert!(refused.message().contains(env!("CARGO_PKG_VERSION")), "{refused:?}");
     }

@@ -205,6 +205,15 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
+/// The processes that a process has started.
+pub(crate) fn children(process: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    children
+        .flat_map(|line| line.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+        .collect()
+}
+
 /// One line of `/proc/PID/status`, in KiB.
 pub(crate) fn memory_kib(child: &Child, line: &str) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
@@ -212,9 +221,14 @@ pub(crate) fn memory_kib(child: &Child, line: &str) -> u64 {
     line.trim_matches(|sign: char| !sign.is_ascii_digit()).parse().unwrap()
 }
 
+/// A request for all that a daemon has.
+pub(crate) fn everything() -> CreateSessionRequest {
+    CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
+}
+
 /// A session of all that the daemon has.
 pub(crate) async fn session(shell: &mut Shell) -> String {
-    shell.create_session(CreateSessionRequest::default()).await.unwrap().into_inner().session_id
+    shell.create_session(everything()).await.unwrap().into_inner().session_id
 }
 
 pub(crate) fn exec(session: &str, command: &str) -> ExecRequest {
