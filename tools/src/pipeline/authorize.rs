@@ -25,7 +25,7 @@ use crate::{
     call::Caller,
     mounts::{MountTable, real_path, resolve_beneath},
     rates::Rates,
-    registry::{Backend, RegisteredTool},
+    registered::{Backend, RegisteredTool},
     shell::ShellBackend,
 };
 

@@ -8,7 +8,7 @@ use super::Trail;
 use crate::{
     audit::Confinement,
     call::{ToolCall, random_id},
-    registry::{Backend, RegisteredTool},
+    registered::{Backend, RegisteredTool},
     table::ToolTable,
 };
 

@@ -21,10 +21,7 @@ use super::{
     session::{Command, Lost, Session},
     sidecar::{Connected, SessionKey, SessionTerms, Sidecar},
 };
-use crate::{
-    call::Caller,
-    registry::{RegisteredTool, RegistryError},
-};
+use crate::{call::Caller, registered::RegisteredTool, registry::RegistryError};
 
 /// The tool's name.
 pub const SHELL_EXEC: &str = "shell_exec";
