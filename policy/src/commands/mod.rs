@@ -6,6 +6,8 @@
 //! `sh -c`, …; `wrappers`). What cannot be told from the text, such as a program whose name is in a variable,
 //! is refused as soon as there is any rule.
 
+mod builtins;
+mod nesting;
 mod operator;
 mod pattern;
 mod read;

@@ -46,17 +46,52 @@ const WRAPPERS: &[Wrapper] = &[
         assignments: true,
         ..PLAIN
     },
-    Wrapper {
-        names: &["su", "runuser", "script"],
-        with_value: &["-s", "--shell", "-g", "--group", "-G", "-u", "--user", "-w"],
-        with_command: &["-c", "--command", "--session-command"],
-        // A user's name, or a file's: what follows is for the shell.
-        operands: usize::MAX,
-        ..PLAIN
-    },
     Wrapper { names: &["nice"], with_value: &["-n", "--adjustment"], ..PLAIN },
     Wrapper { names: &["ionice"], with_value: &["-c", "--class", "-n", "--classdata"], ..PLAIN },
-    Wrapper { names: &["nohup", "setsid", "builtin", "busybox", "toybox", "unbuffer", "fakeroot"], ..PLAIN },
+    Wrapper {
+        names: &[
+            "nohup",
+            "setsid",
+            "builtin",
+            "busybox",
+            "toybox",
+            "unbuffer",
+            "fakeroot",
+            "pkexec",
+            "systemd-run",
+            "dbus-run-session",
+            "valgrind",
+            "xvfb-run",
+            "tini",
+            "dumb-init",
+            "catchsegv",
+            "eatmydata",
+            "proxychains",
+            "proxychains4",
+            "torsocks",
+            "tsocks",
+            "rlwrap",
+            "caffeinate",
+            "numactl",
+            "choom",
+            "firejail",
+            "bwrap",
+            "proot",
+            "perf",
+            "gdb",
+            "linux32",
+            "linux64",
+            "hyperfine",
+            "entr",
+            "ld.so",
+        ],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["gosu", "su-exec", "setuidgid", "chpst", "envdir", "setarch", "softlimit", "cgexec"],
+        operands: 1,
+        ..PLAIN
+    },
     Wrapper { names: &["command"], ..PLAIN },
     Wrapper { names: &["exec"], with_value: &["-a"], ..PLAIN },
     Wrapper { names: &["time"], with_value: &["-f", "--format", "-o", "--output"], ..PLAIN },
@@ -105,7 +140,49 @@ const WRAPPERS: &[Wrapper] = &[
 ];
 
 /// Shells, which read a text as a command.
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
+const SHELLS: &[&str] = &[
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "ksh93",
+    "mksh",
+    "oksh",
+    "lksh",
+    "ash",
+    "hush",
+    "rbash",
+    "rzsh",
+    "yash",
+    "posh",
+    "fish",
+    "csh",
+    "tcsh",
+    "sash",
+    "bash-static",
+    "zsh-static",
+];
+
+/// Programs that start another user's shell, or one that is recorded.
+const LOGINS: &[&str] = &["su", "runuser", "script", "sg", "newgrp", "login"];
+
+/// Programs that start a shell if they are given no program, and it reads what they are given to read.
+const SHELL_BY_DEFAULT: &[&str] = &["unshare", "nsenter", "chroot", "fakeroot", "sudo", "doas", "setarch"];
+
+/// Programs that run lines of what they read.
+const READERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "gparallel"];
+
+/// Where a shell is told to read its command, if it is a file.
+const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"];
+
+/// How many programs one call may be seen to run, one for each reading of its options.
+const MAX_READINGS: usize = 16;
+
+/// What a program reads, and is not in the text.
+fn unread<T>(name: &str) -> Result<T, String> {
+    Err(format!("`{name}` runs what it reads"))
+}
 
 /// What a program's call runs in turn, as far as its words tell.
 ///
@@ -118,10 +195,23 @@ pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
         return shell(name, arguments);
     }
     match name {
-        "eval" => Ok(vec![joined(name, arguments)?]),
-        "trap" => arguments.first().map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?])),
+        "eval" => Ok(vec![joined(name, after_end_of_options(arguments))?]),
+        "trap" => {
+            let first = after_end_of_options(arguments).first();
+            first.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]))
+        }
         "alias" => arguments.iter().map(|word| known(name, word)).map(|text| Ok(aliased(&text?))).collect(),
-        "find" | "gfind" => find(arguments),
+        "source" | "." => {
+            after_end_of_options(arguments).first().map_or(Ok(Vec::new()), |word| file(name, word))
+        }
+        "hash" => Ok(arguments
+            .windows(2)
+            .filter(|pair| is_cluster_with(&pair[0], 'p'))
+            .map(|pair| Runs::Program(vec![pair[1].clone()]))
+            .collect()),
+        "find" | "gfind" | "fd" | "fdfind" => find(arguments),
+        _ if LOGINS.contains(&name) => login(name, arguments),
+        _ if READERS.contains(&name) => unread(name),
         // To ask where a program is does not run it.
         "command" if arguments.first().is_some_and(|word| matches!(word.literal(), Some("-v" | "-V"))) => {
             Ok(Vec::new())
@@ -150,9 +240,69 @@ fn joined(program: &str, words: &[Argument]) -> Result<Runs, String> {
     Ok(Runs::Text(texts.join(" ")))
 }
 
-/// `alias NAME=VALUE`: what the name will run.
+/// The words after a `--` that ends options, if it is the first of them.
+fn after_end_of_options(words: &[Argument]) -> &[Argument] {
+    match words.split_first() {
+        Some((first, rest)) if first.literal() == Some("--") => rest,
+        Some(_) | None => words,
+    }
+}
+
+/// Whether a word is a cluster of options of one letter that has this one.
+fn is_cluster_with(word: &Argument, letter: char) -> bool {
+    word.literal()
+        .is_some_and(|text| text.starts_with('-') && !text.starts_with("--") && text[1..].contains(letter))
+}
+
+/// `alias NAME=VALUE`: what the name will run, with words after it that nobody knows yet.
 fn aliased(text: &str) -> Runs {
-    Runs::Text(text.split_once('=').map_or(":", |(_, value)| value).to_owned())
+    Runs::Text(match text.split_once('=') {
+        Some((_, value)) => format!("{value} \"$@\""),
+        None => ":".to_owned(),
+    })
+}
+
+/// A file that is read as a command: a program like any other, unless it is what is read already.
+fn file(name: &str, word: &Argument) -> Result<Vec<Runs>, String> {
+    let path = known(name, word)?;
+    if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
+        unread(name)
+    } else {
+        Ok(Vec::new())
+    }
+}
+
+/// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and what is no option
+/// may be a user, a file or an argument of the shell.
+fn login(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+    let mut found = Vec::new();
+    let mut rest = arguments.iter().enumerate();
+    while let Some((at, word)) = rest.next() {
+        let option = known(name, word)?;
+        let value = match option.split_once('=') {
+            Some((option, value)) if is_long_command(option) => Some(value.to_owned()),
+            Some(_) | None => None,
+        };
+        if let Some(value) = value {
+            found.push(Runs::Text(value));
+        } else if option == "--" {
+            found.push(Runs::Program(arguments[at + 1..].to_vec()));
+        } else if is_long_command(&option) {
+            found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?);
+        } else if let Some((_, value)) = option.split_once('c').filter(|_| is_cluster_with(word, 'c')) {
+            match value {
+                "" => found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?),
+                value => found.push(Runs::Text(value.to_owned())),
+            }
+        }
+    }
+    found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
+    if found.is_empty() { unread(name) } else { Ok(found) }
+}
+
+/// Whether an option is `--command`, `--session-command` or a beginning of one.
+fn is_long_command(option: &str) -> bool {
+    option.len() > 2 && ["--command", "--session-command"].iter().any(|long| long.starts_with(option))
 }
 
 /// `sh -c TEXT`, or `sh FILE`. A shell that reads its input runs what no rule has seen.
@@ -162,27 +312,60 @@ fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
         let option = known(name, word)?;
         match option.as_str() {
             "--" => break,
-            "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file" => drop(rest.next()),
+            "-o" | "+o" | "-O" | "+O" => drop(rest.next()),
+            "--version" | "--help" => return Ok(Vec::new()),
+            "--rcfile" | "--init-file" => drop(rest.next()),
+            "-" => return unread(name),
             long if long.starts_with("--") => {}
-            "-" => return Err(format!("`{name}` runs what it reads")),
-            cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => {
-                return Err(format!("`{name}` runs what it reads"));
-            }
+            cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => return unread(name),
             cluster if cluster.starts_with('-') && cluster.contains('c') => {
                 // More options may stand before the text.
                 let command =
                     rest.find(|word| !word.literal().is_some_and(|text| text.starts_with(['-', '+'])));
                 return command.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
             }
+            // Options that go with a value in the next word, such as `-eo pipefail`.
+            cluster if cluster.starts_with(['-', '+']) && cluster.ends_with(['o', 'O']) => drop(rest.next()),
             cluster if cluster.starts_with(['-', '+']) => {}
-            // A file, which is a program like any other.
-            _ => return Ok(Vec::new()),
+            _ => return file(name, word),
         }
     }
     match rest.next() {
-        Some(_file) => Ok(Vec::new()),
-        None => Err(format!("`{name}` runs what it reads")),
+        Some(word) => file(name, word),
+        None => unread(name),
     }
+}
+
+/// The options of `find` and `fd` that run a program.
+const FIND_RUNS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+
+/// What takes the place of a placeholder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Filled {
+    /// The path of a file, which is a word that is no option.
+    ByPaths,
+    /// Anything.
+    ByInput,
+}
+
+/// A program's words with something that is not in the text where a placeholder stands. A path in an argument
+/// does no harm, unless it is a program's name or part of what a shell reads.
+fn with_placeholders(words: &[Argument], placeholder: &str, filled: Filled) -> Vec<Argument> {
+    let name = words.first().and_then(Argument::program);
+    let harmless = filled == Filled::ByPaths
+        && name.is_some_and(|name| !name.contains(placeholder) && !runs_others(name));
+    match harmless || placeholder.is_empty() {
+        true => words.to_vec(),
+        false => words.iter().map(|word| word.with_unknown(placeholder)).collect(),
+    }
+}
+
+/// Whether a program is one that runs what it is given.
+pub(super) fn runs_others(name: &str) -> bool {
+    [SHELLS, LOGINS, READERS, &["eval", "trap", "alias", "find", "gfind", "fd", "fdfind", "source", "."]]
+        .iter()
+        .any(|names| names.contains(&name))
+        || WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name))
 }
 
 /// `find … -exec PROGRAM … ;`
@@ -197,10 +380,10 @@ fn find(arguments: &[Argument]) -> Result<Vec<Runs>, String> {
             }
             continue;
         };
-        if ["-exec", "-execdir", "-ok", "-okdir"].contains(&text) {
+        if FIND_RUNS.contains(&text) {
             let end = rest.iter().position(|word| matches!(word.literal(), Some(";" | "+")));
             let (program, after) = rest.split_at(end.unwrap_or(rest.len()));
-            found.push(Runs::Program(program.to_vec()));
+            found.push(Runs::Program(with_placeholders(program, "{}", Filled::ByPaths)));
             rest = after;
         }
     }
@@ -231,18 +414,79 @@ fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> Result<Vec<
                     at += 1;
                 }
                 Place::Unknown => {
+                    found.extend(clustered_command(name, wrapper, &arguments[at..])?);
                     starts.push(at + 2);
                     at += 1;
                 }
                 Place::None { ends } => {
                     let operands = arguments.get(at + usize::from(ends)..).unwrap_or_default();
                     found.extend(program(name, wrapper, operands)?);
+                    if found.len() > MAX_READINGS {
+                        return Err(format!("too many options of `{name}` that are not known"));
+                    }
                     break;
                 }
             }
         }
     }
+    if found.is_empty() && SHELL_BY_DEFAULT.contains(&name) && !only_asks(name, arguments) {
+        return unread(name);
+    }
+    if name == "xargs" || name == "gxargs" {
+        return Ok(found.into_iter().map(|runs| filled_by_input(runs, arguments)).collect());
+    }
     Ok(found)
+}
+
+/// Whether a call without a program runs none: `sudo -l` and its like.
+fn only_asks(name: &str, arguments: &[Argument]) -> bool {
+    let asks: &[&str] = match name {
+        "sudo" => &["-l", "-v", "-k", "-K", "-V", "--list", "--validate", "--version", "--help", "-h"],
+        _ => &["--version", "--help", "-V", "-h"],
+    };
+    !arguments.is_empty()
+        && arguments.iter().all(|word| word.literal().is_some_and(|text| asks.contains(&text)))
+}
+
+/// The command that a cluster of options of one letter gives, as in `env -iS 'COMMAND'`.
+fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Result<Option<Runs>, String> {
+    let Some(cluster) = words.first().and_then(Argument::literal).filter(|text| !text.starts_with("--"))
+    else {
+        return Ok(None);
+    };
+    let letters = wrapper.with_command.iter().filter(|option| option.len() == 2).map(|option| &option[1..]);
+    for letter in letters {
+        match cluster.split_once(letter) {
+            Some((_, "")) => return words.get(1).map(|word| text(name, word)).transpose(),
+            Some((_, command)) => return Ok(Some(Runs::Text(command.to_owned()))),
+            None => {}
+        }
+    }
+    Ok(None)
+}
+
+/// What `xargs` runs: what it reads stands at the end, or wherever the placeholder does.
+fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
+    let Runs::Program(mut words) = runs else { return runs };
+    let mut placeholders = Vec::new();
+    for (at, word) in arguments.iter().enumerate() {
+        match word.literal() {
+            Some("-I" | "--replace" | "-i") => {
+                placeholders.extend(arguments.get(at + 1).and_then(Argument::literal).map(str::to_owned));
+                placeholders.push("{}".to_owned());
+            }
+            Some(text) => {
+                let attached = ["--replace=", "-I", "-i"].iter().find_map(|option| text.strip_prefix(option));
+                placeholders.extend(attached.map(str::to_owned));
+            }
+            None => {}
+        }
+    }
+    for placeholder in &placeholders {
+        words = with_placeholders(&words, placeholder, Filled::ByInput);
+    }
+    words.push(Argument::unknown());
+    Runs::Program(words)
 }
 
 /// What a word among a wrapper's options is.
@@ -272,9 +516,13 @@ fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<Place, Strin
     let is_option = text.starts_with('-') && text != "-";
     Ok(match value {
         _ if text == "--" => Place::None { ends: true },
+        // `env -` is `env -i`.
+        _ if text == "-" && name == "env" => Place::Flag,
         Some(_) if wrapper.assignments && !is_option => Place::Flag,
-        Some(command) if wrapper.with_command.contains(&option) => Place::AttachedCommand(command.to_owned()),
-        None if wrapper.with_command.contains(&option) => Place::Command,
+        Some(command) if begins_one_of(wrapper.with_command, option) => {
+            Place::AttachedCommand(command.to_owned())
+        }
+        None if begins_one_of(wrapper.with_command, option) => Place::Command,
         None if wrapper.with_value.contains(&option) => Place::Value,
         _ if !is_option => Place::None { ends: false },
         // A long option has its value with it, or none.
@@ -292,6 +540,13 @@ fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<R
     let Some(program) = operands.get(wrapper.operands..).filter(|words| !words.is_empty()) else {
         return Ok(Vec::new());
     };
+    if matches!(name, "hyperfine" | "entr") {
+        // They hand a text of several words to a shell.
+        let texts: Option<Vec<_>> = program.iter().map(Argument::literal).collect();
+        let text = texts.filter(|texts| texts.iter().any(|text| text.contains(char::is_whitespace)));
+        let text = text.map(|texts| Runs::Text(texts.join(" ")));
+        return Ok(text.into_iter().chain([Runs::Program(program.to_vec())]).collect());
+    }
     // `flock FILE -c COMMAND`: after the operand as well.
     if program[0].literal().is_some_and(|word| wrapper.with_command.contains(&word)) {
         return program.get(1).map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
@@ -301,6 +556,12 @@ fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<R
         return Ok(vec![joined(name, program)?]);
     }
     Ok(vec![Runs::Program(program.to_vec())])
+}
+
+/// Whether an option is one of these, or the beginning of a long one.
+fn begins_one_of(options: &[&str], option: &str) -> bool {
+    let is_beginning = |long: &&str| option.len() > 2 && option.starts_with("--") && long.starts_with(option);
+    options.contains(&option) || options.iter().any(is_beginning)
 }
 
 /// The value that is written together with an option of one letter, as in `-n5`.
