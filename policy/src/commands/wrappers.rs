@@ -201,9 +201,7 @@ pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
             first.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]))
         }
         "alias" => arguments.iter().map(|word| known(name, word)).map(|text| Ok(aliased(&text?))).collect(),
-        "source" | "." => {
-            after_end_of_options(arguments).first().map_or(Ok(Vec::new()), |word| file(name, word))
-        }
+        "source" | "." => file(name, after_end_of_options(arguments)),
         "hash" => Ok(arguments
             .windows(2)
             .filter(|pair| is_cluster_with(&pair[0], 'p'))
@@ -263,13 +261,13 @@ fn aliased(text: &str) -> Runs {
 }
 
 /// A file that is read as a command: a program like any other, unless it is what is read already.
-fn file(name: &str, word: &Argument) -> Result<Vec<Runs>, String> {
+fn file(name: &str, words: &[Argument]) -> Result<Vec<Runs>, String> {
+    let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = known(name, word)?;
     if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
-        unread(name)
-    } else {
-        Ok(Vec::new())
+        return unread(name);
     }
+    Ok(vec![Runs::Program(words.to_vec())])
 }
 
 /// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and what is no option
@@ -327,13 +325,10 @@ fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
             // Options that go with a value in the next word, such as `-eo pipefail`.
             cluster if cluster.starts_with(['-', '+']) && cluster.ends_with(['o', 'O']) => drop(rest.next()),
             cluster if cluster.starts_with(['-', '+']) => {}
-            _ => return file(name, word),
+            _ => return file(name, &arguments[arguments.len() - rest.len() - 1..]),
         }
     }
-    match rest.next() {
-        Some(word) => file(name, word),
-        None => unread(name),
-    }
+    if rest.len() == 0 { unread(name) } else { file(name, rest.as_slice()) }
 }
 
 /// The options of `find` and `fd` that run a program.
@@ -406,11 +401,14 @@ fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> Result<Vec<
                 Place::Flag => at += 1,
                 Place::Value => at += 2,
                 Place::Command => {
-                    found.extend(arguments.get(at + 1).map(|word| text(name, word)).transpose()?);
+                    if let Some(word) = arguments.get(at + 1) {
+                        let rest = arguments.get(at + 2..).unwrap_or_default();
+                        found.push(given(name, known(name, word)?, rest));
+                    }
                     at += 2;
                 }
                 Place::AttachedCommand(command) => {
-                    found.push(Runs::Text(command));
+                    found.push(given(name, command, &arguments[at + 1..]));
                     at += 1;
                 }
                 Place::Unknown => {
@@ -448,6 +446,19 @@ fn only_asks(name: &str, arguments: &[Argument]) -> bool {
         && arguments.iter().all(|word| word.literal().is_some_and(|text| asks.contains(&text)))
 }
 
+/// A command's text that is given to an option. What follows is for the text's last program with `env`, and for
+/// others it is not.
+fn given(name: &str, command: String, rest: &[Argument]) -> Runs {
+    if name != "env" {
+        return Runs::Text(command);
+    }
+    let quoted = rest.iter().map(|word| match word.literal() {
+        Some(text) => format!(" '{}'", text.replace('\'', "'\\''")),
+        None => " \"$@\"".to_owned(),
+    });
+    Runs::Text(command + &quoted.collect::<String>())
+}
+
 /// The command that a cluster of options of one letter gives, as in `env -iS 'COMMAND'`.
 fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Result<Option<Runs>, String> {
     let Some(cluster) = words.first().and_then(Argument::literal).filter(|text| !text.starts_with("--"))
@@ -457,8 +468,11 @@ fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Resul
     let letters = wrapper.with_command.iter().filter(|option| option.len() == 2).map(|option| &option[1..]);
     for letter in letters {
         match cluster.split_once(letter) {
-            Some((_, "")) => return words.get(1).map(|word| text(name, word)).transpose(),
-            Some((_, command)) => return Ok(Some(Runs::Text(command.to_owned()))),
+            Some((_, "")) => {
+                let Some(word) = words.get(1) else { return Ok(None) };
+                return Ok(Some(given(name, known(name, word)?, &words[2..])));
+            }
+            Some((_, command)) => return Ok(Some(given(name, command.to_owned(), &words[1..]))),
             None => {}
         }
     }
