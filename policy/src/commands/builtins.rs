@@ -1,6 +1,6 @@
 //! What bash's own commands and variables hide: texts that are run later, or where nobody expects it.
 
-use super::{words::Argument, wrappers};
+use super::{runs, words::Argument};
 
 /// Variables that bash reads or runs on its own account.
 const READ_BY_BASH: &[&str] =
@@ -50,7 +50,7 @@ pub(super) fn ensure_readable(words: &[Argument]) -> Result<(), String> {
             arguments.iter().try_for_each(ensure_no_hidden_command)?;
         }
     }
-    let (sets_by_name, runs_others) = (COUNTING.contains(&name), wrappers::runs_others(name));
+    let (sets_by_name, runs_others) = (COUNTING.contains(&name), runs::runs_others(name));
     for variable in READ_BY_BASH {
         let sets = |word: &Argument| {
             let rest = word.literal().and_then(|text| text.strip_prefix(variable));

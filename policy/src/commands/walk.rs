@@ -10,9 +10,9 @@ use brush_parser::ast::{
 use super::{
     Operator, builtins,
     read::{self, Found},
+    runs::{self, Runs},
     text,
     words::{self, Argument},
-    wrappers::{self, Runs},
 };
 
 /// How deep texts may be commands of commands: `sh -c "sh -c …"`.
@@ -335,7 +335,7 @@ impl Walker {
         self.gather(8 * words.len())?;
         builtins::ensure_readable(&words)?;
         self.found.sets_path |= builtins::may_set_path(&words);
-        let runs = wrappers::runs(&words)?;
+        let runs = runs::runs(&words)?;
         self.found.invocations.push(words);
         self.depth += 1;
         for inner in runs {
