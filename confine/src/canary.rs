@@ -7,8 +7,8 @@ use std::{
     ffi::CStr,
     fs::File,
     io::{self, Write as _},
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
-    path::Path,
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -30,6 +30,8 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Canary {
     state_dir: Arc<OwnedFd>,
+    /// The root folder that must not be opened, if that is not the one which `/` names.
+    root: Option<Arc<OwnedFd>>,
 }
 
 impl Canary {
@@ -64,13 +66,25 @@ impl Canary {
         if stat.st_size == 0 {
             File::from(file).write_all(TEXT).map_err(&failed)?;
         }
-        Ok(Self { state_dir: Arc::new(dir) })
+        Ok(Self { state_dir: Arc::new(dir), root: None })
     }
 
     /// Takes the state folder by its handle, as a process does that got it from another one.
     #[must_use]
     pub fn from_state_dir(state_dir: Arc<OwnedFd>) -> Self {
-        Self { state_dir }
+        Self { state_dir, root: None }
+    }
+
+    /// Takes the machine's root folder by its handle as well, for a process that gets another one.
+    #[must_use]
+    pub fn with_root(self, root: Arc<OwnedFd>) -> Self {
+        Self { root: Some(root), ..self }
+    }
+
+    /// Where the canary's file lies, as the calling process sees it now.
+    pub(crate) fn path(&self) -> io::Result<PathBuf> {
+        let folder = std::fs::read_link(format!("/proc/self/fd/{}", self.state_dir.as_raw_fd()))?;
+        Ok(folder.join(FILE_NAME.to_string_lossy().as_ref()))
     }
 
     /// The handle of the state folder, to be handed to a process that is to be confined.
@@ -105,8 +119,12 @@ impl Canary {
                 },
                 Probe::Capability => return sys::attempt(HarmlessCall::DropUnknownCapability),
                 Probe::ListRoot => {
-                    rustix::fs::open("/", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-                        .map(drop)
+                    let how = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                    match &self.root {
+                        Some(root) => rustix::fs::openat(root, c".", how, Mode::empty()),
+                        None => rustix::fs::open("/", how, Mode::empty()),
+                    }
+                    .map(drop)
                 }
                 Probe::Execute => return sys::attempt(HarmlessCall::Execve),
                 Probe::Clone => return sys::attempt(HarmlessCall::Clone3),
@@ -168,8 +186,9 @@ impl Probe {
             Layer::Landlock => &[Self::ReadState, Self::WriteState, Self::ListState],
             Layer::Seccomp => &[Self::Socket, Self::InternetSocket, Self::Clone],
             Layer::Privileges => &[Self::Capability],
-            // Tried by `limits.rs`, since it needs to know the numbers.
-            Layer::Limits => &[],
+            // Tried elsewhere: by `limits.rs`, since it needs to know the numbers, and by `namespaces/`, since
+            // what is tried there has to be made first.
+            _ => &[],
         }
     }
 
@@ -192,7 +211,7 @@ impl Probe {
             Self::Socket => "make a unix socket",
             Self::Execute => "execute a program",
             Self::Clone => "start a thread",
-            Self::ListRoot => "open the root folder",
+            Self::ListRoot => "open the machine's root folder",
             Self::InternetSocket => "make an internet socket",
             Self::SignalParent => "send a signal to the parent process",
             Self::Capability => "use the capability to give up capabilities",

@@ -121,6 +121,15 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
+    /// A namespace was entered, and what it needs could not be set up: the process is between two worlds.
+    #[error("{step}, in the new namespaces")]
+    NamespaceBroken {
+        /// What could not be done.
+        step: &'static str,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
     /// Landlock refused the rules.
     #[cfg(target_os = "linux")]
     #[error("apply landlock")]

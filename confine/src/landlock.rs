@@ -103,12 +103,13 @@ fn process_rights(index: usize, path: &PathRule) -> Result<BitFlags<AccessFs>, C
     let unusable = |source| ConfineError::PathUnusable { index, source };
     let stat = rustix::fs::fstat(&path.handle).map_err(|errno| unusable(errno.into()))?;
     let wanted = match path.access {
+        PathAccess::List => AccessFs::ReadDir.into(),
         PathAccess::Read => rights(MountAccess::Read) | AccessFs::Execute,
         PathAccess::Write => rights(MountAccess::Write) | AccessFs::Execute | AccessFs::MakeFifo,
         PathAccess::Device => make_bitflags!(AccessFs::{ReadFile | WriteFile}),
     };
     match (FileType::from_raw_mode(stat.st_mode), path.access) {
-        (FileType::Directory, PathAccess::Read | PathAccess::Write) => Ok(wanted),
+        (FileType::Directory, PathAccess::List | PathAccess::Read | PathAccess::Write) => Ok(wanted),
         (FileType::RegularFile, PathAccess::Read | PathAccess::Write)
         | (FileType::CharacterDevice, PathAccess::Device) => Ok(wanted & AccessFs::from_file(ABI::V3)),
         (kind, _) => {

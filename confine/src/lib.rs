@@ -10,6 +10,9 @@
 //! privileges, Landlock and a filter that leaves what programs need, without any way to another process, to
 //! the network or to the kernel's rarer interfaces.
 //!
+//! Before that, it may have entered namespaces of its own by [`Namespaces`], with a file tree that holds what was
+//! bound there and nothing else.
+//!
 //! What it is not: for a thread it confines no process (other threads stay free, what a confined thread would
 //! start would inherit), makes no policy (mounts and requirements come in as values), and does not contain
 //! native code execution in our own process, where the thread's memory and its open descriptors are
@@ -45,6 +48,8 @@ mod rules;
 #[cfg(target_os = "linux")]
 mod canary;
 #[cfg(target_os = "linux")]
+mod file_tree;
+#[cfg(target_os = "linux")]
 pub mod interrupt;
 #[cfg(target_os = "linux")]
 mod kernel;
@@ -52,6 +57,10 @@ mod kernel;
 mod landlock;
 #[cfg(target_os = "linux")]
 mod limits;
+#[cfg(target_os = "linux")]
+pub mod mounts;
+#[cfg(target_os = "linux")]
+mod namespaces;
 #[cfg(target_os = "linux")]
 pub mod process;
 #[cfg(target_os = "linux")]
@@ -82,7 +91,9 @@ pub use disabled::{
 #[cfg(target_os = "linux")]
 pub use {
     canary::Canary,
+    file_tree::{Bind, BuiltTree, FileTree},
     kernel::probe_kernel,
+    namespaces::{Inside, Namespaces},
     process::{SingleThreaded, confine_current_process},
     thread::{ProvenThread, confine_current_thread, prove_on_scratch_thread},
 };

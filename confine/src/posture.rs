@@ -20,6 +20,18 @@ pub enum Layer {
     Privileges,
     /// Bounds on memory, time, files and descriptors: for processes.
     Limits,
+    /// A file tree of its own, with nothing in it but what was bound there: for processes.
+    MountNamespace,
+    /// Processes of its own: none outside has a number inside.
+    PidNamespace,
+    /// Shared memory, semaphores and message queues of its own.
+    IpcNamespace,
+    /// A host name of its own.
+    UtsNamespace,
+    /// Network devices, ports and abstract sockets of its own, and no way out.
+    NetNamespace,
+    /// A control group of its own: bounds on all processes together.
+    Cgroup,
 }
 
 impl Layer {
@@ -29,10 +41,26 @@ impl Layer {
     /// Every layer that a process can have, in the order in which they are applied.
     pub const PROCESS: [Self; 4] = [Self::Limits, Self::Privileges, Self::Landlock, Self::Seccomp];
 
+    /// Every namespace that a process can have. What they share out is the kernel's, so that a process can
+    /// be in one without the others.
+    pub const NAMESPACES: [Self; 5] = [
+        Self::PidNamespace,
+        Self::IpcNamespace,
+        Self::UtsNamespace,
+        Self::NetNamespace,
+        Self::MountNamespace,
+    ];
+
     /// The name that policy files and audit rows use.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::MountNamespace => "mount_ns",
+            Self::PidNamespace => "pid_ns",
+            Self::IpcNamespace => "ipc_ns",
+            Self::UtsNamespace => "uts_ns",
+            Self::NetNamespace => "net_ns",
+            Self::Cgroup => "cgroup",
             Self::Landlock => "landlock",
             Self::Seccomp => "seccomp",
             Self::Privileges => "privileges",
@@ -114,14 +142,17 @@ const SUCCEEDED: &str = "ok";
 const OTHER_ERRNO: &str = "errno ";
 
 /// Linux numbers; no other system makes an `Outcome`.
-const ERRNO_NAMES: [(i32, &str); 7] = [
+const ERRNO_NAMES: [(i32, &str); 10] = [
     (1, "EPERM"),
     (2, "ENOENT"),
+    (3, "ESRCH"),
     (13, "EACCES"),
     (14, "EFAULT"),
     (22, "EINVAL"),
     (38, "ENOSYS"),
     (97, "EAFNOSUPPORT"),
+    (101, "ENETUNREACH"),
+    (111, "ECONNREFUSED"),
 ];
 
 /// One thing that was tried on the thread or in the process itself, before and after its layer was applied.
@@ -176,7 +207,7 @@ impl Posture {
         match layer {
             Layer::Landlock => self.landlock(),
             Layer::Seccomp => self.seccomp(),
-            Layer::Privileges | Layer::Limits => &LayerStatus::Waived,
+            _ => &LayerStatus::Waived,
         }
     }
 
@@ -236,8 +267,8 @@ impl KernelSupport {
         match layer {
             Layer::Landlock => self.landlock_reason.as_deref(),
             Layer::Seccomp => self.seccomp_reason.as_deref(),
-            // Every Linux has them.
-            Layer::Privileges | Layer::Limits => None,
+            // Every Linux has the first two; the others are known only by trying.
+            _ => None,
         }
     }
 }

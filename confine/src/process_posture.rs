@@ -24,12 +24,13 @@ pub struct LayerReport {
 }
 
 impl ProcessPosture {
-    #[cfg(target_os = "linux")]
-    pub(crate) fn new(layers: Vec<LayerReport>) -> Self {
+    /// Takes reports together. Their order is that of [`Self::layers`].
+    #[must_use]
+    pub fn new(layers: Vec<LayerReport>) -> Self {
         Self { layers }
     }
 
-    /// Every layer, in the order in which they were applied.
+    /// Every layer that was looked at, each once.
     #[must_use]
     pub fn layers(&self) -> &[LayerReport] {
         &self.layers

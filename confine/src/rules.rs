@@ -26,7 +26,7 @@ impl ThreadConfinement {
         match layer {
             Layer::Landlock => self.landlock,
             Layer::Seccomp => self.seccomp,
-            Layer::Privileges | Layer::Limits => Requirement::Waived,
+            _ => Requirement::Waived,
         }
     }
 }
@@ -79,13 +79,15 @@ pub struct ProcessConfinement {
 }
 
 impl ProcessConfinement {
-    /// What is asked of one layer. That of privileges and that of limits work everywhere and are never waived.
+    /// What is asked of one layer. That of privileges and that of limits work everywhere and are never waived;
+    /// namespaces are entered before, see [`crate::Namespaces`].
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
             Layer::Landlock => self.landlock,
             Layer::Seccomp => self.seccomp,
             Layer::Privileges | Layer::Limits => Requirement::Required,
+            _ => Requirement::Waived,
         }
     }
 }
@@ -113,6 +115,8 @@ pub struct PathRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
+    /// List folders, and read no file.
+    List,
     /// Read files, list folders, start programs.
     Read,
     /// Also all that [`MountAccess::Write`] has, and FIFOs.

@@ -3,7 +3,11 @@
 //! The only `unsafe` of the project besides one in `tools`. Nothing here decides anything.
 #![expect(unsafe_code, reason = "raw system calls; every other module of the project is free of it")]
 
-use std::{io, mem, ptr};
+use std::{
+    io, mem,
+    os::fd::{AsRawFd as _, BorrowedFd},
+    ptr,
+};
 
 use crate::{Outcome, SingleThreaded};
 
@@ -357,6 +361,87 @@ pub(crate) fn wait_for_any() -> io::Result<Option<Reaped>> {
             Some(libc::EINTR) => {}
             _ => return Err(error),
         }
+    }
+}
+
+/// Moves the calling process, which has one thread, or its future children, into fresh namespaces.
+pub(crate) fn unshare(
+    namespaces: rustix::thread::UnshareFlags,
+    _one_thread: &SingleThreaded,
+) -> io::Result<()> {
+    // The flag for descriptors is the one that could surprise somebody: nobody here asks for it.
+    let namespaces = namespaces.difference(rustix::thread::UnshareFlags::FILES);
+    // SAFETY: no descriptor table is parted, and there is no other thread.
+    Ok(unsafe { rustix::thread::unshare_unsafe(namespaces) }?)
+}
+
+/// How far a change of mounts reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Depth {
+    /// One mount.
+    One,
+    /// It and all that is mounted below.
+    All,
+}
+
+/// Sets attributes of a mount, for good.
+pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, attributes: u64, depth: Depth) -> io::Result<()> {
+    let recursive = if depth == Depth::All { libc::AT_RECURSIVE } else { 0 };
+    let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    // SAFETY: the path is a valid empty string, `change` has the size that is given, and both outlive the
+    // call, which only reads them.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            mount.as_raw_fd(),
+            c"".as_ptr(),
+            libc::AT_EMPTY_PATH | recursive,
+            &raw const change,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A page of System V shared memory that lasts as long as this value, or as this process.
+#[derive(Debug)]
+pub(crate) struct SharedPage {
+    id: libc::c_int,
+    address: *mut libc::c_void,
+}
+
+impl SharedPage {
+    pub(crate) fn create() -> io::Result<Self> {
+        // SAFETY: the calls take integers; the null address lets the kernel choose a free place, and the new
+        // mapping touches no memory of ours.
+        unsafe {
+            let id = libc::shmget(libc::IPC_PRIVATE, 4096, libc::IPC_CREAT | 0o600);
+            if id == -1 {
+                return Err(io::Error::last_os_error());
+            }
+            let address = libc::shmat(id, ptr::null(), libc::SHM_RDONLY);
+            let error = io::Error::last_os_error();
+            // From now on it is gone when nobody holds it any more.
+            libc::shmctl(id, libc::IPC_RMID, ptr::null_mut());
+            if address.addr() == usize::MAX { Err(error) } else { Ok(Self { id, address }) }
+        }
+    }
+
+    /// Asks for it by its number.
+    pub(crate) fn find(&self) -> Outcome {
+        // SAFETY: all-zero bytes are a valid `shmid_ds`, a struct of integers; the kernel writes one there.
+        let result = unsafe {
+            let mut about: libc::shmid_ds = mem::zeroed();
+            libc::shmctl(self.id, libc::IPC_STAT, &raw mut about)
+        };
+        outcome(result.into())
+    }
+}
+
+impl Drop for SharedPage {
+    fn drop(&mut self) {
+        // SAFETY: the address is that of our own mapping, which nobody else refers to.
+        unsafe { libc::shmdt(self.address) };
     }
 }
 

@@ -4,6 +4,9 @@
 
 use std::{io, path::PathBuf};
 
+use portcullis_confine::Layer;
+use portcullis_types::ShellPosture;
+
 /// Why a session or a command could not be run to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -22,6 +25,22 @@ pub enum ShellError {
     MountTooWide {
         /// Its place.
         path: PathBuf,
+    },
+    /// A mount's name cannot be that of a folder in a session's root folder.
+    #[error("`{name}` cannot be the name of a mount")]
+    MountName {
+        /// The name that was given.
+        name: String,
+    },
+    /// The session would be confined less than it has to be. It has ended.
+    #[error("no session can be `{least}` here, only `{reached}`: {}", list(lacking))]
+    PostureUnavailable {
+        /// What was asked for.
+        least: ShellPosture,
+        /// What works here.
+        reached: ShellPosture,
+        /// Each layer that is missing, with the reason and with what would give it.
+        lacking: Vec<(Layer, String)>,
     },
     /// The home of the session is none of its mounts.
     #[error("the home `{name}` is none of the mounts")]
@@ -48,6 +67,13 @@ pub enum ShellError {
     #[error("the session could not confine itself: {reason}")]
     NotConfined {
         /// What the session said, with all causes.
+        reason: String,
+    },
+    /// Namespaces could be entered and not be used. Not returned: a session without them is tried.
+    #[error("the session's namespaces cannot be used: {reason}")]
+    #[doc(hidden)]
+    NamespacesUnusable {
+        /// What the session said.
         reason: String,
     },
     /// The command's text cannot be given to a shell.
@@ -92,6 +118,30 @@ pub enum ShellError {
         #[source]
         source: io::Error,
     },
+}
+
+/// Why nothing more can be written to a command.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// There is no room now.
+    #[error("the command has not read what was written before")]
+    Full,
+    /// The command has ended, closed its input, or was never run.
+    #[error("the command reads no more")]
+    Closed,
+    /// Anything else that the kernel says.
+    #[error("write to the command")]
+    Pipe {
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+}
+
+fn list(lacking: &[(Layer, String)]) -> String {
+    let lines: Vec<String> = lacking.iter().map(|(layer, reason)| format!("{layer}: {reason}")).collect();
+    lines.join("; ")
 }
 
 impl ShellError {

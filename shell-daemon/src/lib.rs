@@ -25,10 +25,14 @@
 
 mod spec;
 
+mod posture;
 mod session;
+mod setup;
 
 mod background;
 mod cancel;
+mod input;
+mod prepared;
 mod running;
 
 mod entry;
@@ -40,10 +44,19 @@ mod tree;
 mod watch;
 mod wire;
 
+pub mod protocol;
+mod server;
+
 pub use cancel::{Cancellation, Canceller};
 pub use entry::enter_if_session;
-pub use error::ShellError;
+pub use error::{InputError, ShellError};
+pub use input::{CommandInput, InputWriter};
+pub use posture::SessionPosture;
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
+pub use server::{
+    DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
+    Token, Unproven, embedded_main, enter_if_embedded, serve, shelld_main,
+};
 pub use session::ShellSession;
-pub use spec::{CommandRequest, SessionMount, SessionSpec};
+pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use wire::{Ending, StateAfter};

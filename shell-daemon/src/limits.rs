@@ -27,6 +27,10 @@ pub(crate) const BACKGROUND_COMMANDS: usize = 16;
 /// a background job that writes without end must not hold back the answer.
 pub(crate) const PIPE_BYTES: usize = 1 << 20;
 
+/// What is moved at a time of what is written to a running command: a pipe holds no more, so whoever writes
+/// faster than the command reads has to wait.
+pub(crate) const INPUT_BYTES: usize = 64 << 10;
+
 /// From the decision to kill until nothing of a command or of a session is left.
 pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
 

@@ -1,28 +1,24 @@
 //! One command while it runs: its output, its deadline, its end.
 
 use std::{
-    fs::File,
-    io::{ErrorKind, Seek as _, Write as _},
-    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
+    os::fd::{AsFd as _, OwnedFd},
     time::{Duration, Instant},
 };
 
-use portcullis_confine::ProcessUser;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{MemfdFlags, OFlags},
     io::Errno,
-    pipe::PipeFlags,
-    process::{Gid, Pid, Uid},
 };
 
 use crate::{
     CommandRequest, Ending, ShellError, StateAfter,
     background::Background,
+    input::Feed,
     limits::{KILL_TIME, PIPE_BYTES},
+    prepared::{Prepared, init_of},
     tree::Process,
     watch::Watch,
-    wire::{self, FromCommand, ShellEnd, ToSession},
+    wire::{self, FromCommand, ShellEnd},
 };
 
 /// A piece of output, as it came.
@@ -92,62 +88,30 @@ pub(crate) struct Running {
     session_init: Process,
     max_processes: usize,
     report: OwnedFd,
-    stdin: Option<OwnedFd>,
+    stdin: Feed,
     streams: [Option<OwnedFd>; 2],
     started: Instant,
-    written: usize,
     output_bytes: u64,
 }
 
 impl Running {
+    /// Lets the command begin in a shell that waits for it.
     pub(crate) fn start(
-        control: BorrowedFd<'_>,
+        prepared: Prepared,
         session_init: Process,
-        user: Option<ProcessUser>,
         request: &CommandRequest,
     ) -> Result<Self, ShellError> {
-        let (report, their_report) = wire::pair().map_err(ShellError::channel)?;
-        let (their_stdin, stdin) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
-        let (stdout, their_stdout) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
-        let (stderr, their_stderr) =
-            rustix::pipe::pipe_with(PipeFlags::CLOEXEC).map_err(ShellError::channel)?;
-        for ours in [&stdin, &stdout, &stderr] {
-            // On our ends only: each end of a pipe has flags of its own.
-            rustix::fs::fcntl_setfl(ours, OFlags::NONBLOCK).map_err(ShellError::channel)?;
-        }
-        if let Some(user) = user {
-            // Programs open `/dev/stdout` by its name, which asks for its owner.
-            for theirs in [&their_stdin, &their_stdout, &their_stderr] {
-                let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
-                rustix::fs::fchown(theirs, Some(uid), Some(gid)).map_err(ShellError::channel)?;
-            }
-        }
-        // More per read; where the user's share of pipe memory is used up the usual size has to do.
-        let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
-        let text = text_file(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
-        let handles = [
-            text.as_fd(),
-            their_stdin.as_fd(),
-            their_stdout.as_fd(),
-            their_stderr.as_fd(),
-            their_report.as_fd(),
-        ];
         let started = Instant::now();
-        wire::send(control, &ToSession::Run, &handles).map_err(|source| match source.kind() {
-            ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ShellError::SessionEnded,
-            _ => ShellError::channel(source),
-        })?;
+        prepared.begin(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
+        let Prepared { ends, init } = prepared;
         Ok(Self {
-            watch: None,
+            watch: init.map(|init| Watch::new(init, request.max_processes)),
             session_init,
             max_processes: request.max_processes,
-            report,
-            stdin: Some(stdin),
-            streams: [Some(stdout), Some(stderr)],
+            report: ends.report,
+            stdin: Feed::new(ends.stdin, request.input.as_ref()),
+            streams: [Some(ends.stdout), Some(ends.stderr)],
             started,
-            written: 0,
             output_bytes: 0,
         })
     }
@@ -161,7 +125,7 @@ impl Running {
     ) -> Result<CommandEnd, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
         let mut completed = Completed::Yes;
-        let mut deadline = self.started + request.timeout;
+        let mut deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
         let end = loop {
             let ready = self.wait(deadline, (completed == Completed::Yes).then_some(request))?;
             for index in 0..self.streams.len() {
@@ -170,34 +134,38 @@ impl Running {
                 }
             }
             if ready.stdin {
-                self.write(&request.stdin);
+                self.stdin.advance(&request.stdin);
             }
             if ready.report
                 && let Some(end) = self.hear()?
             {
                 break end;
             }
-            let interruption = if ready.cancelled {
-                Some(Interruption::Cancelled)
-            } else if Instant::now() >= deadline {
-                Some(Interruption::Timeout)
-            } else if completed == Completed::Yes && self.has_too_many_processes()? {
-                Some(Interruption::Processes)
-            } else {
-                None
-            };
-            match (completed, interruption) {
-                (_, None) => {}
-                (Completed::Yes, Some(interruption)) => {
-                    completed = Completed::No(interruption);
-                    self.kill()?;
-                    deadline = Instant::now() + KILL_TIME;
+            if completed != Completed::Yes {
+                if Instant::now() >= deadline {
+                    // Killed, and still no word of it.
+                    return Err(ShellError::SessionEnded);
                 }
-                // Killed, and still no word of it.
-                (Completed::No(_), Some(_)) => return Err(ShellError::SessionEnded),
+                // Its init may have started the shell after the last look.
+                self.kill()?;
+                continue;
             }
+            let interruption = if ready.cancelled {
+                Interruption::Cancelled
+            } else if Instant::now() >= deadline {
+                Interruption::Timeout
+            } else if self.has_too_many_processes()? {
+                Interruption::Processes
+            } else {
+                continue;
+            };
+            completed = Completed::No(interruption);
+            self.stdin.close();
+            self.kill()?;
+            deadline = Instant::now() + KILL_TIME;
         };
         let duration = self.started.elapsed();
+        self.stdin.close();
         // What was written before the end is in the pipes; what jobs write from now on is theirs.
         for index in 0..self.streams.len() {
             let mut left = PIPE_BYTES;
@@ -226,20 +194,21 @@ impl Running {
     }
 
     /// Waits for anything, at most until `deadline`. A command that is being killed, without a request, is
-    /// not cancelled once more and reads no more input.
+    /// not cancelled once more.
     fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<Ready, ShellError> {
         let mut watched = vec![PollFd::new(&self.report, PollFlags::IN)];
         for stream in self.streams.iter().flatten() {
             watched.push(PollFd::new(stream, PollFlags::IN));
         }
-        let stdin = request.and(self.stdin.as_ref());
-        watched.extend(stdin.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
+        let before = watched.len();
+        watched.extend(self.stdin.watched());
+        let of_stdin = watched.len() - before;
         watched.extend(
             request.map(|request| PollFd::from_borrowed_fd(request.cancellation.handle(), PollFlags::IN)),
         );
         let mut left = deadline.saturating_duration_since(Instant::now());
         if let Some(watch) = &self.watch {
-            left = left.min(watch.rest());
+            left = left.min(if request.is_some() { watch.rest() } else { PAUSE });
         }
         // A time that the kernel cannot express is as good as none.
         let time = Timespec::try_from(left).ok();
@@ -252,7 +221,7 @@ impl Running {
         Ok(Ready {
             report: next(true),
             streams: [next(self.streams[0].is_some()), next(self.streams[1].is_some())],
-            stdin: next(stdin.is_some()),
+            stdin: (0..of_stdin).fold(false, |any, _| next(true) || any),
             cancelled: next(request.is_some()),
         })
     }
@@ -284,28 +253,13 @@ impl Running {
         read
     }
 
-    /// Writes what the pipe takes of the input, and closes it after the last.
-    fn write(&mut self, input: &[u8]) {
-        let Some(stdin) = &self.stdin else { return };
-        let left = &input[self.written..];
-        match if left.is_empty() { Ok(0) } else { rustix::io::write(stdin, left) } {
-            Ok(written) => self.written += written,
-            Err(Errno::AGAIN | Errno::INTR) => return,
-            // The command does not read on, which is its right.
-            Err(_) => self.written = input.len(),
-        }
-        if self.written == input.len() {
-            self.stdin = None;
-        }
-    }
-
     /// Takes one report; the shell's end, if it is that.
     fn hear(&mut self) -> Result<Option<ShellEnd>, ShellError> {
-        match wire::receive(self.report.as_fd()).map_err(ShellError::channel)? {
-            Some((FromCommand::Started { process }, _)) => {
-                self.watch = Pid::from_raw(process)
-                    .and_then(|process| Process::child_of(self.session_init.pid, process))
-                    .map(|process| Watch::new(process, self.max_processes));
+        let received = wire::receive_from(self.report.as_fd()).map_err(ShellError::channel)?;
+        match received.map(|received| (received.message, received.sender)) {
+            Some((FromCommand::Started, sender)) => {
+                self.watch =
+                    init_of(self.session_init, sender).map(|init| Watch::new(init, self.max_processes));
                 Ok(None)
             }
             Some((FromCommand::Failed { reason }, _)) => Err(ShellError::NotStarted { reason }),
@@ -317,8 +271,8 @@ impl Running {
 
     /// Kills all that the command has started.
     fn kill(&self) -> Result<(), ShellError> {
-        // One that has not even said who it is has started nothing that the end of the session would not end.
-        self.watch.as_ref().ok_or(ShellError::SessionEnded)?.kill()
+        // One whose init has not even said who it is has started nothing yet.
+        self.watch.as_ref().map_or(Ok(()), Watch::kill)
     }
 
     fn has_too_many_processes(&mut self) -> Result<bool, ShellError> {
@@ -333,12 +287,8 @@ struct Ready {
     cancelled: bool,
 }
 
-/// Folder and text of the command as a file without a name, each ended by a NUL: arguments are limited to
-/// 128 KiB and visible to others.
-fn text_file(workdir: &str, command: &str) -> Result<File, ShellError> {
-    let file = rustix::fs::memfd_create("command", MemfdFlags::CLOEXEC).map_err(ShellError::channel)?;
-    let mut file = File::from(file);
-    let text = format!("{workdir}\0{command}\0");
-    file.write_all(text.as_bytes()).and_then(|()| file.rewind()).map_err(ShellError::channel)?;
-    Ok(file)
-}
+/// Between two looks at what is being killed.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// For a deadline that the clock cannot express.
+const WITHOUT_END: Duration = Duration::from_secs(1 << 31);

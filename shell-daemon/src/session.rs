@@ -1,7 +1,6 @@
 //! A session as the daemon holds it: started, used for one command at a time, ended with all its processes.
 
 use std::{
-    fs::File,
     io,
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
@@ -9,22 +8,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{PathAccess, ProcessPosture, ProcessUser};
+use portcullis_confine::{LayerStatus, ProcessUser};
+use portcullis_types::ShellPosture;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{Mode, OFlags},
     process::Pid,
-    thread::CapabilitySet,
 };
 
 use crate::{
-    Chunk, CommandEnd, CommandRequest, SessionSpec, ShellError,
+    Chunk, CommandEnd, CommandRequest, PostureChoice, SessionPosture, SessionSpec, ShellError,
     background::Background,
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
+    prepared::{Prepared, Streams},
     running::Running,
+    setup::setup,
     tree::{self, Process},
-    wire::{self, FromSession, Setup, ToSession},
+    wire::{self, FromSession, Plan, Ready, Setup, ToSession},
 };
 
 /// A confined shell that keeps its state. Dropping it ends all its processes.
@@ -34,54 +34,83 @@ pub struct ShellSession {
     /// `None` once the session has ended.
     control: Option<OwnedFd>,
     session_init: Process,
-    posture: ProcessPosture,
+    posture: SessionPosture,
+    has_tree: bool,
     user: Option<ProcessUser>,
     background: Background,
+    /// For the next command; `None` where it could not be had.
+    prepared: Option<Prepared>,
 }
 
 impl ShellSession {
     /// Starts a session and waits until it has confined itself and seen each layer refuse something.
     ///
+    /// What works here is found out by trying, each time. Where namespaces can be entered and not be used, a
+    /// second process is started that leaves them out, if that is enough.
+    ///
     /// # Errors
-    /// If the specification cannot be met, the process cannot be started, or a layer does not hold. Then
-    /// no process is left.
+    /// If the specification cannot be met, the process cannot be started, or a layer does not hold;
+    /// [`ShellError::PostureUnavailable`] if what works here is less than what is asked for. Then no process is
+    /// left.
     pub fn start(spec: &SessionSpec) -> Result<Self, ShellError> {
         require_limits(spec)?;
-        let (setup, handles) = setup(spec)?;
+        let (least, plan) = plan(spec);
+        let session = match Self::attempt(spec, plan) {
+            Err(ShellError::NamespacesUnusable { reason }) => {
+                let status = LayerStatus::Missing { reason };
+                let plan = Plan::Layers { waived: spec.waived.clone(), without_namespaces: Some(status) };
+                Self::attempt(spec, plan)?
+            }
+            result => result?,
+        };
+        if session.posture.level() < least {
+            let (reached, lacking) = (session.posture.level(), session.posture.lacks(least));
+            session.end()?;
+            return Err(ShellError::PostureUnavailable { least, reached, lacking });
+        }
+        Ok(session)
+    }
+
+    fn attempt(spec: &SessionSpec, plan: Plan) -> Result<Self, ShellError> {
+        let (setup, handles) = setup(spec, plan, Vec::new())?;
+        let user = setup.user.filter(|_| !matches!(setup.plan, Plan::Nothing));
         let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
-        let guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
-        let mut guard = Some(guard);
-        let result = introduce(&control, &setup, &handles).and_then(|(process, posture)| {
-            let session_init = guard
-                .as_ref()
-                .and_then(|guard| Pid::from_raw(i32::try_from(guard.id()).ok()?))
+        let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
+        let result = introduce(&control, &setup, &handles).and_then(|(process, ready)| {
+            let session_init = Pid::from_raw(i32::try_from(guard.id()).unwrap_or_default())
                 .and_then(|parent| Process::child_of(parent, process))
                 .ok_or(ShellError::SessionEnded)?;
-            let guard = guard.take().ok_or(ShellError::SessionEnded)?;
-            Ok((guard, session_init, posture))
+            Ok((session_init, ready))
         });
         match result {
-            Ok((guard, session_init, posture)) => Ok(Self {
+            Ok((session_init, ready)) => Ok(Self {
+                prepared: prepare(control.as_fd(), user).ok(),
                 guard,
                 control: Some(control),
                 session_init,
-                posture,
-                user: setup.user,
+                posture: SessionPosture::new(ready.posture, spec.posture),
+                user,
+                has_tree: ready.has_tree,
                 background: Background::default(),
             }),
             Err(error) => {
                 drop(control);
-                if let Some(mut guard) = guard {
-                    bury(&mut guard)?;
-                }
+                bury(&mut guard)?;
                 Err(error)
             }
         }
     }
 
+    /// Whether the mounts are at `/NAME`, in a file tree of the session's own. Otherwise they are where they
+    /// really are.
+    #[must_use]
+    pub fn has_own_tree(&self) -> bool {
+        self.has_tree
+    }
+
     /// What the session proved to be confined by.
     #[must_use]
-    pub fn posture(&self) -> &ProcessPosture {
+    pub fn posture(&self) -> &SessionPosture {
         &self.posture
     }
 
@@ -117,8 +146,20 @@ impl ShellSession {
         require_command(request.workdir.as_deref().unwrap_or_default())?;
         self.background.require_room()?;
         let control = self.control.as_ref().ok_or(ShellError::SessionEnded)?;
-        let result = Running::start(control.as_fd(), self.session_init, self.user, request)
-            .and_then(|running| running.finish(request, &self.background, on_output));
+        let mut usable = self.prepared.take();
+        if usable.as_mut().is_some_and(|prepared| !prepared.is_usable(self.session_init)) {
+            usable = None;
+        }
+        let result = usable
+            .map_or_else(|| prepare(control.as_fd(), self.user), Ok)
+            .and_then(|prepared| Running::start(prepared, self.session_init, request))
+            .and_then(|running| {
+                // While the command runs; the shell itself is started when the state is known.
+                let streams = Streams::new(self.user);
+                let end = running.finish(request, &self.background, on_output)?;
+                self.prepared = streams.and_then(|streams| streams.send(control.as_fd())).ok();
+                Ok(end)
+            });
         if let Err(error) = &result
             && !leaves_session(error)
         {
@@ -158,6 +199,11 @@ impl Drop for ShellSession {
     }
 }
 
+/// Asks for a shell. What keeps it from starting is told by its report.
+fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<Prepared, ShellError> {
+    Streams::new(user).and_then(|streams| streams.send(control))
+}
+
 fn leaves_session(error: &ShellError) -> bool {
     matches!(error, ShellError::NotStarted { .. })
 }
@@ -174,12 +220,19 @@ fn launch(launcher: &Path, control: OwnedFd) -> io::Result<Child> {
         .spawn()
 }
 
-/// Tells the session what it is, and hears whether it is so.
-fn introduce(
-    control: &OwnedFd,
-    setup: &Setup,
-    handles: &[OwnedFd],
-) -> Result<(Pid, ProcessPosture), ShellError> {
+/// The least that will do, and what the session is to try.
+fn plan(spec: &SessionSpec) -> (ShellPosture, Plan) {
+    let layers = |without_namespaces| Plan::Layers { waived: spec.waived.clone(), without_namespaces };
+    match spec.posture {
+        PostureChoice::AtLeast(least) => (least.max(ShellPosture::Minimal), layers(None)),
+        PostureChoice::Exactly(ShellPosture::None) => (ShellPosture::None, Plan::Nothing),
+        PostureChoice::Exactly(ShellPosture::Strong) => (ShellPosture::Strong, layers(None)),
+        PostureChoice::Exactly(level) => (level, layers(Some(LayerStatus::Waived))),
+    }
+}
+
+/// Tells the session what it is, and hears whether it is so and who it is.
+fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(Pid, Ready), ShellError> {
     let handles: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
     wire::send(control.as_fd(), &ToSession::Setup(setup.clone()), &handles).map_err(ShellError::channel)?;
     let time =
@@ -188,12 +241,15 @@ fn introduce(
     if ready == 0 {
         return Err(ShellError::NotConfined { reason: "it did not answer in time".to_owned() });
     }
-    match wire::receive(control.as_fd()).map_err(ShellError::channel)? {
-        Some((FromSession::Ready { process, posture }, _)) => {
-            let process = Pid::from_raw(process).ok_or(ShellError::SessionEnded)?;
-            Ok((process, posture))
+    let received = wire::receive_from(control.as_fd()).map_err(ShellError::channel)?;
+    match received.map(|received| (received.message, received.sender)) {
+        Some((FromSession::Ready(ready), sender)) => Ok((sender.ok_or(ShellError::SessionEnded)?, ready)),
+        Some((FromSession::Refused { reason, by_namespaces: true }, _)) => {
+            Err(ShellError::NamespacesUnusable { reason })
         }
-        Some((FromSession::Refused { reason }, _)) => Err(ShellError::NotConfined { reason }),
+        Some((FromSession::Refused { reason, by_namespaces: false }, _)) => {
+            Err(ShellError::NotConfined { reason })
+        }
         None => Err(ShellError::NotConfined { reason: "it ended without a word".to_owned() }),
     }
 }
@@ -236,110 +292,3 @@ fn require_command(command: &str) -> Result<(), ShellError> {
     }
     Ok(())
 }
-
-/// What the session is told, and the handles that go with it: the canary's first.
-fn setup(spec: &SessionSpec) -> Result<(Setup, Vec<OwnedFd>), ShellError> {
-    let canary = spec.canary.state_dir().try_clone_to_owned();
-    let mut handles = vec![canary.map_err(|source| ShellError::Start { source })?];
-    let mut accesses = Vec::new();
-    for mount in &spec.mounts {
-        handles.push(open_mount(&mount.path)?);
-        accesses.push(mount.access);
-    }
-    let system = SYSTEM.iter().map(|path| (path, PathAccess::Read));
-    let devices = DEVICES.iter().map(|path| (path, PathAccess::Device));
-    for (path, access) in system.chain(devices) {
-        // Not every machine has all of them, and none is missed that is not there.
-        if let Ok(handle) = rustix::fs::open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-            handles.push(handle);
-            accesses.push(access);
-        }
-    }
-    let home = spec.mounts.iter().find(|mount| mount.name == spec.home);
-    let home = home.ok_or_else(|| ShellError::HomeUnknown { name: spec.home.clone() })?.path.clone();
-    let environment = environment(spec, &home);
-    let user = owner_instead_of_root(&home)?;
-    Ok((Setup { accesses, limits: spec.limits, user, environment, home }, handles))
-}
-
-/// Root without capabilities is a stranger in somebody else's workspace, and what it makes there would be
-/// root's. `None` where this process is not root, or may not become somebody else and kill it afterwards.
-fn owner_instead_of_root(home: &Path) -> Result<Option<ProcessUser>, ShellError> {
-    let open_error = |source| ShellError::MountOpen { path: home.to_owned(), source };
-    let owner = rustix::fs::stat(home).map_err(|errno| open_error(errno.into()))?;
-    let needed = CapabilitySet::SETUID | CapabilitySet::SETGID | CapabilitySet::KILL | CapabilitySet::CHOWN;
-    let has_all =
-        rustix::thread::capabilities(None).is_ok_and(|capabilities| capabilities.effective.contains(needed));
-    let becomes = rustix::process::geteuid().is_root() && has_all && owner.st_uid != 0;
-    Ok(becomes.then_some(ProcessUser { uid: owner.st_uid, gid: owner.st_gid }))
-}
-
-fn environment(spec: &SessionSpec, home: &Path) -> Vec<(String, String)> {
-    let mut environment = vec![
-        ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin".to_owned()),
-        ("HOME".to_owned(), home.display().to_string()),
-        ("TERM".to_owned(), "dumb".to_owned()),
-        ("LANG".to_owned(), "C.UTF-8".to_owned()),
-    ];
-    for mount in &spec.mounts {
-        let place = mount.path.display().to_string();
-        if mount.name == "tmp" {
-            environment.push(("TMPDIR".to_owned(), place.clone()));
-        }
-        environment.push((format!("PORTCULLIS_{}", mount.name.to_ascii_uppercase()), place));
-    }
-    environment.extend(spec.environment.iter().cloned());
-    environment
-}
-
-fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
-    let open_error = |source| ShellError::MountOpen { path: path.to_owned(), source };
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| open_error(errno.into()))?;
-    let identity = |handle: &File| {
-        handle.metadata().map(|data| {
-            use std::os::unix::fs::MetadataExt as _;
-            (data.dev(), data.ino())
-        })
-    };
-    let file = File::from(handle);
-    let mount = identity(&file).map_err(open_error)?;
-    for wide in TOO_WIDE {
-        let Ok(folder) = rustix::fs::open(wide, flags - OFlags::NOFOLLOW, Mode::empty()) else { continue };
-        if identity(&File::from(folder)).is_ok_and(|folder| folder == mount) {
-            return Err(ShellError::MountTooWide { path: path.to_owned() });
-        }
-    }
-    Ok(file.into())
-}
-
-/// Read and run, never written. Of `/etc` only what programs look up and everybody may know.
-const SYSTEM: [&str; 22] = [
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib32",
-    "/lib64",
-    "/etc/alternatives",
-    "/etc/bash.bashrc",
-    "/etc/ca-certificates",
-    "/etc/ca-certificates.conf",
-    "/etc/debian_version",
-    "/etc/group",
-    "/etc/host.conf",
-    "/etc/hosts",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-    "/etc/nsswitch.conf",
-    "/etc/os-release",
-    "/etc/passwd",
-    "/etc/ssl/certs",
-];
-
-const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-
-/// Folders that hold more than any workspace.
-const TOO_WIDE: [&str; 9] = ["/", "/home", "/run", "/proc", "/sys", "/dev", "/etc", "/root", "/var"];

@@ -10,49 +10,99 @@ use std::{
     time::Duration,
 };
 
-use portcullis_confine::{PathAccess, ProcessLimits, ProcessPosture, ProcessUser};
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+use portcullis_confine::{Layer, LayerStatus, PathAccess, ProcessLimits, ProcessPosture, ProcessUser};
+use rustix::{
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags,
+        SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
+    },
+    process::Pid,
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 
-/// What the daemon says to a session. The first message is [`ToSession::Setup`], all others are commands.
+/// What the daemon says to a session. The first message is [`ToSession::Setup`], all others are shells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSession {
     /// What the session is to confine itself to. Descriptors: the state folder of the canary, then one for
     /// each access.
     Setup(Setup),
-    /// A command. Descriptors: its text, standard input, output and error, and where to report.
-    Run,
+    /// A shell for the next command. Descriptors: a memory file that will hold the command's text, standard
+    /// input, output and error, a pipe by which a line comes when the command begins, and where to report.
+    Prepare,
 }
 
-/// What a session confines itself to.
+/// What a session is.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
-    pub(crate) accesses: Vec<PathAccess>,
+    /// The mounts first, then the system's folders and devices.
+    pub(crate) paths: Vec<SetupPath>,
+    /// The names of the mounts.
+    pub(crate) mounts: Vec<String>,
+    /// Which of the mounts is `HOME`.
+    pub(crate) home: usize,
     pub(crate) limits: ProcessLimits,
     pub(crate) user: Option<ProcessUser>,
+    /// Variables besides those that every session has.
     pub(crate) environment: Vec<(String, String)>,
-    pub(crate) home: PathBuf,
+    pub(crate) plan: Plan,
+    /// Paths that are to be read-only where there is a file tree to say so, as that tree has them.
+    pub(crate) protected: Vec<PathBuf>,
 }
 
-/// What a session answers to its setup.
+/// Something that a session may reach.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SetupPath {
+    /// Where it is.
+    pub(crate) path: PathBuf,
+    /// Where it is in a file tree of the session's own.
+    pub(crate) place: PathBuf,
+    pub(crate) access: PathAccess,
+}
+
+/// What a session is to confine itself by.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) enum Plan {
+    /// By nothing.
+    Nothing,
+    /// By all that works here.
+    Layers {
+        /// But for these.
+        waived: Vec<Layer>,
+        /// Why it is not to try namespaces.
+        without_namespaces: Option<LayerStatus>,
+    },
+}
+
+/// What a session answers to its setup. Who it is says the kernel: see [`receive_from`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSession {
     /// It is confined, and saw it.
-    Ready { process: i32, posture: ProcessPosture },
+    Ready(Ready),
     /// It is not, and ends.
-    Refused { reason: String },
+    Refused {
+        reason: String,
+        /// It was the namespaces; without them there may be a session.
+        by_namespaces: bool,
+    },
+}
+
+/// A session that is confined.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Ready {
+    pub(crate) posture: ProcessPosture,
+    /// It has a file tree of its own, in which the mounts are at their places.
+    pub(crate) has_tree: bool,
+    /// How many of the protected paths became read-only.
+    pub(crate) protected: usize,
 }
 
 /// What a command's init reports. The end of its socket is the end of the last process of the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromCommand {
-    /// All that the command starts will be below this process.
-    Started { process: i32 },
+    /// All that the command starts will be below the process that says so.
+    Started,
     /// There will be no shell.
     Failed { reason: String },
     /// The shell has ended.
@@ -91,9 +141,13 @@ pub enum StateAfter {
     KeptNotWritten,
 }
 
-/// A connected pair. Neither end outlives the start of another program.
+/// A connected pair, the daemon's end first: there the kernel says who sent a message. Neither end outlives
+/// the start of another program.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
+    let (ours, theirs) =
+        rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    rustix::net::sockopt::set_socket_passcred(&ours, true)?;
+    Ok((ours, theirs))
 }
 
 pub(crate) fn send(
@@ -119,8 +173,24 @@ pub(crate) fn send(
 
 /// The next message, or `None` when the peer is gone.
 pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
+    Ok(receive_from(socket)?.map(|received| (received.message, received.handles)))
+}
+
+/// A message on the daemon's end.
+#[derive(Debug)]
+pub(crate) struct Received<T> {
+    pub(crate) message: T,
+    pub(crate) handles: Vec<OwnedFd>,
+    /// Who sent it, by the number that it has for whoever reads it: in a process namespace it has another one
+    /// for itself. Only on the daemon's end.
+    pub(crate) sender: Option<Pid>,
+}
+
+/// As [`receive`], and who it is from.
+pub(crate) fn receive_from<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<Received<T>>> {
     let mut text = vec![0; MESSAGE_BYTES];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_HANDLES))];
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MESSAGE_HANDLES), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::io::retry_on_intr(|| {
         rustix::net::recvmsg(
@@ -136,9 +206,12 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
         Err(errno) => return Err(errno.into()),
     };
     let mut handles = Vec::new();
+    let mut sender = None;
     for message in ancillary.drain() {
-        if let RecvAncillaryMessage::ScmRights(rights) = message {
-            handles.extend(rights);
+        match message {
+            RecvAncillaryMessage::ScmRights(rights) => handles.extend(rights),
+            RecvAncillaryMessage::ScmCredentials(credentials) => sender = Some(credentials.pid),
+            _ => {}
         }
     }
     // No message of ours is empty.
@@ -148,7 +221,8 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(io::Error::other("the message was cut"));
     }
-    Ok(Some((serde_json::from_slice(&text[..received.bytes])?, handles)))
+    let message = serde_json::from_slice(&text[..received.bytes])?;
+    Ok(Some(Received { message, handles, sender }))
 }
 
 #[cfg(test)]
@@ -160,9 +234,9 @@ mod tests {
     #[test]
     fn a_message_brings_its_descriptors_and_closes_them_before_programs() {
         let (ours, theirs) = pair().unwrap();
-        send(ours.as_fd(), &ToSession::Run, &[ours.as_fd(), theirs.as_fd()]).unwrap();
+        send(ours.as_fd(), &ToSession::Prepare, &[ours.as_fd(), theirs.as_fd()]).unwrap();
         let (message, handles) = receive::<ToSession>(theirs.as_fd()).unwrap().unwrap();
-        assert!(matches!(message, ToSession::Run));
+        assert!(matches!(message, ToSession::Prepare));
         assert_eq!(handles.len(), 2);
         for handle in handles {
             assert!(rustix::io::fcntl_getfd(&handle).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
@@ -172,7 +246,7 @@ mod tests {
     #[test]
     fn garbage_is_an_error_and_an_end_is_none() {
         let (ours, theirs) = pair().unwrap();
-        for garbage in [&b"{"[..], b"\"Walk\"", b"{\"Setup\":{}}", &[0xff; 100], b"\"Run\" \"Run\""] {
+        for garbage in [&b"{"[..], b"\"Walk\"", b"{\"Setup\":{}}", &[0xff; 100], b"\"Prepare\" \"Prepare\""] {
             rustix::io::write(&ours, garbage).unwrap();
             assert!(receive::<ToSession>(theirs.as_fd()).is_err(), "{garbage:?}");
         }
@@ -185,11 +259,11 @@ mod tests {
     #[test]
     fn what_is_too_large_is_not_sent() {
         let (ours, theirs) = pair().unwrap();
-        let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES) };
+        let refused = FromSession::Refused { reason: "x".repeat(MESSAGE_BYTES), by_namespaces: false };
         assert!(send(ours.as_fd(), &refused, &[]).is_err());
-        assert!(send(ours.as_fd(), &ToSession::Run, &[theirs.as_fd(); MESSAGE_HANDLES + 1]).is_err());
+        assert!(send(ours.as_fd(), &ToSession::Prepare, &[theirs.as_fd(); MESSAGE_HANDLES + 1]).is_err());
         drop(theirs);
-        let gone = send(ours.as_fd(), &ToSession::Run, &[]).unwrap_err();
+        let gone = send(ours.as_fd(), &ToSession::Prepare, &[]).unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
     }
 }

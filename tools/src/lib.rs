@@ -19,6 +19,7 @@ mod pipeline;
 mod places;
 mod rates;
 mod registry;
+pub mod shell;
 mod spawn;
 pub mod state;
 mod table;

@@ -27,6 +27,7 @@ use crate::{
     pipeline::{Trail, admit, authorize, check, record, resolve, run, shape},
     places::Places,
     rates::Rates,
+    shell::{BashTool, ShellBackend},
     table::ToolTable,
     vault::VaultCopy,
     wasm::{GuestModule, HostWasmToolRunner},
@@ -197,6 +198,8 @@ pub(crate) enum Backend {
     Guest(GuestTool),
     /// An operation that is made of steps.
     Operation(VaultCopy),
+    /// Commands, in the sessions of a sidecar.
+    Shell(BashTool),
 }
 
 impl std::fmt::Debug for Backend {
@@ -205,6 +208,7 @@ impl std::fmt::Debug for Backend {
             Self::Native(_) => f.write_str("Native"),
             Self::Guest(guest) => guest.fmt(f),
             Self::Operation(operation) => operation.fmt(f),
+            Self::Shell(shell) => shell.fmt(f),
         }
     }
 }
@@ -214,6 +218,12 @@ struct Said {
     label: Option<String>,
     output_schema: Option<JsonSchema>,
     meta: ToolMeta,
+}
+
+impl Said {
+    fn only(label: &str) -> Self {
+        Self { label: Some(label.to_owned()), output_schema: None, meta: ToolMeta::default() }
+    }
 }
 
 /// A tool of a module.
@@ -291,8 +301,17 @@ impl RegisteredTool {
         facts: ToolFacts,
         operation: VaultCopy,
     ) -> Result<Self, RegistryError> {
-        let said = Said { label: Some(label.to_owned()), output_schema: None, meta: ToolMeta::default() };
-        Self::new(decl, said, facts, Backend::Operation(operation))
+        Self::new(decl, Said::only(label), facts, Backend::Operation(operation))
+    }
+
+    /// A tool that runs commands.
+    pub(crate) fn shell(
+        decl: FunctionDecl,
+        label: &str,
+        facts: ToolFacts,
+        shell: BashTool,
+    ) -> Result<Self, RegistryError> {
+        Self::new(decl, Said::only(label), facts, Backend::Shell(shell))
     }
 
     fn new(
@@ -362,11 +381,12 @@ impl RegisteredTool {
         &self.facts
     }
 
-    /// What keeps the tool in: `wasm`, or `native, unconfined`.
+    /// What keeps the tool in: `wasm`, `shell`, or `native, unconfined`.
     #[must_use]
     pub fn confinement(&self) -> crate::audit::Confinement {
         match self.backend {
             Backend::Native(_) => crate::audit::Confinement::Native,
+            Backend::Shell(_) => crate::audit::Confinement::Shell,
             // An operation touches nothing but through its steps.
             Backend::Guest(_) | Backend::Operation(_) => crate::audit::Confinement::Wasm,
         }
@@ -376,7 +396,7 @@ impl RegisteredTool {
     #[must_use]
     pub fn module(&self) -> Option<&Arc<GuestModule>> {
         match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) => None,
+            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
             Backend::Guest(guest) => Some(&guest.module),
         }
     }
@@ -385,7 +405,7 @@ impl RegisteredTool {
     #[must_use]
     pub fn module_name(&self) -> Option<&str> {
         match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) => None,
+            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
             Backend::Guest(guest) => Some(&guest.module_name),
         }
     }
@@ -394,7 +414,7 @@ impl RegisteredTool {
     #[must_use]
     pub fn declared(&self) -> Option<&Declared> {
         match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) => None,
+            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
             Backend::Guest(guest) => Some(&guest.declared),
         }
     }
@@ -403,8 +423,17 @@ impl RegisteredTool {
     #[must_use]
     pub fn steps(&self) -> &[Arc<RegisteredTool>] {
         match &self.backend {
-            Backend::Native(_) | Backend::Guest(_) => &[],
+            Backend::Native(_) | Backend::Guest(_) | Backend::Shell(_) => &[],
             Backend::Operation(operation) => operation.steps(),
+        }
+    }
+
+    /// Where the tool's commands run, if it runs any.
+    #[must_use]
+    pub fn shell_backend(&self) -> Option<&ShellBackend> {
+        match &self.backend {
+            Backend::Shell(shell) => Some(shell.backend()),
+            Backend::Native(_) | Backend::Guest(_) | Backend::Operation(_) => None,
         }
     }
 

@@ -1,14 +1,17 @@
 //! A program that can become a session, for the tests of this crate: a test binary has threads of its own.
 //!
-//! `portcullis-shell-test FOLDER COMMAND` is a whole daemon for one command: it prints the session's posture to
+//! `portcullis-shell-test FOLDER COMMAND [[=]POSTURE]` is a whole daemon for one command: it prints the session's posture to
 //! standard error and the command's output to standard output, and ends with the command's code.
 
 use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
 use portcullis_confine::{Canary, PathAccess, ProcessLimits};
+use portcullis_policy::ProtectedPaths;
 use portcullis_shell_daemon::{
-    Cancellation, CommandRequest, Ending, SessionMount, SessionSpec, ShellSession, enter_if_session,
+    Cancellation, CommandRequest, Ending, PostureChoice, SessionMount, SessionSpec, ShellSession,
+    enter_if_session,
 };
+use portcullis_types::ShellPosture;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     match enter_if_session() {
@@ -20,9 +23,16 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
 fn run() -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(folder), Some(command)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: portcullis-shell-test FOLDER COMMAND".into());
+        return Err("usage: portcullis-shell-test FOLDER COMMAND [[=]POSTURE]".into());
     };
     let folder = PathBuf::from(folder);
+    let posture = match arguments.next() {
+        None => PostureChoice::AtLeast(ShellPosture::Contained),
+        Some(choice) => match choice.strip_prefix('=') {
+            Some(exactly) => PostureChoice::Exactly(exactly.parse()?),
+            None => PostureChoice::AtLeast(choice.parse()?),
+        },
+    };
     let mut session = ShellSession::start(&SessionSpec {
         launcher: "/proc/self/exe".into(),
         mounts: vec![SessionMount {
@@ -40,6 +50,9 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
             cpu: None,
         },
         canary: Canary::create(&folder.join("state"))?,
+        posture,
+        waived: Vec::new(),
+        protect: ProtectedPaths::parse([])?,
     })?;
     writeln!(std::io::stderr(), "{}", session.posture())?;
     let (cancellation, _canceller) = Cancellation::new()?;
@@ -47,6 +60,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         command,
         workdir: None,
         stdin: Vec::new(),
+        input: None,
         timeout: Duration::from_secs(60),
         max_processes: 100,
         max_output_bytes: 1 << 20,

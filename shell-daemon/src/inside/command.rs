@@ -20,10 +20,11 @@ use rustix::{
 };
 
 use super::{
+    place::Place,
     script::{Descriptors, script},
     snapshot::{CommandSnapshots, Extent, extent},
 };
-use crate::wire::{Ending, FromCommand, Setup, ShellEnd, StateAfter, send};
+use crate::wire::{Ending, FromCommand, ShellEnd, StateAfter, send};
 
 /// One command, as descriptors.
 #[derive(Debug)]
@@ -32,36 +33,38 @@ pub(super) struct Job {
     stdin: OwnedFd,
     stdout: OwnedFd,
     stderr: OwnedFd,
+    go: OwnedFd,
     pub(super) report: OwnedFd,
     snapshots: CommandSnapshots,
 }
 
 impl Job {
     pub(super) fn new(handles: Vec<OwnedFd>, snapshots: CommandSnapshots) -> io::Result<Self> {
-        let handles: Result<[OwnedFd; 5], _> = handles.try_into();
-        let Ok([text, stdin, stdout, stderr, report]) = handles else {
-            return Err(io::Error::other("a command has five descriptors"));
+        let handles: Result<[OwnedFd; 6], _> = handles.try_into();
+        let Ok([text, stdin, stdout, stderr, go, report]) = handles else {
+            return Err(io::Error::other("a command has six descriptors"));
         };
-        Ok(Self { text, stdin, stdout, stderr, report, snapshots })
+        Ok(Self { text, stdin, stdout, stderr, go, report, snapshots })
     }
 }
 
 /// The whole life of a command-init, and in its child that of the shell until it is bash.
-pub(super) fn run(job: Job, setup: &Setup, one_thread: &SingleThreaded) -> ExitCode {
-    let started = FromCommand::Started { process: rustix::process::getpid().as_raw_pid() };
+pub(super) fn run(job: Job, place: &Place, one_thread: &SingleThreaded) -> ExitCode {
     let prepared = rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(io::Error::from)
-        .and_then(|()| send(job.report.as_fd(), &started, &[]))
+        .and_then(|()| send(job.report.as_fd(), &FromCommand::Started, &[]))
         .and_then(|()| fork(one_thread));
     match prepared {
         Ok(Fork::Child) => {
-            let error = become_bash(&job, setup);
+            let error = become_bash(&job, place);
             let failed = FromCommand::Failed { reason: format!("start bash: {error}") };
             let _ = send(job.report.as_fd(), &failed, &[]);
             ExitCode::FAILURE
         }
         Ok(Fork::Parent { child }) => {
-            let Job { report, snapshots, .. } = job;
+            let Job { text, stdin, stdout, stderr, go, report, snapshots } = job;
+            // Nobody but the command holds them, so that each side learns when the other is done.
+            drop((text, stdin, stdout, stderr, go, snapshots.read));
             match wait(child, &report, &snapshots.write) {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,
@@ -115,17 +118,20 @@ fn jobs_left() -> bool {
 
 /// Does not come back but with an error.
 #[expect(clippy::disallowed_methods, reason = "starting the shell is what this process is for")]
-fn become_bash(job: &Job, setup: &Setup) -> io::Error {
+fn become_bash(job: &Job, place: &Place) -> io::Error {
     let prepare = || -> io::Result<Descriptors> {
         // Neither `kill 0` nor a terminal's signals reach the processes above.
         rustix::process::setsid()?;
         rustix::stdio::dup2_stdin(&job.stdin)?;
         rustix::stdio::dup2_stdout(&job.stdout)?;
         rustix::stdio::dup2_stderr(&job.stderr)?;
+        // The first is the one that stays: it has the same number in every command.
+        let snapshot = keep(&job.snapshots.write)?;
         Ok(Descriptors {
             command: keep(&job.text)?,
+            go: keep(&job.go)?,
             state: job.snapshots.read.as_ref().map(keep).transpose()?,
-            snapshot: keep(&job.snapshots.write)?,
+            snapshot,
         })
     };
     let descriptors = match prepare() {
@@ -136,8 +142,8 @@ fn become_bash(job: &Job, setup: &Setup) -> io::Error {
         .arg0("bash")
         .args(["--noprofile", "--norc", "-c", &script(descriptors), "bash"])
         .env_clear()
-        .envs(setup.environment.iter().map(|(name, value)| (name, value)))
-        .current_dir(&setup.home)
+        .envs(place.environment.iter().map(|(name, value)| (name, value)))
+        .current_dir(&place.home)
         .exec()
 }
 

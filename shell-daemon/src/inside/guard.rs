@@ -10,7 +10,7 @@ use std::{
 };
 
 use portcullis_confine::{
-    SingleThreaded,
+    ConfineError, LayerStatus, Namespaces, SingleThreaded,
     process::{Fork, close_inherited, fork},
 };
 use rustix::{
@@ -19,17 +19,44 @@ use rustix::{
     process::{Pid, PidfdFlags, WaitOptions},
 };
 
-use super::session_init;
-use crate::{ShellError, limits::KILL_TIME, tree};
+use super::{confine::refused, session_init};
+use crate::{
+    ShellError,
+    limits::KILL_TIME,
+    tree,
+    wire::{Plan, Setup, ToSession, receive, send},
+};
 
 /// The whole life of a session's process.
 pub(crate) fn run() -> ExitCode {
     let Ok(one_thread) = SingleThreaded::check() else { return ExitCode::FAILURE };
     let Ok(control) = prepare(&one_thread) else { return ExitCode::FAILURE };
+    let Ok(Some((ToSession::Setup(setup), handles))) = receive(control.as_fd()) else {
+        return ExitCode::FAILURE;
+    };
+    let namespaces = match prepare_namespaces(&setup, &one_thread) {
+        Ok(namespaces) => namespaces,
+        Err(error) => {
+            let _ = send(control.as_fd(), &refused(&error, true), &[]);
+            return ExitCode::FAILURE;
+        }
+    };
     match fork(&one_thread) {
-        Ok(Fork::Child) => session_init::run(control, &one_thread),
-        Ok(Fork::Parent { child }) => guard(&control, child),
+        Ok(Fork::Child) => session_init::run(control, setup, handles, namespaces, &one_thread),
+        Ok(Fork::Parent { child }) => {
+            drop((setup, handles, namespaces));
+            guard(&control, child)
+        }
         Err(_) => ExitCode::FAILURE,
+    }
+}
+
+/// Whoever is to be the first in a process namespace has to be started by somebody who is not in it.
+fn prepare_namespaces(setup: &Setup, one_thread: &SingleThreaded) -> Result<Namespaces, ConfineError> {
+    match &setup.plan {
+        Plan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
+        Plan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::none(status)),
+        Plan::Layers { waived, without_namespaces: None } => Namespaces::prepare(one_thread, waived),
     }
 }
 

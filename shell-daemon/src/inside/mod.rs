@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! guard            started by the daemon, not confined; outlives the session to kill what is left of it
-//! └ session-init   confined; waits for commands, keeps the last good snapshot
+//! └ session-init   confined, the first of its process namespace; waits for commands, keeps the last good
+//!   │              snapshot
 //!   └ command-init one a command; adopts orphans, reports, ends after its last descendant
 //!     └ bash
 //! ```
@@ -10,7 +11,9 @@
 //! All but bash are this program, doubled and not started anew, and each has one thread.
 
 mod command;
+mod confine;
 mod guard;
+mod place;
 mod script;
 mod session_init;
 mod snapshot;

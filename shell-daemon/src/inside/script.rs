@@ -1,15 +1,19 @@
-//! What bash is given: read the command and the last state, run the one in the other, write the state.
+//! What bash is given: restore the last state, wait, read the command, run the one in the other, write the
+//! state.
 //!
 //! It is one line, so that messages of the command name the line that people expect. All names of its own
-//! begin with `__portcullis_`.
+//! begin with `__portcullis_`. After the state is there, a function of the session may have any name: what is
+//! needed from then on is asked for as a builtin, and the whole script was read before an alias was known.
 
 use super::snapshot::END;
 
 /// The descriptors that a command's shell has besides the standard ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Descriptors {
-    /// The command's folder and text.
+    /// The command's folder and text, complete once a line has come by `go`.
     pub(super) command: i32,
+    /// Says when the command begins. Without a line before its end there is none.
+    pub(super) go: i32,
     /// The last good snapshot, if there is one.
     pub(super) state: Option<i32>,
     /// Where the next snapshot goes.
@@ -17,45 +21,63 @@ pub(super) struct Descriptors {
 }
 
 /// The script for bash.
+///
+/// All that takes time and does not depend on the moment happens before it waits. The folder is entered
+/// after that: it may come and go in the meantime, and a waiting shell holds nobody's folder.
 pub(super) fn script(descriptors: Descriptors) -> String {
-    let Descriptors { command, state, snapshot } = descriptors;
-    let restore = state.map_or_else(String::new, |state| {
-        format!(
-            "IFS= read -r -d '' -u {state} __portcullis_state; exec {state}<&-; \
-             eval \"$__portcullis_state\" 2>/dev/null; unset __portcullis_state; "
+    let Descriptors { command, go, state, snapshot } = descriptors;
+    // Errors of a state that cannot be restored whole (a folder that is gone) are not the command's.
+    let (restore, enter) = state.map_or_else(Default::default, |state| {
+        (
+            format!(
+                "IFS= read -r -d '' -u {state} __portcullis_state; IFS= read -r -d '' -u {state} __portcullis_state; \
+                 exec {state}<&-; eval \"$__portcullis_state\" 2>/dev/null; "
+            ),
+            "__portcullis_old=${OLDPWD-}; builtin cd -- \"$__portcullis_folder\" 2>/dev/null; \
+             if [[ $__portcullis_old ]]; then OLDPWD=$__portcullis_old; else builtin unset OLDPWD; fi; ",
         )
     });
-    // Errors of a state that cannot be restored whole (a folder that is gone) are not the command's.
     format!(
-        "shopt -s expand_aliases; IFS= read -r -d '' -u {command} __portcullis_workdir; \
-         IFS= read -r -d '' -u {command} __portcullis_command; \
-         exec {command}<&-; {restore}trap '{save}' EXIT; \
-         if [[ $__portcullis_workdir ]]; then builtin cd -- \"$__portcullis_workdir\" || exit; fi; eval \"$__portcullis_command\"",
+        "shopt -s expand_aliases; {save}{restore}\
+         builtin read -r -u {go} __portcullis_go || builtin exit; \
+         IFS= builtin read -r -d '' -u {command} __portcullis_workdir; \
+         IFS= builtin read -r -d '' -u {command} __portcullis_command; \
+         command exec {command}<&- {go}<&-; SECONDS=0; {enter}\
+         builtin trap '{{ \\__portcullis_save; }} 2>/dev/null || :' EXIT; \
+         if [[ $__portcullis_workdir ]]; then CDPATH= builtin cd -- \"$__portcullis_workdir\" || builtin exit; fi; \
+         builtin eval \"${{__portcullis_options-}}\" 2>/dev/null; builtin eval \"$__portcullis_command\"",
         save = save(snapshot),
     )
 }
 
-/// What the shell does as it exits. The order is that of restoring: options that change how text is read,
-/// the folder, variables, functions, then aliases and options that would change all of this.
+/// What the shell does as it exits, as a function that is gone when functions are listed. The order is that of
+/// restoring: options that change how text is read, then aliases, of which none holds yet, variables, and
+/// functions, which may be named as anything that restoring needs. Options that would change all of this wait
+/// in a variable until the command begins.
 ///
-/// Names come by one more process, and are split by the parser, whatever `IFS` is: asking for them letter by
-/// letter, which needs no process, takes three times as long. Without them, when no process
-/// can be had, the snapshot is not finished. It holds no single quote. Its errors, and its trace if the command traces, go nowhere; the `||` keeps
-/// `errexit` from ending it.
+/// A list of all names can be had from bash only as output. It goes to the snapshot's file, in front of the
+/// state, and is read from there: another process for it would take longer than all the rest. Where the
+/// file cannot be opened once more, that process is what remains. Names are split by the parser, whatever `IFS`
+/// is. Without them the snapshot is not finished. Errors, and the trace if the command traces, go nowhere.
 fn save(snapshot: i32) -> String {
     format!(
-        "{{ __portcullis_options=$SHELLOPTS; __portcullis_shopt=$BASHOPTS; set +eux +o posix; \
-         echo \"shopt -u {SHOPT_DEFAULTS}\"; echo \"shopt -s ${{__portcullis_shopt//:/ }}\"; \
-         printf \"builtin cd -- %q\\n\" \"$PWD\"; \
-         __portcullis_lines=$(compgen -v); printf -v __portcullis_newline \"\\n\"; \
-         eval \"__portcullis_names=(${{__portcullis_lines//$__portcullis_newline/ }})\"; \
+        "__portcullis_save() {{ __portcullis_options=$SHELLOPTS; __portcullis_shopt=$BASHOPTS; \
+         builtin set +eEfuvxT +o posix; builtin shopt -u extdebug nocasematch xpg_echo; builtin unset -f __portcullis_save; \
+         {{ builtin compgen -v; builtin printf '\\0'; \
+         IFS= builtin read -r -d '' __portcullis_lines </proc/self/fd/{snapshot} || __portcullis_lines=$(builtin compgen -v); \
+         builtin printf -v __portcullis_newline '\\n'; \
+         builtin eval \"__portcullis_names=(${{__portcullis_lines//$__portcullis_newline/ }})\"; __portcullis_kept=(); \
          for __portcullis_name in \"${{__portcullis_names[@]}}\"; do \
          case $__portcullis_name in {LEFT_OUT}) continue ;; esac; \
          case ${{!__portcullis_name@a}} in *r*) continue ;; esac; \
-         declare -p \"$__portcullis_name\"; done; \
-         declare -f; declare -Fx; alias -p; \
-         echo \"set {SET_DEFAULTS}${{__portcullis_options:+ -o ${{__portcullis_options//:/ -o }}}}\"; \
-         [[ ${{__portcullis_names-}} ]] && echo \"{END}\"; }} >&{snapshot} 2>/dev/null || :",
+         __portcullis_kept+=(\"$__portcullis_name\"); done; \
+         __portcullis_last='builtin shopt -u expand_aliases'; \
+         if [[ :$__portcullis_shopt: == *:expand_aliases:* ]]; then __portcullis_last='builtin shopt -s expand_aliases'; fi; \
+         __portcullis_last+=\"; builtin set {SET_DEFAULTS}${{__portcullis_options:+ -o ${{__portcullis_options//:/ -o }}}}\"; \
+         builtin printf '%s\\n' \"shopt -u {SHOPT_DEFAULTS}\" \"shopt -s ${{__portcullis_shopt//:/ }}\" 'shopt -u expand_aliases'; \
+         builtin printf '__portcullis_folder=%q\\n__portcullis_options=%q\\n' \"$PWD\" \"$__portcullis_last\"; \
+         builtin alias -p; builtin declare -p \"${{__portcullis_kept[@]}}\"; builtin declare -f; builtin declare -Fx; \
+         [[ ${{__portcullis_names-}} ]] && builtin printf '%s\\n' '{END}'; }} >&{snapshot}; }}; ",
     )
 }
 
@@ -72,14 +94,51 @@ const SET_DEFAULTS: &str = "+o braceexpand +o hashall +o interactive-comments";
 
 #[cfg(test)]
 mod tests {
+    use std::{fs, process::Command};
+
     use super::*;
 
+    const DESCRIPTORS: Descriptors = Descriptors { command: 201, go: 202, state: None, snapshot: 200 };
+
     #[test]
-    fn the_script_is_one_line_and_closes_its_quotes() {
-        for state in [None, Some(201)] {
-            let script = script(Descriptors { command: 200, state, snapshot: 202 });
+    fn the_script_is_one_line() {
+        for state in [None, Some(203)] {
+            let script = script(Descriptors { state, ..DESCRIPTORS });
             assert!(!script.contains('\n'), "{script}");
-            assert!(!save(202).contains('\''), "{script}");
         }
+    }
+
+    /// Runs a script on files instead of pipes, and returns its snapshot without the names.
+    #[expect(clippy::disallowed_methods, reason = "the script is for bash")]
+    fn run(script: &str, go: &str) -> String {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("text", "\0v='1  2'; w=3\0"), ("go", go), ("state", "")] {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let started = Command::new("/bin/bash")
+            .args(["-c", "exec bash -c \"$0\" 200<>state 201<text 202<go", script])
+            .current_dir(folder.path())
+            .status();
+        started.unwrap();
+        let snapshot = fs::read_to_string(folder.path().join("state")).unwrap();
+        snapshot.split_once('\0').map_or_else(String::new, |(_, state)| state.to_owned())
+    }
+
+    #[test]
+    fn the_state_is_written_with_and_without_a_second_way_to_the_file() {
+        let here = script(DESCRIPTORS);
+        let elsewhere = here.replace("/proc/self/fd/200", "/nowhere/200");
+        assert_ne!(here, elsewhere);
+        for script in [here, elsewhere] {
+            let state = run(&script, "\n");
+            assert!(state.contains("declare -- v=\"1  2\"\ndeclare -- w=\"3\"\n"), "{state}");
+            assert!(state.ends_with(&format!("\n{END}\n")), "{state}");
+            assert!(!state.contains("__portcullis_save"), "{state}");
+        }
+    }
+
+    #[test]
+    fn without_a_line_there_is_no_command() {
+        assert_eq!(run(&script(DESCRIPTORS), ""), "");
     }
 }

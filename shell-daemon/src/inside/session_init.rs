@@ -1,16 +1,13 @@
 //! The confined process from which all commands of a session descend.
 
 use std::{
-    error::Error,
     io,
     os::fd::{AsFd as _, OwnedFd},
     process::ExitCode,
-    sync::Arc,
 };
 
 use portcullis_confine::{
-    Canary, PathRule, ProcessConfinement, ProcessPosture, Requirement, SingleThreaded,
-    confine_current_process,
+    Namespaces, SingleThreaded,
     process::{Fork, fork},
 };
 use rustix::{
@@ -20,26 +17,29 @@ use rustix::{
 
 use super::{
     command::{self, Job},
+    confine::confine,
+    place::Place,
     snapshot::Snapshots,
 };
-use crate::wire::{FromCommand, FromSession, Setup, ToSession, receive, send};
+use crate::wire::{FromCommand, FromSession, Ready, Setup, ToSession, receive, send};
 
 /// Confines itself, says so, and serves until the daemon is gone.
-pub(super) fn run(control: OwnedFd, one_thread: &SingleThreaded) -> ExitCode {
-    let Ok(Some((ToSession::Setup(setup), handles))) = receive(control.as_fd()) else {
-        return ExitCode::FAILURE;
-    };
-    let answer = match confine(&setup, handles, one_thread) {
-        Ok(posture) => FromSession::Ready { process: rustix::process::getpid().as_raw_pid(), posture },
-        Err(error) => FromSession::Refused { reason: chain(&*error) },
-    };
-    let ready = matches!(answer, FromSession::Ready { .. });
-    if send(control.as_fd(), &answer, &[]).is_err() || !ready {
+pub(super) fn run(
+    control: OwnedFd,
+    setup: Setup,
+    handles: Vec<OwnedFd>,
+    namespaces: Namespaces,
+    one_thread: &SingleThreaded,
+) -> ExitCode {
+    let answer = confine(&setup, handles, namespaces, one_thread);
+    if send(control.as_fd(), &answer, &[]).is_err() {
         return ExitCode::FAILURE;
     }
+    let FromSession::Ready(Ready { has_tree, .. }) = answer else { return ExitCode::FAILURE };
+    let place = Place::new(&setup, has_tree);
     match serve(control, one_thread) {
         Ok(Role::Ended) => ExitCode::SUCCESS,
-        Ok(Role::Command(job)) => command::run(job, &setup, one_thread),
+        Ok(Role::Command(job)) => command::run(job, &place, one_thread),
         Err(_) => ExitCode::FAILURE,
     }
 }
@@ -67,7 +67,7 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<Role> {
         if !spoken {
             continue;
         }
-        let Some((ToSession::Run, handles)) = receive(control.as_fd())? else { return Ok(Role::Ended) };
+        let Some((ToSession::Prepare, handles)) = receive(control.as_fd())? else { return Ok(Role::Ended) };
         let job = Job::new(handles, snapshots.next()?)?;
         match fork(one_thread) {
             Ok(Fork::Child) => {
@@ -102,39 +102,4 @@ fn bury(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
         }
     });
     if killed { Err(io::Error::other("a command-init was killed")) } else { Ok(()) }
-}
-
-fn confine(
-    setup: &Setup,
-    handles: Vec<OwnedFd>,
-    one_thread: &SingleThreaded,
-) -> Result<ProcessPosture, Box<dyn Error>> {
-    let mut handles = handles.into_iter().map(Arc::new);
-    let canary = Canary::from_state_dir(handles.next().ok_or("the canary is missing")?);
-    let paths: Vec<PathRule> =
-        handles.zip(&setup.accesses).map(|(handle, access)| PathRule { handle, access: *access }).collect();
-    if paths.len() != setup.accesses.len() {
-        return Err("a path is missing".into());
-    }
-    let rules = ProcessConfinement {
-        landlock: Requirement::Required,
-        seccomp: Requirement::Required,
-        user: setup.user,
-        paths,
-        limits: setup.limits,
-        canary,
-    };
-    // The handles end with this function: no command inherits one of them.
-    Ok(confine_current_process(one_thread, &rules)?)
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }

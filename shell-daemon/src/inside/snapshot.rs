@@ -1,7 +1,8 @@
 //! The state between two commands: a memory file that a shell writes as it exits and the next one reads.
 //!
-//! Nothing but a shell of the session ever reads what is in it. Here only its last line is looked at, which
-//! says that it was written to its end.
+//! It is a list of names, which the shell that writes it needs itself, a zero, the state, and zeros to its end.
+//! Nothing but a shell of the session ever reads what is in it. Here only the last line of the state is looked
+//! at, which says that it was written to its end.
 
 use std::{
     io,
@@ -70,19 +71,22 @@ pub(super) enum Extent {
 pub(super) fn extent(file: BorrowedFd<'_>) -> io::Result<Extent> {
     let mut text = Vec::new();
     loop {
-        let mut chunk = [0; 16 << 10];
-        let read = rustix::io::pread(file, &mut chunk, text.len() as u64)?;
-        let end = chunk[..read].iter().position(|byte| *byte == 0);
-        text.extend_from_slice(&chunk[..end.unwrap_or(read)]);
-        if end.is_some() {
-            break;
-        }
+        let known = text.len();
+        // Most fit into the first piece; of a large one nothing is looked at often.
+        text.resize((2 * known).max(8 << 10), 0);
+        let read = rustix::io::pread(file, &mut text[known..], known as u64)?;
         if read == 0 {
             return Ok(Extent::TooLarge);
         }
+        text.truncate(known + read);
+        // Names, a zero, the state, a zero.
+        let mut parts = text.split(|byte| *byte == 0);
+        if let (Some(_), Some(state), Some(_)) = (parts.next(), parts.next(), parts.next()) {
+            let last = state.strip_suffix(b"\n").unwrap_or(state).rsplit(|byte| *byte == b'\n').next();
+            let is_whole = last == Some(END.as_bytes());
+            return Ok(if is_whole { Extent::Whole } else { Extent::Unfinished });
+        }
     }
-    let last = text.strip_suffix(b"\n").unwrap_or(&text).rsplit(|byte| *byte == b'\n').next();
-    Ok(if last == Some(END.as_bytes()) { Extent::Whole } else { Extent::Unfinished })
 }
 
 #[cfg(test)]
@@ -99,11 +103,14 @@ mod tests {
     #[test]
     fn only_what_was_written_to_its_end_counts() {
         check(b"", Extent::Unfinished);
-        check(b"a=1\n", Extent::Unfinished);
-        check(format!("a=1\n{END}\n").as_bytes(), Extent::Whole);
-        check(format!("a={}\n{END}\n", "x".repeat(100_000)).as_bytes(), Extent::Whole);
-        check(format!("a='\n{END}\n").repeat(2).strip_suffix('\n').unwrap().as_bytes(), Extent::Whole);
-        check(format!("{END}\na=1\n").as_bytes(), Extent::Unfinished);
+        check(b"a\n", Extent::Unfinished);
+        check(b"a\n\0a=1\n", Extent::Unfinished);
+        check(format!("a=1\n{END}\n").as_bytes(), Extent::Unfinished);
+        check(format!("a\n\0a=1\n{END}\n").as_bytes(), Extent::Whole);
+        check(format!("a\n\0a={}\n{END}\n", "x".repeat(100_000)).as_bytes(), Extent::Whole);
+        check(format!("{}\0a=1\n{END}\n", "a\n".repeat(100_000)).as_bytes(), Extent::Whole);
+        check(format!("a\n\0{}", format!("a='\n{END}\n").repeat(2)).as_bytes(), Extent::Whole);
+        check(format!("a\n\0{END}\na=1\n").as_bytes(), Extent::Unfinished);
         check(&vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()], Extent::TooLarge);
     }
 
@@ -121,13 +128,13 @@ mod tests {
         let mut snapshots = Snapshots::default();
         let first = snapshots.next().unwrap();
         assert!(first.read.is_none());
-        rustix::io::write(&first.write, format!("a=1\n{END}\n").as_bytes()).unwrap();
+        rustix::io::write(&first.write, format!("a\n\0a=1\n{END}\n").as_bytes()).unwrap();
         let second = snapshots.next().unwrap();
         assert!(second.read.is_some());
-        rustix::io::write(&second.write, b"a=2\n").unwrap();
+        rustix::io::write(&second.write, b"a\n\0a=2\n").unwrap();
         let read = snapshots.next().unwrap().read.unwrap();
-        let mut text = [0; 4];
+        let mut text = [0; 7];
         rustix::io::read(&read, &mut text).unwrap();
-        assert_eq!(&text, b"a=1\n");
+        assert_eq!(&text, b"a\n\0a=1\n");
     }
 }

@@ -8,51 +8,55 @@ use crate::world::{World, eventually, marker, processes_with, request};
 
 #[test]
 fn a_job_that_holds_the_output_does_not_hold_the_answer() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    let marker = marker("holds");
-    let ran = session.run(&format!("bash -c 'exec -a {marker} sleep 30' & echo answer"));
-    assert_eq!(ran.stdout, "answer\n");
-    assert!(ran.end.jobs_left && ran.end.duration < Duration::from_secs(5), "{ran:?}");
-    assert_eq!(session.output("echo next"), "next\n");
-    assert!(!processes_with(&marker).is_empty());
-    session.0.end().unwrap();
-    assert_eq!(processes_with(&marker), Vec::<String>::new());
+    World::each(|world| {
+        let mut session = world.session();
+        let marker = marker("holds");
+        let ran = session.run(&format!("bash -c 'exec -a {marker} sleep 30' & echo answer"));
+        assert_eq!(ran.stdout, "answer\n");
+        assert!(ran.end.jobs_left && ran.end.duration < Duration::from_secs(5), "{ran:?}");
+        assert_eq!(session.output("echo next"), "next\n");
+        eventually("the job is there", || !processes_with(&marker).is_empty());
+        session.0.end().unwrap();
+        assert_eq!(processes_with(&marker), Vec::<String>::new());
+    });
 }
 
 #[test]
 fn what_a_job_writes_later_is_read_and_its_end_kept() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    // The job begins when the file is there: after the answer.
-    let ran = session.run(
+    World::each(|world| {
+        let mut session = world.session();
+        // The job begins when the file is there: after the answer.
+        let ran = session.run(
         "(until [ -e go ]; do sleep 0.01; done; head -c 3000000 /dev/zero; echo the end; echo x > ended) & echo answer",
     );
-    assert_eq!((ran.stdout.as_str(), ran.end.jobs_left), ("answer\n", true));
-    session.output("touch go");
-    eventually("the job was never blocked", || world.path("shared/ended").exists());
-    eventually("its output is kept", || session.0.background_output().ends_with(b"the end\n"));
-    assert_eq!(session.0.background_output().len(), 64 << 10, "and bounded");
+        assert_eq!((ran.stdout.as_str(), ran.end.jobs_left), ("answer\n", true));
+        session.output("touch go");
+        eventually("the job was never blocked", || world.path("shared/ended").exists());
+        eventually("its output is kept", || session.0.background_output().ends_with(b"the end\n"));
+        assert_eq!(session.0.background_output().len(), 64 << 10, "and bounded");
+    });
 }
 
 #[test]
 fn a_later_command_reaches_the_job() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    let marker = marker("reached");
-    session.run(&format!("bash -c 'exec -a {marker} sleep 30' & job=$!"));
-    session.output("kill $job");
-    eventually("it died", || processes_with(&marker).is_empty());
+    World::each(|world| {
+        let mut session = world.session();
+        let marker = marker("reached");
+        session.run(&format!("bash -c 'exec -a {marker} sleep 30' & job=$!"));
+        session.output("kill $job");
+        eventually("it died", || processes_with(&marker).is_empty());
+    });
 }
 
 #[test]
 fn jobs_are_counted() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    for _ in 0..16 {
-        session.run("sleep 30 & echo $!");
-    }
-    let refused = session.attempt(request("true"));
-    assert!(matches!(refused, Err(ShellError::TooManyBackgroundCommands { count: 16 })), "{refused:?}");
-    session.0.end().unwrap();
+    World::each(|world| {
+        let mut session = world.session();
+        for _ in 0..16 {
+            session.run("sleep 30 & echo $!");
+        }
+        let refused = session.attempt(request("true"));
+        assert!(matches!(refused, Err(ShellError::TooManyBackgroundCommands { count: 16 })), "{refused:?}");
+        session.0.end().unwrap();
+    });
 }

@@ -10,128 +10,156 @@ const SOON: Duration = Duration::from_millis(300);
 
 #[test]
 fn a_deadline_kills_the_whole_tree_and_the_session_lives_on() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    let marker = marker("deadline");
-    session.output("v=good");
-    let command = format!(
-        "echo x >> counter; v=bad; sleeper() {{ exec -a {marker} sleep 30; }}; \
+    World::each(|world| {
+        let mut session = world.session();
+        let marker = marker("deadline");
+        session.output("v=good");
+        let command = format!(
+            "echo x >> counter; v=bad; sleeper() {{ exec -a {marker} sleep 30; }}; \
          sleeper & (setsid bash -c 'exec -a {marker} sleep 30' &) ; (trap '' TERM HUP INT; (sleeper &) &) ; \
          setsid setsid bash -c '(exec -a {marker} sleep 30 &) ; exec -a {marker} sleep 30' & echo up; wait; sleep 30"
-    );
-    let begun = Instant::now();
-    let ran = session.attempt(with_timeout(&command, SOON)).unwrap();
-    assert!(begun.elapsed() < SOON + Duration::from_secs(1), "{:?}", begun.elapsed());
-    assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
-    assert_eq!((ran.end.ending, ran.end.state), (Ending::Signal(9), StateAfter::KeptAfterKill));
-    assert_eq!(ran.stdout, "up\n", "what came before the end is kept");
-    assert_eq!(processes_with(&marker), Vec::<String>::new());
-    assert_eq!(session.output("echo $v; cat counter"), "good\nx\n", "it ran once");
+        );
+        let begun = Instant::now();
+        let ran = session.attempt(with_timeout(&command, SOON)).unwrap();
+        assert!(begun.elapsed() < SOON + Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+        assert_eq!((ran.end.ending, ran.end.state), (Ending::Signal(9), StateAfter::KeptAfterKill));
+        assert_eq!(ran.stdout, "up\n", "what came before the end is kept");
+        assert_eq!(processes_with(&marker), Vec::<String>::new());
+        assert_eq!(session.output("echo $v; cat counter"), "good\nx\n", "it ran once");
+    });
 }
 
 #[test]
 fn without_a_deadline_those_processes_live() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    let marker = marker("control");
-    // The control of the test above: the same escapes, and nobody who kills.
-    let ran = session.run(&format!("(setsid bash -c 'exec -a {marker} sleep 30 >/dev/null 2>&1' &)"));
-    assert!(ran.end.jobs_left);
-    eventually("the process is there", || {
-        processes_with(&marker).iter().any(|line| line.starts_with(&marker))
+    World::each(|world| {
+        let mut session = world.session();
+        let marker = marker("control");
+        // The control of the test above: the same escapes, and nobody who kills.
+        let ran = session.run(&format!("(setsid bash -c 'exec -a {marker} sleep 30 >/dev/null 2>&1' &)"));
+        assert!(ran.end.jobs_left);
+        eventually("the process is there", || {
+            processes_with(&marker).iter().any(|line| line.starts_with(&marker))
+        });
+        session.0.end().unwrap();
+        assert_eq!(processes_with(&marker), Vec::<String>::new(), "and dies with the session");
     });
-    session.0.end().unwrap();
-    assert_eq!(processes_with(&marker), Vec::<String>::new(), "and dies with the session");
 }
 
 #[test]
 fn a_caller_that_goes_away_takes_the_command_along() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    let marker = marker("cancel");
-    let (one, canceller) = request(&format!("echo x >> counter; exec -a {marker} sleep 30"));
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| session.0.run(&one, &mut |_| {}));
-        eventually("it runs", || !processes_with(&marker).is_empty());
-        let begun = Instant::now();
-        drop(canceller);
-        let end = running.join().unwrap().unwrap();
-        assert_eq!(end.completed, Completed::No(Interruption::Cancelled));
-        assert!(begun.elapsed() < Duration::from_secs(1));
+    World::each(|world| {
+        let mut session = world.session();
+        let marker = marker("cancel");
+        let (one, canceller) = request(&format!("echo x >> counter; exec -a {marker} sleep 30"));
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| session.0.run(&one, &mut |_| {}));
+            eventually("it runs", || !processes_with(&marker).is_empty());
+            let begun = Instant::now();
+            drop(canceller);
+            let end = running.join().unwrap().unwrap();
+            assert_eq!(end.completed, Completed::No(Interruption::Cancelled));
+            assert!(begun.elapsed() < Duration::from_secs(1));
+        });
+        assert_eq!(processes_with(&marker), Vec::<String>::new());
+        assert_eq!(session.output("cat counter"), "x\n");
     });
-    assert_eq!(processes_with(&marker), Vec::<String>::new());
-    assert_eq!(session.output("cat counter"), "x\n");
 }
 
 #[test]
 fn a_stopped_command_and_one_that_ignores_signals_die_too() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    for command in ["kill -STOP $$", "trap '' TERM INT HUP QUIT; while :; do :; done", "sleep 30 | cat"] {
-        let ran = session.attempt(with_timeout(command, SOON)).unwrap();
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout), "{command}");
-    }
-    assert_eq!(session.output("echo on"), "on\n");
+    World::each(|world| {
+        let mut session = world.session();
+        for command in ["kill -STOP $$", "trap '' TERM INT HUP QUIT; while :; do :; done", "sleep 30 | cat"] {
+            let ran = session.attempt(with_timeout(command, SOON)).unwrap();
+            assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout), "{command}");
+        }
+        assert_eq!(session.output("echo on"), "on\n");
+    });
 }
 
 #[test]
 fn a_command_that_kills_its_init_ends_the_session_and_leaves_nothing() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    let marker = marker("init");
-    let result = session.attempt(request(&format!(
+    World::each(|world| {
+        let mut session = world.session();
+        let marker = marker("init");
+        let result = session.attempt(request(&format!(
         "(setsid bash -c 'exec -a {marker} sleep 30' &) ; exec -a {marker} bash -c 'kill -9 '$PPID'; sleep 30'"
     )));
-    assert!(matches!(result, Err(ShellError::SessionEnded)), "{result:?}");
-    assert_eq!(processes_with(&marker), Vec::<String>::new());
-    assert!(matches!(session.attempt(request("true")), Err(ShellError::SessionEnded)));
+        assert!(matches!(result, Err(ShellError::SessionEnded)), "{result:?}");
+        assert_eq!(processes_with(&marker), Vec::<String>::new());
+        assert!(matches!(session.attempt(request("true")), Err(ShellError::SessionEnded)));
+    });
 }
 
 #[test]
 fn a_session_that_is_dropped_leaves_nothing() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    let marker = marker("dropped");
-    session.run(&format!("bash -c 'exec -a {marker} sleep 30' >/dev/null 2>&1 & disown"));
-    eventually("it runs", || processes_with(&marker).iter().any(|line| line.starts_with(&marker)));
-    drop(session);
-    assert_eq!(processes_with(&marker), Vec::<String>::new());
+    World::each(|world| {
+        let mut session = world.session();
+        let marker = marker("dropped");
+        session.run(&format!("bash -c 'exec -a {marker} sleep 30' >/dev/null 2>&1 & disown"));
+        eventually("it runs", || processes_with(&marker).iter().any(|line| line.starts_with(&marker)));
+        drop(session);
+        assert_eq!(processes_with(&marker), Vec::<String>::new());
+    });
 }
 
 #[test]
 fn sessions_come_and_go_without_a_trace() {
-    let Some(world) = World::new() else { return };
-    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    for _ in 0..20 {
-        let mut session = world.session();
-        assert_eq!(session.output("echo on"), "on\n");
-        session.0.end().unwrap();
-    }
-    // Other tests of this process have some, which come and go.
-    assert!(descriptors() < 500, "{}", descriptors());
+    World::each(|world| {
+        let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+        for _ in 0..20 {
+            let mut session = world.session();
+            assert_eq!(session.output("echo on"), "on\n");
+            session.0.end().unwrap();
+        }
+        // Other tests of this process have some, which come and go.
+        assert!(descriptors() < 500, "{}", descriptors());
+    });
 }
 
 #[test]
 fn what_cannot_be_is_refused_before_anything_runs() {
-    let Some(world) = World::new() else { return };
-    let mut spec = world.spec();
-    spec.mounts[0].path = world.path("absent");
-    assert!(matches!(ShellSession::start(&spec), Err(ShellError::MountOpen { .. })));
-    for wide in ["/", "/home", "/root/", "/proc"] {
-        spec.mounts[0].path = wide.into();
-        let refused = ShellSession::start(&spec);
-        assert!(matches!(refused, Err(ShellError::MountTooWide { .. })), "{wide}: {refused:?}");
-    }
-    let mut spec = world.spec();
-    spec.home = "nowhere".to_owned();
-    assert!(matches!(ShellSession::start(&spec), Err(ShellError::HomeUnknown { .. })));
-    let mut spec = world.spec();
-    spec.limits.descriptors = 10;
-    assert!(matches!(ShellSession::start(&spec), Err(ShellError::LimitTooLow { .. })));
-    let mut spec = world.spec();
-    spec.launcher = "/bin/true".into();
-    assert!(matches!(
-        ShellSession::start(&spec),
-        Err(ShellError::NotConfined { .. } | ShellError::Channel { .. })
-    ));
+    World::each(|world| {
+        let mut spec = world.spec();
+        spec.mounts[0].path = world.path("absent");
+        assert!(matches!(ShellSession::start(&spec), Err(ShellError::MountOpen { .. })));
+        for wide in ["/", "/home", "/root/", "/proc"] {
+            spec.mounts[0].path = wide.into();
+            let refused = ShellSession::start(&spec);
+            assert!(matches!(refused, Err(ShellError::MountTooWide { .. })), "{wide}: {refused:?}");
+        }
+        let mut spec = world.spec();
+        spec.home = "nowhere".to_owned();
+        assert!(matches!(ShellSession::start(&spec), Err(ShellError::HomeUnknown { .. })));
+        let mut spec = world.spec();
+        spec.limits.descriptors = 10;
+        assert!(matches!(ShellSession::start(&spec), Err(ShellError::LimitTooLow { .. })));
+        let mut spec = world.spec();
+        spec.launcher = "/bin/true".into();
+        assert!(matches!(
+            ShellSession::start(&spec),
+            Err(ShellError::NotConfined { .. } | ShellError::Channel { .. })
+        ));
+    });
+}
+
+#[test]
+fn a_command_that_is_not_wanted_before_it_begins_leaves_the_session() {
+    World::each(|world| {
+        let mut session = world.session();
+        session.output("v=1");
+        for _ in 0..20 {
+            let (one, canceller) = request("sleep 30");
+            drop(canceller);
+            let (_, kept) = request("");
+            let ran = session.attempt((one, kept)).unwrap();
+            assert_eq!(ran.end.completed, Completed::No(Interruption::Cancelled));
+            let ran = session.attempt(with_timeout("sleep 30", Duration::ZERO)).unwrap();
+            assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+        }
+        assert_eq!(session.output("echo $v"), "1\n");
+        let ran = session.attempt(with_timeout("echo $v", Duration::MAX)).unwrap();
+        assert_eq!(ran.stdout, "1\n", "a time that no clock can show");
+    });
 }

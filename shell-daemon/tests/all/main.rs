@@ -4,10 +4,15 @@
 mod confinement;
 mod endings;
 mod hostile;
+mod input;
 mod jobs;
 mod kills;
+mod layers;
+mod postures;
 mod programs;
+mod server;
 mod state;
 #[path = "../../../confine/src/testing/stock_container.rs"]
 mod stock_container;
+mod waiting;
 mod world;

@@ -3,7 +3,7 @@
 
 use std::{
     io::Read as _,
-    os::unix::fs::PermissionsExt as _,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     process::{Command, Output, Stdio},
 };
 
@@ -19,55 +19,113 @@ fn text(bytes: &[u8]) -> String {
 }
 
 #[track_caller]
-fn assert_works(output: &Output) {
+fn assert_works(output: &Output, posture: &str) {
     let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
     assert_eq!((output.status.code(), stdout.as_str()), (Some(7), "on\n"), "{stderr}");
-    assert!(stderr.starts_with("limits=enforced,privileges=enforced,landlock="), "{stderr}");
-    assert!(stderr.contains(",seccomp=enforced"), "{stderr}");
+    assert!(stderr.starts_with(&format!("{posture}(limits=enforced,privileges=enforced,")), "{stderr}");
+    assert!(stderr.contains(",landlock=") && stderr.contains(",seccomp=enforced"), "{stderr}");
 }
 
 /// What must work, and three things that must not: each would change the output or the code.
 fn script(world: &World) -> String {
     format!(
-        "echo on; echo x > file; cat {} 2>&1 | grep -v denied; (echo x > /dev/tcp/127.0.0.1/1) 2>&1 | grep -i refused; \
+        "echo on; echo x > file; cat {} 2>/dev/null; (echo x > /dev/tcp/127.0.0.1/1) 2>&1 | grep -i refused; \
          unshare -U echo free 2>/dev/null; exit 7",
         world.path("vault/secret").display()
     )
 }
 
+/// A program as somebody without privileges, in a world that is theirs.
+fn ordinary_user(world: &World) -> Command {
+    // Only root can become somebody else; whoever is not root is an ordinary user already.
+    if !rustix::process::geteuid().is_root() {
+        let mut program = Command::new(PROGRAM);
+        program.arg(world.path(""));
+        return program;
+    }
+    for folder in ["state", "state/canary", "shared"] {
+        if !world.path(folder).exists() {
+            continue;
+        }
+        std::os::unix::fs::chown(world.path(folder), Some(65534), Some(65534)).unwrap();
+    }
+    std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Where everybody can start it.
+    std::fs::copy(PROGRAM, world.path("program")).unwrap();
+    let mut program = Command::new("setpriv");
+    let ids = |who| format!("--{who}=65534");
+    program.args([ids("reuid"), ids("regid"), "--clear-groups".to_owned()]);
+    program.arg(world.path("program")).arg(world.path(""));
+    program
+}
+
 #[test]
 fn an_ordinary_user_has_a_session() {
     let Some(world) = World::new() else { return };
-    let ids = |who| format!("--{who}=65534");
-    // Only root can become somebody else; whoever is not root is an ordinary user already.
-    let is_root = rustix::process::geteuid().is_root();
-    let mut program = if is_root { Command::new("setpriv") } else { Command::new(PROGRAM) };
-    if is_root {
-        for folder in ["state", "shared"] {
-            std::os::unix::fs::chown(world.path(folder), Some(65534), Some(65534)).unwrap();
-        }
-        std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
-        // Where everybody can start it.
-        std::fs::copy(PROGRAM, world.path("program")).unwrap();
-        program.args([ids("reuid"), ids("regid"), "--clear-groups".to_owned()]).arg(world.path("program"));
-    }
-    let output = program.arg(world.path("")).arg(script(&world)).output().unwrap();
-    assert_works(&output);
+    let output = ordinary_user(&world).arg(script(&world)).arg("=contained").output().unwrap();
+    assert_works(&output, "contained");
+}
+
+#[test]
+fn an_ordinary_user_has_a_strong_session() {
+    let Some(world) = World::strong() else { return };
+    let script = script(&world);
+    let output = ordinary_user(&world).arg(&script).arg("strong").output().unwrap();
+    assert_works(&output, "strong");
+    // The user is the one that owns the workspace, inside as outside, and has no other.
+    let who = "[[ $(id -u) == $(stat -c %u /shared) && $(wc -l < /proc/self/uid_map) == 1 ]] && echo x > made && exit 3";
+    let output = ordinary_user(&world).arg(who).arg("strong").output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    let owner = |name: &str| std::fs::metadata(world.path(name)).unwrap().uid();
+    assert_eq!(owner("shared/made"), owner("shared"));
+    let marker = marker("ordinary");
+    let command = format!(
+        "(setsid bash -c 'echo x > up; exec -a {marker} sleep 30' &) ; until [ -e up ]; do :; done; exit 4"
+    );
+    let output = ordinary_user(&world).arg(command).arg("strong").output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    assert_eq!(processes_with(&marker), Vec::<String>::new(), "what it left is killed");
+}
+
+/// Runs a program where namespaces are refused.
+fn in_stock_container(world: &World, posture: &str) -> Output {
+    std::thread::scope(|scope| {
+        let started = scope.spawn(|| {
+            enter_stock_container();
+            let refused = Command::new("unshare").args(["-U", "true"]).output().unwrap();
+            assert!(!refused.status.success(), "the container refuses namespaces");
+            Command::new(PROGRAM).arg(world.path("")).arg(script(world)).arg(posture).output().unwrap()
+        });
+        started.join().unwrap()
+    })
 }
 
 #[test]
 fn a_stock_container_has_a_session() {
     let Some(world) = World::new() else { return };
-    let output = std::thread::scope(|scope| {
-        let started = scope.spawn(|| {
-            enter_stock_container();
-            let refused = Command::new("unshare").args(["-U", "true"]).output().unwrap();
-            assert!(!refused.status.success(), "the container refuses namespaces");
-            Command::new(PROGRAM).arg(world.path("")).arg(script(&world)).output().unwrap()
-        });
-        started.join().unwrap()
-    });
-    assert_works(&output);
+    for posture in ["contained", "minimal"] {
+        assert_works(&in_stock_container(&world, posture), "contained");
+    }
+    assert_works(&in_stock_container(&world, "=minimal"), "minimal");
+}
+
+#[test]
+fn a_stock_container_says_what_a_strong_session_lacks() {
+    let Some(world) = World::new() else { return };
+    let output = in_stock_container(&world, "strong");
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(1), ""), "{said}");
+    assert!(!world.path("shared/file").exists(), "nothing ran");
+    for word in [
+        "PostureUnavailable",
+        "Contained",
+        "PidNamespace",
+        "NetNamespace",
+        "MountNamespace",
+        "--security-opt seccomp=FILE",
+    ] {
+        assert!(said.contains(word), "{word}: {said}");
+    }
 }
 
 #[test]

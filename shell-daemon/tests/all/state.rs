@@ -6,147 +6,260 @@ use crate::world::{World, request};
 
 #[test]
 fn folder_variables_functions_aliases_and_options_carry_over() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    session.output(
+    World::each(|world| {
+        let mut session = world.session();
+        session.output(
         "mkdir -p 'a b/c'; cd 'a b/c'\nplain='x  y'\nexport OUT=$'tab\\t, \\'quote\\' and\\nline'\ndeclare -i number=4\n\
          declare -a list=(one 'two three'); declare -A map=([k]='v w')\ngreet() { echo \"hello $1\"; }\n\
          alias shout='echo LOUD'\nset -o pipefail; shopt -s nullglob extglob; set -f\nempty=()",
     );
-    let out = session.output(
+        let out = session.output(
         "pwd; echo \"$plain|$number|${list[1]}|${map[k]}\"; printf '%s' \"$OUT\"; echo; printenv OUT | tail -1\n\
          greet you; shout; [[ -o pipefail ]] && echo pipefail; [[ -o noglob ]] && echo noglob; shopt -q nullglob && echo nullglob; number+=2; echo $number",
     );
-    let expected = format!(
-        "{}\nx  y|4|two three|v w\ntab\t, 'quote' and\nline\nline\nhello you\nLOUD\npipefail\nnoglob\nnullglob\n6\n",
-        world.path("shared/a b/c").display()
-    );
-    assert_eq!(out, expected);
-    // Options that are switched off again stay off, also those that are on from the start.
-    session.output(
-        "set +f +o pipefail; shopt -u nullglob sourcepath; unset plain; unset -f greet; unalias shout",
-    );
-    let out = session.output(
+        let expected = format!(
+            "{}\nx  y|4|two three|v w\ntab\t, 'quote' and\nline\nline\nhello you\nLOUD\npipefail\nnoglob\nnullglob\n6\n",
+            world.inside("shared/a b/c").display()
+        );
+        assert_eq!(out, expected);
+        // Options that are switched off again stay off, also those that are on from the start.
+        session.output(
+            "set +f +o pipefail; shopt -u nullglob sourcepath; unset plain; unset -f greet; unalias shout",
+        );
+        let out = session.output(
         "[[ -o noglob || -o pipefail ]] || shopt -q nullglob || shopt -q sourcepath || type greet || alias shout || echo \"gone:$plain\"",
     );
-    assert_eq!(out, "gone:\n");
+        assert_eq!(out, "gone:\n");
+    });
 }
 
 #[test]
 fn a_function_with_extended_globs_and_an_exported_one_are_restored() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    session.output("shopt -s extglob");
-    session.output("match() { [[ $1 == @(a|b) ]]; }; child() { echo from-function; }; export -f child");
-    assert_eq!(session.output("match b && bash -c child"), "from-function\n");
+    World::each(|world| {
+        let mut session = world.session();
+        session.output("shopt -s extglob");
+        session.output("match() { [[ $1 == @(a|b) ]]; }; child() { echo from-function; }; export -f child");
+        assert_eq!(session.output("match b && bash -c child"), "from-function\n");
+    });
 }
 
 #[test]
 fn strict_options_break_neither_the_next_command_nor_the_snapshot() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    session.output("set -eu; kept=1");
-    let ran = session.run("false; echo never");
-    assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""));
-    assert_eq!(ran.end.state, StateAfter::Saved);
-    let ran = session.run("echo $missing");
-    assert!(matches!(ran.end.ending, Ending::Code(code) if code != 0), "{ran:?}");
-    assert_eq!(session.output("set +eu; echo $kept$missing"), "1\n");
-    let ran = session.run("set -x; echo traced");
-    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("traced\n", "++ echo traced\n"));
-    session.run("set +x; IFS=:; set -o posix");
-    assert_eq!(session.output("v=a:b; printf '<%s>' $v; set +o posix; IFS=$' \\t\\n'"), "<a><b>");
+    World::each(|world| {
+        let mut session = world.session();
+        session.output("set -eu; kept=1");
+        let ran = session.run("false; echo never");
+        assert_eq!((ran.end.ending, ran.stdout.as_str()), (Ending::Code(1), ""));
+        assert_eq!(ran.end.state, StateAfter::Saved);
+        let ran = session.run("echo $missing");
+        assert!(matches!(ran.end.ending, Ending::Code(code) if code != 0), "{ran:?}");
+        assert_eq!(session.output("set +eu; echo $kept$missing"), "1\n");
+        let ran = session.run("set -x; echo traced");
+        assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("traced\n", "++ echo traced\n"));
+        session.run("set +x; IFS=:; set -o posix");
+        assert_eq!(session.output("v=a:b; printf '<%s>' $v; set +o posix; IFS=$' \\t\\n'"), "<a><b>");
+    });
 }
 
 #[test]
 fn readonly_names_and_those_of_bash_are_left_out() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    session.output(
-        "readonly fixed=1; readonly -a fixed_list=(a b); BASH_ENV=/nowhere; BASH_OWN=2; SECONDS=1000",
+    World::each(|world| {
+        let mut session = world.session();
+        session.output(
+            "readonly fixed=1; readonly -a fixed_list=(a b); BASH_ENV=/nowhere; BASH_OWN=2; SECONDS=1000",
+        );
+        assert_eq!(
+            session.output("echo \"$fixed|$fixed_list|$BASH_ENV|$BASH_OWN|$((SECONDS < 900))\"; fixed=2"),
+            "||||1\n"
+        );
+    });
+}
+
+#[test]
+fn readonly_names_without_a_value_are_left_out() {
+    World::each(|world| {
+        let mut session = world.session();
+        session.output(
+        "declare -ir number; readonly bare; readonly -a list; declare -rA map; declare -ar sparse=([3]=x)",
     );
-    assert_eq!(
-        session.output("echo \"$fixed|$fixed_list|$BASH_ENV|$BASH_OWN|$((SECONDS < 900))\"; fixed=2"),
-        "||||1\n"
-    );
+        let out = session
+            .output("number=n; bare=b; list=(l); map=m; sparse[0]=s; echo $number $bare $list $map $sparse");
+        assert_eq!(out, "n b l m s\n");
+    });
+}
+
+#[test]
+fn functions_and_aliases_that_are_named_as_what_the_state_needs_do_not_spoil_it() {
+    World::each(|world| {
+        let names = "echo printf read eval trap cd unset exec exit declare set shopt alias compgen pwd test";
+        let words = "if for case while [[ builtin __portcullis_save";
+        for define in [
+            format!("for name in {names}; do builtin eval \"$name() {{ builtin echo SPOILT; }}\"; done"),
+            format!("for name in {names} {words}; do builtin alias \"$name=printf SPOILT\"; done"),
+        ] {
+            let mut session = world.session();
+            session.output("mkdir -p d");
+            let ran = session.run(&format!("v='a  b'; builtin cd d; {define}"));
+            assert_eq!((ran.end.state, ran.stdout.as_str()), (StateAfter::Saved, ""), "{define}: {ran:?}");
+            let mut last = String::new();
+            for _ in 0..2 {
+                let (mut one, canceller) =
+                    request("\\command -v echo > /dev/null; /bin/echo \"$v\" \"$PWD\"");
+                one.workdir = Some("../d".to_owned());
+                let ran = session.attempt((one, canceller)).unwrap();
+                assert_eq!(
+                    (ran.end.state, ran.stderr.as_str()),
+                    (StateAfter::Saved, ""),
+                    "{define}: {ran:?}"
+                );
+                last = ran.stdout;
+            }
+            assert_eq!(last, format!("a  b {}\n", world.inside("shared/d").display()), "{define}");
+        }
+    });
+}
+
+#[test]
+fn options_that_change_how_bash_reads_change_nothing_of_the_state() {
+    World::each(|world| {
+        let mut session = world.session();
+        for options in [
+            "shopt -s nocasematch",
+            "shopt -s failglob nullglob extdebug xpg_echo",
+            "shopt -s inherit_errexit lastpipe localvar_inherit localvar_unset dotglob globstar",
+            "set -o posix",
+            "set -Tabhkmpu -o pipefail",
+            "set -e; shopt -u patsub_replacement interactive_comments; IFS=abc",
+            "trap 'echo debugged > /dev/null' DEBUG; trap ': err' ERR; trap ': return' RETURN",
+        ] {
+            let ran = session.run(&format!("Uid=u; v='a\\tb*'; {options}"));
+            assert_eq!(ran.end.state, StateAfter::Saved, "{options}: {ran:?}");
+            let ran = session.run("printf '%s' \"$v$Uid\"; unset v Uid");
+            assert_eq!(
+                (ran.stdout.as_str(), ran.end.state),
+                ("a\\tb*u", StateAfter::Saved),
+                "{options}: {ran:?}"
+            );
+        }
+        assert_eq!(session.run("[[ -o pipefail ]] && shopt -q nocasematch && echo all").stdout, "all\n");
+    });
+}
+
+#[test]
+fn a_trace_shows_the_command_and_not_the_state() {
+    World::each(|world| {
+        let mut session = world.session();
+        session.run("set -x");
+        let ran = session.run("echo traced");
+        assert_eq!(
+            (ran.stdout.as_str(), ran.stderr.as_str()),
+            ("traced\n", "+ builtin eval 'echo traced'\n++ echo traced\n")
+        );
+    });
+}
+
+#[test]
+fn a_folder_is_not_looked_for_elsewhere() {
+    World::each(|world| {
+        let mut session = world.session();
+        session.output("mkdir -p one/two other/two; cd one; CDPATH=../other");
+        let (mut one, canceller) = request("pwd");
+        one.workdir = Some("two".to_owned());
+        let expected = format!("{}\n", world.inside("shared/one/two").display());
+        assert_eq!(session.attempt((one, canceller)).unwrap().stdout, expected);
+        assert_eq!(session.output("echo $CDPATH"), "../other\n", "which is kept");
+    });
 }
 
 #[test]
 fn after_a_kill_an_exec_or_a_replaced_trap_the_last_good_state_holds() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    session.output("v=good");
-    for (command, ending, state) in [
-        ("v=bad; kill -9 $$", Ending::Signal(9), StateAfter::KeptAfterKill),
-        ("v=bad; exec true", Ending::Code(0), StateAfter::KeptNotWritten),
-        ("v=bad; trap 'echo mine' EXIT; exit 3", Ending::Code(3), StateAfter::KeptNotWritten),
-        ("v=bad; trap - EXIT", Ending::Code(0), StateAfter::KeptNotWritten),
-        ("big=$(head -c 1500000 /dev/zero | tr '\\0' x); v=bad", Ending::Code(0), StateAfter::KeptTooLarge),
-        ("v=bad; set -n\nset +n", Ending::Code(0), StateAfter::KeptNotWritten),
-    ] {
-        let ran = session.run(command);
-        assert_eq!((ran.end.ending, ran.end.state), (ending, state), "{command}: {ran:?}");
-        assert_eq!(session.output("echo $v"), "good\n", "{command}");
-    }
+    World::each(|world| {
+        let mut session = world.session();
+        session.output("v=good");
+        for (command, ending, state) in [
+            ("v=bad; kill -9 $$", Ending::Signal(9), StateAfter::KeptAfterKill),
+            ("v=bad; exec true", Ending::Code(0), StateAfter::KeptNotWritten),
+            ("v=bad; trap 'echo mine' EXIT; exit 3", Ending::Code(3), StateAfter::KeptNotWritten),
+            ("v=bad; trap - EXIT", Ending::Code(0), StateAfter::KeptNotWritten),
+            (
+                "big=$(head -c 1500000 /dev/zero | tr '\\0' x); v=bad",
+                Ending::Code(0),
+                StateAfter::KeptTooLarge,
+            ),
+            ("v=bad; set -n\nset +n", Ending::Code(0), StateAfter::KeptNotWritten),
+        ] {
+            let ran = session.run(command);
+            assert_eq!((ran.end.ending, ran.end.state), (ending, state), "{command}: {ran:?}");
+            assert_eq!(session.output("echo $v"), "good\n", "{command}");
+        }
+    });
 }
 
 #[test]
 fn a_command_can_begin_elsewhere() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    session.output("mkdir -p -- one/two '-odd dir'; cd one; set -eu");
-    for (workdir, expected) in [
-        ("two".to_owned(), "shared/one/two"),
-        (world.path("shared/-odd dir").display().to_string(), "shared/-odd dir"),
-        ("../one".to_owned(), "shared/one"),
-    ] {
-        let (mut one, canceller) = request("pwd");
-        one.workdir = Some(workdir);
+    World::each(|world| {
+        let mut session = world.session();
+        session.output("mkdir -p -- one/two '-odd dir'; cd one; set -eu");
+        for (workdir, expected) in [
+            ("two".to_owned(), "shared/one/two"),
+            (world.inside("shared/-odd dir").display().to_string(), "shared/-odd dir"),
+            ("../one".to_owned(), "shared/one"),
+        ] {
+            let (mut one, canceller) = request("pwd");
+            one.workdir = Some(workdir);
+            let ran = session.attempt((one, canceller)).unwrap();
+            assert_eq!(ran.stdout, format!("{}\n", world.inside(expected).display()));
+        }
+        let (mut one, canceller) = request("echo never");
+        one.workdir = Some(world.inside("absent").display().to_string());
         let ran = session.attempt((one, canceller)).unwrap();
-        assert_eq!(ran.stdout, format!("{}\n", world.path(expected).display()));
-    }
-    let (mut one, canceller) = request("echo never");
-    one.workdir = Some(world.path("absent").display().to_string());
-    let ran = session.attempt((one, canceller)).unwrap();
-    assert_eq!(
-        (ran.end.ending, ran.stdout.as_str(), ran.end.state),
-        (Ending::Code(1), "", StateAfter::Saved)
-    );
-    assert_eq!(session.output("pwd"), format!("{}\n", world.path("shared/one").display()), "and stays there");
+        assert_eq!(
+            (ran.end.ending, ran.stdout.as_str(), ran.end.state),
+            (Ending::Code(1), "", StateAfter::Saved)
+        );
+        assert_eq!(
+            session.output("pwd"),
+            format!("{}\n", world.inside("shared/one").display()),
+            "and stays there"
+        );
+    });
 }
 
 #[test]
 fn a_folder_that_is_gone_leaves_the_rest_of_the_state() {
-    let Some(world) = World::new() else { return };
-    let mut session = world.session();
-    session.output("mkdir d; cd d; v=kept");
-    std::fs::remove_dir(world.path("shared/d")).unwrap();
-    assert_eq!(session.output("echo $v; pwd"), format!("kept\n{}\n", world.path("shared").display()));
+    World::each(|world| {
+        let mut session = world.session();
+        session.output("mkdir d; cd d; v=kept");
+        std::fs::remove_dir(world.path("shared/d")).unwrap();
+        assert_eq!(session.output("echo $v; pwd"), format!("kept\n{}\n", world.inside("shared").display()));
+    });
 }
 
 #[test]
 fn two_sessions_share_nothing_but_files() {
-    let Some(world) = World::new() else { return };
-    let (mut one, mut two) = (world.session(), world.session());
-    one.output("v=one; echo text > file");
-    assert_eq!(two.output("echo \"$v\"; cat file"), "\ntext\n");
+    World::each(|world| {
+        let (mut one, mut two) = (world.session(), world.session());
+        one.output("v=one; echo text > file");
+        assert_eq!(two.output("echo \"$v\"; cat file"), "\ntext\n");
+    });
 }
 
 #[test]
 fn the_environment_is_clean() {
-    let Some(world) = World::new() else { return };
-    let mut spec = world.spec();
-    spec.environment.push(("DECLARED".to_owned(), "yes".to_owned()));
-    let mut session = crate::world::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
-    let names = session.output("env | cut -d= -f1 | sort | tr '\\n' ' '");
-    assert_eq!(
+    World::each(|world| {
+        let mut spec = world.spec();
+        spec.environment.push(("DECLARED".to_owned(), "yes".to_owned()));
+        let mut session = crate::world::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
+        let names = session.output("env | cut -d= -f1 | sort | tr '\\n' ' '");
+        assert_eq!(
         names,
         "DECLARED HOME LANG OLDPWD PATH PORTCULLIS_READ PORTCULLIS_SHARED PORTCULLIS_TMP PWD SHLVL TERM TMPDIR _ "
             .replace("OLDPWD ", "")
     );
-    let place = world.path("shared").display().to_string();
-    assert_eq!(
-        session.output("echo $HOME; pwd; echo $PORTCULLIS_SHARED"),
-        format!("{place}\n{place}\n{place}\n")
-    );
+        let place = world.inside("shared").display().to_string();
+        assert_eq!(
+            session.output("echo $HOME; pwd; echo $PORTCULLIS_SHARED"),
+            format!("{place}\n{place}\n{place}\n")
+        );
+    });
 }

@@ -1,5 +1,9 @@
 //! A small world for each test: a state folder, two mounts, a place outside, and a session.
-#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "test code, which clippy.toml lets off by function only"
+)]
 
 use std::{
     path::{Path, PathBuf},
@@ -7,29 +11,75 @@ use std::{
 };
 
 use portcullis_confine::{Canary, Layer, PathAccess, ProcessLimits, probe_kernel};
+use portcullis_policy::ProtectedPaths;
 use portcullis_shell_daemon::{
-    Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending, SessionMount, SessionSpec,
-    ShellError, ShellSession, Stream,
+    Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending, PostureChoice,
+    SessionMount, SessionSpec, ShellError, ShellSession, Stream,
 };
+use portcullis_types::ShellPosture;
 use tempfile::TempDir;
 
 /// `state/`, `shared/` (writable, the home), `tmp/` (writable), `read/` (with `file`), `vault/` (with
 /// `secret`, no mount).
 pub(crate) struct World {
     root: TempDir,
+    posture: PostureChoice,
+    waived: Vec<Layer>,
 }
 
 impl World {
-    /// `None` where the kernel cannot hold a session, if that may be so here.
+    /// Runs a test in each posture that works here.
+    #[track_caller]
+    pub(crate) fn each(test: impl Fn(&Self)) {
+        Self::each_confined(&test);
+        println!("in the posture minimal, with nothing but limits and no privileges");
+        test(&Self::bare());
+    }
+
+    /// With limits and without privileges, and without any other layer: what is refused here is refused by
+    /// the machine itself.
+    pub(crate) fn bare() -> Self {
+        let mut world = Self::make(PostureChoice::Exactly(ShellPosture::Minimal));
+        world.waived = vec![Layer::Landlock, Layer::Seccomp];
+        world
+    }
+
+    /// Runs a test in each posture that works here and keeps a command from what is outside.
+    #[track_caller]
+    pub(crate) fn each_confined(test: impl Fn(&Self)) {
+        for world in [Self::strong(), Self::new()].into_iter().flatten() {
+            println!("in the posture {:?}", world.posture);
+            test(&world);
+        }
+    }
+
+    /// With no posture but `strong`. `None` where the machine cannot hold such a session, if that may be so here.
+    pub(crate) fn strong() -> Option<Self> {
+        let world = Self::make(PostureChoice::AtLeast(ShellPosture::Strong));
+        match ShellSession::start(&world.spec()) {
+            Ok(_) => Some(world),
+            Err(error) => {
+                assert!(!is_required(), "this machine must hold a strong session, but {error}");
+                println!("skipped: {error}");
+                None
+            }
+        }
+    }
+
+    /// Without namespaces. `None` where the kernel cannot hold a session, if that may be so here.
     pub(crate) fn new() -> Option<Self> {
         let kernel = probe_kernel();
         let missing = Layer::PROCESS.into_iter().find_map(|layer| kernel.missing(layer));
         if let Some(reason) = missing {
-            let required =
-                std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some();
-            assert!(!required, "this machine must hold a session, but {reason}");
+            assert!(!is_required(), "this machine must hold a session, but {reason}");
+            println!("skipped: {reason}");
             return None;
         }
+        Some(Self::make(PostureChoice::Exactly(ShellPosture::Contained)))
+    }
+
+    /// In a posture of one's own choice.
+    pub(crate) fn make(posture: PostureChoice) -> Self {
         let root = tempfile::tempdir().unwrap();
         for folder in ["state", "shared", "tmp", "read", "vault"] {
             std::fs::create_dir(root.path().join(folder)).unwrap();
@@ -37,7 +87,27 @@ impl World {
         for file in ["read/file", "vault/secret"] {
             std::fs::write(root.path().join(file), file).unwrap();
         }
-        Some(Self { root })
+        Self { root, posture, waived: Vec::new() }
+    }
+
+    /// With all that works but these layers; only where the machine can hold a strong session.
+    pub(crate) fn without(layers: &[Layer]) -> Option<Self> {
+        let mut world = Self::strong()?;
+        world.posture = PostureChoice::AtLeast(ShellPosture::Minimal);
+        world.waived = layers.to_vec();
+        println!("without {layers:?}");
+        Some(world)
+    }
+
+    /// Whether sessions have a file tree of their own.
+    pub(crate) fn has_tree(&self) -> bool {
+        let is_left_out = self.waived.iter().any(|layer| TREE.contains(layer));
+        matches!(self.posture, PostureChoice::AtLeast(_)) && !is_left_out
+    }
+
+    /// Where a session sees what is at a path below a mount.
+    pub(crate) fn inside(&self, relative: &str) -> PathBuf {
+        if self.has_tree() { Path::new("/").join(relative) } else { self.path(relative) }
     }
 
     pub(crate) fn path(&self, relative: &str) -> PathBuf {
@@ -64,12 +134,22 @@ impl World {
                 cpu: None,
             },
             canary: Canary::create(&self.path("state")).unwrap(),
+            posture: self.posture,
+            waived: self.waived.clone(),
+            protect: ProtectedPaths::parse([".git/hooks", ".bashrc", ".vscode/tasks.json"]).unwrap(),
         }
     }
 
     pub(crate) fn session(&self) -> Session {
         Session(ShellSession::start(&self.spec()).unwrap())
     }
+}
+
+/// Without these there is no file tree of a session's own.
+const TREE: [Layer; 2] = [Layer::MountNamespace, Layer::PidNamespace];
+
+fn is_required() -> bool {
+    std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some()
 }
 
 /// A session that is easy to ask.
@@ -120,6 +200,7 @@ pub(crate) fn request(command: &str) -> (CommandRequest, Canceller) {
         command: command.to_owned(),
         workdir: None,
         stdin: Vec::new(),
+        input: None,
         timeout: Duration::from_secs(10),
         max_processes: 1000,
         max_output_bytes: 64 << 20,

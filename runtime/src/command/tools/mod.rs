@@ -15,7 +15,7 @@ use crate::{
     cli::{Common, Tools},
     error::CliError,
     output::{json, stream, table, text},
-    setup,
+    setup, sidecar,
 };
 
 use offer::Client;
@@ -25,7 +25,7 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
     let Tools { format, modules } = options;
     let envelope = setup::envelope_with(common, modules)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
     if format.json {
         json::answer(&registry.tools().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;
     } else if let Some(client) = Client::wanted(&format) {

@@ -1,0 +1,369 @@
+//! A file tree that holds what was bound there and nothing else, and the move into it.
+//!
+//! Everything that can fail because of where this runs is made first, away from the tree that is in use: copies
+//! of mounts, fresh file systems. Only then is the new tree put together and entered; a failure after that
+//! leaves the process between two trees, and it has to end.
+//!
+//! Folders and files are bound by handle. Since a handle belongs to the mount namespace in which it was opened,
+//! its path is opened anew here, without following links, and taken only if it is the same file.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+    path::{Component, Path, PathBuf},
+    sync::Arc,
+};
+
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags},
+    io::Errno,
+    mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+        UnmountFlags,
+    },
+};
+
+use crate::{ConfineError, PathAccess, PathRule, sys};
+
+/// What a new file tree holds. Besides, it has `/proc` of its own processes, `/dev/shm` and, unless something
+/// is bound there, `/tmp`: the last two in memory, at most 64 MiB and 16 384 files each, and gone with the
+/// last process.
+#[derive(Clone, Debug)]
+pub struct FileTree {
+    /// Folders of the caller's.
+    pub mounts: Vec<Bind>,
+    /// Folders, files and devices of the system. What is found below another one of these becomes a symbolic
+    /// link to it.
+    pub system: Vec<Bind>,
+    /// Folders and files below the mounts, as paths in the new tree, that become read-only. One that is not
+    /// there (any more) is left out, and never made.
+    pub read_only: Vec<PathBuf>,
+}
+
+/// One thing that is bound into a tree.
+#[derive(Clone, Debug)]
+pub struct Bind {
+    /// The open folder, file or device; `O_PATH` is enough.
+    pub handle: Arc<OwnedFd>,
+    /// Where it is to be, as an absolute path.
+    pub place: PathBuf,
+    /// Without [`PathAccess::Write`] it is read-only.
+    pub access: PathAccess,
+}
+
+/// A tree that has been entered.
+#[derive(Debug)]
+pub struct BuiltTree {
+    /// What there is besides the binds, for the rules of Landlock.
+    pub paths: Vec<PathRule>,
+    /// How many of [`FileTree::read_only`] were there and became so.
+    pub read_only: usize,
+}
+
+/// Why there is no tree. Nothing has changed, and the process may go on in its old one.
+#[derive(Debug)]
+pub(crate) struct TreeUnavailable {
+    pub(crate) step: &'static str,
+    pub(crate) source: io::Error,
+}
+
+/// A tree whose parts are there.
+pub(crate) struct Prepared<'a> {
+    tree: &'a FileTree,
+    parts: Vec<Part>,
+    root: OwnedFd,
+    proc: OwnedFd,
+    shm: OwnedFd,
+    tmp: Option<OwnedFd>,
+}
+
+/// Something for one place.
+struct Part {
+    place: PathBuf,
+    what: What,
+}
+
+enum What {
+    Folder(OwnedFd),
+    File(OwnedFd),
+    Link(PathBuf),
+}
+
+impl<'a> Prepared<'a> {
+    /// Makes all parts. To be called in the new mount namespace, by the first process of a process namespace.
+    pub(crate) fn new(tree: &'a FileTree) -> Result<Self, TreeUnavailable> {
+        let step = |step| move |error| TreeUnavailable { step, source: error };
+        // What is mounted outside later is to stay outside.
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        rustix::mount::mount_change("/", private)
+            .map_err(|errno| step("part the mounts from those outside")(errno.into()))?;
+        let proc = file_system("proc", &[], ATTRIBUTES | MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS)
+            .map_err(step("mount a /proc of its own"))?;
+        let memory = |size, mode| {
+            file_system("tmpfs", &[("size", size), ("nr_inodes", FILES), ("mode", mode)], ATTRIBUTES)
+        };
+        let root = memory(ROOT_SIZE, "0755").map_err(step("mount a root folder of its own"))?;
+        let shm = memory(MEMORY_SIZE, "1777").map_err(step("mount a /dev/shm of its own"))?;
+        let tmp = if tree.mounts.iter().any(|bind| bind.place == Path::new(TMP)) {
+            None
+        } else {
+            Some(memory(MEMORY_SIZE, "1777").map_err(step("mount a /tmp of its own"))?)
+        };
+        let mut parts = Vec::new();
+        for bind in &tree.mounts {
+            parts.push(Part { place: bind.place.clone(), what: copy(bind).map_err(step("copy a mount"))? });
+        }
+        let places: Vec<&Path> = tree.system.iter().map(|bind| bind.place.as_path()).collect();
+        for bind in &tree.system {
+            let path = path(&bind.handle).map_err(step("name a system folder"))?;
+            let is_below_another = path != bind.place && places.iter().any(|place| path.starts_with(place));
+            let what = if is_below_another {
+                What::Link(path)
+            } else {
+                copy(bind).map_err(step("copy a system folder"))?
+            };
+            parts.push(Part { place: bind.place.clone(), what });
+        }
+        Ok(Self { tree, parts, root, proc, shm, tmp })
+    }
+
+    /// Puts the tree together and enters it. There is no way back.
+    pub(crate) fn enter(self) -> Result<BuiltTree, ConfineError> {
+        let step = |step| move |source| ConfineError::NamespaceBroken { step, source };
+        // Anywhere: nobody looks there any more.
+        move_to(&self.root, CWD, "/proc").map_err(step("attach the new root folder"))?;
+        let root = self.root.as_fd();
+        for Part { place, what } in &self.parts {
+            place_at(root, place, what).map_err(step("put a folder in its place"))?;
+        }
+        for (place, mount) in
+            [("/proc", Some(&self.proc)), ("/dev/shm", Some(&self.shm)), (TMP, self.tmp.as_ref())]
+        {
+            let Some(mount) = mount else { continue };
+            make_folder(root, below(place)).map_err(step("make a folder"))?;
+            move_to(mount, root, below(place)).map_err(step("put a file system in its place"))?;
+        }
+        for (link, target) in LINKS {
+            rustix::fs::symlinkat(target, root, below(link))
+                .map_err(|errno| step("make a link")(errno.into()))?;
+        }
+        mask(root).map_err(step("hide parts of /proc"))?;
+        let mut read_only = 0;
+        for place in &self.tree.read_only {
+            let protected = make_read_only(root, place).map_err(step("protect a path"))?;
+            read_only += usize::from(protected);
+        }
+        self.pivot().map_err(step("enter the new root folder"))?;
+        let open = |path: &str| {
+            rustix::fs::open(path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+                .map_err(|errno| step("open the new folders")(errno.into()))
+        };
+        let mut paths =
+            vec![("/", PathAccess::List), ("/proc", PathAccess::Read), ("/dev/shm", PathAccess::Write)];
+        if self.tmp.is_some() {
+            paths.push((TMP, PathAccess::Write));
+        }
+        let paths = paths
+            .into_iter()
+            .map(|(path, access)| Ok(PathRule { handle: Arc::new(open(path)?), access }))
+            .collect::<Result<_, ConfineError>>()?;
+        Ok(BuiltTree { paths, read_only })
+    }
+
+    fn pivot(&self) -> io::Result<()> {
+        rustix::process::fchdir(&self.root)?;
+        // The old root comes to lie above the new one, and is taken away.
+        rustix::process::pivot_root(".", ".")?;
+        rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+        rustix::process::chdir("/")?;
+        // Of this mount alone: those below it have their own attributes by now.
+        sys::set_mount_attributes(
+            self.root.as_fd(),
+            attributes(MountAttrFlags::MOUNT_ATTR_RDONLY),
+            sys::Depth::One,
+        )
+    }
+}
+
+/// A fresh file system, attached nowhere.
+fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+    let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in options {
+        rustix::mount::fsconfig_set_string(context.as_fd(), *key, *value)?;
+    }
+    rustix::mount::fsconfig_create(context.as_fd())?;
+    Ok(rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+}
+
+/// A copy of what is bound, attached nowhere, with its attributes.
+fn copy(bind: &Bind) -> io::Result<What> {
+    let here = open_here(&bind.handle)?;
+    let is_folder = stat_kind(&here)? == rustix::fs::FileType::Directory;
+    let mut wanted = MountAttrFlags::MOUNT_ATTR_NOSUID;
+    if bind.access != PathAccess::Device {
+        wanted |= MountAttrFlags::MOUNT_ATTR_NODEV;
+    }
+    if matches!(bind.access, PathAccess::List | PathAccess::Read) {
+        wanted |= MountAttrFlags::MOUNT_ATTR_RDONLY;
+    }
+    let copy = copy_mount(here.as_fd(), wanted)?;
+    Ok(if is_folder { What::Folder(copy) } else { What::File(copy) })
+}
+
+fn copy_mount(what: BorrowedFd<'_>, wanted: MountAttrFlags) -> io::Result<OwnedFd> {
+    // With all that is mounted below: part of it alone cannot be copied by who did not mount it.
+    let how = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_EMPTY_PATH
+        | OpenTreeFlags::AT_RECURSIVE;
+    let copy = rustix::mount::open_tree(what, "", how)?;
+    sys::set_mount_attributes(copy.as_fd(), attributes(wanted), sys::Depth::All)?;
+    Ok(copy)
+}
+
+/// The same file, opened in this mount namespace.
+fn open_here(handle: &OwnedFd) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let here = rustix::fs::open(path(handle)?, flags, Mode::empty())?;
+    let (is, was) = (rustix::fs::fstat(&here)?, rustix::fs::fstat(handle)?);
+    if (is.st_dev, is.st_ino) != (was.st_dev, was.st_ino) {
+        return Err(io::Error::other("something else has taken its place"));
+    }
+    Ok(here)
+}
+
+fn path(handle: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()))
+}
+
+fn stat_kind(handle: &OwnedFd) -> io::Result<rustix::fs::FileType> {
+    Ok(rustix::fs::FileType::from_raw_mode(rustix::fs::fstat(handle)?.st_mode))
+}
+
+fn place_at(root: BorrowedFd<'_>, place: &Path, what: &What) -> io::Result<()> {
+    let place = below(place);
+    if let Some(folder) = place.parent() {
+        make_folder(root, folder)?;
+    }
+    match what {
+        What::Link(target) => Ok(rustix::fs::symlinkat(target, root, place)?),
+        What::Folder(mount) => {
+            make_folder(root, place)?;
+            move_to(mount, root, place)
+        }
+        What::File(mount) => {
+            let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::CLOEXEC;
+            rustix::fs::openat(root, place, flags, Mode::RUSR)?;
+            move_to(mount, root, place)
+        }
+    }
+}
+
+/// Makes a folder and those above it, where they are not there.
+fn make_folder(root: BorrowedFd<'_>, place: &Path) -> io::Result<()> {
+    let mut path = PathBuf::new();
+    for component in place.components() {
+        let Component::Normal(name) = component else {
+            return Err(io::Error::other("a place in the tree is a list of plain names"));
+        };
+        path.push(name);
+        match rustix::fs::mkdirat(root, &path, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+fn move_to(mount: &OwnedFd, folder: BorrowedFd<'_>, place: impl rustix::path::Arg) -> io::Result<()> {
+    Ok(rustix::mount::move_mount(mount, "", folder, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
+}
+
+/// Covers what in `/proc` is the machine's and not the processes'. It is read-only as a whole.
+fn mask(root: BorrowedFd<'_>) -> io::Result<()> {
+    let beneath = |path: &str, flags| {
+        let how = OFlags::PATH | OFlags::CLOEXEC | flags;
+        rustix::fs::openat2(root, path, how, Mode::empty(), ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS)
+    };
+    for name in MASKED {
+        // Not every kernel has all of them.
+        let Ok(place) = beneath(&format!("proc/{name}"), OFlags::empty()) else { continue };
+        let cover = if stat_kind(&place)? == rustix::fs::FileType::Directory {
+            let empty = MountAttrFlags::MOUNT_ATTR_RDONLY | NO_PROGRAMS | ATTRIBUTES;
+            file_system("tmpfs", &[("size", "4k"), ("nr_inodes", "2"), ("mode", "0755")], empty)?
+        } else {
+            copy_mount(beneath("dev/null", OFlags::empty())?.as_fd(), MountAttrFlags::MOUNT_ATTR_NOSUID)?
+        };
+        move_onto(&cover, &place)?;
+    }
+    Ok(())
+}
+
+/// Binds a path below a mount onto itself, read-only. Nothing is made: what is not there is not protected.
+fn make_read_only(root: BorrowedFd<'_>, place: &Path) -> io::Result<bool> {
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let place = match rustix::fs::openat2(root, below(place), flags, Mode::empty(), how) {
+        Ok(place) => place,
+        // Gone since it was found, or become a link: whoever looks for changes afterwards will see it.
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
+        Err(errno) => return Err(errno.into()),
+    };
+    let wanted = MountAttrFlags::MOUNT_ATTR_RDONLY | ATTRIBUTES;
+    move_onto(&copy_mount(place.as_fd(), wanted)?, &place)?;
+    Ok(true)
+}
+
+fn move_onto(mount: &OwnedFd, place: &OwnedFd) -> io::Result<()> {
+    let by_handles = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    Ok(rustix::mount::move_mount(mount, "", place, "", by_handles)?)
+}
+
+fn below<P: AsRef<Path> + ?Sized>(place: &P) -> &Path {
+    let place = place.as_ref();
+    place.strip_prefix("/").unwrap_or(place)
+}
+
+fn attributes(flags: MountAttrFlags) -> u64 {
+    u64::from(flags.bits())
+}
+
+const ATTRIBUTES: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOSUID.union(MountAttrFlags::MOUNT_ATTR_NODEV);
+const NO_PROGRAMS: MountAttrFlags = MountAttrFlags::MOUNT_ATTR_NOEXEC;
+
+const TMP: &str = "/tmp";
+
+/// Folders and links only.
+const ROOT_SIZE: &str = "1m";
+
+/// Of `/dev/shm`, and of `/tmp` where it is in memory. Limits of processes do not count this memory.
+const MEMORY_SIZE: &str = "64m";
+
+/// Of each file system in memory.
+const FILES: &str = "16384";
+
+const LINKS: [(&str, &str); 4] = [
+    ("/dev/fd", "/proc/self/fd"),
+    ("/dev/stdin", "/proc/self/fd/0"),
+    ("/dev/stdout", "/proc/self/fd/1"),
+    ("/dev/stderr", "/proc/self/fd/2"),
+];
+
+/// What runtimes of containers mask.
+const MASKED: [&str; 15] = [
+    "acpi",
+    "asound",
+    "bus",
+    "interrupts",
+    "kcore",
+    "key-users",
+    "keys",
+    "kmsg",
+    "latency_stats",
+    "sched_debug",
+    "scsi",
+    "slabinfo",
+    "sysrq-trigger",
+    "timer_list",
+    "vmallocinfo",
+];

@@ -1,0 +1,242 @@
+//! The namespaces of a process: its own files, processes, shared memory, name and network.
+//!
+//! Two processes take part. The one outside prepares: the first process of a process namespace has to be
+//! started by somebody who stays outside. The one inside enters the others and moves into its file tree. Both
+//! have one thread.
+//!
+//! A namespace that cannot be had here is reported with the reason and with what would give it; one that is
+//! there and does not refuse what it has to is an error. What follows from a missing one is the caller's part.
+
+use std::io;
+
+use rustix::{
+    process::{Gid, Pid, Uid},
+    thread::{CapabilitySet, UnshareFlags},
+};
+
+use crate::{
+    BuiltTree, Canary, ConfineError, Evidence, FileTree, Layer, LayerReport, LayerStatus, Outcome,
+    SingleThreaded,
+    file_tree::{Prepared, TreeUnavailable},
+    sys,
+};
+
+mod advice;
+mod attempt;
+
+use attempt::Attempt;
+
+/// What the process outside has prepared. Its child takes it along when it is forked.
+#[derive(Debug)]
+pub struct Namespaces {
+    /// Those that are decided already, because they are waived or cannot be had.
+    reports: Vec<LayerReport>,
+    /// Those that the process inside is to enter or, that of processes, finds itself in.
+    wanted: Vec<Layer>,
+    /// Who is outside.
+    outer: Pid,
+    /// What the process outside saw of itself.
+    outer_seen: Outcome,
+}
+
+/// A process in its namespaces.
+#[derive(Debug)]
+pub struct Inside {
+    /// One for each of [`Layer::NAMESPACES`], in that order.
+    pub reports: Vec<LayerReport>,
+    /// The tree, if there is one. Without it the process is where it was.
+    pub tree: Option<BuiltTree>,
+}
+
+impl Namespaces {
+    /// Leaves all of them out.
+    #[must_use]
+    pub fn none(status: &LayerStatus) -> Self {
+        let report = |layer| LayerReport { layer, status: status.clone(), evidence: Vec::new() };
+        Self {
+            reports: Layer::NAMESPACES.map(report).into(),
+            wanted: Vec::new(),
+            outer: rustix::process::getpid(),
+            outer_seen: Outcome::Succeeded,
+        }
+    }
+
+    /// Makes the calling process ready to start the first process inside: that is the next one it forks. The
+    /// calling process itself stays where it is, but that who may not make namespaces goes into a user
+    /// namespace, in which it is who it was.
+    ///
+    /// # Errors
+    /// If a user namespace was entered and cannot be used: the process has to end.
+    pub fn prepare(one_thread: &SingleThreaded, waived: &[Layer]) -> Result<Self, ConfineError> {
+        let mut this = Self { reports: Vec::new(), ..Self::none(&LayerStatus::Waived) };
+        for layer in Layer::NAMESPACES {
+            if waived.contains(&layer) {
+                this.report(layer, LayerStatus::Waived, Vec::new());
+            } else {
+                this.wanted.push(layer);
+            }
+        }
+        if this.wanted.is_empty() {
+            return Ok(this);
+        }
+        let admin = rustix::thread::capabilities(None)
+            .is_ok_and(|capabilities| capabilities.effective.contains(CapabilitySet::SYS_ADMIN));
+        // Who one is outside: inside, one is nobody until that is said.
+        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+        if !admin && let Err(error) = sys::unshare(UnshareFlags::NEWUSER, one_thread) {
+            let reason = advice::user_namespace(&error);
+            for layer in std::mem::take(&mut this.wanted) {
+                this.report(layer, LayerStatus::Missing { reason: reason.clone() }, Vec::new());
+            }
+            return Ok(this);
+        }
+        if !admin {
+            stay(uid, gid)
+                .map_err(|source| ConfineError::NamespaceBroken { step: "stay the same user", source })?;
+        }
+        if this.wanted.contains(&Layer::PidNamespace) {
+            this.outer_seen = attempt::find(this.outer);
+            if let Err(error) = sys::unshare(UnshareFlags::NEWPID, one_thread) {
+                this.miss(Layer::PidNamespace, advice::namespace(Layer::PidNamespace, &error));
+            }
+        }
+        Ok(this)
+    }
+
+    /// Enters the namespaces and the tree. To be called by the process that was forked after
+    /// [`Self::prepare`].
+    ///
+    /// # Errors
+    /// [`ConfineError::NotRefused`] if a namespace does not hold, [`ConfineError::NamespaceBroken`] if the
+    /// process is between two trees. It has to end in either case.
+    pub fn enter(
+        mut self,
+        one_thread: &SingleThreaded,
+        canary: &Canary,
+        tree: &FileTree,
+    ) -> Result<Inside, ConfineError> {
+        if self.wanted.contains(&Layer::PidNamespace) {
+            let attempt = Attempt::outer_process(self.outer);
+            let evidence = attempt.proof(Layer::PidNamespace, self.outer_seen)?;
+            self.report(Layer::PidNamespace, LayerStatus::Enforced, vec![evidence]);
+        }
+        for (layer, flag) in [
+            (Layer::IpcNamespace, UnshareFlags::NEWIPC),
+            (Layer::UtsNamespace, UnshareFlags::NEWUTS),
+            (Layer::NetNamespace, UnshareFlags::NEWNET),
+        ] {
+            if self.wanted.contains(&layer) {
+                self.enter_one(layer, || {
+                    sys::unshare(flag, one_thread)?;
+                    if layer == Layer::UtsNamespace { attempt::rename_machine() } else { Ok(()) }
+                })?;
+            }
+        }
+        let tree = if self.wanted.contains(&Layer::MountNamespace) {
+            self.enter_tree(one_thread, canary, tree)?
+        } else {
+            None
+        };
+        let place = |layer| Layer::NAMESPACES.iter().position(|one| *one == layer);
+        self.reports.sort_by_key(|report| place(report.layer));
+        Ok(Inside { reports: self.reports, tree })
+    }
+
+    fn enter_one(
+        &mut self,
+        layer: Layer,
+        enter: impl FnOnce() -> io::Result<()>,
+    ) -> Result<(), ConfineError> {
+        let attempts = match Attempt::all(layer) {
+            Ok(attempts) => attempts,
+            Err(error) => {
+                self.miss(layer, format!("there is nothing here to prove it by ({error})"));
+                return Ok(());
+            }
+        };
+        let before: Vec<Outcome> = attempts.iter().map(Attempt::make).collect();
+        if before.first() != Some(&Outcome::Succeeded) {
+            self.miss(
+                layer,
+                "what it is to refuse is refused already, so that nothing would prove it".to_owned(),
+            );
+            return Ok(());
+        }
+        if let Err(error) = enter() {
+            self.miss(layer, advice::namespace(layer, &error));
+            return Ok(());
+        }
+        let evidence = attempts.iter().zip(before).map(|(attempt, before)| attempt.proof(layer, before));
+        let evidence = evidence.collect::<Result<_, _>>()?;
+        self.report(layer, LayerStatus::Enforced, evidence);
+        Ok(())
+    }
+
+    fn enter_tree(
+        &mut self,
+        one_thread: &SingleThreaded,
+        canary: &Canary,
+        tree: &FileTree,
+    ) -> Result<Option<BuiltTree>, ConfineError> {
+        let layer = Layer::MountNamespace;
+        if !self
+            .reports
+            .iter()
+            .any(|report| report.layer == Layer::PidNamespace && report.status == LayerStatus::Enforced)
+        {
+            self.miss(layer, "its /proc has to be that of a process namespace, and there is none".to_owned());
+            return Ok(None);
+        }
+        let attempt = match canary.path() {
+            Ok(path) => Attempt::state_by_path(path),
+            Err(error) => {
+                self.miss(layer, format!("the state folder has no path to prove it by ({error})"));
+                return Ok(None);
+            }
+        };
+        let before = attempt.make();
+        if before != Outcome::Succeeded {
+            self.miss(
+                layer,
+                "the state folder cannot be reached by its path anyway, so that nothing would prove it"
+                    .to_owned(),
+            );
+            return Ok(None);
+        }
+        if let Err(error) = sys::unshare(UnshareFlags::NEWNS, one_thread) {
+            self.miss(layer, advice::namespace(layer, &error));
+            return Ok(None);
+        }
+        let built = match Prepared::new(tree) {
+            Ok(prepared) => prepared.enter()?,
+            Err(TreeUnavailable { step, source }) => {
+                self.miss(layer, advice::tree(step, &source));
+                return Ok(None);
+            }
+        };
+        let evidence = attempt.proof(layer, before)?;
+        self.report(layer, LayerStatus::Enforced, vec![evidence]);
+        Ok(Some(built))
+    }
+
+    fn miss(&mut self, layer: Layer, reason: String) {
+        self.wanted.retain(|wanted| *wanted != layer);
+        self.report(layer, LayerStatus::Missing { reason }, Vec::new());
+    }
+
+    fn report(&mut self, layer: Layer, status: LayerStatus, evidence: Vec<Evidence>) {
+        self.reports.push(LayerReport { layer, status, evidence });
+    }
+}
+
+/// Makes this user the same one inside as outside, and nobody else anybody.
+fn stay(uid: Uid, gid: Gid) -> io::Result<()> {
+    let (uid, gid) = (uid.as_raw(), gid.as_raw());
+    // Without this, an ordinary user may not say who its group is.
+    std::fs::write("/proc/self/setgroups", "deny")?;
+    std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! Why a namespace cannot be had, and what would give it, in words for an operator.
+
+use std::io;
+
+use crate::Layer;
+
+/// Of a user namespace, which who is not root needs first.
+pub(super) fn user_namespace(error: &io::Error) -> String {
+    let cause = switches().into_iter().find_map(|(path, forbidding, advice)| {
+        let value = std::fs::read_to_string(path).ok()?;
+        (value.trim() == forbidding).then_some(advice)
+    });
+    let advice = cause.unwrap_or(match error.raw_os_error() {
+        Some(libc::EINVAL) => "the kernel has none: build it with CONFIG_USER_NS",
+        Some(libc::ENOSPC) => "too many are in use: raise user.max_user_namespaces",
+        _ => PROFILE,
+    });
+    format!("an ordinary user needs a user namespace, which was refused ({error}): {advice}")
+}
+
+/// Of one of the others.
+pub(super) fn namespace(layer: Layer, error: &io::Error) -> String {
+    let advice = match error.raw_os_error() {
+        Some(libc::EINVAL) => option(layer),
+        Some(libc::ENOSPC) => "too many are in use: raise the limits below /proc/sys/user",
+        _ => restricted().unwrap_or(PROFILE),
+    };
+    format!("it was refused ({error}): {advice}")
+}
+
+/// Of the file tree.
+pub(super) fn tree(step: &str, error: &io::Error) -> String {
+    let is_proc = step.contains("/proc");
+    let advice = match error.raw_os_error() {
+        Some(libc::EPERM) if is_proc => {
+            "the container's own /proc is masked: podman run --security-opt unmask=ALL, or docker run \
+             --security-opt systempaths=unconfined"
+        }
+        Some(libc::ENOSYS) => {
+            "the kernel is older than Linux 5.12, or a container's seccomp profile hides mounts"
+        }
+        _ => restricted().unwrap_or(PROFILE),
+    };
+    format!("it was refused to {step} ({error}): {advice}")
+}
+
+fn option(layer: Layer) -> &'static str {
+    match layer {
+        Layer::PidNamespace => "the kernel has none: build it with CONFIG_PID_NS",
+        Layer::IpcNamespace => "the kernel has none: build it with CONFIG_IPC_NS",
+        Layer::UtsNamespace => "the kernel has none: build it with CONFIG_UTS_NS",
+        Layer::NetNamespace => "the kernel has none: build it with CONFIG_NET_NS",
+        _ => "the kernel has none: build it with CONFIG_NAMESPACES",
+    }
+}
+
+/// A user namespace can be had, but no power in it.
+fn restricted() -> Option<&'static str> {
+    let (path, forbidding, advice) = APPARMOR;
+    let value = std::fs::read_to_string(path).ok()?;
+    (value.trim() == forbidding).then_some(advice)
+}
+
+fn switches() -> [(&'static str, &'static str, &'static str); 3] {
+    [
+        ("/proc/sys/kernel/unprivileged_userns_clone", "0", "set kernel.unprivileged_userns_clone=1"),
+        ("/proc/sys/user/max_user_namespaces", "0", "raise user.max_user_namespaces"),
+        APPARMOR,
+    ]
+}
+
+const APPARMOR: (&str, &str, &str) = (
+    "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
+    "1",
+    "set kernel.apparmor_restrict_unprivileged_userns=0, or give this program an AppArmor profile with userns",
+);
+
+const PROFILE: &str = "a container's profile forbids it as a rule: podman or docker run --security-opt \
+                       seccomp=FILE with a profile that lets unshare, mount, pivot_root and the calls of \
+                       the new mount interface through (and --security-opt apparmor=unconfined where \
+                       AppArmor is on), or --cap-add=SYS_ADMIN";

@@ -1,0 +1,174 @@
+//! What a command reads on its standard input: first the bytes that its request brought, then what is written
+//! while it runs, from another thread.
+//!
+//! The queue between the two threads is a pipe. The kernel bounds it, wakes either side, and tells each when
+//! the other has gone; nothing here needs a lock while a command runs.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Mutex, PoisonError},
+};
+
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    io::Errno,
+    pipe::{PipeFlags, SpliceFlags},
+};
+
+use crate::{InputError, limits::INPUT_BYTES};
+
+/// The reading end, for [`crate::CommandRequest::input`]. It serves one command; for any later one it is an
+/// input that has ended.
+#[derive(Debug)]
+pub struct CommandInput(Mutex<Option<OwnedFd>>);
+
+/// The writing end. Dropping it is the end of the input; up to 64 KiB that were written before are still read.
+#[derive(Debug)]
+pub struct InputWriter(OwnedFd);
+
+impl CommandInput {
+    /// Both ends.
+    ///
+    /// # Errors
+    /// If there is no descriptor left.
+    pub fn new() -> io::Result<(Self, InputWriter)> {
+        let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        Ok((Self(Mutex::new(Some(read))), InputWriter(write)))
+    }
+
+    fn take(&self) -> Option<OwnedFd> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl InputWriter {
+    /// Writes all of `bytes`, and waits where the command reads more slowly: at most until the command ends,
+    /// or its request is dropped.
+    ///
+    /// # Errors
+    /// [`InputError::Closed`] if the command reads no more or has ended. Some of `bytes` may have been read.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<(), InputError> {
+        let mut left = bytes;
+        while !left.is_empty() {
+            match self.try_write(left) {
+                Ok(written) => left = &left[written..],
+                Err(InputError::Full) => match poll(&mut [PollFd::new(&self.0, PollFlags::OUT)], None) {
+                    Ok(_) | Err(Errno::INTR) => {}
+                    Err(errno) => return Err(InputError::Pipe { source: errno.into() }),
+                },
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes what there is room for, at once, and says how much that was; never 0 if there is anything to
+    /// write.
+    ///
+    /// # Errors
+    /// [`InputError::Full`] if 64 KiB wait to be read: [`InputWriter::as_fd`] is writable when there is room
+    /// again. [`InputError::Closed`] if the command reads no more or has ended.
+    pub fn try_write(&mut self, bytes: &[u8]) -> Result<usize, InputError> {
+        if bytes.is_empty() {
+            return Ok(0);
+        }
+        match rustix::io::retry_on_intr(|| rustix::io::write(&self.0, bytes)) {
+            Ok(written) => Ok(written),
+            Err(Errno::AGAIN) => Err(InputError::Full),
+            Err(Errno::PIPE) => Err(InputError::Closed),
+            Err(errno) => Err(InputError::Pipe { source: errno.into() }),
+        }
+    }
+
+    /// Ends the input, as dropping does.
+    pub fn close(self) {
+        drop(self);
+    }
+}
+
+/// For waiting with others: writable when there is room, and when the command reads no more.
+impl AsFd for InputWriter {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// For those who wait for descriptors by other means. Its writes do not block.
+impl From<InputWriter> for OwnedFd {
+    fn from(writer: InputWriter) -> Self {
+        writer.0
+    }
+}
+
+/// The daemon's end of a command's standard input.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    /// `None` once it is at its end, or the command reads no more.
+    pipe: Option<OwnedFd>,
+    /// How much of the request's bytes has been written.
+    written: usize,
+    more: Option<OwnedFd>,
+    /// Something was seen in `more`. Only one of the two pipes is waited for at a time: the other would be
+    /// ready all along.
+    is_waiting_for_room: bool,
+}
+
+impl Feed {
+    /// `pipe` is non-blocking.
+    pub(crate) fn new(pipe: OwnedFd, input: Option<&CommandInput>) -> Self {
+        let more = input.and_then(CommandInput::take);
+        Self { pipe: Some(pipe), written: 0, more, is_waiting_for_room: true }
+    }
+
+    /// What to wait for before the next [`Feed::advance`].
+    pub(crate) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
+        // A command that has closed its input is noticed without any flag.
+        let flags = if self.is_waiting_for_room { PollFlags::OUT } else { PollFlags::empty() };
+        let pipe = self.pipe.as_ref().map(|pipe| PollFd::new(pipe, flags));
+        let more = self.more.as_ref().filter(|_| self.pipe.is_some() && !self.is_waiting_for_room);
+        pipe.into_iter().chain(more.map(|more| PollFd::new(more, PollFlags::IN)))
+    }
+
+    /// Moves on what can be moved now. `first` is what the request brought, the same each time.
+    pub(crate) fn advance(&mut self, first: &[u8]) {
+        let Some(pipe) = &self.pipe else { return };
+        let left = &first[self.written..];
+        if !left.is_empty() {
+            match rustix::io::write(pipe, left) {
+                Ok(written) => self.written += written,
+                Err(Errno::AGAIN | Errno::INTR) => return,
+                // The command does not read on, which is its right.
+                Err(_) => return self.close(),
+            }
+            if self.written < first.len() {
+                return;
+            }
+        }
+        let Some(more) = &self.more else { return self.close() };
+        if !self.is_waiting_for_room && is_left(pipe) {
+            return self.close();
+        }
+        match rustix::pipe::splice(more, None, pipe, None, INPUT_BYTES, SpliceFlags::NONBLOCK) {
+            // Its writer is gone, and nothing is left in it.
+            Ok(0) => self.close(),
+            Ok(_) => self.is_waiting_for_room = false,
+            // Either the one is empty or the other is full.
+            Err(Errno::AGAIN) => self.is_waiting_for_room = !self.is_waiting_for_room,
+            Err(Errno::INTR) => {}
+            Err(_) => self.close(),
+        }
+    }
+
+    /// Ends the input; whoever writes it learns of it.
+    pub(crate) fn close(&mut self) {
+        (self.pipe, self.more) = (None, None);
+    }
+}
+
+/// Whether nobody has the reading end of a pipe any more.
+fn is_left(pipe: &OwnedFd) -> bool {
+    let mut watched = [PollFd::new(pipe, PollFlags::empty())];
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut watched, Some(&now)).is_ok_and(|ready| ready > 0)
+}

@@ -1,0 +1,128 @@
+//! How a session's first process confines itself, and what it says of it.
+
+use std::{error::Error, os::fd::OwnedFd, sync::Arc};
+
+use portcullis_confine::{
+    Bind, Canary, ConfineError, FileTree, Inside, Layer, LayerReport, LayerStatus, Namespaces, PathRule,
+    ProcessConfinement, ProcessPosture, Requirement, SingleThreaded, confine_current_process, probe_kernel,
+};
+use rustix::{
+    fs::{Mode, OFlags},
+    process::DumpableBehavior,
+};
+
+use crate::wire::{FromSession, Plan, Ready, Setup};
+
+/// Confines the calling process as its setup says, and answers. After a refusal it has to end.
+pub(super) fn confine(
+    setup: &Setup,
+    handles: Vec<OwnedFd>,
+    namespaces: Namespaces,
+    one_thread: &SingleThreaded,
+) -> FromSession {
+    let Plan::Layers { waived, .. } = &setup.plan else {
+        let posture = ProcessPosture::new(Vec::new());
+        return FromSession::Ready(Ready { posture, has_tree: false, protected: 0 });
+    };
+    // The handles end with this function: no command inherits one of them.
+    let (canary, binds) = match parts(setup, handles) {
+        Ok(parts) => parts,
+        Err(error) => return refused(&*error, false),
+    };
+    let tree = FileTree {
+        mounts: binds[..setup.mounts.len()].to_vec(),
+        system: binds[setup.mounts.len()..].to_vec(),
+        read_only: setup.protected.clone(),
+    };
+    let inside = match namespaces.enter(one_thread, &canary, &tree) {
+        Ok(inside) => inside,
+        Err(error) => return refused(&error, true),
+    };
+    match apply(setup, waived, canary, binds, inside, one_thread) {
+        Ok(ready) => FromSession::Ready(ready),
+        Err(error) => refused(&*error, false),
+    }
+}
+
+/// A refusal with all causes.
+pub(super) fn refused(error: &dyn Error, by_namespaces: bool) -> FromSession {
+    let mut reason = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        reason.push_str(": ");
+        reason.push_str(&error.to_string());
+        cause = error.source();
+    }
+    FromSession::Refused { reason, by_namespaces }
+}
+
+fn parts(setup: &Setup, handles: Vec<OwnedFd>) -> Result<(Canary, Vec<Bind>), Box<dyn Error>> {
+    let mut handles = handles.into_iter().map(Arc::new);
+    let root = rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let canary =
+        Canary::from_state_dir(handles.next().ok_or("the canary is missing")?).with_root(root.into());
+    let binds: Vec<Bind> = handles
+        .zip(&setup.paths)
+        .map(|(handle, path)| Bind { handle, place: path.place.clone(), access: path.access })
+        .collect();
+    if binds.len() != setup.paths.len() || setup.mounts.len() > binds.len() {
+        return Err("a path is missing".into());
+    }
+    Ok((canary, binds))
+}
+
+/// The layers that are not namespaces, and the whole posture.
+fn apply(
+    setup: &Setup,
+    waived: &[Layer],
+    canary: Canary,
+    binds: Vec<Bind>,
+    inside: Inside,
+    one_thread: &SingleThreaded,
+) -> Result<Ready, Box<dyn Error>> {
+    let Inside { reports: namespaces, tree } = inside;
+    let kernel = probe_kernel();
+    let missing: Vec<LayerReport> = [Layer::Landlock, Layer::Seccomp]
+        .into_iter()
+        .filter(|layer| !waived.contains(layer))
+        .filter_map(|layer| {
+            let status = LayerStatus::Missing { reason: kernel.missing(layer)?.to_owned() };
+            Some(LayerReport { layer, status, evidence: Vec::new() })
+        })
+        .collect();
+    let requirement = |layer| {
+        let is_missing = missing.iter().any(|report| report.layer == layer);
+        if is_missing || waived.contains(&layer) { Requirement::Waived } else { Requirement::Required }
+    };
+    let (has_tree, protected) = (tree.is_some(), tree.as_ref().map_or(0, |tree| tree.read_only));
+    // A rule goes by the file, not by its path: it holds wherever the file is bound.
+    let mut paths: Vec<PathRule> =
+        binds.into_iter().map(|bind| PathRule { handle: bind.handle, access: bind.access }).collect();
+    paths.extend(tree.into_iter().flat_map(|tree| tree.paths));
+    let rules = ProcessConfinement {
+        landlock: requirement(Layer::Landlock),
+        seccomp: requirement(Layer::Seccomp),
+        user: setup.user,
+        paths,
+        limits: setup.limits,
+        canary,
+    };
+    let posture = confine_current_process(one_thread, &rules)?;
+    hide_memory()
+        .map_err(|source| ConfineError::NamespaceBroken { step: "hide this process's memory", source })?;
+    let mut layers = Vec::new();
+    for report in posture.layers() {
+        if report.layer == Layer::Landlock {
+            layers.extend(namespaces.iter().cloned());
+        }
+        let missing = missing.iter().find(|missing| missing.layer == report.layer);
+        layers.push(missing.unwrap_or(report).clone());
+    }
+    Ok(Ready { posture: ProcessPosture::new(layers), has_tree, protected })
+}
+
+/// Keeps commands, which are of the same user and in the same domain, from reaching this process and those that
+/// it doubles into by `/proc/PID/{mem,fd,environ}`. Bash, being another program, is not hidden.
+fn hide_memory() -> std::io::Result<()> {
+    Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}

@@ -1,0 +1,40 @@
+//! Where the commands of a session begin, and what they know of it.
+
+use std::path::{Path, PathBuf};
+
+use crate::wire::Setup;
+
+/// The first working directory, and the environment.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) home: PathBuf,
+    pub(super) environment: Vec<(String, String)>,
+}
+
+impl Place {
+    /// In a file tree of its own, or where everything is anyway.
+    pub(super) fn new(setup: &Setup, has_tree: bool) -> Self {
+        let mounts = setup.mounts.iter().zip(&setup.paths);
+        let mounts: Vec<(&str, &Path)> = mounts
+            .map(|(name, path)| (name.as_str(), &*if has_tree { &path.place } else { &path.path }.as_path()))
+            .collect();
+        let home = mounts.get(setup.home).map_or_else(|| PathBuf::from("/"), |(_, home)| home.to_path_buf());
+        let mut environment = vec![
+            ("PATH".to_owned(), PATH.to_owned()),
+            ("HOME".to_owned(), home.display().to_string()),
+            ("TERM".to_owned(), "dumb".to_owned()),
+            ("LANG".to_owned(), "C.UTF-8".to_owned()),
+        ];
+        for (name, path) in mounts {
+            let place = path.display().to_string();
+            if name == "tmp" {
+                environment.push(("TMPDIR".to_owned(), place.clone()));
+            }
+            environment.push((format!("PORTCULLIS_{}", name.to_ascii_uppercase().replace('-', "_")), place));
+        }
+        environment.extend(setup.environment.iter().cloned());
+        Self { home, environment }
+    }
+}
+
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin";

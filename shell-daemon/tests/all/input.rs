@@ -1,0 +1,188 @@
+//! Input that is written while a command runs.
+
+use std::{
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use portcullis_shell_daemon::{
+    Canceller, Chunk, CommandInput, CommandRequest, Completed, InputError, InputWriter, Interruption,
+};
+
+use crate::world::{World, eventually, request};
+
+fn streamed(command: &str) -> (CommandRequest, Canceller, InputWriter) {
+    let (mut request, canceller) = request(command);
+    let (input, writer) = CommandInput::new().expect("descriptors");
+    request.input = Some(input);
+    (request, canceller, writer)
+}
+
+/// Writes until somebody says no.
+fn write_without_end(mut writer: InputWriter) -> JoinHandle<InputError> {
+    thread::spawn(move || {
+        loop {
+            if let Err(error) = writer.write(&[b'x'; 10_000]) {
+                return error;
+            }
+        }
+    })
+}
+
+#[test]
+fn a_command_and_its_caller_take_turns() {
+    World::each(|world| {
+        let mut session = world.session();
+        let (mut one, _canceller, mut writer) = streamed(
+            "read first; read name; echo \"$first, $name\"; read age; echo \"$age years\"; read || echo end",
+        );
+        one.stdin = b"hello\n".to_vec();
+        let mut answers = ["ann\n", "7\n"].into_iter();
+        writer.write(answers.next().expect("one").as_bytes()).expect("it reads");
+        let mut writer = Some(writer);
+        let mut seen = String::new();
+        let end = session.0.run(&one, &mut |chunk: Chunk<'_>| {
+            seen.push_str(&String::from_utf8_lossy(chunk.bytes));
+            // Only now, after the answer to the last one: none of this was there when the command began.
+            match answers.next() {
+                Some(answer) => writer.as_mut().expect("open").write(answer.as_bytes()).expect("it reads"),
+                None => drop(writer.take()),
+            }
+        });
+        assert_eq!(end.expect("it runs").completed, Completed::Yes);
+        assert_eq!(seen, "hello, ann\n7 years\nend\n");
+    });
+}
+
+#[test]
+fn ten_megabytes_go_in_and_come_out_as_they_were() {
+    World::each(|world| {
+        let mut session = world.session();
+        let (mut one, _canceller, mut writer) = streamed("cat");
+        let all: Vec<u8> =
+            (0..10_000_000_u32).map(|number| number.to_le_bytes()[number as usize % 3]).collect();
+        let (first, rest) = all.split_at(300_000);
+        one.stdin = first.to_vec();
+        let rest = rest.to_vec();
+        let writing = thread::spawn(move || rest.chunks(7_777).try_for_each(|piece| writer.write(piece)));
+        let mut out = Vec::new();
+        let end = session.0.run(&one, &mut |chunk: Chunk<'_>| out.extend_from_slice(chunk.bytes));
+        assert_eq!(end.expect("it runs").output_bytes, 10_000_000);
+        assert!(out == all, "every byte, in order");
+        writing.join().expect("no panic").expect("all was read");
+    });
+}
+
+#[test]
+fn a_command_that_never_reads_holds_the_writer_back_and_then_refuses_it() {
+    World::each(|world| {
+        let mut session = world.session();
+        let (one, _canceller, mut writer) = streamed("until [[ -e go ]]; do :; done");
+        let go = world.path("shared/go");
+        let writing = thread::spawn(move || {
+            let mut taken = 0;
+            // What two pipes hold, and not what would fill the memory.
+            let full = loop {
+                match writer.try_write(&[b'x'; 4096]) {
+                    Ok(written) => taken += written,
+                    Err(error) => {
+                        // The other pipe may take it yet.
+                        thread::sleep(Duration::from_millis(50));
+                        match writer.try_write(b"x") {
+                            Ok(written) => taken += written,
+                            Err(_) => break error,
+                        }
+                    }
+                }
+            };
+            std::fs::write(go, "").expect("writable");
+            (full, taken, writer.write(&[b'x'; 1 << 20]))
+        });
+        let ran = session.attempt((one, _canceller)).expect("it runs");
+        assert_eq!(ran.end.completed, Completed::Yes);
+        let (full, taken, after) = writing.join().expect("no panic");
+        assert!(matches!(full, InputError::Full), "{full:?}");
+        assert!(taken <= 128 << 10, "{taken}");
+        assert!(matches!(after, Err(InputError::Closed)), "{after:?}");
+    });
+}
+
+#[test]
+fn a_command_that_closes_its_input_is_noticed_while_nothing_is_written() {
+    World::each(|world| {
+        let mut session = world.session();
+        let (one, canceller, mut writer) = streamed("read; exec <&-; until [[ -e told ]]; do :; done");
+        let told = world.path("shared/told");
+        let writing = thread::spawn(move || {
+            writer.write(b"line\n").expect("it reads");
+            // Writable means that there is room, or that nobody reads; nothing is written to find out.
+            eventually("the command has closed it", || {
+                matches!(writer.try_write(b"x"), Err(InputError::Closed))
+            });
+            std::fs::write(told, "").expect("writable");
+        });
+        assert_eq!(session.attempt((one, canceller)).expect("it runs").end.completed, Completed::Yes);
+        writing.join().expect("no panic");
+    });
+}
+
+#[test]
+fn a_writer_that_is_dropped_is_the_end_of_the_input() {
+    World::each(|world| {
+        let mut session = world.session();
+        let (one, canceller, writer) = streamed("wc -c");
+        drop(writer);
+        assert_eq!(session.attempt((one, canceller)).expect("it runs").stdout, "0\n");
+        let (mut one, canceller, mut writer) = streamed("wc -c");
+        one.stdin = vec![b'x'; 100_000];
+        writer.write(&[b'x'; 5000]).expect("room");
+        writer.close();
+        assert_eq!(session.attempt((one, canceller)).expect("it runs").stdout, "105000\n");
+    });
+}
+
+#[test]
+fn a_writer_learns_of_every_end_of_its_command() {
+    World::each(|world| {
+        let mut session = world.session();
+        // By itself, also where a job goes on with the same input.
+        for command in ["true", "sleep 30 < /dev/stdin &"] {
+            let (one, canceller, mut writer) = streamed(command);
+            session.attempt((one, canceller)).expect("it runs");
+            assert!(matches!(writer.try_write(b"x"), Err(InputError::Closed)), "{command}");
+        }
+        // By its deadline and by its caller, with a writer that waits.
+        let (mut one, canceller, writer) = streamed("sleep 30");
+        one.timeout = Duration::from_millis(100);
+        let writing = write_without_end(writer);
+        let ran = session.attempt((one, canceller)).expect("it runs");
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+        assert!(matches!(writing.join().expect("no panic"), InputError::Closed));
+        let (one, canceller, writer) = streamed("sleep 30");
+        let writing = write_without_end(writer);
+        drop(canceller);
+        let (_, kept) = request("");
+        let ran = session.attempt((one, kept)).expect("it runs");
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Cancelled));
+        assert!(matches!(writing.join().expect("no panic"), InputError::Closed));
+        // By being refused.
+        let (one, canceller, mut writer) = streamed("no\0command");
+        assert!(session.attempt((one, canceller)).is_err());
+        assert!(matches!(writer.write(b"x"), Err(InputError::Closed)));
+        assert_eq!(session.output("echo on"), "on\n");
+    });
+}
+
+#[test]
+fn an_input_serves_one_command() {
+    World::each(|world| {
+        let mut session = world.session();
+        let (one, _canceller, writer) = streamed("wc -c");
+        drop(writer);
+        for _ in 0..2 {
+            let mut out = Vec::new();
+            session.0.run(&one, &mut |chunk: Chunk<'_>| out.extend_from_slice(chunk.bytes)).expect("it runs");
+            assert_eq!(out, b"0\n");
+        }
+    });
+}

@@ -1,0 +1,107 @@
+//! What each namespace does alone: with the filter and Landlock left out, and without it as the control.
+#![expect(clippy::disallowed_methods, reason = "one of the tests needs a program that makes shared memory")]
+
+use std::{
+    net::{TcpListener, UdpSocket},
+    process::Command,
+};
+
+use portcullis_confine::Layer;
+use portcullis_shell_daemon::Ending;
+
+use crate::world::World;
+
+/// Runs `script` under one namespace, and without it. Neither Landlock nor the filter is there to help.
+#[track_caller]
+fn check(layer: Layer, script: impl Fn(&World) -> String, under: Ending, without: Ending) {
+    let others = [Layer::Landlock, Layer::Seccomp];
+    for (waived, expected) in [(others.to_vec(), under), ([&others[..], &[layer]].concat(), without)] {
+        let Some(world) = World::without(&waived) else { return };
+        let ran = world.session().run(&script(&world));
+        assert_eq!(ran.end.ending, expected, "without {waived:?}: {ran:?}");
+    }
+}
+
+const WORKS: Ending = Ending::Code(0);
+const FAILS: Ending = Ending::Code(1);
+
+#[test]
+fn the_file_tree_alone_hides_what_is_outside() {
+    check(
+        Layer::MountNamespace,
+        |world| format!("cat {}", world.path("vault/secret").display()),
+        FAILS,
+        WORKS,
+    );
+    check(
+        Layer::MountNamespace,
+        |world| format!("stat {}", world.path("state/canary").display()),
+        FAILS,
+        WORKS,
+    );
+    check(Layer::MountNamespace, |_| "echo x > $PORTCULLIS_READ/new".to_owned(), FAILS, WORKS);
+    check(
+        Layer::MountNamespace,
+        |_| "cat /etc/shadow; ls /root /home /run /sys".to_owned(),
+        Ending::Code(2),
+        WORKS,
+    );
+}
+
+#[test]
+fn landlock_alone_keeps_files_shut() {
+    let script = |world: &World| format!("cat {}", world.path("vault/secret").display());
+    for (waived, expected) in [
+        (vec![Layer::Seccomp, Layer::MountNamespace], FAILS),
+        (vec![Layer::Seccomp, Layer::MountNamespace, Layer::Landlock], WORKS),
+    ] {
+        let Some(world) = World::without(&waived) else { return };
+        assert_eq!(world.session().run(&script(&world)).end.ending, expected, "{waived:?}");
+    }
+}
+
+#[test]
+fn processes_outside_have_no_number() {
+    let daemon = std::process::id();
+    check(Layer::PidNamespace, |_| format!("kill -0 {daemon}"), FAILS, WORKS);
+    check(Layer::PidNamespace, |_| format!("cat /proc/{daemon}/cmdline"), FAILS, WORKS);
+}
+
+#[test]
+fn shared_memory_outside_cannot_be_reached() {
+    let made = Command::new("ipcmk").args(["-M", "4096"]).output().unwrap();
+    let text = String::from_utf8(made.stdout).unwrap();
+    let id: u32 = text.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    // Removed whatever comes of the test.
+    struct Remove(u32);
+    impl Drop for Remove {
+        fn drop(&mut self) {
+            let _ = Command::new("ipcrm").args(["-m", &self.0.to_string()]).status();
+        }
+    }
+    let _remove = Remove(id);
+    check(Layer::IpcNamespace, |_| format!("perl -e 'shmread({id}, $text, 0, 1) || exit 1'"), FAILS, WORKS);
+}
+
+#[test]
+fn the_machines_name_is_not_told() {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    check(Layer::UtsNamespace, |_| format!("[[ $(uname -n) == {} ]]", name.trim()), FAILS, WORKS);
+}
+
+#[test]
+fn no_packet_leaves_a_network_of_its_own() {
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+    tcp.set_nonblocking(true).unwrap();
+    udp.set_nonblocking(true).unwrap();
+    let (to_tcp, to_udp) = (tcp.local_addr().unwrap().port(), udp.local_addr().unwrap().port());
+    let others = vec![Layer::Landlock, Layer::Seccomp];
+    let script = format!("echo x > /dev/udp/127.0.0.1/{to_udp}; echo x > /dev/tcp/127.0.0.1/{to_tcp}");
+    let Some(world) = World::without(&others) else { return };
+    assert_eq!(world.session().run(&script).end.ending, FAILS);
+    assert!(tcp.accept().is_err() && udp.recv(&mut [0; 8]).is_err(), "something came");
+    let Some(world) = World::without(&[others, vec![Layer::NetNamespace]].concat()) else { return };
+    assert_eq!(world.session().run(&script).end.ending, WORKS);
+    assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok(), "the control");
+}
