@@ -16,10 +16,12 @@ pub(crate) struct CommandPattern {
 }
 
 impl CommandPattern {
-    /// Whether a call certainly is one of those: it begins with these words.
-    pub(super) fn covers(&self, program: &str, arguments: &[Argument]) -> bool {
+    /// Whether a call certainly is one of those: it begins with these words, and the program is the system's.
+    pub(super) fn covers(&self, words: &[Argument]) -> bool {
         let (name, rest) = (&self.words[0], &self.words[1..]);
-        glob(name, program)
+        let Some((first, arguments)) = words.split_first() else { return false };
+        first.is_of_the_system()
+            && first.program().is_some_and(|program| glob(name, program))
             && rest.len() <= arguments.len()
             && rest.iter().zip(arguments).all(|(word, argument)| match argument.literal() {
                 Some(text) => glob(word, text),

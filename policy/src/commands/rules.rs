@@ -130,7 +130,12 @@ impl CommandRules {
         if self.is_empty() {
             return Ok(());
         }
-        let Found { invocations, operators } = read::read(command).map_err(CommandRefusal::Unreadable)?;
+        let Found { invocations, operators, sets_path } =
+            read::read(command).map_err(CommandRefusal::Unreadable)?;
+        if sets_path && !self.allow.is_empty() {
+            let reason = "with another `PATH` an allowed name may be any program";
+            return Err(CommandRefusal::Unreadable(reason.to_owned()));
+        }
         if let Some(listed) = &self.operators
             && let Some(operator) = operators.iter().find(|operator| !listed.contains(operator))
         {
@@ -162,11 +167,12 @@ impl CommandRules {
         if let Some(rule) = self.deny.iter().find(|rule| rule.may_cover(program, arguments)) {
             return Err(CommandRefusal::Denied { program: program.to_owned(), rule: rule.to_string() });
         }
-        if self.allow.iter().all(|list| list.iter().any(|rule| rule.covers(program, arguments))) {
+        if self.allow.iter().all(|list| list.iter().any(|rule| rule.covers(words))) {
             return Ok(());
         }
-        let first = arguments.iter().take(2).filter_map(Argument::literal);
-        let program = std::iter::once(program).chain(first).collect::<Vec<_>>().join(" ");
+        let first = words[0].literal().unwrap_or(program);
+        let arguments = arguments.iter().take(2).filter_map(Argument::literal);
+        let program = std::iter::once(first).chain(arguments).collect::<Vec<_>>().join(" ");
         Err(CommandRefusal::NotAllowed { program })
     }
 }

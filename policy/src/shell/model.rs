@@ -49,7 +49,8 @@ pub struct ShellPolicy {
 }
 
 /// Why a policy has no shell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ShellAbsence {
     /// The operator's policy has no section `[shell]`.
     NotGranted,
