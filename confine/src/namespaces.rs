@@ -125,6 +125,13 @@ impl Namespaces {
         Ok(this)
     }
 
+    /// Whether the next child is the first process of a process namespace: when that ends, the kernel kills all
+    /// others in it.
+    #[must_use]
+    pub fn has_processes(&self) -> bool {
+        self.wanted.contains(&Layer::PidNamespace)
+    }
+
     /// Enters the namespaces and the tree. To be called by the process that was forked after
     /// [`Self::prepare`].
     ///

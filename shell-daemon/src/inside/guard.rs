@@ -17,7 +17,7 @@ use portcullis_confine::{
 use rustix::{
     event::{PollFd, PollFlags, poll},
     fs::{Mode, OFlags},
-    process::{Pid, PidfdFlags, WaitOptions},
+    process::{Pid, PidfdFlags, Signal, WaitOptions},
 };
 
 use super::{confine::refused, session_init};
@@ -53,8 +53,9 @@ pub(crate) fn run() -> ExitCode {
     match fork(&one_thread) {
         Ok(Fork::Child) => session_init::run(control, &setup, handles, namespaces, group, &one_thread),
         Ok(Fork::Parent { child }) => {
+            let end = if namespaces.has_processes() { End::ByKernel } else { End::ByLooks };
             drop((setup, handles, namespaces, group));
-            guard(&control, child)
+            guard(&control, child, end)
         }
         Err(_) => ExitCode::FAILURE,
     }
@@ -86,7 +87,16 @@ fn prepare(one_thread: &SingleThreaded) -> io::Result<OwnedFd> {
     Ok(control)
 }
 
-fn guard(control: &OwnedFd, session_init: Pid) -> ExitCode {
+/// How all that a session has started comes to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// With the first process of its namespace.
+    ByKernel,
+    /// One after the other, until none is found.
+    ByLooks,
+}
+
+fn guard(control: &OwnedFd, session_init: Pid, end: End) -> ExitCode {
     let Ok(handle) = rustix::process::pidfd_open(session_init, PidfdFlags::empty()) else {
         return ExitCode::FAILURE;
     };
@@ -94,6 +104,11 @@ fn guard(control: &OwnedFd, session_init: Pid) -> ExitCode {
         [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::empty()), PollFd::new(&handle, PollFlags::IN)];
     // Only a hang-up is looked for on the control socket; messages are the session-init's.
     while matches!(poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {}
+    if end == End::ByKernel && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok() {
+        // It is gone only when all others are. What is looked for below is then nothing, as a rule.
+        let _ =
+            rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(session_init), WaitOptions::empty()));
+    }
     let Some(guard) = tree::Process::current() else { return ExitCode::FAILURE };
     loop {
         let killed = tree::kill_below(guard, KILL_TIME);
