@@ -189,6 +189,7 @@ impl Connected {
                 command_timeout_ms: 0,
             }),
             environment: terms.environment.clone(),
+            all_mounts: false,
         };
         let created =
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
