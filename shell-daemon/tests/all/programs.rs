@@ -101,6 +101,33 @@ fn an_ordinary_user_has_a_strong_session() {
     assert_eq!(processes_with(&marker), Vec::<String>::new(), "what it left is killed");
 }
 
+/// As in a container whose runtime masks parts of `/proc`: nobody in it may have a `/proc` without the masks.
+#[test]
+fn where_only_the_file_tree_cannot_be_had_all_else_is_there() {
+    let Some(world) = World::strong() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let program = ordinary_user(&world);
+    let masked = |posture: &str| {
+        Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"])
+            .args(["mount -t tmpfs none /proc/sys && exec \"$0\" \"$@\""])
+            .arg(program.get_program())
+            .args(program.get_args())
+            .args([&script(&world), posture])
+            .output()
+            .unwrap()
+    };
+    let output = masked("contained");
+    assert_works(&output, "contained");
+    let said = text(&output.stderr);
+    let layers = "pid_ns=enforced,ipc_ns=enforced,uts_ns=enforced,net_ns=enforced,mount_ns=missing";
+    assert!(said.contains(layers), "{said}");
+    let said = text(&masked("strong").stderr);
+    assert!(said.contains("MountNamespace") && said.contains("--security-opt unmask=ALL"), "{said}");
+}
+
 /// Runs a program where namespaces are refused.
 fn in_stock_container(world: &World, posture: &str) -> Output {
     std::thread::scope(|scope| {
