@@ -159,7 +159,7 @@ pub fn prove_group(one_thread: &SingleThreaded, bound: OwnedFd, proof: GroupProo
 
 fn start_one(one_thread: &SingleThreaded) -> Outcome {
     match fork(one_thread) {
-        Ok(Fork::Child) => sys::exit(),
+        Ok(Fork::Child) => sys::exit(0),
         Ok(Fork::Parent { child }) => {
             let options = rustix::process::WaitOptions::empty();
             let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options));

@@ -10,7 +10,7 @@
 use std::{io, os::fd::OwnedFd};
 
 use rustix::{
-    process::{Gid, Pid, Uid},
+    process::{DumpableBehavior, Gid, Pid, Uid, WaitOptions},
     thread::{CapabilitySet, UnshareFlags},
 };
 
@@ -18,6 +18,7 @@ use crate::{
     BuiltTree, Canary, ConfineError, Evidence, FileTree, Layer, LayerReport, LayerStatus, Outcome,
     ProcessUser, SingleThreaded,
     file_tree::{Prepared, TreeUnavailable},
+    process::{Fork, become_user, fork},
     sys,
 };
 
@@ -76,7 +77,7 @@ impl Namespaces {
 
     /// Makes the calling process ready to start the first process inside: that is the next one it forks. The
     /// calling process itself stays where it is, but that who may not make namespaces goes into a user
-    /// namespace, in which it is who it was. `apart` is for a file tree; where the file systems or the kernel do
+    /// namespace, in which it is who it was, or `user` if that is given. `apart` is for a file tree; where the file systems or the kernel do
     /// not have it, [`BuiltTree::user`] says so.
     ///
     /// # Errors
@@ -84,6 +85,7 @@ impl Namespaces {
     pub fn prepare(
         one_thread: &SingleThreaded,
         waived: &[Layer],
+        user: Option<ProcessUser>,
         apart: Option<Apart>,
     ) -> Result<Self, ConfineError> {
         let mut this = Self { reports: Vec::new(), ..Self::none(&LayerStatus::Waived) };
@@ -99,18 +101,11 @@ impl Namespaces {
         }
         let admin = rustix::thread::capabilities(None)
             .is_ok_and(|capabilities| capabilities.effective.contains(CapabilitySet::SYS_ADMIN));
-        // Who one is outside: inside, one is nobody until that is said.
-        let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-        if !admin && let Err(error) = sys::unshare(UnshareFlags::NEWUSER, one_thread) {
-            let reason = advice::user_namespace(&error);
+        if !admin && let Err(reason) = enter_user_namespace(one_thread, user)? {
             for layer in std::mem::take(&mut this.wanted) {
                 this.report(layer, LayerStatus::Missing { reason: reason.clone() }, Vec::new());
             }
             return Ok(this);
-        }
-        if !admin {
-            stay(uid, gid)
-                .map_err(|source| ConfineError::NamespaceBroken { step: "stay the same user", source })?;
         }
         // Only who may everywhere may say who owns what. Where it cannot be had, the owner lives there.
         if admin && let Some(Apart { owner, other }) = apart {
@@ -216,22 +211,16 @@ impl Namespaces {
             self.miss(layer, "its /proc has to be that of a process namespace, and there is none".to_owned());
             return Ok(None);
         }
-        let attempt = match canary.path() {
-            Ok(path) => Attempt::state_by_path(path),
+        let mut attempts = match Attempt::root_folder() {
+            Ok(attempt) => vec![attempt],
             Err(error) => {
-                self.miss(layer, format!("the state folder has no path to prove it by ({error})"));
+                self.miss(layer, format!("the root folder cannot be looked at ({error})"));
                 return Ok(None);
             }
         };
-        let before = attempt.make();
-        if before != Outcome::Succeeded {
-            self.miss(
-                layer,
-                "the state folder cannot be reached by its path anyway, so that nothing would prove it"
-                    .to_owned(),
-            );
-            return Ok(None);
-        }
+        // Where another user is, the state folder is shut anyway.
+        attempts.extend(canary.path().ok().map(Attempt::state_by_path));
+        let before: Vec<Outcome> = attempts.iter().map(Attempt::make).collect();
         if let Err(error) = sys::unshare(UnshareFlags::NEWNS, one_thread) {
             self.miss(layer, advice::namespace(layer, &error));
             return Ok(None);
@@ -244,8 +233,9 @@ impl Namespaces {
                 return Ok(None);
             }
         };
-        let evidence = attempt.proof(layer, before)?;
-        self.report(layer, LayerStatus::Enforced, vec![evidence]);
+        let evidence = attempts.iter().zip(before).map(|(attempt, before)| attempt.proof(layer, before));
+        let evidence = evidence.collect::<Result<_, _>>()?;
+        self.report(layer, LayerStatus::Enforced, evidence);
         Ok(Some(built))
     }
 
@@ -256,6 +246,51 @@ impl Namespaces {
 
     fn report(&mut self, layer: Layer, status: LayerStatus, evidence: Vec<Evidence>) {
         self.reports.push(LayerReport { layer, status, evidence });
+    }
+}
+
+/// Goes where an ordinary user may make namespaces. The reason, where that is not allowed: nothing has
+/// changed then.
+fn enter_user_namespace(
+    one_thread: &SingleThreaded,
+    user: Option<ProcessUser>,
+) -> Result<Result<(), String>, ConfineError> {
+    if let Some(user) = user {
+        // In the namespace there is nobody but who enters it, so that one has to be that user before. Whoever
+        // has become it stays so, and therefore another process tries first.
+        let tried = tried(one_thread, || {
+            become_user(user).is_ok() && sys::unshare(UnshareFlags::NEWUSER, one_thread).is_ok()
+        });
+        if !tried.unwrap_or_default() {
+            return Ok(Err(advice::user_namespace(&io::Error::from_raw_os_error(libc::EPERM))));
+        }
+        become_user(user)?;
+        // Or else the files by which one says who one is are not one's own.
+        rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
+            .map_err(|errno| broken("be seen")(errno.into()))?;
+    }
+    // Who one is outside: inside, one is nobody until that is said.
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if let Err(error) = sys::unshare(UnshareFlags::NEWUSER, one_thread) {
+        return Ok(Err(advice::user_namespace(&error)));
+    }
+    stay(uid, gid).map_err(broken("stay the same user"))?;
+    Ok(Ok(()))
+}
+
+fn broken(step: &'static str) -> impl Fn(io::Error) -> ConfineError {
+    move |source| ConfineError::NamespaceBroken { step, source }
+}
+
+/// Whether something works, tried by a process that ends with it.
+fn tried(one_thread: &SingleThreaded, attempt: impl FnOnce() -> bool) -> io::Result<bool> {
+    match fork(one_thread)? {
+        Fork::Child => sys::exit(i32::from(!attempt())),
+        Fork::Parent { child } => {
+            let options = WaitOptions::empty();
+            let ended = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options))?;
+            Ok(ended.is_some_and(|(_, status)| status.exit_status() == Some(0)))
+        }
     }
 }
 

@@ -147,8 +147,14 @@ fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineE
     Ok(LayerStatus::Enforced)
 }
 
-fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
+pub(crate) fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
     let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
+    let is_already = (rustix::process::getuid(), rustix::process::geteuid()) == (uid, uid)
+        && (rustix::process::getgid(), rustix::process::getegid()) == (gid, gid)
+        && rustix::process::getgroups().is_ok_and(|groups| groups.is_empty());
+    if is_already {
+        return Ok(());
+    }
     rustix::thread::set_thread_groups(&[])
         .and_then(|()| rustix::thread::set_thread_res_gid(gid, gid, gid))
         .and_then(|()| rustix::thread::set_thread_res_uid(uid, uid, uid))

@@ -327,9 +327,9 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
 }
 
 /// Ends a process that was doubled only to be there: nothing of its other half's is cleaned up or written.
-pub(crate) fn exit() -> ! {
+pub(crate) fn exit(code: libc::c_int) -> ! {
     // SAFETY: the call takes an integer and does not come back.
-    unsafe { libc::_exit(0) }
+    unsafe { libc::_exit(code) }
 }
 
 /// Closes every descriptor from `first` on.

@@ -36,7 +36,7 @@ pub(super) fn map(
             let _ = rustix::io::write(&tell, &[u8::from(entered)]);
             // Until the other side has what it wants, or is gone.
             let _ = rustix::io::retry_on_intr(|| rustix::io::read(&ended, &mut [0; 1]));
-            sys::exit();
+            sys::exit(0);
         }
         Fork::Parent { child } => child,
     };

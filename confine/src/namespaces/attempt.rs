@@ -69,6 +69,15 @@ impl Attempt {
         Self::new("find the process outside by its number", libc::ESRCH, move || find(outer))
     }
 
+    /// By what it is: who has no right to look at it sees that as well.
+    pub(super) fn root_folder() -> io::Result<Self> {
+        let identity = || rustix::fs::stat("/").map(|stat| (stat.st_dev, stat.st_ino));
+        let machine = identity()?;
+        Ok(Self::new("find the machine's root folder at /", libc::ENOENT, move || {
+            outcome(if identity() == Ok(machine) { Ok(()) } else { Err(libc::ENOENT) })
+        }))
+    }
+
     pub(super) fn state_by_path(path: PathBuf) -> Self {
         Self::new("open a file of the state folder by its path", libc::ENOENT, move || {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

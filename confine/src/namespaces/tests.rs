@@ -59,7 +59,8 @@ fn where_a_container_refuses_them_each_is_missing_with_what_would_give_it() {
     let world = World::new();
     let inside = on_fresh_thread(|| {
         enter_stock_container();
-        let prepared = Namespaces::prepare(&SingleThreaded::pretend(), &[Layer::UtsNamespace], None).unwrap();
+        let prepared =
+            Namespaces::prepare(&SingleThreaded::pretend(), &[Layer::UtsNamespace], None, None).unwrap();
         prepared.enter(&SingleThreaded::pretend(), &world.canary(), &tree()).unwrap()
     });
     assert_eq!(status(&inside, Layer::UtsNamespace), &LayerStatus::Waived);

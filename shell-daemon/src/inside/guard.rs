@@ -47,7 +47,8 @@ pub(crate) fn run() -> ExitCode {
         Ok(namespaces) => namespaces,
         Err(error) => {
             let _ = send(control.as_fd(), &refused(&error, true), &[]);
-            return ExitCode::FAILURE;
+            // Nothing was started that would have to be killed.
+            return ExitCode::SUCCESS;
         }
     };
     match fork(&one_thread) {
@@ -67,7 +68,7 @@ fn prepare_namespaces(setup: &Setup, one_thread: &SingleThreaded) -> Result<Name
         Plan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
         Plan::Layers { without_namespaces: Some(status), .. } => Ok(Namespaces::none(status)),
         Plan::Layers { waived, without_namespaces: None } => {
-            Namespaces::prepare(one_thread, waived, setup.apart)
+            Namespaces::prepare(one_thread, waived, setup.user, setup.apart)
         }
     }
 }

@@ -101,6 +101,65 @@ fn an_ordinary_user_has_a_strong_session() {
     assert_eq!(processes_with(&marker), Vec::<String>::new(), "what it left is killed");
 }
 
+/// As in a container whose runtime masks parts of `/proc`: nobody in it may have a `/proc` without the masks.
+#[test]
+fn where_only_the_file_tree_cannot_be_had_all_else_is_there() {
+    let Some(world) = World::strong() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let program = ordinary_user(&world);
+    let masked = |posture: &str| {
+        Command::new("unshare")
+            .args(["--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"])
+            .args(["mount -t tmpfs none /proc/sys && exec \"$0\" \"$@\""])
+            .arg(program.get_program())
+            .args(program.get_args())
+            .args([&script(&world), posture])
+            .output()
+            .unwrap()
+    };
+    let output = masked("contained");
+    assert_works(&output, "contained");
+    let said = text(&output.stderr);
+    let layers = "pid_ns=enforced,ipc_ns=enforced,uts_ns=enforced,net_ns=enforced,mount_ns=missing";
+    assert!(said.contains(layers), "{said}");
+    let said = text(&masked("strong").stderr);
+    assert!(said.contains("MountNamespace") && said.contains("--security-opt unmask=ALL"), "{said}");
+}
+
+/// As in a container that lets namespaces through and gives its root no power over mounts.
+#[test]
+fn root_without_all_its_privileges_has_the_same_sessions() {
+    if World::strong().is_none() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let run = |dropped: &str, owner: Option<u32>, posture: &str| {
+        let world = World::new().unwrap();
+        for folder in ["", "shared"] {
+            std::os::unix::fs::chown(world.path(folder), owner, owner).unwrap();
+        }
+        std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
+        Command::new("setpriv")
+            .arg(format!("--bounding-set={dropped}"))
+            .arg(PROGRAM)
+            .arg(world.path(""))
+            .args([&script(&world), posture])
+            .output()
+            .unwrap()
+    };
+    for owner in [None, Some(12345)] {
+        assert_works(&run("-sys_admin", owner, "strong"), "strong");
+    }
+    // Without this one it may not even say that it is root: what has been begun is given up for a session
+    // without namespaces.
+    let output = run("-sys_admin,-setfcap", None, "contained");
+    assert_works(&output, "contained");
+    assert!(text(&output.stderr).contains("pid_ns=missing"), "{output:?}");
+    let said = text(&run("-sys_admin,-setfcap", None, "strong").stderr);
+    assert!(said.contains("stay the same user"), "{said}");
+}
+
 /// Runs a program where namespaces are refused.
 fn in_stock_container(world: &World, posture: &str) -> Output {
     std::thread::scope(|scope| {
