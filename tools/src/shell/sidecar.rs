@@ -189,6 +189,8 @@ impl Connected {
                 command_timeout_ms: 0,
             }),
             environment: terms.environment.clone(),
+            // A grant without mounts is one without a session.
+            all_mounts: false,
         };
         let created =
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
