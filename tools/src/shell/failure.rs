@@ -94,6 +94,11 @@ impl SidecarError {
         }
     }
 
+    /// Whether a command of the session is running, so that this one was not started.
+    pub(super) fn is_busy(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if code == "busy")
+    }
+
     /// Whether the session is gone, and the connection is not.
     pub(super) fn ends_session(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "not_found" | "session_ended" | "not_killed"))

@@ -3,11 +3,12 @@
 use std::time::{Duration, Instant};
 
 use portcullis_types::CancellationToken;
+use tonic::Streaming;
 
 use super::{
     connect::Client,
     failure::SidecarError,
-    protocol::{self, CancelRequest, ExecRequest, Exited, PostureReport, exec_event::Event},
+    protocol::{self, CancelRequest, ExecEvent, ExecRequest, Exited, PostureReport, exec_event::Event},
 };
 
 /// A session of a sidecar.
@@ -78,8 +79,7 @@ impl Session {
             max_output_bytes: command.max_output_bytes,
         };
         let before = |error| Lost { error, had_begun: false };
-        let stream = client.exec(request).await;
-        let mut stream = stream.map_err(|status| before(SidecarError::refused(status)))?.into_inner();
+        let mut stream = begin(&mut client, request).await.map_err(before)?;
         let mut ran = Collected::default();
         // The sidecar ends the command by itself; this is for one that no longer does anything.
         let mut patience = tokio::time::Instant::from_std(Instant::now() + command.time_limit + KILL_TIME);
@@ -130,6 +130,21 @@ impl Session {
     }
 }
 
+/// Asks for the command. A session whose last caller went away is busy until what that had begun is dead; a
+/// command that is refused has not been started, so asking again runs nothing twice.
+async fn begin(client: &mut Client, request: ExecRequest) -> Result<Streaming<ExecEvent>, SidecarError> {
+    let patience = Instant::now() + KILL_TIME;
+    loop {
+        match client.exec(request.clone()).await.map_err(SidecarError::refused) {
+            Ok(stream) => return Ok(stream.into_inner()),
+            Err(error) if error.is_busy() && Instant::now() < patience => {
+                tokio::time::sleep(BUSY_PAUSE).await;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// What has come so far.
 #[derive(Debug, Default)]
 struct Collected {
@@ -143,6 +158,9 @@ impl Collected {
         Lost { error, had_begun: self.command_id.is_some() }
     }
 }
+
+/// Between two questions whether a session is free.
+const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a sidecar may take to kill a command: twice what it promises.
 const KILL_TIME: Duration = Duration::from_secs(2);

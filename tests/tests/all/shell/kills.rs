@@ -3,6 +3,7 @@
 use std::{fs, path::Path, time::Duration};
 
 use portcullis_tests::{World, approving};
+use portcullis_tools::audit::Outcome;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -38,7 +39,7 @@ async fn a_cancelled_command_is_killed_with_all_that_it_started() {
     let (answer, ()) = tokio::join!(call, stop);
     answer.refused(ToolErrorKind::Cancelled, "cancelled");
     assert_eq!(shell.text("cat runs; pgrep -c sleep; true").await.lines().next(), Some("run"));
-    assert_eq!(shell.last_row().outcome.as_deref(), Some("ok"));
+    assert_eq!(shell.last_row().outcome, Some(Outcome::Ok));
 }
 
 #[tokio::test]
@@ -60,7 +61,8 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
     assert_eq!(shell.text("echo free").await, "free\n");
     tokio::time::sleep(Duration::from_millis(1200)).await;
     assert!(!late.exists(), "the command went on");
-    let codes: Vec<_> = shell.world.rows().iter().filter_map(|row| row.code.clone()).collect();
+    let codes: Vec<_> =
+        shell.world.rows().iter().filter_map(|row| Some(row.code.as_deref()?.to_owned())).collect();
     assert_eq!(codes, ["caller_gone"]);
 }
 
@@ -85,7 +87,7 @@ async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
     assert_eq!(answer.text(), "run\n[]\n");
     assert_eq!(answer.0.details["session"]["new"], true);
     let outcomes: Vec<_> = shell.world.rows().into_iter().filter_map(|row| row.outcome).collect();
-    assert_eq!(outcomes, ["ok", "unavailable", "ok"]);
+    assert_eq!(outcomes, [Outcome::Ok, Outcome::Error(ToolErrorKind::Unavailable), Outcome::Ok]);
 }
 
 /// The sidecar of a world. Other tests of this process have some too.
