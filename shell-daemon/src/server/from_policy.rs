@@ -155,3 +155,76 @@ const OVERLAY_FILE: &str = "portcullis.toml";
 
 /// The largest policy.
 const POLICY_BYTES: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::ShellPosture;
+
+    use super::*;
+
+    fn config(text: &str) -> Result<DaemonConfig, DaemonError> {
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "policy", text },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        })
+        .unwrap();
+        DaemonConfig::from_policy(&policy, "/w".into(), "/s".into(), Vec::new())
+    }
+
+    /// The shipped policy with another section `[shell]`.
+    fn with_shell(section: &str) -> Result<DaemonConfig, DaemonError> {
+        let start = DEFAULT_POLICY.find("\n[shell]").unwrap();
+        let end = start + 1 + DEFAULT_POLICY[start + 1..].find("\n[").unwrap();
+        config(&format!("{}\n{section}\n{}", &DEFAULT_POLICY[..start], &DEFAULT_POLICY[end..]))
+    }
+
+    #[test]
+    fn the_shipped_policy_gives_the_shared_mounts_and_never_the_vault() {
+        let config = config(DEFAULT_POLICY).unwrap();
+        let names: Vec<_> = config.mounts.iter().map(|mount| mount.name.as_str()).collect();
+        assert_eq!((names, config.home.as_str()), (vec!["shared", "tmp"], "shared"));
+        assert_eq!(config.posture, PostureChoice::AtLeast(ShellPosture::Contained));
+        assert!(config.protected.iter().any(|path| path == ".git/hooks"));
+        assert_eq!(
+            config.session,
+            SessionLimits { max_command_timeout: config.session.command_timeout, ..SessionLimits::default() }
+        );
+    }
+
+    #[test]
+    fn what_the_policy_says_is_what_the_daemon_has() {
+        let config = with_shell(
+            "[shell]\nposture = \"strong\"\nmounts = { tmp = \"write\" }\ntimeout = \"5s\"\nmemory = \"64MiB\"\n\
+             processes = 10\nfile_size = \"2MiB\"\noutput = \"4KiB\"\nenvironment = [\"CC\"]\ndeny = [\"sudo\"]",
+        )
+        .unwrap();
+        assert_eq!((config.home.as_str(), config.mounts.len()), ("tmp", 1));
+        assert_eq!(config.posture, PostureChoice::AtLeast(ShellPosture::Strong));
+        let session = &config.session;
+        assert_eq!((session.command_timeout.as_secs(), session.max_command_timeout.as_secs()), (5, 5));
+        assert_eq!((session.memory_bytes, session.group_memory_bytes), (64 << 20, 256 << 20));
+        assert_eq!((session.processes, session.group_processes), (10, 40));
+        assert_eq!((session.file_bytes, session.output_bytes), (2 << 20, 4 << 10));
+        assert!(config.environment.contains("CC") && config.environment.len() == 1);
+        assert!(config.commands.judge("sudo true").is_err() && config.commands.judge("true").is_ok());
+    }
+
+    #[test]
+    fn without_a_shell_or_a_mount_there_is_no_daemon() {
+        for section in ["", "[shell]\nenabled = false"] {
+            assert!(matches!(with_shell(section), Err(DaemonError::NoShell { .. })), "{section}");
+        }
+        let without_mounts = with_shell("[shell]\nenabled = true");
+        assert!(matches!(without_mounts, Err(DaemonError::Config { setting: "mounts", .. })));
+    }
+
+    #[test]
+    fn a_configuration_reaches_an_embedded_daemon_as_it_is() {
+        let config = config(DEFAULT_POLICY).unwrap();
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<DaemonConfig>(&text).unwrap(), config);
+        let unknown = text.replacen('{', "{\"more\":1,", 1);
+        assert!(serde_json::from_str::<DaemonConfig>(&unknown).is_err());
+    }
+}

@@ -5,7 +5,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -31,7 +31,14 @@ pub(super) struct HeldSession {
     pub(super) info: Info,
     pub(super) since: Instant,
     last_used: Mutex<Instant>,
-    running: Mutex<Weak<Control>>,
+    running: Mutex<Running>,
+}
+
+/// The last command, and whether there will be another one.
+#[derive(Debug, Default)]
+struct Running {
+    control: Weak<Control>,
+    is_ending: bool,
 }
 
 /// What stays the same over a session's life.
@@ -97,20 +104,28 @@ pub(super) fn start(
                 // Nobody waits any more if the call was dropped: then `work` has no other end either.
                 let has_own_tree = session.has_own_tree();
                 let _ = started.send(Ok(Started { posture: report(&session), has_own_tree }));
-                keep(session, &work, &keeping);
+                let (ended, reply) = keep(session, &work, &keeping);
+                // What was sent to a session that is over was not run.
+                drop(work);
+                // Whoever hears of the end may begin another one.
+                drop(keeping);
+                if let Some(reply) = reply {
+                    let _ = reply.send(ended);
+                }
             }
             Err(error) => {
+                drop(keeping);
                 let _ = started.send(Err(error));
             }
         }
-        // What was sent to a session that is over was not run.
-        drop(work);
-        drop(keeping);
     })?;
     Ok((Line(line), starting))
 }
 
-fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keeping) {
+/// The end of a session, and who asked for it.
+type End = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);
+
+fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keeping) -> End {
     let forget = || {
         if let Some(connection) = keeping.connection.upgrade() {
             connection.forget_session(keeping.id);
@@ -136,9 +151,7 @@ fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keepin
     if let Err(error) = &ended {
         tracing::error!(session = %keeping.id, %error, "a session left processes behind");
     }
-    if let Some(reply) = reply {
-        let _ = reply.send(ended);
-    }
+    (ended, reply)
 }
 
 impl HeldSession {
@@ -156,7 +169,14 @@ impl HeldSession {
 
     /// Hands a job to the session's thread; `false` if that is over.
     pub(super) fn run(&self, job: Job) -> bool {
-        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&job.control);
+        {
+            let mut running = self.lock();
+            if running.is_ending {
+                // It would hold up the end.
+                job.control.cancel();
+            }
+            running.control = Arc::downgrade(&job.control);
+        }
         self.touch();
         self.work.send(Work::Run(Box::new(job))).is_ok()
     }
@@ -184,10 +204,17 @@ impl HeldSession {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
+    /// Kills what runs, and whatever would run after it.
     fn cancel(&self) {
-        if let Some(control) = self.running.lock().unwrap_or_else(PoisonError::into_inner).upgrade() {
+        let mut running = self.lock();
+        running.is_ending = true;
+        if let Some(control) = running.control.upgrade() {
             control.cancel();
         }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

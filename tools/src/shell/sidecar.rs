@@ -189,6 +189,7 @@ impl Connected {
                 command_timeout_ms: 0,
             }),
             environment: terms.environment.clone(),
+            // A grant without mounts is one without a session.
             all_mounts: false,
         };
         let created =

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use portcullis_shell_daemon::protocol::{
-    CancelRequest, ExecRequest, ListSessionsRequest, WriteStdinRequest, exec_event::Event, exited::Ending,
+    CancelRequest, ExecRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest,
+    exec_event::Event, exited::Ending,
 };
 
 use super::sidecar::{begin, code, config, embedded, exec, finish, memory_kib, output, run, session, soon};
@@ -170,6 +171,25 @@ async fn a_client_that_reads_nothing_holds_neither_deadline_nor_session() {
     }
     let exited = finish(stream).await.unwrap().exited;
     assert_eq!((exited.interruption.as_str(), exited.truncated), ("timeout", true));
+}
+
+#[tokio::test]
+async fn a_session_ends_at_once_whatever_begins_in_it_meanwhile() {
+    let Some(world) = World::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    for _ in 0..20 {
+        let session = session(&mut shell).await;
+        let mut other = shell.clone();
+        let request = exec(&session, "sleep 60");
+        let kill = KillSessionRequest { session_id: session };
+        let both = async { tokio::join!(run(&mut other, request), shell.kill_session(kill)) };
+        let (ran, killed) = tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
+        killed.unwrap();
+        match ran {
+            Ok(ran) => assert_eq!(ran.exited.interruption, "cancelled"),
+            Err(status) => assert!(matches!(code(&status), "session_ended" | "not_found"), "{status:?}"),
+        }
+    }
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@ use std::{
     path::Path,
 };
 
-use super::sidecar::{session, shelld, shelld_with, standalone};
+use portcullis_shell_daemon::protocol::HealthRequest;
+
+use super::sidecar::{code, exec, run, session, shelld, shelld_with, standalone};
 use crate::world::World;
 
 /// Starts a daemon that must refuse to be, and says what it said.
@@ -109,6 +111,24 @@ fn a_policy_that_cannot_be_is_refused_before_anybody_is_let_in() {
     }
     let (mut command, _) = shelld(&world);
     refusal_of(command.arg("--policy").arg(world.path("absent")));
+}
+
+#[tokio::test]
+async fn the_workspaces_own_policy_takes_away() {
+    let Some(world) = World::new() else { return };
+    let overlay = world.path("portcullis.toml");
+    std::fs::write(&overlay, "[shell]\nmounts = { shared = \"read\" }\ndeny = [\"touch\"]\n").unwrap();
+    let daemon = standalone(&world, &[]).await;
+    let mut shell = daemon.client().await;
+    let mounts = shell.health(HealthRequest {}).await.unwrap().into_inner().mounts;
+    let mounts: Vec<_> = mounts.iter().map(|mount| (mount.name.as_str(), mount.access.as_str())).collect();
+    assert_eq!(mounts, [("shared", "read"), ("tmp", "write")]);
+    let session = session(&mut shell).await;
+    let denied = run(&mut shell, exec(&session, "touch $PORTCULLIS_TMP/x")).await.unwrap_err();
+    assert_eq!(code(&denied), "command_denied");
+    drop(daemon);
+    std::fs::write(&overlay, "[shell]\nenabled = false\n").unwrap();
+    assert!(refusal(&world).contains("the policy has no shell"));
 }
 
 #[test]
