@@ -40,12 +40,7 @@ fn the_file_tree_alone_hides_what_is_outside() {
         WORKS,
     );
     check(Layer::MountNamespace, |_| "echo x > $PORTCULLIS_READ/new".to_owned(), FAILS, WORKS);
-    check(
-        Layer::MountNamespace,
-        |_| "cat /etc/shadow; ls /root /home /run /sys".to_owned(),
-        Ending::Code(2),
-        WORKS,
-    );
+    check(Layer::MountNamespace, |_| "ls /home /run /sys".to_owned(), Ending::Code(2), WORKS);
 }
 
 #[test]
