@@ -108,10 +108,11 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// `pipe` is non-blocking.
-    pub(crate) fn new(pipe: OwnedFd, input: Option<&CommandInput>) -> Self {
+    /// `pipe` is non-blocking. Without anything to read it ends at once.
+    pub(crate) fn new(pipe: OwnedFd, first: &[u8], input: Option<&CommandInput>) -> Self {
         let more = input.and_then(CommandInput::take);
-        Self { pipe: Some(pipe), written: 0, more, is_waiting_for_room: true }
+        let pipe = (!first.is_empty() || more.is_some()).then_some(pipe);
+        Self { pipe, written: 0, more, is_waiting_for_room: true }
     }
 
     /// What to wait for before the next [`Feed::advance`].

@@ -73,8 +73,10 @@ impl Streams {
                 rustix::fs::fchown(theirs, Some(uid), Some(gid))?;
             }
         }
-        // More per read; where the user's share of pipe memory is used up the usual size has to do.
+        // More per read; where the user's share of pipe memory is used up the usual size has to do. A session has
+        // two such pairs at most, so of errors, which are few as a rule, less.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
+        let _ = rustix::pipe::fcntl_setpipe_size(&stderr, PIPE_BYTES / 4);
         // Without a name: arguments are limited to 128 KiB and visible to others.
         let text = rustix::fs::memfd_create("command", MemfdFlags::CLOEXEC)?;
         let their_text = text.try_clone()?;

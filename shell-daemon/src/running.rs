@@ -121,7 +121,7 @@ impl Running {
             max_processes: request.max_processes,
             report: ends.report,
             text: ends.text,
-            stdin: Feed::new(ends.stdin, request.input.as_ref()),
+            stdin: Feed::new(ends.stdin, &request.stdin, request.input.as_ref()),
             streams: [Some(ends.stdout), Some(ends.stderr)],
             started,
             output_bytes: 0,

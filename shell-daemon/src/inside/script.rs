@@ -57,7 +57,8 @@ pub(super) fn script(descriptors: Descriptors) -> String {
 ///
 /// A list of all names can be had from bash only as output. It goes to the snapshot's file, in front of the
 /// state, and is read from there: another process for it would take longer than all the rest. Where the
-/// file cannot be opened once more, that process is what remains. Without names the snapshot is not finished. Errors, and the trace if the command traces, go nowhere.
+/// file cannot be opened once more, that process is what remains. Without names the snapshot is not finished.
+/// Errors, and the trace if the command traces, go nowhere.
 fn save(snapshot: i32) -> String {
     format!(
         "__portcullis_save() {{ __portcullis_options=$SHELLOPTS; __portcullis_shopt=$BASHOPTS; \
