@@ -156,6 +156,10 @@ impl Namespaces {
                 })?;
             }
         }
+        if !self.wanted.is_empty() {
+            // Only so that `/proc` does not tell the names of groups. It bounds nothing, and so it is no layer.
+            let _ = sys::unshare(UnshareFlags::NEWCGROUP, one_thread);
+        }
         let tree = if self.wanted.contains(&Layer::MountNamespace) {
             self.enter_tree(one_thread, canary, tree)?
         } else {
