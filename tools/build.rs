@@ -1,4 +1,5 @@
-//! Builds the core tools for WASI and names their modules to the crate.
+//! Builds the core tools for WASI and names their modules to the crate; makes the client of the shell sidecar
+//! from the protocol that the daemon has.
 //!
 //! `PORTCULLIS_GUESTS_DIR` names a folder with prebuilt guests instead, for packagers.
 
@@ -15,6 +16,7 @@ const MODULES: [(&str, &str); 3] = [
 ];
 
 fn main() {
+    sidecar_client();
     println!("cargo::rerun-if-env-changed=PORTCULLIS_GUESTS_DIR");
     let prebuilt = env::var_os("PORTCULLIS_GUESTS_DIR").map(PathBuf::from);
     let folder = prebuilt.clone().unwrap_or_else(|| {
@@ -31,5 +33,20 @@ fn main() {
         }
         println!("cargo::rerun-if-changed={}", module.display());
         println!("cargo::rustc-env={variable}={}", module.display());
+    }
+}
+
+/// The protocol is the daemon's; this crate may not depend on it, only speak to it.
+fn sidecar_client() {
+    const PROTOCOL: &str = "../shell-daemon/proto";
+    println!("cargo::rerun-if-changed={PROTOCOL}");
+    let made = protox::compile(["portcullis/shell/v1/shell.proto"], [PROTOCOL]).map(|descriptors| {
+        let client = tonic_prost_build::configure().build_server(false).build_transport(false);
+        client.compile_fds(descriptors)
+    });
+    match made {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => nested::fail(&format!("the sidecar's protocol cannot be made: {error}")),
+        Err(error) => nested::fail(&format!("the sidecar's protocol cannot be read: {error}")),
     }
 }

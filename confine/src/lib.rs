@@ -60,6 +60,8 @@ mod landlock;
 #[cfg(target_os = "linux")]
 mod limits;
 #[cfg(target_os = "linux")]
+pub mod mounts;
+#[cfg(target_os = "linux")]
 mod namespaces;
 #[cfg(target_os = "linux")]
 pub mod process;

@@ -32,12 +32,25 @@ impl WorkspaceSecurityPolicy {
         let stated = rule.and_then(|rule| rule.timeout);
         let timeout_cap = rule.map_or(limits.max_timeout, |rule| rule.timeout_cap);
         let max_output = rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes);
+        let memory = rule.and_then(|rule| rule.memory);
+        let profile = profile(policy, rule, tool, tier);
+        let (timeout, memory) = match &policy.shell {
+            // What the operator says of the shell stands in for what the tool says of itself.
+            Ok(shell) if profile.is_shell() => (
+                stated.map_or(shell.timeout, |stated| stated.min(shell.timeout)),
+                memory.map_or(shell.memory, |memory| memory.min(shell.memory)),
+            ),
+            Ok(_) | Err(_) => (
+                stated.or(tool.declared_timeout).unwrap_or(DEFAULT_TIMEOUT),
+                memory.unwrap_or(limits.wasm_memory),
+            ),
+        };
         ToolAssignment {
             tier,
-            profile: profile(policy, rule, tool.origin, tier),
+            profile,
             approval: approval(policy, rule, tool, tier),
-            timeout: stated.or(tool.declared_timeout).unwrap_or(DEFAULT_TIMEOUT).min(timeout_cap),
-            memory: rule.map_or(limits.wasm_memory, |rule| rule.memory),
+            timeout: timeout.min(timeout_cap),
+            memory,
             max_output: tool.declared_max_output.map_or(max_output, |less| less.min(max_output)),
             enabled: tool.standing != Standing::Quarantined && is_enabled(rule, tool.origin),
         }
@@ -64,12 +77,14 @@ impl WorkspaceSecurityPolicy {
 }
 
 /// The profile of the tool's entry; without one, the tier's for modules of ours and for natives that the
-/// operator enabled, and none for all others, steps of operations among them.
-fn profile(policy: &Effective, rule: Option<&ToolRule>, origin: ToolOrigin, tier: SafetyTier) -> ProfileName {
+/// operator enabled, the shell's for tools of ours that run commands, and none for all others, steps of
+/// operations among them.
+fn profile(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: SafetyTier) -> ProfileName {
     if let Some(stated) = rule.and_then(|rule| rule.profile.as_ref()) {
         return stated.clone();
     }
-    match origin {
+    match tool.origin {
+        ToolOrigin::ShippedNative if policy.shell.is_ok() && tool.may_run_commands() => ProfileName::shell(),
         ToolOrigin::ShippedModule | ToolOrigin::Native => policy.tiers.rule(tier).profile.clone(),
         ToolOrigin::ShippedNative | ToolOrigin::ShippedOperation | ToolOrigin::ForeignModule => {
             ProfileName::nothing()

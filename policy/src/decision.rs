@@ -86,8 +86,12 @@ denial_codes! {
     ApprovalTimedOut = "approval_timed_out",
     /// No profile grants network access.
     EgressNotGranted = "egress_not_granted",
-    /// No profile grants commands.
+    /// The policy grants no shell, or not to this tool.
     CommandsNotGranted = "commands_not_granted",
+    /// The policy's shell has `enabled = false`.
+    ShellDisabled = "shell_disabled",
+    /// A rule of the policy's shell refuses the command.
+    CommandDenied = "command_denied",
 }
 
 impl fmt::Display for DenialCode {
@@ -128,6 +132,10 @@ impl Denial {
             }
             DenialCode::EgressNotGranted => format!("reaching `{subject}` is not granted"),
             DenialCode::CommandsNotGranted => format!("running `{subject}` is not granted"),
+            DenialCode::ShellDisabled => {
+                format!("running `{subject}` is not possible: the shell is disabled by policy")
+            }
+            DenialCode::CommandDenied => format!("running `{subject}` is denied by policy"),
         }
     }
 }

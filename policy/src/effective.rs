@@ -14,6 +14,7 @@ use crate::{
     ProtectedPaths,
     file::{Faults, LimitEntries, Placed, PolicyFile, ToolEntry, did_you_mean, read_policy},
     limits::{as_millis, as_optional_millis},
+    shell::{Shell, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
 };
 
@@ -30,6 +31,8 @@ pub(crate) struct Effective {
     pub(crate) tools: BTreeMap<ToolName, ToolRule>,
     pub(crate) protect: ProtectedPaths,
     pub(crate) audit_sync: AuditSync,
+    #[serde(serialize_with = "serialize_shell")]
+    pub(crate) shell: Shell,
     pub(crate) limits: Limits,
     /// Where modules from outside lie, as the operator wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,7 +75,9 @@ pub(crate) struct ToolRule {
     /// a `timeout` of its own in the operator's policy.
     #[serde(rename = "timeout_cap_ms", serialize_with = "as_millis")]
     pub(crate) timeout_cap: Duration,
-    pub(crate) memory: MemoryBytes,
+    /// What a guest's memories may hold together, or each process of a command; none leaves the first to
+    /// `limits.wasm_memory` and the second to `shell.memory`.
+    pub(crate) memory: Option<MemoryBytes>,
     pub(crate) max_output_bytes: OutputBytes,
 }
 
@@ -112,7 +117,7 @@ impl ToolRule {
             approval_floor: Approval::Allow,
             timeout: None,
             timeout_cap: limits.max_timeout,
-            memory: limits.wasm_memory,
+            memory: None,
             max_output_bytes: limits.max_output_bytes,
         }
     }
@@ -147,6 +152,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
         tools.insert(entry.name.clone(), resolve_tool(entry, profile, &limits));
     }
 
+    let shell = resolve_shell(file.shell.as_ref(), &mounts, &limits, faults);
     Effective {
         version: 1,
         require: match &file.require {
@@ -162,6 +168,7 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
             None => shipped_protection(),
         },
         audit_sync: file.audit_sync.unwrap_or_default(),
+        shell,
         limits,
         modules_dir: file.modules_dir.clone(),
         modules: BTreeMap::new(),
@@ -175,7 +182,9 @@ pub(crate) fn find_profile(
     faults: &mut Faults<'_>,
 ) -> Option<ProfileName> {
     let found = profiles.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
-    if found.is_none() {
+    if name.value == ProfileName::SHELL {
+        faults.add_at(name, "tools that run commands get `Shell` by themselves; name no profile for them");
+    } else if found.is_none() {
         let right = did_you_mean(&name.value, profiles.keys().map(ProfileName::as_str));
         faults.add_at(name, format!("unknown profile; {right}"));
     }
@@ -221,7 +230,7 @@ fn resolve_tool(entry: &ToolEntry, profile: Option<ProfileName>, limits: &Limits
         profile,
         approval: entry.approval,
         timeout: entry.timeout.map(|timeout| timeout.min(limits.max_timeout)),
-        memory: entry.memory.unwrap_or(limits.wasm_memory),
+        memory: entry.memory,
         max_output_bytes: entry.max_output_bytes.unwrap_or(limits.max_output_bytes),
         ..ToolRule::unnamed(limits)
     }

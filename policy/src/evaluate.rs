@@ -4,8 +4,8 @@ use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
 
 use crate::{
-    Approval, Decision, Denial, DenialCode, Grant, GrantLimits, GrantedMount, ToolAssignment, ToolFacts,
-    WorkspaceSecurityPolicy,
+    Approval, Decision, Denial, DenialCode, Grant, GrantLimits, GrantedMount, ShellGrant, ToolAssignment,
+    ToolFacts, WorkspaceSecurityPolicy,
 };
 
 /// One call, as far as the policy is concerned.
@@ -72,13 +72,19 @@ impl WorkspaceSecurityPolicy {
                     self.check_path(path, access, &assignment, mounts)?;
                 }
                 RequestedSubject::Url { url, .. } => {
-                    return Err(not_grantable(DenialCode::EgressNotGranted, url, &assignment));
+                    return Err(Denial {
+                        code: DenialCode::EgressNotGranted,
+                        rule: format!("profiles.{}", assignment.profile),
+                        subject: url.clone(),
+                        hint: String::new(),
+                    });
                 }
-                RequestedSubject::Command { command, .. } => {
-                    return Err(not_grantable(DenialCode::CommandsNotGranted, command, &assignment));
+                RequestedSubject::Command { argument, command } => {
+                    self.check_command(request.tool, argument, command, &assignment)?;
                 }
             }
         }
+        let shell = self.shell().filter(|_| assignment.profile.is_shell());
         Ok(Grant {
             mounts: self.shared_mounts_of(&assignment.profile),
             profile: assignment.profile,
@@ -89,6 +95,7 @@ impl WorkspaceSecurityPolicy {
                 max_output: assignment.max_output,
             },
             subjects: request.subjects.to_vec(),
+            shell: shell.map(|shell| ShellGrant::of(shell, assignment.memory)),
         })
     }
 
@@ -112,7 +119,10 @@ impl WorkspaceSecurityPolicy {
         let Some(mount) = path.mount().filter(|mount| self.effective().mounts.contains_key(*mount)) else {
             return Err(deny(DenialCode::UnknownMount, "mounts".to_owned()));
         };
-        let rule = || format!("profiles.{profile}.mounts.{mount}");
+        let rule = || match profile.is_shell() {
+            true => format!("shell.mounts.{mount}"),
+            false => format!("profiles.{profile}.mounts.{mount}"),
+        };
         let Some(granted) = mounts.iter().find(|granted| granted.name.as_str() == mount) else {
             return Err(deny(DenialCode::MountNotGranted, rule()));
         };
@@ -162,15 +172,5 @@ fn within_reach(access: Access, mounts: &[GrantedMount]) -> String {
         format!("nothing is {word} for this tool")
     } else {
         format!("{word} here: {}", usable.join(", "))
-    }
-}
-
-/// Refuses what no profile of this build can grant.
-fn not_grantable(code: DenialCode, subject: &str, assignment: &ToolAssignment) -> Denial {
-    Denial {
-        code,
-        rule: format!("profiles.{}", assignment.profile),
-        subject: subject.to_owned(),
-        hint: String::new(),
     }
 }

@@ -3,10 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use portcullis_types::Access;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{
-    Approval, MemoryBytes, MountName, OutputBytes, ProfileName, RequestedSubject, limits::as_millis,
+    Approval, MemoryBytes, MountName, OutputBytes, ProfileName, RequestedSubject, ShellGrant,
+    limits::as_millis,
 };
 
 /// Everything that an allowed call gets, and nothing that is not in here. Only
@@ -26,10 +27,14 @@ pub struct Grant {
     pub limits: GrantLimits,
     /// What the call's arguments name, in the order in which they were handed in.
     pub subjects: Vec<RequestedSubject>,
+    /// The shell that the call's command may run in; none for a call that runs no command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shell: Option<ShellGrant>,
 }
 
 /// One mount of a grant.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct GrantedMount {
     /// Its name.
     pub name: MountName,

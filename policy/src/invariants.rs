@@ -8,10 +8,12 @@ use crate::{
     mount::folders_overlap,
 };
 
-/// Checks every invariant. A reduction cannot break one: it only takes mounts and access away.
+/// Checks every invariant but that no shell has the vault, which is checked where `[shell]` is resolved. A
+/// reduction cannot break one: it only takes mounts and access away.
 pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     mounts_are_disjoint(file, faults);
     nothing_is_nothing(file, faults);
+    no_profile_is_called_shell(file, faults);
     the_vault_is_never_writable(file, faults);
     the_vault_is_never_beside_a_writable_mount(file, faults);
     no_tier_reaches_the_vault(file, faults);
@@ -46,6 +48,13 @@ fn nothing_is_nothing(file: &PolicyFile, faults: &mut Faults<'_>) {
                 faults.add_at(mount, "the profile `Nothing` has no mounts; use one of another name");
             }
         }
+    }
+}
+
+/// What a shell gets stands in `[shell]`; a profile of the same name would be taken for it.
+fn no_profile_is_called_shell(file: &PolicyFile, faults: &mut Faults<'_>) {
+    for profile in file.profiles.iter().filter(|profile| profile.value.name.is_shell()) {
+        faults.add_at(profile, "the mounts of a shell stand in `[shell]`; use another name for a profile");
     }
 }
 

@@ -2,17 +2,22 @@
 
 use std::{fmt, time::Duration};
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An amount of guest memory, in bytes.
+/// An amount of memory, in bytes: of a guest, or of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MemoryBytes(pub u64);
 
-/// A length of text that a model gets, in bytes.
+/// A length of what a call or a command writes, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OutputBytes(pub u64);
+
+/// A length of a file, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FileBytes(pub u64);
 
 impl fmt::Display for MemoryBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -21,6 +26,12 @@ impl fmt::Display for MemoryBytes {
 }
 
 impl fmt::Display for OutputBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&in_largest_unit(self.0))
+    }
+}
+
+impl fmt::Display for FileBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&in_largest_unit(self.0))
     }
@@ -69,6 +80,10 @@ pub(crate) const CONCURRENCY: Bounds<u64> = Bounds { least: 1, most: 1024 };
 pub(crate) const CALLS_PER_MINUTE: Bounds<u64> = Bounds { least: 1, most: 1_000_000 };
 pub(crate) const OUTPUT: Bounds<u64> = Bounds { least: 1, most: 64 * MIB };
 pub(crate) const MEMORY: Bounds<u64> = Bounds { least: 64 * KIB, most: 4 * GIB };
+pub(crate) const SHELL_MEMORY: Bounds<u64> = Bounds { least: 16 * MIB, most: 1024 * GIB };
+pub(crate) const SHELL_PROCESSES: Bounds<u64> = Bounds { least: 8, most: 32_768 };
+pub(crate) const SHELL_FILE_SIZE: Bounds<u64> = Bounds { least: MIB, most: 1024 * GIB };
+pub(crate) const SHELL_OUTPUT: Bounds<u64> = Bounds { least: KIB, most: GIB };
 pub(crate) const TIMEOUT: Bounds<Duration> =
     Bounds { least: Duration::from_millis(1), most: Duration::from_secs(24 * 60 * 60) };
 
@@ -89,6 +104,11 @@ pub(crate) fn in_largest_unit(bytes: u64) -> String {
 /// Serialises a duration as whole milliseconds; policy files cannot set finer ones.
 pub(crate) fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// Reads what [`as_millis`] wrote.
+pub(crate) fn from_millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_millis)
 }
 
 /// As [`as_millis`], for one that may be missing.

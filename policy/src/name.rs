@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
 /// The longest name of a mount or a profile.
@@ -57,6 +57,10 @@ impl ProfileName {
     /// The profile without any mount. It exists in every policy, named there or not.
     pub const NOTHING: &'static str = "Nothing";
 
+    /// The profile of a tool that runs commands, where the policy has a shell. Its mounts are those of
+    /// `[shell]`; no policy defines or assigns one of this name.
+    pub const SHELL: &'static str = "Shell";
+
     /// Checks a name.
     ///
     /// # Errors
@@ -75,6 +79,18 @@ impl ProfileName {
     #[must_use]
     pub fn nothing() -> Self {
         Self(Self::NOTHING.into())
+    }
+
+    /// The profile [`ProfileName::SHELL`].
+    #[must_use]
+    pub fn shell() -> Self {
+        Self(Self::SHELL.into())
+    }
+
+    /// Whether this is the profile [`ProfileName::SHELL`].
+    #[must_use]
+    pub fn is_shell(&self) -> bool {
+        self.as_str() == Self::SHELL
     }
 }
 
@@ -111,6 +127,12 @@ macro_rules! is_text {
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.serialize_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
             }
         }
     )*};

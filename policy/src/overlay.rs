@@ -3,7 +3,7 @@
 //! Whatever a reduction says can only make the policy smaller. A value that would make it larger is a
 //! fault that names both values, never silently ignored: its author believes in it.
 
-use std::fmt::Display;
+use std::{fmt::Display, time::Duration};
 
 use portcullis_types::Access;
 
@@ -13,6 +13,7 @@ use crate::{
     file::{
         Faults, LimitEntries, Placed, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction,
     },
+    shell::reduce_shell,
 };
 
 /// Applies a reduction. The result is only worth something if there are no faults.
@@ -28,6 +29,9 @@ pub(crate) fn reduce(policy: &mut Effective, reduction: &Reduction, faults: &mut
     // The tools before the limits: an entry is compared with what the operator gave the tool.
     for tool in &reduction.tools {
         reduce_tool(policy, tool, faults);
+    }
+    if let Some(shell) = &reduction.shell {
+        reduce_shell(&mut policy.shell, shell, &policy.mounts, faults);
     }
     reduce_limits(policy, &reduction.limits, faults);
 }
@@ -98,7 +102,9 @@ fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Fault
         }
     }
     if let Some(memory) = &reduced.memory {
-        lower(&mut rule.memory, memory, faults);
+        let mut before = rule.memory.unwrap_or(limits.wasm_memory);
+        lower(&mut before, memory, faults);
+        rule.memory = Some(before);
     }
     if let Some(max_output_bytes) = &reduced.max_output_bytes {
         lower(&mut rule.max_output_bytes, max_output_bytes, faults);
@@ -137,16 +143,14 @@ fn reduce_limits(policy: &mut Effective, reduced: &LimitEntries, faults: &mut Fa
     if let Some(wasm_memory) = &reduced.wasm_memory {
         lower(&mut limits.wasm_memory, wasm_memory, faults);
         for rule in policy.tools.values_mut() {
-            rule.memory = rule.memory.min(limits.wasm_memory);
+            rule.memory = rule.memory.map(|memory| memory.min(limits.wasm_memory));
         }
     }
     if let Some(max_timeout) = &reduced.max_timeout {
         let Limits { max_timeout: before, .. } = limits;
-        if max_timeout.value > *before {
-            let shown = humantime::format_duration;
-            widens(max_timeout, shown(max_timeout.value), shown(*before), faults);
-        } else {
-            *before = max_timeout.value;
+        lower_duration(before, max_timeout, faults);
+        if let Ok(shell) = &mut policy.shell {
+            shell.timeout = shell.timeout.min(*before);
         }
         for rule in policy.tools.values_mut() {
             rule.timeout = rule.timeout.map(|timeout| timeout.min(*before));
@@ -155,7 +159,7 @@ fn reduce_limits(policy: &mut Effective, reduced: &LimitEntries, faults: &mut Fa
     }
 }
 
-fn lower<T: Copy + Ord + Display>(before: &mut T, reduced: &Placed<T>, faults: &mut Faults<'_>) {
+pub(crate) fn lower<T: Copy + Ord + Display>(before: &mut T, reduced: &Placed<T>, faults: &mut Faults<'_>) {
     if reduced.value > *before {
         widens(reduced, reduced.value, *before, faults);
     } else {
@@ -163,7 +167,21 @@ fn lower<T: Copy + Ord + Display>(before: &mut T, reduced: &Placed<T>, faults: &
     }
 }
 
-fn widens<T>(placed: &Placed<T>, after: impl Display, before: impl Display, faults: &mut Faults<'_>) {
+pub(crate) fn lower_duration(before: &mut Duration, reduced: &Placed<Duration>, faults: &mut Faults<'_>) {
+    if reduced.value > *before {
+        let shown = humantime::format_duration;
+        widens(reduced, shown(reduced.value), shown(*before), faults);
+    } else {
+        *before = reduced.value;
+    }
+}
+
+pub(crate) fn widens<T>(
+    placed: &Placed<T>,
+    after: impl Display,
+    before: impl Display,
+    faults: &mut Faults<'_>,
+) {
     faults.add_at(
         placed,
         format!("`{after}` would widen the operator's `{before}`; this section may only take away"),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
     AuditSync, GrantedMount, Layer, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, ProfileName,
-    ProtectedPaths,
+    ProtectedPaths, ShellAbsence, ShellPolicy,
     effective::{Effective, resolve},
     file::{Faults, read_overlay, read_policy},
     invariants,
@@ -20,6 +20,8 @@ pub struct WorkspaceSecurityPolicy {
     mounts: Vec<MountSpec>,
     /// The mounts of every profile, in the form that grants hold.
     profiles: BTreeMap<ProfileName, Arc<[GrantedMount]>>,
+    /// The mounts of the shell, in the same form; none where there is no shell.
+    shell_mounts: Option<Arc<[GrantedMount]>>,
     digest: PolicyDigest,
 }
 
@@ -131,14 +133,30 @@ impl WorkspaceSecurityPolicy {
         self.effective.limits.max_timeout
     }
 
-    /// The profiles and their mounts, sorted by name: one worker pool each.
+    /// The shell; none where commands do not run, for the reason that [`Self::shell_absence`] gives.
+    #[must_use]
+    pub fn shell(&self) -> Option<&ShellPolicy> {
+        self.effective.shell.as_ref().ok()
+    }
+
+    /// Why there is no shell; none where there is one.
+    #[must_use]
+    pub fn shell_absence(&self) -> Option<ShellAbsence> {
+        self.effective.shell.as_ref().err().copied()
+    }
+
+    /// The profiles and their mounts, sorted by name: one worker pool each. The shell's is not among them.
     pub fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &[GrantedMount])> {
         self.profiles.iter().map(|(name, mounts)| (name, &**mounts))
     }
 
-    /// The mounts of a profile, sorted by name; none for a profile that does not exist.
+    /// The mounts of a profile, sorted by name, those of the shell for [`ProfileName::SHELL`]; none for a
+    /// profile that does not exist.
     #[must_use]
     pub fn mounts_of(&self, profile: &ProfileName) -> &[GrantedMount] {
+        if profile.is_shell() {
+            return self.shell_mounts.as_deref().unwrap_or_default();
+        }
         self.profiles.get(profile).map_or(&[], |mounts| mounts)
     }
 
@@ -153,7 +171,11 @@ impl WorkspaceSecurityPolicy {
     }
 
     pub(crate) fn shared_mounts_of(&self, profile: &ProfileName) -> Arc<[GrantedMount]> {
-        self.profiles.get(profile).cloned().unwrap_or_else(|| Arc::new([]))
+        let mounts = match profile.is_shell() {
+            true => self.shell_mounts.as_ref(),
+            false => self.profiles.get(profile),
+        };
+        mounts.cloned().unwrap_or_else(|| Arc::new([]))
     }
 
     fn from_effective(effective: Effective) -> Self {
@@ -173,7 +195,8 @@ impl WorkspaceSecurityPolicy {
                 (name.clone(), mounts)
             })
             .collect();
+        let shell_mounts = effective.shell.as_ref().ok().map(|shell| shell.mounts.as_slice().into());
         let digest = PolicyDigest::of(&effective);
-        Self { effective, mounts, profiles, digest }
+        Self { effective, mounts, profiles, shell_mounts, digest }
     }
 }

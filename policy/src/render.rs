@@ -8,6 +8,7 @@ use crate::{
     Approval, Layer, MountName, ProfileName, WorkspaceSecurityPolicy,
     effective::{Effective, ToolRule},
     limits::in_largest_unit,
+    shell::{shell_summary, write_shell},
 };
 
 impl WorkspaceSecurityPolicy {
@@ -66,6 +67,7 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
     if let Some(dir) = &policy.modules_dir {
         writeln!(out, "\n[modules]\ndir = {}", quote(dir))?;
     }
+    write_shell(out, &policy.shell)?;
     let limits = &policy.limits;
     writeln!(out, "\n[limits]")?;
     writeln!(out, "concurrency = {}", limits.concurrency)?;
@@ -96,7 +98,9 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
         Some(timeout) => writeln!(out, "timeout = \"{}\"", humantime::format_duration(timeout))?,
         None => writeln!(out, "# timeout: at most \"{}\"", humantime::format_duration(rule.timeout_cap))?,
     }
-    writeln!(out, "memory = \"{}\"", rule.memory)?;
+    if let Some(memory) = rule.memory {
+        writeln!(out, "memory = \"{memory}\"")?;
+    }
     writeln!(out, "max_output_bytes = \"{}\"", in_largest_unit(rule.max_output_bytes.0))?;
     if let Some(enabled) = rule.enabled {
         writeln!(out, "enabled = {enabled}")?;
@@ -111,10 +115,9 @@ fn write_summary(out: &mut String, policy: &Effective) -> std::fmt::Result {
     writeln!(out, "required layers: {layers}")?;
     writeln!(out, "\nprofiles")?;
     for (name, mounts) in &policy.profiles {
-        let mounts: Vec<String> = mounts.iter().map(shown_mount).collect();
-        let mounts = if mounts.is_empty() { "no mounts".to_owned() } else { mounts.join(", ") };
-        writeln!(out, "  {name:<24} {mounts}")?;
+        writeln!(out, "  {name:<24} {}", shown_mounts(mounts.iter()))?;
     }
+    writeln!(out, "  {:<24} {}", ProfileName::SHELL, shell_summary(&policy.shell))?;
     writeln!(out, "\ntools without an entry, by tier")?;
     for tier in SafetyTier::ALL {
         let rule = policy.tiers.rule(tier);
@@ -148,11 +151,19 @@ fn write_summary(out: &mut String, policy: &Effective) -> std::fmt::Result {
     Ok(())
 }
 
-fn shown_mount((name, access): (&MountName, &Access)) -> String {
-    format!("/{name} {access}")
+/// Mounts in one line.
+pub(crate) fn shown_mounts<'a>(mounts: impl Iterator<Item = (&'a MountName, &'a Access)>) -> String {
+    let mounts: Vec<String> = mounts.map(|(name, access)| format!("/{name} {access}")).collect();
+    if mounts.is_empty() { "no mounts".to_owned() } else { mounts.join(", ") }
 }
 
-fn quoted<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+/// TOML strings of texts, with commas between them.
+pub(crate) fn quoted_texts(texts: &[String]) -> String {
+    quoted(texts.iter().map(String::as_str))
+}
+
+/// As [`quoted_texts`].
+pub(crate) fn quoted<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.map(quote).collect::<Vec<_>>().join(", ")
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use portcullis_types::{ArgumentRole, SafetyTier, ToolName, ToolPolicy};
+use portcullis_types::{ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy};
 
 use crate::{Approval, MemoryBytes, OutputBytes, ProfileName};
 
@@ -28,10 +28,21 @@ pub struct ToolFacts {
     pub standing: Standing,
 }
 
+impl ToolFacts {
+    /// Whether a call may run a command where the policy has a shell: the tool declares an argument that is
+    /// one, and is ours and in this process. A guest has no shell whatever it declares.
+    #[must_use]
+    pub fn may_run_commands(&self) -> bool {
+        let declares = self.roles.iter().any(|role| role.role == RoleKind::Command);
+        declares && self.origin == ToolOrigin::ShippedNative
+    }
+}
+
 /// Where a tool comes from; decides what it gets without an entry of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolOrigin {
-    /// A tool of ours in this process: it runs, with profile `Nothing` unless the policy names another.
+    /// A tool of ours in this process: it runs, with profile `Nothing` unless the policy names another, and with
+    /// `Shell` if it runs commands and the policy has a shell.
     ShippedNative,
     /// An embedder's tool in this process, outside the sandbox: only with `enabled = true`.
     Native,
@@ -79,7 +90,7 @@ pub struct ToolAssignment {
     pub approval: Approval,
     /// How long a call may take; never above `limits.max_timeout`.
     pub timeout: Duration,
-    /// What a call's memories may hold together.
+    /// What a call's memories may hold together; with the profile `Shell`, what each process may have.
     pub memory: MemoryBytes,
     /// How much text a call hands to the model.
     pub max_output: OutputBytes,

@@ -8,6 +8,8 @@ use clap::{
 };
 use portcullis_types::SandboxTier;
 
+use crate::sidecar::ShellOption;
+
 mod tool;
 
 pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
@@ -62,6 +64,18 @@ pub(crate) struct Common {
     #[arg(long, global = true, value_name = "TIER", default_value = SandboxTier::Process.as_str(),
           value_parser = sandbox_tier())]
     pub(crate) sandbox_tier: SandboxTier,
+
+    /// Where shell commands run: `own`, `unix:PATH`, `host` or `off`.
+    ///
+    /// `own` starts a sidecar with the first command, with the strongest confinement that works here and at least
+    /// that of the policy, and ends it at the end. `unix:PATH` uses a `portcullis-shelld` that listens there.
+    /// `host` confines nothing and says so with each command: for local development. `off` runs none.
+    #[arg(long, global = true, value_name = "HOW", default_value = "own")]
+    pub(crate) shell: ShellOption,
+
+    /// The file with the token of the sidecar at `unix:PATH`, readable by its owner alone.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) shell_token_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -77,6 +91,7 @@ pub(crate) enum Command {
     /// Read or verify the audit log.
     #[command(subcommand)]
     Audit(Audit),
+    Shell(Shell),
     Doctor(Doctor),
 }
 
@@ -223,6 +238,18 @@ pub(crate) enum Audit {
     Verify,
 }
 
+/// Run a command as a model's would run: same way, same sight, same limits.
+///
+/// The command goes through `shell_exec`: it is decided on, confined and recorded, and approved of by whoever
+/// types it. Its output comes as it is written, its input is what is piped in, and its exit code is this
+/// program's. Without a command, lines are read and run one after the other in one session.
+#[derive(Debug, Args)]
+pub(crate) struct Shell {
+    /// The command, after `--`.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<String>,
+}
+
 /// Show what is enforced here, with the proof, and how to get what is missing.
 ///
 /// A worker thread is started, confined as for a call, and tries what it must not be able to do. Exits with
@@ -334,6 +361,6 @@ mod tests {
     fn the_commands_are_those_that_are_built() {
         let command = Cli::command();
         let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
-        assert_eq!(names, ["call", "tools", "tool", "policy", "audit", "doctor"]);
+        assert_eq!(names, ["call", "tools", "tool", "policy", "audit", "shell", "doctor"]);
     }
 }

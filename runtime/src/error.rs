@@ -30,6 +30,9 @@ pub(crate) enum CliError {
     /// There is no place to keep state in.
     #[error("there is no place for state: set XDG_STATE_HOME or HOME, or give --state DIR")]
     NoState,
+    /// A running sidecar is named, and not what it wants to be told.
+    #[error("--shell unix:PATH needs --shell-token-file FILE: the file that the sidecar was started with")]
+    ShellToken,
     /// The arguments of a call cannot be read.
     #[error("cannot read the arguments from standard input")]
     Arguments { source: io::Error },
@@ -79,6 +82,7 @@ impl CliError {
             )
             | Self::Workspace { .. }
             | Self::NoState
+            | Self::ShellToken
             | Self::Arguments { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
             Self::Author(error) if error.is_usage() => USAGE,

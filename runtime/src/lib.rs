@@ -12,6 +12,7 @@
 //! | `cli.rs` | the options, and the manual that `--help` prints |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
+//! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
 //! | `workspace.rs` | the workspace's first use |
 //! | `whole.rs` | folders that are there whole or not at all |
 //! | `command/` | one file per command |
@@ -32,7 +33,9 @@ mod error;
 mod output;
 mod run;
 mod setup;
+mod sidecar;
 mod whole;
 mod workspace;
 
 pub use run::run;
+pub use sidecar::OwnSidecar;

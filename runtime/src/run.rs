@@ -17,6 +17,12 @@ const LOG_VARIABLE: &str = "PORTCULLIS_LOG";
 /// 5: unavailable.
 #[must_use]
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    // Not a command: this program, started by itself as a session of a shell, or as what holds sessions.
+    let sidecar =
+        portcullis_shell_daemon::enter_if_session().or_else(portcullis_shell_daemon::enter_if_embedded);
+    if let Some(code) = sidecar {
+        return code;
+    }
     let args: Vec<OsString> = args.into_iter().collect();
     // Not a command: this program, started by itself to compile a module from outside.
     if is_compiler(&args) {

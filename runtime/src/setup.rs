@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_tools::{PolicyFiles, ToolRegistry, bootstrap_runtime_tools, runtime_builder_with};
+use portcullis_tools::{PolicyFiles, ToolRegistry, runtime_builder, runtime_builder_with, shell::ShellPlace};
 use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
@@ -17,20 +17,25 @@ use crate::{
     cli::{Common, Modules},
     error::CliError,
     output::stream,
+    sidecar::ShellOption,
     workspace,
 };
 
 /// How long a start may take before a person at a terminal is told why.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// This very program, also where its file was replaced meanwhile: it compiles modules from outside.
-const OURSELVES: &str = "/proc/self/exe";
+/// This very program, also where its file was replaced meanwhile: it compiles modules from outside, and is the
+/// sidecar of its shell.
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
 
 /// How many characters of the workspace's digest name its state folder.
 const WORKSPACE_HASH_CHARS: usize = 16;
 
 /// The envelope that the options describe. Nothing is made.
 pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliError> {
+    if matches!(common.shell, ShellOption::Socket(_)) && common.shell_token_file.is_none() {
+        return Err(CliError::ShellToken);
+    }
     let failed = |source| CliError::Workspace { path: common.workspace.clone(), source };
     let workspace = real_path(&common.workspace).map_err(failed)?;
     let state = match &common.state {
@@ -64,14 +69,17 @@ pub(crate) fn runtime() -> Result<Runtime, CliError> {
         .map_err(|source| CliError::Start { source })
 }
 
-/// The registry of an envelope, with a workspace that is ready to be used.
+/// The registry of an envelope, with a workspace that is ready to be used, whose commands run there.
 ///
 /// # Cancellation
 /// Dropping the future stops what it started.
-pub(crate) async fn registry(envelope: &RunnerBootstrapEnvelope) -> Result<ToolRegistry, CliError> {
+pub(crate) async fn registry(
+    envelope: &RunnerBootstrapEnvelope,
+    shell: ShellPlace,
+) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(Notice::start);
-    Ok(bootstrap_runtime_tools(envelope).await?)
+    Ok(runtime_builder(envelope).await?.shell(shell).build()?)
 }
 
 /// As [`registry`], under policy texts that were found before.
@@ -81,10 +89,11 @@ pub(crate) async fn registry(envelope: &RunnerBootstrapEnvelope) -> Result<ToolR
 pub(crate) async fn registry_under(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
+    shell: ShellPlace,
 ) -> Result<ToolRegistry, CliError> {
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(Notice::start);
-    Ok(runtime_builder_with(envelope, files).await?.build()?)
+    Ok(runtime_builder_with(envelope, files).await?.shell(shell).build()?)
 }
 
 /// Tells a waiting person why nothing happens, unless it is dropped soon.

@@ -94,6 +94,13 @@ impl AsFd for InputWriter {
     }
 }
 
+/// For those who wait for descriptors by other means. Its writes do not block.
+impl From<InputWriter> for OwnedFd {
+    fn from(writer: InputWriter) -> Self {
+        writer.0
+    }
+}
+
 /// The daemon's end of a command's standard input.
 #[derive(Debug)]
 pub(crate) struct Feed {

@@ -49,6 +49,9 @@ mod tree;
 mod watch;
 mod wire;
 
+pub mod protocol;
+mod server;
+
 pub use cancel::{Cancellation, Canceller};
 pub use entry::enter_if_session;
 pub use error::{InputError, ShellError};
@@ -56,6 +59,10 @@ pub use input::{CommandInput, InputWriter};
 pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
+pub use server::{
+    DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
+    Token, Unproven, embedded_main, enter_if_embedded, serve, shelld_main,
+};
 pub use session::ShellSession;
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};
 pub use wire::{Ending, StateAfter};

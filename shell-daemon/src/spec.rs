@@ -5,6 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use portcullis_confine::{Canary, GroupLimits, Layer, PathAccess, ProcessLimits};
 use portcullis_policy::ProtectedPaths;
 use portcullis_types::ShellPosture;
+use serde::{Deserialize, Serialize};
 
 use crate::{Cancellation, CommandInput};
 
@@ -39,7 +40,8 @@ pub struct SessionSpec {
 }
 
 /// How far a session is to be confined.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum PostureChoice {
     /// By all that works here; if that is less than this, there is no session. [`ShellPosture::None`] is the
     /// same as [`ShellPosture::Minimal`]: who wants nothing has to say exactly that.

@@ -6,12 +6,14 @@ use std::{
     sync::Arc,
 };
 
+use portcullis::OwnSidecar;
 use portcullis_tools::{
     BootstrapError, Caller, RegistryBuilder, ToolCall, ToolRegistry, ToolResult,
     approval::ApproveAll,
     audit::{self, Row},
     policy::{DEFAULT_POLICY, ToolOrigin},
     runtime_builder,
+    shell::ShellPlace,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolErrorKind};
 use serde_json::Value;
@@ -129,6 +131,15 @@ impl World {
             Err(_) => drop(lent.then(|| fs::remove_dir_all(self.state()))),
         }
         builder
+    }
+
+    /// A registry with the core tools and a shell, in a sidecar of its own.
+    ///
+    /// # Panics
+    /// When it cannot be put together.
+    pub async fn registry_with_shell(&self) -> ToolRegistry {
+        let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
+        self.builder().await.expect("bootstraps").shell(place).build().expect("builds")
     }
 
     /// A registry with the core tools.

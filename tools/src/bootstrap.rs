@@ -11,13 +11,14 @@ use std::{
 
 use portcullis_confine::{Layer as KernelLayer, Requirement, probe_kernel};
 use portcullis_policy::{DEFAULT_POLICY, Layer, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
-use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier};
+use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
 use crate::{
     builder::{BootstrapError, RegistryBuilder},
     modules::{ModuleError, ModulesFolder, Wanted, place, read_file},
     mounts::MountTable,
     registry::ToolRegistry,
+    shell::ShellPlace,
     state,
     wasm::{CompileLimits, HostWasmToolRunner, RunnerConfig},
 };
@@ -98,8 +99,13 @@ pub async fn runtime_builder_with(
         compiler: envelope.compiler.clone(),
         compile_limits: CompileLimits::default(),
     })?;
-    let mut builder =
-        ToolRegistry::builder().policy(policy).state(&envelope.state).guests(mounts, runner).default_tools();
+    let mut builder = ToolRegistry::builder()
+        .policy(policy)
+        .state(&envelope.state)
+        .guests(mounts, runner)
+        .default_tools()
+        .shell(shell_place(envelope))
+        .workspace(&envelope.workspace, private);
     for (name, wasm) in CORE_MODULES {
         builder.add_embedded(name, wasm).await?;
     }
@@ -111,6 +117,16 @@ pub async fn runtime_builder_with(
         add_found(&mut builder, &ModulesFolder::open(&folder)?).await;
     }
     Ok(builder)
+}
+
+/// The running sidecar that the envelope names.
+fn shell_place(envelope: &RunnerBootstrapEnvelope) -> ShellPlace {
+    match &envelope.sidecar {
+        Some(SidecarSocket { path, token_file }) => {
+            ShellPlace::Socket { path: path.clone(), token_file: token_file.clone() }
+        }
+        None => ShellPlace::Nowhere,
+    }
 }
 
 /// Adds a module that was named. Without it there is no start.

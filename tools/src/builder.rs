@@ -24,7 +24,9 @@ use crate::{
     output_store::{OutputStore, StoreError},
     places::Places,
     rates::Rates,
-    registry::{RegisteredTool, RegistryError, ToolRegistry},
+    registered::RegisteredTool,
+    registry::{RegistryError, ToolRegistry},
+    shell::{BashTool, ShellBackend, ShellPlace, SidecarTerms},
     state::{self, StateError},
     table::ToolTable,
     vault,
@@ -50,6 +52,9 @@ pub struct RegistryBuilder {
     steps: Vec<(String, Arc<GuestModule>, Declarations)>,
     outside: Vec<OutsideModule>,
     refused: Vec<RefusedModule>,
+    shell: ShellPlace,
+    /// The host folder of the mounts, and other paths that none may touch; a registry without has no shell.
+    workspace: Option<(PathBuf, Vec<PathBuf>)>,
 }
 
 impl RegistryBuilder {
@@ -66,6 +71,8 @@ impl RegistryBuilder {
             steps: Vec::new(),
             outside: Vec::new(),
             refused: Vec::new(),
+            shell: ShellPlace::Nowhere,
+            workspace: None,
         }
     }
 
@@ -100,6 +107,19 @@ impl RegistryBuilder {
     pub fn guests(mut self, mounts: Arc<MountTable>, runner: HostWasmToolRunner) -> Self {
         self.mounts = Some(mounts);
         self.runner = Some(runner);
+        self
+    }
+
+    /// Lets the commands of `shell_exec` run there. Default: at the sidecar that the envelope names, else nowhere.
+    pub fn shell(mut self, place: ShellPlace) -> Self {
+        self.shell = place;
+        self
+    }
+
+    /// The host folder that the mounts lie below, for a sidecar of our own. No mount may touch the `private`
+    /// host paths. Adds `shell_exec`. [`crate::runtime_builder`] has called it.
+    pub fn workspace(mut self, folder: impl Into<PathBuf>, private: Vec<PathBuf>) -> Self {
+        self.workspace = Some((folder.into(), private));
         self
     }
 
@@ -185,6 +205,17 @@ impl RegistryBuilder {
         let mut tools = ToolTable::default();
         for (tool, origin) in self.natives {
             register(&mut tools, RegisteredTool::native(tool, origin)?)?;
+        }
+        if let Some((workspace, private)) = self.workspace {
+            let terms = SidecarTerms {
+                policy: Arc::new(policy.clone()),
+                workspace,
+                state: state.clone(),
+                private,
+                unconfined: false,
+            };
+            let shell = BashTool::new(ShellBackend::new(&self.shell, terms), policy.shell());
+            register(&mut tools, shell.register(policy.shell())?)?;
         }
         let mut digests = Vec::new();
         for (name, module, declarations) in self.modules {

@@ -18,7 +18,9 @@ pub mod output_store;
 mod pipeline;
 mod places;
 mod rates;
+mod registered;
 mod registry;
+pub mod shell;
 mod spawn;
 pub mod state;
 mod table;
@@ -30,7 +32,8 @@ pub use bootstrap::{
 };
 pub use builder::{BootstrapError, RegistryBuilder};
 pub use call::{Caller, EventFn, ToolCall, ToolResult};
-pub use registry::{RegisteredTool, RegistryError, ToolRegistry};
+pub use registered::RegisteredTool;
+pub use registry::{RegistryError, ToolRegistry};
 pub use wasm::HostWasmToolRunner;
 
 /// Re-exported for front ends, which show decisions and layers but make none.

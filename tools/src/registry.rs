@@ -1,35 +1,25 @@
 //! [`ToolRegistry`]: the tools, and the one way to call them.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
-use portcullis_policy::{
-    OutputBytes, Standing, ToolAssignment, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
-};
-use portcullis_types::{
-    FunctionDecl, InvalidToolName, JsonSchema, Tool, ToolDeclaration, ToolEvent, ToolMeta, ToolName,
-};
-use serde_json::Value;
+use portcullis_policy::{ToolAssignment, WorkspaceSecurityPolicy};
+use portcullis_types::{InvalidToolName, ToolEvent, ToolName};
 use thiserror::Error;
 
 use crate::{
-    arguments::{ArgumentSchema, SchemaError},
+    arguments::SchemaError,
     audit::{AuditLog, CallRecord},
     builder::RegistryBuilder,
     call::{Caller, ToolCall, ToolResult},
-    compat::Native,
-    modules::{Declared, Lock, RefusedModule},
+    modules::{Lock, RefusedModule},
     mounts::MountTable,
     output_store::OutputStore,
     pipeline::{Trail, admit, authorize, check, record, resolve, run, shape},
     places::Places,
     rates::Rates,
+    registered::RegisteredTool,
     table::ToolTable,
-    vault::VaultCopy,
-    wasm::{GuestModule, HostWasmToolRunner},
+    wasm::HostWasmToolRunner,
 };
 
 /// Tools behind one pipeline: whatever a tool is, [`ToolRegistry::execute_with_policy`] is the only way to
@@ -109,9 +99,9 @@ impl ToolRegistry {
         &self,
         tool: &RegisteredTool,
     ) -> Result<ToolAssignment, Box<portcullis_policy::Denial>> {
-        let mut assignment = self.policy.assign(&tool.facts).map_err(Box::new)?;
+        let mut assignment = self.policy.assign(tool.facts()).map_err(Box::new)?;
         for step in tool.steps() {
-            let step = self.policy.assign(&step.facts).map_err(Box::new)?;
+            let step = self.policy.assign(step.facts()).map_err(Box::new)?;
             assignment.approval = assignment.approval.max(step.approval);
         }
         Ok(assignment)
@@ -171,276 +161,6 @@ impl ToolRegistry {
         };
         Trail::new(Arc::clone(&self.audit), row)
     }
-}
-
-/// A tool as it is registered.
-#[derive(Debug)]
-pub struct RegisteredTool {
-    decl: FunctionDecl,
-    label: Option<String>,
-    output_schema: Option<JsonSchema>,
-    meta: ToolMeta,
-    aliases: Vec<ToolName>,
-    facts: ToolFacts,
-    schema: ArgumentSchema,
-    defaults: BTreeMap<String, String>,
-    pages_itself: bool,
-    backend: Backend,
-}
-
-/// What runs a tool.
-#[derive(Clone)]
-pub(crate) enum Backend {
-    /// A tool of this process, outside the sandbox.
-    Native(Arc<dyn Tool>),
-    /// A guest.
-    Guest(GuestTool),
-    /// An operation that is made of steps.
-    Operation(VaultCopy),
-}
-
-impl std::fmt::Debug for Backend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Native(_) => f.write_str("Native"),
-            Self::Guest(guest) => guest.fmt(f),
-            Self::Operation(operation) => operation.fmt(f),
-        }
-    }
-}
-
-/// What a tool says of itself that the policy does not ask for.
-struct Said {
-    label: Option<String>,
-    output_schema: Option<JsonSchema>,
-    meta: ToolMeta,
-}
-
-/// A tool of a module.
-#[derive(Debug, Clone)]
-pub(crate) struct GuestTool {
-    module: Arc<GuestModule>,
-    /// The file that the module was found in, or what an embedder calls it.
-    module_name: String,
-    declared: Declared,
-}
-
-impl GuestTool {
-    pub(crate) fn module(&self) -> &Arc<GuestModule> {
-        &self.module
-    }
-}
-
-impl RegisteredTool {
-    /// A native tool: what it says of itself is read here, once.
-    pub(crate) fn native(native: Native, origin: ToolOrigin) -> Result<Self, RegistryError> {
-        let Native { tool, declared_tier } = native;
-        let (decl, meta) = (tool.schema(), tool.meta());
-        let facts = ToolFacts {
-            name: parse_name(&decl.name)?,
-            declared_tier,
-            declared_policy: tool.policy(),
-            declared_timeout: Some(tool.timeout()),
-            declared_max_output: meta.output_cap_bytes.map(OutputBytes),
-            roles: tool.roles(),
-            origin,
-            standing: Standing::Unpinned,
-        };
-        let said = Said { label: tool.label(), output_schema: tool.output_schema(), meta };
-        Self::new(decl, said, facts, Backend::Native(tool))
-    }
-
-    /// A tool of a module, from its declaration. What was approved of one from outside is in the lock.
-    pub(crate) fn guest(
-        declaration: ToolDeclaration,
-        module_name: &str,
-        module: &Arc<GuestModule>,
-        origin: ToolOrigin,
-        lock: &Lock,
-    ) -> Result<Self, RegistryError> {
-        let decl = declaration.function_decl();
-        let name = parse_name(&decl.name)?;
-        let declared = Declared::of(&declaration);
-        let standing = match origin {
-            ToolOrigin::ForeignModule => lock.standing(&name, module.digest(), &declared),
-            ToolOrigin::ShippedModule
-            | ToolOrigin::ShippedOperation
-            | ToolOrigin::ShippedNative
-            | ToolOrigin::Native => Standing::Unpinned,
-        };
-        let facts = ToolFacts {
-            name,
-            declared_tier: declaration.tier,
-            declared_policy: declaration.policy,
-            declared_timeout: declaration.timeout_ms.map(std::time::Duration::from_millis),
-            declared_max_output: declaration.meta.output_cap_bytes.map(OutputBytes),
-            roles: declaration.roles,
-            origin,
-            standing,
-        };
-        let (module, module_name) = (Arc::clone(module), module_name.to_owned());
-        let backend = Backend::Guest(GuestTool { module, module_name, declared });
-        let ToolDeclaration { label, output_schema, meta, .. } = declaration;
-        Self::new(decl, Said { label, output_schema, meta }, facts, backend)
-    }
-
-    /// An operation that is made of steps.
-    pub(crate) fn operation(
-        decl: FunctionDecl,
-        label: &str,
-        facts: ToolFacts,
-        operation: VaultCopy,
-    ) -> Result<Self, RegistryError> {
-        let said = Said { label: Some(label.to_owned()), output_schema: None, meta: ToolMeta::default() };
-        Self::new(decl, said, facts, Backend::Operation(operation))
-    }
-
-    fn new(
-        decl: FunctionDecl,
-        said: Said,
-        facts: ToolFacts,
-        backend: Backend,
-    ) -> Result<Self, RegistryError> {
-        let Said { label, output_schema, meta } = said;
-        let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
-        let schema = ArgumentSchema::compile(&decl.parameters)
-            .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
-        if let Some(results) = &output_schema {
-            // Clients are shown it; one that is no schema would cost them the whole listing.
-            ArgumentSchema::compile(results)
-                .map_err(|source| RegistryError::ResultSchema { tool: decl.name.clone(), source })?;
-        }
-        let defaults = string_defaults(&decl.parameters);
-        let pages_itself = false;
-        Ok(Self { decl, label, output_schema, meta, aliases, facts, schema, defaults, pages_itself, backend })
-    }
-
-    /// Exempts the tool from the output limit: it pages by itself, and would otherwise cut what it fetches
-    /// a second time.
-    pub(crate) fn paging_itself(mut self) -> Self {
-        self.pages_itself = true;
-        self
-    }
-
-    /// What a model sees.
-    #[must_use]
-    pub fn decl(&self) -> &FunctionDecl {
-        &self.decl
-    }
-
-    /// A name for people, where the tool has one.
-    #[must_use]
-    pub fn label(&self) -> Option<&str> {
-        self.label.as_deref()
-    }
-
-    /// The schema of structured results, where the tool has one.
-    #[must_use]
-    pub fn output_schema(&self) -> Option<&JsonSchema> {
-        self.output_schema.as_ref()
-    }
-
-    /// Hints of its author.
-    #[must_use]
-    pub fn meta(&self) -> &ToolMeta {
-        &self.meta
-    }
-
-    /// The other names that it may be called by.
-    pub(crate) fn aliases(&self) -> &[ToolName] {
-        &self.aliases
-    }
-
-    /// Its name and its aliases.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &ToolName> {
-        std::iter::once(&self.facts.name).chain(&self.aliases)
-    }
-
-    /// What the policy knows of the tool.
-    #[must_use]
-    pub fn facts(&self) -> &ToolFacts {
-        &self.facts
-    }
-
-    /// What keeps the tool in: `wasm`, or `native, unconfined`.
-    #[must_use]
-    pub fn confinement(&self) -> crate::audit::Confinement {
-        match self.backend {
-            Backend::Native(_) => crate::audit::Confinement::Native,
-            // An operation touches nothing but through its steps.
-            Backend::Guest(_) | Backend::Operation(_) => crate::audit::Confinement::Wasm,
-        }
-    }
-
-    /// The module that a guest tool is of.
-    #[must_use]
-    pub fn module(&self) -> Option<&Arc<GuestModule>> {
-        match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) => None,
-            Backend::Guest(guest) => Some(&guest.module),
-        }
-    }
-
-    /// The file that a guest tool's module was found in, or what an embedder calls it.
-    #[must_use]
-    pub fn module_name(&self) -> Option<&str> {
-        match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) => None,
-            Backend::Guest(guest) => Some(&guest.module_name),
-        }
-    }
-
-    /// What a guest tool says of itself.
-    #[must_use]
-    pub fn declared(&self) -> Option<&Declared> {
-        match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) => None,
-            Backend::Guest(guest) => Some(&guest.declared),
-        }
-    }
-
-    /// The steps that an operation is made of, which cannot be called by themselves; none of any other tool.
-    #[must_use]
-    pub fn steps(&self) -> &[Arc<RegisteredTool>] {
-        match &self.backend {
-            Backend::Native(_) | Backend::Guest(_) => &[],
-            Backend::Operation(operation) => operation.steps(),
-        }
-    }
-
-    pub(crate) fn backend(&self) -> &Backend {
-        &self.backend
-    }
-
-    pub(crate) fn schema(&self) -> &ArgumentSchema {
-        &self.schema
-    }
-
-    pub(crate) fn pages_itself(&self) -> bool {
-        self.pages_itself
-    }
-
-    /// The name that a module knows the tool by.
-    pub(crate) fn guest_name(&self) -> &str {
-        &self.decl.name
-    }
-
-    /// The default of a string argument, as the schema declares it.
-    pub(crate) fn default_of(&self, argument: &str) -> Option<&str> {
-        self.defaults.get(argument).map(String::as_str)
-    }
-}
-
-fn parse_name(name: &str) -> Result<ToolName, RegistryError> {
-    ToolName::parse(name).map_err(|source| RegistryError::Name { source })
-}
-
-fn string_defaults(parameters: &JsonSchema) -> BTreeMap<String, String> {
-    let properties = parameters.as_value().get("properties").and_then(Value::as_object);
-    let default = |(name, schema): (&String, &Value)| {
-        schema.get("default").and_then(Value::as_str).map(|text| (name.clone(), text.to_owned()))
-    };
-    properties.into_iter().flatten().filter_map(default).collect()
 }
 
 /// Why tools cannot be registered together.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_types::ToolName;
 
-use crate::registry::{RegisteredTool, RegistryError};
+use crate::{registered::RegisteredTool, registry::RegistryError};
 
 /// The registered tools. No two of them share a name or an alias.
 #[derive(Debug, Default)]

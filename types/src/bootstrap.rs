@@ -73,6 +73,20 @@ pub struct RunnerBootstrapEnvelope {
     /// that such modules are refused, unless an earlier start has compiled them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<PathBuf>,
+    /// The shell sidecar that runs beside this process. None means that a front end brings its own, or that there
+    /// is no shell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sidecar: Option<SidecarSocket>,
+}
+
+/// Where a running shell sidecar listens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SidecarSocket {
+    /// Its Unix socket.
+    pub path: PathBuf,
+    /// The file with the token that it was given, readable by its owner alone.
+    pub token_file: PathBuf,
 }
 
 impl RunnerBootstrapEnvelope {
@@ -90,6 +104,7 @@ impl RunnerBootstrapEnvelope {
             policy: None,
             modules: Vec::new(),
             compiler: None,
+            sidecar: None,
         }
     }
 
@@ -138,12 +153,12 @@ mod tests {
         let envelope = RunnerBootstrapEnvelope::new("/w".into(), "/s".into());
         let text = serde_json::to_string(&envelope).expect("encodes");
         assert_eq!(RunnerBootstrapEnvelope::from_json(&text).expect("decodes"), envelope);
-        let newer = text.replace("\"version\":1", "\"version\":2,\"sidecar\":{}");
+        let newer = text.replace("\"version\":1", "\"version\":2,\"gateway\":{}");
         assert!(matches!(
             RunnerBootstrapEnvelope::from_json(&newer),
             Err(EnvelopeError::Version { found: 2 })
         ));
-        let unknown = text.replace("\"version\":1", "\"version\":1,\"sidecar\":{}");
+        let unknown = text.replace("\"version\":1", "\"version\":1,\"gateway\":{}");
         assert!(matches!(RunnerBootstrapEnvelope::from_json(&unknown), Err(EnvelopeError::Malformed(_))));
     }
 }

@@ -38,7 +38,7 @@ mod schema;
 mod tool;
 
 pub use args::ToolArgs;
-pub use bootstrap::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier};
+pub use bootstrap::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 pub use definition::{DefinitionType, ToolDefinition};

@@ -2,12 +2,18 @@
 //!
 //! They guide a model and are no boundary: what a program does once it runs is for the sandbox. A command is
 //! read with the grammar of bash ([`read`](mod@read)), and every program that it is seen to run is judged:
-//! behind pipes, in substitutions, in functions, and behind programs that run another (`env`, `xargs`,
-//! `sh -c`, …; `wrappers`). What cannot be told from the text, such as a program whose name is in a variable,
-//! is refused as soon as there is any rule.
+//! behind pipes, in substitutions, in functions (`walk`), and behind programs that run another (`env`, `xargs`,
+//! `sh -c`, …; `runs` and `wrappers`). What cannot be told from the text, such as a program whose name is in a
+//! variable, or a text that bash runs later (`builtins`), is refused as soon as there is any rule; so is what
+//! would take the parser too long (`nesting`).
 
+mod builtins;
+mod nesting;
+mod operator;
+mod pattern;
 mod read;
 mod rules;
+mod runs;
 mod text;
 mod walk;
 mod words;
@@ -16,4 +22,7 @@ mod wrappers;
 #[cfg(test)]
 mod tests;
 
-pub use rules::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
+pub use operator::Operator;
+pub use rules::{CommandRefusal, CommandRules, InvalidCommandRule};
+
+pub(crate) use pattern::CommandPattern;

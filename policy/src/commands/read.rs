@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeSet, thread};
 
-use brush_parser::{Parser, ParserOptions};
+use brush_parser::{ParserOptions, parse_tokens, uncached_tokenize_str};
 
-use super::{rules::Operator, walk::Walker, words::Argument};
+use super::{Operator, nesting, walk::Walker, words::Argument};
 
 /// How long a command may be that rules judge, in bytes. Longer ones belong into a file.
 const MAX_BYTES: usize = 16 << 10;
@@ -19,6 +19,8 @@ pub(super) struct Found {
     /// The words of each program's call, the ones that a program runs for another among them.
     pub(super) invocations: Vec<Vec<Argument>>,
     pub(super) operators: BTreeSet<Operator>,
+    /// Whether it may change where programs are looked for.
+    pub(super) sets_path: bool,
 }
 
 /// Reads a command.
@@ -49,8 +51,11 @@ pub(super) fn parse(command: &str, walker: &mut Walker) -> Result<(), String> {
     if command.contains('\0') {
         return Err("it has a NUL character".to_owned());
     }
-    let program = Parser::new(command.as_bytes(), &ParserOptions::default())
-        .parse_program()
+    nesting::ensure_few_substitutions(command)?;
+    let options = ParserOptions::default();
+    let tokens = uncached_tokenize_str(command, &options.tokenizer_options())
         .map_err(|error| format!("its syntax: {error}"))?;
+    nesting::ensure_shallow(&tokens)?;
+    let program = parse_tokens(&tokens, &options).map_err(|error| format!("its syntax: {error}"))?;
     walker.program(&program, command)
 }

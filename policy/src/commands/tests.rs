@@ -1,5 +1,8 @@
 //! What commands are seen to run, and what rules make of it.
 
+mod evasions;
+mod hostile;
+
 use proptest::prelude::*;
 
 use super::{CommandRefusal, CommandRules, InvalidCommandRule, Operator, read::read};

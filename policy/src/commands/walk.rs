@@ -8,21 +8,27 @@ use brush_parser::ast::{
 };
 
 use super::{
+    Operator, builtins,
     read::{self, Found},
-    rules::Operator,
+    runs::{self, Runs},
     text,
     words::{self, Argument},
-    wrappers::{self, Runs},
 };
 
 /// How deep texts may be commands of commands: `sh -c "sh -c …"`.
 const MAX_DEPTH: usize = 16;
+
+/// How much may be gathered of one command: what runs another command, behind options that may or may not have
+/// a value, multiplies.
+const MAX_GATHERED: usize = 256 << 10;
 
 /// Gathers what a command runs.
 #[derive(Debug, Default)]
 pub(super) struct Walker {
     pub(super) found: Found,
     depth: usize,
+    /// How many words and bytes were gathered, of programs and of texts.
+    gathered: usize,
     /// The text that is being read.
     source: Vec<char>,
 }
@@ -47,10 +53,17 @@ impl Walker {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
         }
+        self.gather(command.len())?;
         self.depth += 1;
         read::parse(command, self)?;
         self.depth -= 1;
         Ok(())
+    }
+
+    fn gather(&mut self, amount: usize) -> Read {
+        // Each costs something, be it empty.
+        self.gathered += amount + 1;
+        if self.gathered > MAX_GATHERED { Err("it runs too many commands".to_owned()) } else { Ok(()) }
     }
 
     fn operator(&mut self, operator: Operator) {
@@ -177,10 +190,12 @@ impl Walker {
                 self.test(other)
             }
             ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner),
-            ExtendedTestExpr::UnaryTest(_, word) => self.word(&word.value).map(drop),
+            ExtendedTestExpr::UnaryTest(_, word) => {
+                builtins::ensure_no_hidden_index(&self.word(&word.value)?)
+            }
             ExtendedTestExpr::BinaryTest(_, one, other) => {
-                self.word(&one.value)?;
-                self.word(&other.value).map(drop)
+                builtins::ensure_no_hidden_index(&self.word(&one.value)?)?;
+                builtins::ensure_no_hidden_index(&self.word(&other.value)?)
             }
         }
     }
@@ -294,11 +309,17 @@ impl Walker {
     }
 
     fn assignment(&mut self, assignment: &Assignment) -> Read {
-        if let AssignmentName::ArrayElementName(_, index) = &assignment.name {
-            self.word(index)?;
-        }
+        let name = match &assignment.name {
+            AssignmentName::VariableName(name) => name,
+            AssignmentName::ArrayElementName(name, index) => {
+                builtins::ensure_no_hidden_command(&self.word(index)?)?;
+                name
+            }
+        };
+        builtins::ensure_harmless(name)?;
+        self.found.sets_path |= name == "PATH";
         match &assignment.value {
-            AssignmentValue::Scalar(word) => self.word(&word.value).map(drop),
+            AssignmentValue::Scalar(word) => builtins::ensure_no_hidden_index(&self.word(&word.value)?),
             AssignmentValue::Array(elements) => elements.iter().try_for_each(|(key, value)| {
                 key.iter().try_for_each(|key| self.word(&key.value).map(drop))?;
                 self.word(&value.value).map(drop)
@@ -311,12 +332,15 @@ impl Walker {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
         }
-        let runs = wrappers::runs(&words)?;
+        self.gather(8 * words.len())?;
+        builtins::ensure_readable(&words)?;
+        self.found.sets_path |= builtins::may_set_path(&words);
+        let runs = runs::runs(&words)?;
         self.found.invocations.push(words);
         self.depth += 1;
         for inner in runs {
             match inner {
-                Runs::Text(command) => read::parse(&command, self)?,
+                Runs::Text(command) => self.text(&command)?,
                 Runs::Program(words) => self.invocation(words)?,
             }
         }

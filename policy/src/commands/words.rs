@@ -5,10 +5,14 @@ use brush_parser::{
     word::{self, WordPiece, WordPieceWithSource},
 };
 
-use super::text;
+use super::{nesting, text};
 
 /// Stands for a part of a word that is not in the text, such as the value of a variable.
 const UNKNOWN: char = '\u{fffc}';
+
+/// Where a system keeps its programs.
+const PROGRAM_FOLDERS: &[&str] =
+    &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
 /// A word that a program is given, its own name first.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,10 +41,34 @@ impl Argument {
         (!self.may_be_several && !self.text.contains(UNKNOWN)).then_some(&self.text)
     }
 
+    /// A word that is not in the text, or several, or none.
+    pub(super) fn unknown() -> Self {
+        Self { text: UNKNOWN.to_string(), may_be_several: true }
+    }
+
     /// The name of the program that it is as a command's first word: what follows the last `/`.
     pub(super) fn program(&self) -> Option<&str> {
         let name = self.text.rsplit('/').next()?;
         (!self.may_be_several && !name.is_empty() && !name.contains(UNKNOWN)).then_some(name)
+    }
+
+    /// Whether the program is looked up by its name, or named where a system keeps its programs: elsewhere
+    /// anything may have the name of another.
+    pub(super) fn is_of_the_system(&self) -> bool {
+        match self.text.rsplit_once('/') {
+            None => true,
+            Some((folder, _)) => PROGRAM_FOLDERS.contains(&folder),
+        }
+    }
+
+    /// The same word with something that is not in the text in place of a part.
+    pub(super) fn with_unknown(&self, part: &str) -> Self {
+        Self { text: self.text.replace(part, &UNKNOWN.to_string()), ..self.clone() }
+    }
+
+    /// Whether the part of the word that is in the text contains something.
+    pub(super) fn contains(&self, part: &str) -> bool {
+        self.text.contains(part)
     }
 }
 
@@ -49,10 +77,14 @@ impl Argument {
 /// # Errors
 /// What in it cannot be judged.
 pub(super) fn read(raw: &str) -> Result<Word, String> {
+    nesting::ensure_plain_indexes(raw)?;
     let pieces = word::parse(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
-    let mut reader = Reader { raw, text: String::new(), may_be_several: false, substitutions: Vec::new() };
+    let mut reader = Reader::new(raw);
     reader.pieces(&pieces, false)?;
-    let Reader { text, may_be_several, substitutions, .. } = reader;
+    let Reader { text, mut may_be_several, substitutions, brace, list, .. } = reader;
+    may_be_several |= brace && list;
+    // The program of that name, which is often written, is no pattern.
+    may_be_several &= raw != "[";
     Ok(Word { argument: Argument { text, may_be_several }, substitutions })
 }
 
@@ -61,8 +93,9 @@ pub(super) fn read(raw: &str) -> Result<Word, String> {
 /// # Errors
 /// As [`read`].
 pub(super) fn read_document(raw: &str) -> Result<Vec<String>, String> {
+    nesting::ensure_plain_indexes(raw)?;
     let pieces = word::parse_heredoc(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
-    let mut reader = Reader { raw, text: String::new(), may_be_several: false, substitutions: Vec::new() };
+    let mut reader = Reader::new(raw);
     reader.pieces(&pieces, true)?;
     Ok(reader.substitutions)
 }
@@ -72,9 +105,17 @@ struct Reader<'a> {
     text: String,
     may_be_several: bool,
     substitutions: Vec<String>,
+    /// Whether a brace opens outside of quotes.
+    brace: bool,
+    /// Whether there is something outside of quotes that makes several words of what is in braces.
+    list: bool,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(raw: &'a str) -> Self {
+        let (text, substitutions) = (String::new(), Vec::new());
+        Self { raw, text, may_be_several: false, substitutions, brace: false, list: false }
+    }
     fn pieces(&mut self, pieces: &[WordPieceWithSource], quoted: bool) -> Result<(), String> {
         pieces.iter().try_for_each(|piece| self.piece(piece, quoted))
     }
@@ -83,7 +124,9 @@ impl Reader<'_> {
         match &piece.piece {
             WordPiece::Text(text) => {
                 // Names of files, or several words, come of these.
-                self.may_be_several |= !quoted && text.contains(['*', '?', '[', '{']);
+                self.may_be_several |= !quoted && text.contains(['*', '?', '[', '(']);
+                self.brace |= !quoted && text.contains('{');
+                self.list |= !quoted && (text.contains(',') || text.contains(".."));
                 self.text.push_str(text);
             }
             WordPiece::SingleQuotedText(text) => self.text.push_str(text),
@@ -103,7 +146,8 @@ impl Reader<'_> {
             WordPiece::ParameterExpansion(_) => {
                 let source = self.raw.get(piece.start_index..piece.end_index).unwrap_or(self.raw);
                 ensure_no_command(source)?;
-                self.unknown(quoted);
+                // `"$@"` and `"${x[@]}"` are several words in quotes too.
+                self.unknown(quoted && !source.contains('@'));
             }
             WordPiece::ArithmeticExpression(expression) => {
                 let source = self.raw.get(piece.start_index..piece.end_index).unwrap_or(self.raw);

@@ -1,21 +1,15 @@
-//! Programs that run another: `env`, `sudo`, `xargs`, `sh -c`, `find -exec` and their like.
+//! Programs that run another behind options of their own: `env`, `sudo`, `xargs`, `timeout` and their like.
 
 use std::collections::BTreeSet;
 
-use super::words::Argument;
-
-/// What a program runs in turn.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Runs {
-    /// A text that is read as a command.
-    Text(String),
-    /// A program with its arguments.
-    Program(Vec<Argument>),
-}
+use super::{
+    runs::{Filled, Runs, joined, known, text, unread, with_placeholders},
+    words::Argument,
+};
 
 /// How a program that runs another is called.
-struct Wrapper {
-    names: &'static [&'static str],
+pub(super) struct Wrapper {
+    pub(super) names: &'static [&'static str],
     /// Options whose value is the word after them.
     with_value: &'static [&'static str],
     /// Options whose value is the text of a command.
@@ -29,7 +23,7 @@ struct Wrapper {
 const PLAIN: Wrapper =
     Wrapper { names: &[], with_value: &[], with_command: &[], operands: 0, assignments: false };
 
-const WRAPPERS: &[Wrapper] = &[
+pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         names: &["env"],
         with_value: &["-u", "--unset", "-C", "--chdir"],
@@ -46,17 +40,52 @@ const WRAPPERS: &[Wrapper] = &[
         assignments: true,
         ..PLAIN
     },
-    Wrapper {
-        names: &["su", "runuser", "script"],
-        with_value: &["-s", "--shell", "-g", "--group", "-G", "-u", "--user", "-w"],
-        with_command: &["-c", "--command", "--session-command"],
-        // A user's name, or a file's: what follows is for the shell.
-        operands: usize::MAX,
-        ..PLAIN
-    },
     Wrapper { names: &["nice"], with_value: &["-n", "--adjustment"], ..PLAIN },
     Wrapper { names: &["ionice"], with_value: &["-c", "--class", "-n", "--classdata"], ..PLAIN },
-    Wrapper { names: &["nohup", "setsid", "builtin", "busybox", "toybox", "unbuffer", "fakeroot"], ..PLAIN },
+    Wrapper {
+        names: &[
+            "nohup",
+            "setsid",
+            "builtin",
+            "busybox",
+            "toybox",
+            "unbuffer",
+            "fakeroot",
+            "pkexec",
+            "systemd-run",
+            "dbus-run-session",
+            "valgrind",
+            "xvfb-run",
+            "tini",
+            "dumb-init",
+            "catchsegv",
+            "eatmydata",
+            "proxychains",
+            "proxychains4",
+            "torsocks",
+            "tsocks",
+            "rlwrap",
+            "caffeinate",
+            "numactl",
+            "choom",
+            "firejail",
+            "bwrap",
+            "proot",
+            "perf",
+            "gdb",
+            "linux32",
+            "linux64",
+            "hyperfine",
+            "entr",
+            "ld.so",
+        ],
+        ..PLAIN
+    },
+    Wrapper {
+        names: &["gosu", "su-exec", "setuidgid", "chpst", "envdir", "setarch", "softlimit", "cgexec"],
+        operands: 1,
+        ..PLAIN
+    },
     Wrapper { names: &["command"], ..PLAIN },
     Wrapper { names: &["exec"], with_value: &["-a"], ..PLAIN },
     Wrapper { names: &["time"], with_value: &["-f", "--format", "-o", "--output"], ..PLAIN },
@@ -104,113 +133,15 @@ const WRAPPERS: &[Wrapper] = &[
     Wrapper { names: &["unshare", "setpriv", "strace", "ltrace", "nsenter", "prlimit"], ..PLAIN },
 ];
 
-/// Shells, which read a text as a command.
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "rbash", "fish"];
+/// Programs that start a shell if they are given no program, and it reads what they are given to read.
+const SHELL_BY_DEFAULT: &[&str] = &["unshare", "nsenter", "chroot", "fakeroot", "sudo", "doas", "setarch"];
 
-/// What a program's call runs in turn, as far as its words tell.
-///
-/// # Errors
-/// Why that cannot be told.
-pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
-    let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
-    let Some(name) = program.program() else { return Ok(Vec::new()) };
-    if SHELLS.contains(&name) {
-        return shell(name, arguments);
-    }
-    match name {
-        "eval" => Ok(vec![joined(name, arguments)?]),
-        "trap" => arguments.first().map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?])),
-        "alias" => arguments.iter().map(|word| known(name, word)).map(|text| Ok(aliased(&text?))).collect(),
-        "find" | "gfind" => find(arguments),
-        // To ask where a program is does not run it.
-        "command" if arguments.first().is_some_and(|word| matches!(word.literal(), Some("-v" | "-V"))) => {
-            Ok(Vec::new())
-        }
-        _ => match WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) {
-            Some(wrapper) => wrapped(name, wrapper, arguments),
-            None => Ok(Vec::new()),
-        },
-    }
-}
-
-fn known(program: &str, word: &Argument) -> Result<String, String> {
-    word.literal()
-        .map(str::to_owned)
-        .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
-}
-
-/// A word that is read as a command.
-fn text(program: &str, word: &Argument) -> Result<Runs, String> {
-    known(program, word).map(Runs::Text)
-}
-
-/// Words that together are read as a command.
-fn joined(program: &str, words: &[Argument]) -> Result<Runs, String> {
-    let texts = words.iter().map(|word| known(program, word)).collect::<Result<Vec<_>, _>>()?;
-    Ok(Runs::Text(texts.join(" ")))
-}
-
-/// `alias NAME=VALUE`: what the name will run.
-fn aliased(text: &str) -> Runs {
-    Runs::Text(text.split_once('=').map_or(":", |(_, value)| value).to_owned())
-}
-
-/// `sh -c TEXT`, or `sh FILE`. A shell that reads its input runs what no rule has seen.
-fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
-    let mut rest = arguments.iter();
-    while let Some(word) = rest.next() {
-        let option = known(name, word)?;
-        match option.as_str() {
-            "--" => break,
-            "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file" => drop(rest.next()),
-            long if long.starts_with("--") => {}
-            "-" => return Err(format!("`{name}` runs what it reads")),
-            cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => {
-                return Err(format!("`{name}` runs what it reads"));
-            }
-            cluster if cluster.starts_with('-') && cluster.contains('c') => {
-                // More options may stand before the text.
-                let command =
-                    rest.find(|word| !word.literal().is_some_and(|text| text.starts_with(['-', '+'])));
-                return command.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
-            }
-            cluster if cluster.starts_with(['-', '+']) => {}
-            // A file, which is a program like any other.
-            _ => return Ok(Vec::new()),
-        }
-    }
-    match rest.next() {
-        Some(_file) => Ok(Vec::new()),
-        None => Err(format!("`{name}` runs what it reads")),
-    }
-}
-
-/// `find … -exec PROGRAM … ;`
-fn find(arguments: &[Argument]) -> Result<Vec<Runs>, String> {
-    let mut found = Vec::new();
-    let mut rest = arguments;
-    while let Some((word, after)) = rest.split_first() {
-        rest = after;
-        let Some(text) = word.literal() else {
-            if word.may_be_several {
-                return Err("what `find` is given is not in the text".to_owned());
-            }
-            continue;
-        };
-        if ["-exec", "-execdir", "-ok", "-okdir"].contains(&text) {
-            let end = rest.iter().position(|word| matches!(word.literal(), Some(";" | "+")));
-            let (program, after) = rest.split_at(end.unwrap_or(rest.len()));
-            found.push(Runs::Program(program.to_vec()));
-            rest = after;
-        }
-    }
-    found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
-    Ok(found)
-}
+/// How many programs one call may be seen to run, one for each reading of its options.
+const MAX_READINGS: usize = 16;
 
 /// The program behind a wrapper's options. An option that is not known may take a value or not, so both ways
 /// to read on are followed.
-fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
     let mut found = Vec::new();
     let mut starts = vec![0];
     let mut seen = BTreeSet::new();
@@ -223,26 +154,106 @@ fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> Result<Vec<
                 Place::Flag => at += 1,
                 Place::Value => at += 2,
                 Place::Command => {
-                    found.extend(arguments.get(at + 1).map(|word| text(name, word)).transpose()?);
+                    if let Some(word) = arguments.get(at + 1) {
+                        let rest = arguments.get(at + 2..).unwrap_or_default();
+                        found.push(given(name, known(name, word)?, rest));
+                    }
                     at += 2;
                 }
                 Place::AttachedCommand(command) => {
-                    found.push(Runs::Text(command));
+                    found.push(given(name, command, &arguments[at + 1..]));
                     at += 1;
                 }
                 Place::Unknown => {
+                    found.extend(clustered_command(name, wrapper, &arguments[at..])?);
                     starts.push(at + 2);
                     at += 1;
                 }
                 Place::None { ends } => {
                     let operands = arguments.get(at + usize::from(ends)..).unwrap_or_default();
                     found.extend(program(name, wrapper, operands)?);
+                    if found.len() > MAX_READINGS {
+                        return Err(format!("too many options of `{name}` that are not known"));
+                    }
                     break;
                 }
             }
         }
     }
+    if found.is_empty() && SHELL_BY_DEFAULT.contains(&name) && !only_asks(name, arguments) {
+        return unread(name);
+    }
+    if name == "xargs" || name == "gxargs" {
+        return Ok(found.into_iter().map(|runs| filled_by_input(runs, arguments)).collect());
+    }
     Ok(found)
+}
+
+/// Whether a call without a program runs none: `sudo -l` and its like.
+fn only_asks(name: &str, arguments: &[Argument]) -> bool {
+    let asks: &[&str] = match name {
+        "sudo" => &["-l", "-v", "-k", "-K", "-V", "--list", "--validate", "--version", "--help", "-h"],
+        _ => &["--version", "--help", "-V", "-h"],
+    };
+    !arguments.is_empty()
+        && arguments.iter().all(|word| word.literal().is_some_and(|text| asks.contains(&text)))
+}
+
+/// A command's text that is given to an option. What follows is for the text's last program with `env`, and for
+/// others it is not.
+fn given(name: &str, command: String, rest: &[Argument]) -> Runs {
+    if name != "env" {
+        return Runs::Text(command);
+    }
+    let quoted = rest.iter().map(|word| match word.literal() {
+        Some(text) => format!(" '{}'", text.replace('\'', "'\\''")),
+        None => " \"$@\"".to_owned(),
+    });
+    Runs::Text(command + &quoted.collect::<String>())
+}
+
+/// The command that a cluster of options of one letter gives, as in `env -iS 'COMMAND'`.
+fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Result<Option<Runs>, String> {
+    let Some(cluster) = words.first().and_then(Argument::literal).filter(|text| !text.starts_with("--"))
+    else {
+        return Ok(None);
+    };
+    let letters = wrapper.with_command.iter().filter(|option| option.len() == 2).map(|option| &option[1..]);
+    for letter in letters {
+        match cluster.split_once(letter) {
+            Some((_, "")) => {
+                let Some(word) = words.get(1) else { return Ok(None) };
+                return Ok(Some(given(name, known(name, word)?, &words[2..])));
+            }
+            Some((_, command)) => return Ok(Some(given(name, command.to_owned(), &words[1..]))),
+            None => {}
+        }
+    }
+    Ok(None)
+}
+
+/// What `xargs` runs: what it reads stands at the end, or wherever the placeholder does.
+fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
+    let Runs::Program(mut words) = runs else { return runs };
+    let mut placeholders = Vec::new();
+    for (at, word) in arguments.iter().enumerate() {
+        match word.literal() {
+            Some("-I" | "--replace" | "-i") => {
+                placeholders.extend(arguments.get(at + 1).and_then(Argument::literal).map(str::to_owned));
+                placeholders.push("{}".to_owned());
+            }
+            Some(text) => {
+                let attached = ["--replace=", "-I", "-i"].iter().find_map(|option| text.strip_prefix(option));
+                placeholders.extend(attached.map(str::to_owned));
+            }
+            None => {}
+        }
+    }
+    for placeholder in &placeholders {
+        words = with_placeholders(&words, placeholder, Filled::ByInput);
+    }
+    words.push(Argument::unknown());
+    Runs::Program(words)
 }
 
 /// What a word among a wrapper's options is.
@@ -272,9 +283,13 @@ fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<Place, Strin
     let is_option = text.starts_with('-') && text != "-";
     Ok(match value {
         _ if text == "--" => Place::None { ends: true },
+        // `env -` is `env -i`.
+        _ if text == "-" && name == "env" => Place::Flag,
         Some(_) if wrapper.assignments && !is_option => Place::Flag,
-        Some(command) if wrapper.with_command.contains(&option) => Place::AttachedCommand(command.to_owned()),
-        None if wrapper.with_command.contains(&option) => Place::Command,
+        Some(command) if begins_one_of(wrapper.with_command, option) => {
+            Place::AttachedCommand(command.to_owned())
+        }
+        None if begins_one_of(wrapper.with_command, option) => Place::Command,
         None if wrapper.with_value.contains(&option) => Place::Value,
         _ if !is_option => Place::None { ends: false },
         // A long option has its value with it, or none.
@@ -292,6 +307,13 @@ fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<R
     let Some(program) = operands.get(wrapper.operands..).filter(|words| !words.is_empty()) else {
         return Ok(Vec::new());
     };
+    if matches!(name, "hyperfine" | "entr") {
+        // They hand a text of several words to a shell.
+        let texts: Option<Vec<_>> = program.iter().map(Argument::literal).collect();
+        let text = texts.filter(|texts| texts.iter().any(|text| text.contains(char::is_whitespace)));
+        let text = text.map(|texts| Runs::Text(texts.join(" ")));
+        return Ok(text.into_iter().chain([Runs::Program(program.to_vec())]).collect());
+    }
     // `flock FILE -c COMMAND`: after the operand as well.
     if program[0].literal().is_some_and(|word| wrapper.with_command.contains(&word)) {
         return program.get(1).map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
@@ -301,6 +323,12 @@ fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<R
         return Ok(vec![joined(name, program)?]);
     }
     Ok(vec![Runs::Program(program.to_vec())])
+}
+
+/// Whether an option is one of these, or the beginning of a long one.
+fn begins_one_of(options: &[&str], option: &str) -> bool {
+    let is_beginning = |long: &&str| option.len() > 2 && option.starts_with("--") && long.starts_with(option);
+    options.contains(&option) || options.iter().any(is_beginning)
 }
 
 /// The value that is written together with an option of one letter, as in `-n5`.

@@ -1,7 +1,7 @@
 //! The policy file as text: what may stand in it, read with every fault and its place.
 //!
 //! `section` walks tables and refuses what it does not know; `value` parses single values; `model` is what
-//! a text says; `read` and `reduction` read the two shapes of a file. Whether names refer to something is
+//! a text says; `read` and `reduction` read the two shapes of a file, `shell` a section of both. Whether names refer to something is
 //! for `effective` and `overlay`, what must never hold for `invariants`.
 
 mod faults;
@@ -9,12 +9,13 @@ mod model;
 mod read;
 mod reduction;
 mod section;
+mod shell;
 mod value;
 
 pub(crate) use faults::Faults;
 pub(crate) use model::{
     LimitEntries, MountEntry, Placed, PolicyFile, ProfileEntry, ReducedAccess, ReducedProfile, ReducedTier,
-    ReducedTool, Reduction, TierEntry, ToolEntry,
+    ReducedTool, Reduction, ShellEntries, TierEntry, ToolEntry,
 };
 pub(crate) use read::read_policy;
 pub(crate) use reduction::read_overlay;

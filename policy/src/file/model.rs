@@ -1,10 +1,13 @@
 //! What a policy text says, value by value, each with its place. Nothing is resolved or defaulted here.
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
-use portcullis_types::{Access, SafetyTier, SandboxTier, ToolName};
+use portcullis_types::{Access, SafetyTier, SandboxTier, ShellPosture, ToolName};
 
-use crate::{Approval, AuditSync, Layer, MemoryBytes, MountName, OutputBytes, ProfileName, protect::Pattern};
+use crate::{
+    Approval, AuditSync, FileBytes, Layer, MemoryBytes, MountName, Operator, OutputBytes, ProfileName,
+    VariableName, commands::CommandPattern, protect::Pattern,
+};
 
 /// A value and where it stands.
 #[derive(Debug, Clone)]
@@ -28,6 +31,7 @@ pub(crate) struct PolicyFile {
     pub(crate) sandbox: Vec<(SandboxTier, Reduction)>,
     pub(crate) audit_sync: Option<AuditSync>,
     pub(crate) modules_dir: Option<String>,
+    pub(crate) shell: Option<ShellEntries<Access>>,
     pub(crate) limits: LimitEntries,
 }
 
@@ -75,6 +79,23 @@ pub(crate) struct LimitEntries {
     pub(crate) max_timeout: Option<Placed<Duration>>,
 }
 
+/// `[shell]`, of a policy or of a reduction; they differ in what they say of a mount.
+#[derive(Debug)]
+pub(crate) struct ShellEntries<A> {
+    pub(crate) enabled: Option<Placed<bool>>,
+    pub(crate) posture: Option<Placed<ShellPosture>>,
+    pub(crate) mounts: Vec<(Placed<String>, Placed<A>)>,
+    pub(crate) timeout: Option<Placed<Duration>>,
+    pub(crate) memory: Option<Placed<MemoryBytes>>,
+    pub(crate) processes: Option<Placed<u32>>,
+    pub(crate) file_size: Option<Placed<FileBytes>>,
+    pub(crate) output: Option<Placed<OutputBytes>>,
+    pub(crate) environment: Option<Vec<Placed<VariableName>>>,
+    pub(crate) allow: Option<BTreeSet<CommandPattern>>,
+    pub(crate) deny: BTreeSet<CommandPattern>,
+    pub(crate) operators: Option<Vec<Placed<Operator>>>,
+}
+
 /// What a `[sandbox.TIER]` section or a workspace's overlay takes away.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
@@ -83,6 +104,7 @@ pub(crate) struct Reduction {
     pub(crate) tiers: Vec<ReducedTier>,
     pub(crate) tools: Vec<ReducedTool>,
     pub(crate) protect: Vec<Pattern>,
+    pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) limits: LimitEntries,
 }
 

@@ -15,6 +15,7 @@ use super::{
     Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry,
     reduction::{SECTION_KEYS, read_reduction},
     section::{Entry, Section},
+    shell::shell,
     value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
 };
 
@@ -23,7 +24,7 @@ pub(super) const VERSION: i128 = 1;
 
 const KEYS: &[&str] = &[
     "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
-    "limits",
+    "shell", "limits",
 ];
 
 /// Reads the whole text. What is returned is only worth something if there are no faults.
@@ -57,6 +58,9 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
             sandbox: sandbox(root, faults),
             audit_sync: root.section("audit", faults).and_then(|section| audit(&section, faults)),
             modules_dir: root.section("modules", faults).and_then(|section| modules(&section, faults)),
+            shell: root
+                .section("shell", faults)
+                .map(|section| shell(&section, [Access::Read, Access::Write], Access::as_str, faults)),
             limits: root
                 .section("limits", faults)
                 .map(|section| limits(&section, faults))

@@ -4,14 +4,17 @@ use super::{
     Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean,
     read::{check_version, layers, patterns, with_root},
     section::{Entry, Section},
+    shell::shell,
     value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
 };
 
 /// The keys of a `[sandbox.TIER]` section.
-pub(super) const SECTION_KEYS: &[&str] = &["require", "profiles", "tiers", "tools", "protect", "limits"];
+pub(super) const SECTION_KEYS: &[&str] =
+    &["require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
 
 /// The keys of an overlay.
-const OVERLAY_KEYS: &[&str] = &["version", "require", "profiles", "tiers", "tools", "protect", "limits"];
+const OVERLAY_KEYS: &[&str] =
+    &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
 
 /// The keys that an overlay may not have though an operator's policy may.
 const OPERATOR_KEYS: &[&str] = &["mounts", "sandbox", "audit", "modules"];
@@ -56,6 +59,9 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
             .section("protect", faults)
             .map(|section| patterns(&section, faults))
             .unwrap_or_default(),
+        shell: section
+            .section("shell", faults)
+            .map(|section| shell(&section, ReducedAccess::ALL, ReducedAccess::as_str, faults)),
         limits: section.section("limits", faults).map(|section| limits(&section, faults)).unwrap_or_default(),
     }
 }

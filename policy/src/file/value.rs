@@ -39,7 +39,7 @@ pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEnt
 }
 
 /// A number of things.
-fn count(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'_>) -> Option<u64> {
+pub(super) fn count(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'_>) -> Option<u64> {
     let Some(number) = entry.as_integer() else {
         return entry.refuse_type("a whole number", faults);
     };
@@ -57,7 +57,7 @@ pub(super) fn memory(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Place
 }
 
 /// A size: a text with a unit, or a number of bytes.
-fn size(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'_>) -> Option<u64> {
+pub(super) fn size(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'_>) -> Option<u64> {
     let bytes = match entry.as_integer() {
         Some(bytes) => bytes,
         None => entry.parsed(faults, parse_size)?,

@@ -177,7 +177,7 @@ fn a_write_role_is_a_write_even_if_the_caller_asks_for_a_read() {
 }
 
 #[test]
-fn addresses_and_commands_are_granted_by_no_profile() {
+fn addresses_and_commands_are_granted_by_no_profile_of_a_policy() {
     let url = RequestedSubject::Url { argument: "url".into(), url: "https://example.com".into() };
     let denial = denied(&writer(), &[url]);
     assert_eq!(
@@ -186,7 +186,10 @@ fn addresses_and_commands_are_granted_by_no_profile() {
     );
     let command = RequestedSubject::Command { argument: "command".into(), command: "true".into() };
     let denial = denied(&writer(), &[command]);
-    assert_eq!(denial.to_string(), "running `true` is not granted");
+    assert_eq!(
+        denial.to_string(),
+        "running `true` is not granted (only tools that this host ships for it run commands)"
+    );
 }
 
 #[test]

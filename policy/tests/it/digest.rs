@@ -164,6 +164,7 @@ profiles
   Nothing                  no mounts
   P                        /shared read, /vault read
   Q                        /shared read
+  Shell                    no shell
 
 tools without an entry, by tier
   read_only                Q, approval allow

@@ -7,4 +7,5 @@ mod load;
 mod model;
 mod random;
 mod reduce;
+mod shell;
 mod support;

@@ -6,14 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_policy::{Approval, Decision, Grant, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_policy::{
+    Approval, Decision, Grant, RequestedSubject, ShellPolicy, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+};
 use portcullis_types::{Access, SafetyTier, ToolPolicy};
 use proptest::prelude::*;
 
 use crate::{
     random::{
-        Lines, MOUNTS, OPERATOR, OVERLAY, PROFILES, lines, operator_text, plain_text, some_path, some_tool,
+        Lines, MOUNTS, OPERATOR, OVERLAY, PROFILES, lines, operator_text, plain_text, some_command,
+        some_path, some_tool,
     },
+    shell::shell_exec,
     support::{decide, path, try_load},
 };
 
@@ -173,6 +177,26 @@ fn no_policy_wide_setting_grew(reduced: &WorkspaceSecurityPolicy, before: &Works
             .patterns()
             .all(|pattern| reduced.protected().covers(pattern.split('/')).is_some())
         && reduced.mounts() == before.mounts()
+        && no_shell_grew(reduced.shell(), before.shell())
+}
+
+/// Whether one shell is none, or gives nothing that the other does not.
+fn no_shell_grew(reduced: Option<&ShellPolicy>, before: Option<&ShellPolicy>) -> bool {
+    let (Some(small), Some(large)) = (reduced, before) else { return reduced.is_none() };
+    small.mounts.iter().all(|mount| large.access_to(mount.name.as_str()) >= Some(mount.access))
+        && small.access_to("vault").is_none()
+        && small.posture >= large.posture
+        && small.timeout <= large.timeout
+        && small.memory <= large.memory
+        && small.processes <= large.processes
+        && small.file_size <= large.file_size
+        && small.output <= large.output
+        && small.environment.is_subset(&large.environment)
+        && large.commands.denied().all(|rule| small.commands.denied().any(|other| other == rule))
+        && large.commands.allowed().all(|list| small.commands.allowed().any(|other| other == list))
+        && large.commands.operators().is_none_or(|operators| {
+            small.commands.operators().is_some_and(|fewer| fewer.is_subset(operators))
+        })
 }
 
 proptest! {
@@ -209,6 +233,31 @@ proptest! {
                 match (decide(&reduced, &tool, &subjects), decide(&before, &tool, &subjects)) {
                     (Decision::Allow(grant), Decision::Allow(wider)) => {
                         prop_assert!(is_within(&grant, &wider), "{:?}\n{:?}", grant, wider);
+                    }
+                    (Decision::Allow(grant), Decision::Deny(denial)) => {
+                        prop_assert!(false, "added {:?}, before: {}", grant, denial);
+                    }
+                    (Decision::Deny(_), _) => {}
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_command_that_is_denied_stays_denied_whatever_is_taken_away(
+        operator in lines(OPERATOR, 0.3),
+        overlay in lines(OVERLAY, 0.1),
+        commands in prop::collection::vec(some_command(), 10),
+    ) {
+        let text = operator_text(&operator);
+        let (before, reduced) = (try_load(&text, None), try_load(&text, Some(&plain_text(&overlay, ""))));
+        if let (Ok(before), Ok(reduced)) = (before, reduced) {
+            for command in commands {
+                let subjects = [RequestedSubject::Command { argument: "command".into(), command }];
+                match (decide(&reduced, &shell_exec(), &subjects), decide(&before, &shell_exec(), &subjects)) {
+                    (Decision::Allow(grant), Decision::Allow(wider)) => {
+                        prop_assert!(is_within(&grant, &wider), "{:?}\n{:?}", grant, wider);
+                        prop_assert!(grant.shell.is_some() && grant.access_to("vault").is_none());
                     }
                     (Decision::Allow(grant), Decision::Deny(denial)) => {
                         prop_assert!(false, "added {:?}, before: {}", grant, denial);

@@ -35,6 +35,19 @@ pub(crate) const OPERATOR: &[(&str, &[&str])] = &[
     ("limits.max_timeout", &["'20s'", "'2m'"]),
     ("limits.wasm_memory", &["'2MiB'"]),
     ("limits.concurrency", &["5"]),
+    ("shell.enabled", &["true", "true", "true", "false"]),
+    ("shell.posture", &["'minimal'", "'contained'", "'strong'"]),
+    ("shell.mounts.shared", &["'read'", "'write'"]),
+    ("shell.mounts.tmp", &["'read'", "'write'"]),
+    ("shell.timeout", &["'10s'", "'5m'"]),
+    ("shell.memory", &["'32MiB'", "'2GiB'"]),
+    ("shell.processes", &["16", "512"]),
+    ("shell.file_size", &["'2MiB'", "'2GiB'"]),
+    ("shell.output", &["'2KiB'", "'32MiB'"]),
+    ("shell.environment", &["['A']", "['A', 'B']"]),
+    ("shell.allow", &["['ls', 'git']", "['git', 'ls -l']"]),
+    ("shell.deny", &["['git push']", "['rm', 'curl']"]),
+    ("shell.operators", &["['|', ';']", "[]"]),
 ];
 
 pub(crate) const OVERLAY: &[(&str, &[&str])] = &[
@@ -58,6 +71,19 @@ pub(crate) const OVERLAY: &[(&str, &[&str])] = &[
     ("limits.wasm_memory", &["'1MiB'"]),
     ("limits.max_output_bytes", &["'1KiB'"]),
     ("limits.concurrency", &["4"]),
+    ("shell.enabled", &["true", "false"]),
+    ("shell.posture", &["'minimal'", "'strong'"]),
+    ("shell.mounts.shared", &["'none'", "'read'", "'write'"]),
+    ("shell.mounts.vault", &["'none'", "'read'"]),
+    ("shell.timeout", &["'9s'", "'1m'"]),
+    ("shell.memory", &["'16MiB'", "'1GiB'"]),
+    ("shell.processes", &["8", "256"]),
+    ("shell.file_size", &["'1MiB'", "'1GiB'"]),
+    ("shell.output", &["'1KiB'", "'16MiB'"]),
+    ("shell.environment", &["[]", "['A']", "['B']"]),
+    ("shell.allow", &["['ls']", "['git status', 'ls *']"]),
+    ("shell.deny", &["['ls']", "['git push']"]),
+    ("shell.operators", &["['|']", "[]", "['&&']"]),
 ];
 
 pub(crate) fn lines(
@@ -133,4 +159,14 @@ pub(crate) fn some_path() -> impl Strategy<Value = (String, Access)> {
             let text = format!("{start}{}", tokens.join("/"));
             (if text.is_empty() { ".".to_owned() } else { text }, access)
         })
+}
+
+pub(crate) fn some_command() -> impl Strategy<Value = String> {
+    let commands = ["ls", "ls -l", "git status", "git push", "rm x", "env ls", "$x", "sh -c ls"];
+    let operators = [" | ", "; ", " && ", "\n"];
+    (
+        prop::collection::vec(prop::sample::select(commands.to_vec()), 1..4),
+        prop::sample::select(operators.to_vec()),
+    )
+        .prop_map(|(commands, operator)| commands.join(operator))
 }

@@ -87,10 +87,7 @@ fn question(request: &ApprovalRequest) -> String {
         "asked by",
         &format!("agent {}, run {}, call {}", request.agent_id, request.run_id, request.call_id),
     );
-    line(
-        "runs",
-        if request.unconfined { "native, unconfined: no sandbox holds it" } else { "in the WASM sandbox" },
-    );
+    line("runs", &place(request));
     if request.steps.is_empty() {
         touches(&mut line, &request.grant);
     }
@@ -108,6 +105,21 @@ fn question(request: &ApprovalRequest) -> String {
     line("arguments", &request.arguments);
     out.push_str("Approve? y = yes, n = no; any other text is a no with that reason: ");
     out
+}
+
+/// Where a call runs, and what holds it there.
+fn place(request: &ApprovalRequest) -> String {
+    match (&request.grant.shell, request.unconfined) {
+        (None, false) => "in the WASM sandbox".to_owned(),
+        (None, true) => "native, unconfined: no sandbox holds it".to_owned(),
+        (Some(_), true) => "in a shell on the host, unconfined: no sandbox holds it".to_owned(),
+        (Some(shell), false) => format!(
+            "in a shell session, confined at least as `{}`; {} processes, files up to {}",
+            shell.posture,
+            shell.processes,
+            text::bytes(shell.file_size.0)
+        ),
+    }
 }
 
 /// What a step of an operation may touch, while no other step may.
@@ -216,6 +228,56 @@ mod tests {
             "in a step: vault_copyto_read, by itself\nmay touch: /vault (read); profile VaultRead\n\
              in a step: vault_copyto_write, by itself\nmay touch: /shared (write), /tmp (write); profile VaultWrite\n"
         );
+    }
+
+    #[test]
+    fn the_question_says_where_a_command_runs_and_what_holds_it() {
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: DEFAULT_POLICY },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        })
+        .expect("loads");
+        let role = portcullis_types::ArgumentRole {
+            argument: "command".to_owned(),
+            role: portcullis_types::RoleKind::Command,
+        };
+        let facts = ToolFacts {
+            name: ToolName::parse("shell_exec").expect("a name"),
+            declared_tier: Some(portcullis_types::SafetyTier::Privileged),
+            declared_policy: ToolPolicy::Auto,
+            declared_timeout: None,
+            declared_max_output: None,
+            roles: vec![role],
+            origin: ToolOrigin::ShippedNative,
+            standing: Standing::Unpinned,
+        };
+        let command = "rm -rf /shared\u{1b}[2K".to_owned();
+        let subjects = [RequestedSubject::Command { argument: "command".to_owned(), command }];
+        let Decision::Allow(grant) = policy.authorize(&CallRequest { tool: &facts, subjects: &subjects })
+        else {
+            panic!("the shipped policy has a shell");
+        };
+        let mut request = ApprovalRequest {
+            call_id: "call_1".into(),
+            agent_id: "cli".into(),
+            run_id: "run".into(),
+            tool: "shell_exec".into(),
+            tier: portcullis_types::SafetyTier::Privileged,
+            unconfined: false,
+            arguments: "{}".into(),
+            grant,
+            binding: String::new(),
+            steps: Vec::new(),
+        };
+        let asked = question(&request);
+        assert!(
+            asked.contains("in a shell session, confined at least as `contained`; 256 processes"),
+            "{asked}"
+        );
+        assert!(asked.contains("execute") && !asked.contains('\u{1b}'), "{asked}");
+        request.unconfined = true;
+        assert!(question(&request).contains("on the host, unconfined"));
     }
 
     #[test]

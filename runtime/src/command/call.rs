@@ -1,7 +1,7 @@
 //! `portcullis call`: one call through the pipeline.
 
 use std::{
-    io::{self, Read},
+    io::{self, IsTerminal as _, Read},
     process::ExitCode,
     sync::Arc,
 };
@@ -10,6 +10,7 @@ use portcullis_tools::{
     Caller, ToolCall, ToolResult,
     approval::{ApproveAll, Approver},
     policy::DenialCode,
+    shell::ShellPlace,
 };
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolError, ToolOutput};
 use tokio::{
@@ -25,7 +26,7 @@ use crate::{
         json::{self, CallAnswer},
         stream, text,
     },
-    setup,
+    setup, sidecar,
 };
 
 /// What the pipeline takes at most (1 MiB), and one byte more, by which it sees that there was more.
@@ -40,7 +41,8 @@ pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> 
     let call = ToolCall::new(options.tool, arguments(options.arguments)?);
     let caller = caller(options.run, options.approve);
     let run_id = caller.run_id.clone();
-    match apart(&caller.cancel.clone(), move || make(&envelope, call, &caller))? {
+    let shell = sidecar::place(common);
+    match apart(&caller.cancel.clone(), move || make(&envelope, shell, call, &caller))? {
         Some(result) => answer(&hinted(result), &run_id, options.json),
         None => Ok(ExitCode::from(INTERRUPTED)),
     }
@@ -64,10 +66,15 @@ pub(super) fn apart<T: Send + 'static>(
 }
 
 /// Makes the call, from the registry's start to its end. Blocks until the audit row is on the disk.
-fn make(envelope: &RunnerBootstrapEnvelope, call: ToolCall, caller: &Caller) -> Result<ToolResult, CliError> {
+fn make(
+    envelope: &RunnerBootstrapEnvelope,
+    shell: ShellPlace,
+    call: ToolCall,
+    caller: &Caller,
+) -> Result<ToolResult, CliError> {
     let runtime = setup::runtime()?;
     let result = runtime.block_on(async {
-        let registry = setup::registry(envelope).await?;
+        let registry = setup::registry(envelope, shell).await?;
         Ok(registry.execute_with_policy(call, caller).await)
     });
     // A native tool that blocks its thread, or a question that nobody answers, must not keep us.
@@ -78,6 +85,11 @@ fn make(envelope: &RunnerBootstrapEnvelope, call: ToolCall, caller: &Caller) -> 
 /// The text of a call's arguments: as it is given, or from standard input.
 pub(super) fn arguments(given: String) -> Result<String, CliError> {
     if given == "-" { read_arguments(io::stdin().lock()) } else { Ok(given) }
+}
+
+/// What comes on the standard input, for a command that reads it; nothing where a person would have to type it.
+pub(super) fn stdin_unless_terminal() -> Result<String, CliError> {
+    if io::stdin().is_terminal() { Ok(String::new()) } else { read_arguments(io::stdin().lock()) }
 }
 
 /// The arguments' text, bounded. What is too long is handed on as it is: the pipeline refuses it, and so
@@ -103,6 +115,10 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
     };
     caller.on_progress = Some(Arc::new(|progress| stream::tell(&format!("{}\n", progress.trim_end()))));
     caller.on_update = Some(Arc::new(|partial| {
+        // A command's output is the answer itself; it is shown twice to nobody.
+        if partial.details.get("stream").is_some() {
+            return;
+        }
         stream::tell(&format!("{}\n", text::of_content(&partial.content).trim_end()));
     }));
     caller

@@ -12,6 +12,7 @@ use portcullis_tools::{
         probe_kernel, prove_on_scratch_thread,
     },
     policy::{self, Standing, ToolOrigin},
+    shell::{LayerHealth, ShellPlace},
     wasm::GuestModule,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolErrorKind};
@@ -21,8 +22,10 @@ use crate::{
     cli::{self, Common},
     error::{CliError, causes},
     output::{json, stream, text},
-    setup,
+    setup, sidecar,
 };
+
+use super::tools::Shell;
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, CliError> {
@@ -42,6 +45,7 @@ struct Findings {
     /// Whether all that the policy requires was seen to hold.
     ok: bool,
     layers: Vec<LayerFinding>,
+    shell: Option<ShellFinding>,
     kernel: Kernel,
     workspace: PathBuf,
     state: PathBuf,
@@ -63,6 +67,37 @@ struct LayerFinding {
     #[serde(flatten)]
     status: LayerStatus,
     evidence: Vec<Evidence>,
+}
+
+/// The sidecar, as a session of it proved it.
+#[derive(Debug, Serialize)]
+struct ShellFinding {
+    /// Whether commands run, in a session that proved at least what the policy asks for.
+    ok: bool,
+    /// Whether there is to be a shell at all.
+    wanted: bool,
+    posture: Option<String>,
+    /// The least that the policy will do with.
+    least: Option<String>,
+    layers: Vec<ShellLayer>,
+    /// Why there is none.
+    reason: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct ShellLayer {
+    layer: String,
+    status: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    reason: String,
+    evidence: Vec<Attempt>,
+}
+
+#[derive(Debug, Serialize)]
+struct Attempt {
+    attempt: String,
+    before: String,
+    after: String,
 }
 
 #[derive(Debug, Serialize)]
@@ -115,9 +150,13 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
     // Before the start, which mends what a crash left and perhaps hides more.
     let audit = audit_finding(&envelope);
     let runtime = setup::runtime()?;
-    let started = runtime.block_on(start(&envelope));
+    let started = runtime.block_on(start(&envelope, sidecar::place(common)));
+    let mut shell = None;
     let (registry, posture, error) = match started {
-        Ok((registry, posture)) => (Some(registry), posture, None),
+        Ok((registry, posture)) => {
+            shell = Some(runtime.block_on(shell_finding(&registry)));
+            (Some(registry), posture, None)
+        }
         Err(error) if is_finding(&error) => {
             (None, prove_without_tools(&envelope, &policy, &support), Some(error))
         }
@@ -131,9 +170,13 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
     let digest = registry.as_ref().map_or(policy.digest(), |registry| registry.policy().digest()).to_string();
     Ok(Findings {
         version: env!("CARGO_PKG_VERSION"),
-        ok: error.is_none() && proven && recorded,
+        ok: error.is_none()
+            && proven
+            && recorded
+            && shell.as_ref().is_none_or(|shell| shell.ok || !shell.wanted),
         missing: missing(&layers, &support),
         layers,
+        shell,
         kernel: Kernel {
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
             arch: std::env::consts::ARCH,
@@ -156,13 +199,47 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
 }
 
 /// Starts the tools as for a call, and has a worker thread prove what holds it.
-async fn start(envelope: &RunnerBootstrapEnvelope) -> Result<(ToolRegistry, Option<Posture>), CliError> {
-    let registry = setup::registry(envelope).await?;
+async fn start(
+    envelope: &RunnerBootstrapEnvelope,
+    shell: ShellPlace,
+) -> Result<(ToolRegistry, Option<Posture>), CliError> {
+    let registry = setup::registry(envelope, shell).await?;
     let posture = match (registry.runner(), registry.tools().find_map(shipped)) {
         (Some(runner), Some(module)) => Some(runner.posture(module).await.map_err(BootstrapError::Wasm)?),
         _ => None,
     };
     Ok((registry, posture))
+}
+
+/// Starts a session of the shell, as for a command.
+async fn shell_finding(registry: &ToolRegistry) -> ShellFinding {
+    let least = registry.policy().shell().map(|shell| shell.posture.to_string());
+    let nothing = |wanted, reason| ShellFinding {
+        ok: false,
+        wanted,
+        posture: None,
+        least: least.clone(),
+        layers: Vec::new(),
+        reason: Some(reason),
+    };
+    match Shell::meet(registry).await {
+        Shell::Off(reason) => nothing(false, reason),
+        Shell::Lost(error) => nothing(true, format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
+        Shell::On(health) => ShellFinding {
+            ok: true,
+            wanted: true,
+            posture: Some(health.posture),
+            least,
+            layers: health.layers.into_iter().map(shell_layer).collect(),
+            reason: None,
+        },
+    }
+}
+
+fn shell_layer(layer: LayerHealth) -> ShellLayer {
+    let LayerHealth { name, status, reason, evidence } = layer;
+    let evidence = evidence.into_iter().map(|(attempt, before, after)| Attempt { attempt, before, after });
+    ShellLayer { layer: name, status, reason, evidence: evidence.collect() }
 }
 
 /// The module of a tool of ours: a stranger's would take its time.
@@ -326,6 +403,10 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
         }
     }
 
+    if let Some(shell) = &findings.shell {
+        write_shell(out, shell)?;
+    }
+
     writeln!(out, "\nkernel")?;
     let landlock = kernel.landlock_abi.map_or("none".to_owned(), |abi| format!("ABI {abi}"));
     writeln!(out, "  {:<12} {landlock}", "landlock")?;
@@ -370,6 +451,28 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     } else {
         writeln!(out, "\nNot all that the policy requires is enforced and proven.")
     }
+}
+
+fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
+    writeln!(out, "\nshell, as a session met it before and after it was confined")?;
+    if let Some(posture) = &shell.posture {
+        let least = shell.least.as_deref().unwrap_or("none");
+        writeln!(out, "  {:<12} {} (at least {least} is required)", "posture", text::inline(posture))?;
+    }
+    if let Some(reason) = &shell.reason {
+        let word = if shell.wanted { "missing" } else { "off" };
+        writeln!(out, "  {:<12} {word}: {}", "posture", text::for_terminal(reason))?;
+    }
+    for layer in &shell.layers {
+        let reason = if layer.reason.is_empty() { String::new() } else { format!(": {}", layer.reason) };
+        let line = format!("{}{reason}", layer.status);
+        writeln!(out, "  {:<12} {}", text::inline(&layer.layer), text::inline(&line))?;
+        for Attempt { attempt, before, after } in &layer.evidence {
+            let line = format!("{attempt:<48} {before} → {after}");
+            writeln!(out, "    {}", text::inline(&line))?;
+        }
+    }
+    Ok(())
 }
 
 fn status(status: &LayerStatus) -> String {

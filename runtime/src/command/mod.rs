@@ -4,6 +4,7 @@ mod audit;
 mod call;
 mod doctor;
 mod policy;
+mod shell;
 pub(crate) mod tool;
 mod tools;
 
@@ -26,6 +27,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Policy(Policy::Check { file: None }) => policy::check_in_force(common),
         Command::Audit(Audit::Log { limit, json }) => audit::log(common, limit, json),
         Command::Audit(Audit::Verify) => audit::verify(common),
+        Command::Shell(options) => shell::run(common, options),
         Command::Doctor(options) => doctor::run(common, &options),
     }
 }

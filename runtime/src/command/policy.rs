@@ -12,7 +12,7 @@ use crate::{
     cli::Common,
     error::CliError,
     output::{stream, text},
-    setup,
+    setup, sidecar,
 };
 
 /// Prints the shipped policy.
@@ -36,7 +36,7 @@ pub(crate) fn check_in_force(common: &Common) -> Result<ExitCode, CliError> {
     // First by itself, so that a policy with faults leaves no folders behind.
     files.load(envelope.sandbox_tier)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
     let mut answer = summary(&files, registry.policy());
     let _ = write!(answer, "\ntools\n{}{}", tools::listing(&registry), tools::refused(&registry));
     stream::answer(&answer)?;

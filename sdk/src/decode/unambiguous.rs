@@ -68,7 +68,7 @@ impl<'de> Visitor<'de> for Walk {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unambiguous, A::Error> {
-        let mut seen = BTreeSet::new();
+        let mut seen = Seen::default();
         while let Some(Key(key)) = members.next_key()? {
             if seen.contains(&key) {
                 members.next_value::<IgnoredAny>()?;
@@ -80,6 +80,31 @@ impl<'de> Visitor<'de> for Walk {
         Ok(Unambiguous)
     }
 }
+
+/// The keys of one object so far. Most objects have few, and a list has many objects: the first keys need no
+/// allocation.
+#[derive(Default)]
+struct Seen<'de> {
+    few: [Option<Cow<'de, str>>; FEW],
+    more: BTreeSet<Cow<'de, str>>,
+}
+
+impl<'de> Seen<'de> {
+    fn contains(&self, key: &str) -> bool {
+        self.few.iter().map_while(Option::as_deref).any(|seen| seen == key) || self.more.contains(key)
+    }
+
+    fn insert(&mut self, key: Cow<'de, str>) {
+        match self.few.iter_mut().find(|place| place.is_none()) {
+            Some(place) => *place = Some(key),
+            None => {
+                self.more.insert(key);
+            }
+        }
+    }
+}
+
+const FEW: usize = 8;
 
 /// A key, lent by the text unless it has escapes.
 struct Key<'de>(Cow<'de, str>);
@@ -116,5 +141,17 @@ mod tests {
     fn a_key_twice_is_found_at_any_depth() {
         assert_eq!(ensure(r#"{"a":1,"b":[{"a":1},{"a":2}]}"#), Ok(()));
         assert_eq!(ensure(r#"[{"x":{"a":1,"\u0061":2}}]"#), Err("key 'a' is given twice".to_owned()));
+    }
+
+    #[test]
+    fn a_key_twice_is_found_among_many() {
+        let keys = |last: usize| {
+            let keys: Vec<String> = (0..30).chain([last]).map(|key| format!(r#""k{key}":{key}"#)).collect();
+            format!("{{{}}}", keys.join(","))
+        };
+        assert_eq!(ensure(&keys(30)), Ok(()));
+        for twice in [0, FEW - 1, FEW, 29] {
+            assert_eq!(ensure(&keys(twice)), Err(format!("key 'k{twice}' is given twice")));
+        }
     }
 }

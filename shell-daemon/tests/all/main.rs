@@ -11,6 +11,7 @@ mod layers;
 mod postures;
 mod programs;
 mod protected;
+mod server;
 mod state;
 #[path = "../../../confine/src/testing/stock_container.rs"]
 mod stock_container;

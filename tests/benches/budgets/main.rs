@@ -1,7 +1,8 @@
 //! The budgets of the design, measured: each number beside its limit and beside what it is compared with in
 //! the same run. Exits with 1 when one is missed.
 //!
-//! Run with `cargo xtask bench`; ripgrep (`rg`) must be installed for the row that is measured against it. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
+//! Run with `cargo xtask bench`; ripgrep (`rg`) and bubblewrap (`bwrap`) must be installed for the rows
+//! that are measured against them. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
 //! audit log on disk, Landlock and seccomp on, another file at each call, the output compared.
 
 mod arguments;
@@ -14,6 +15,7 @@ mod read;
 mod report;
 mod sample;
 mod search;
+mod shell;
 
 use std::{process::ExitCode, sync::Arc};
 
@@ -52,6 +54,9 @@ fn main() -> ExitCode {
     }
     if runs("search") {
         runtime.block_on(search::searching(&registry, &world, &mut report));
+    }
+    if runs("shell") {
+        runtime.block_on(shell::commands(&world, &mut report));
     }
     if runs("arguments") {
         arguments::decoding(&mut report);

@@ -39,6 +39,11 @@ impl Report {
         self.add(what, measured, format!("≤ {}", show(limit, unit)), Some(measured <= limit), unit);
     }
 
+    /// A rate that must not be below its limit.
+    pub(crate) fn at_least(&mut self, what: &str, measured: f64, limit: f64, unit: &str) {
+        self.add(what, measured, format!("≥ {}", show(limit, unit)), Some(measured >= limit), unit);
+    }
+
     /// A time that must not be above its limit, which is the design's for a machine of the usual speed.
     pub(crate) fn at_most_here(&mut self, what: &str, measured: f64, limit: f64, unit: &str, here: Slowness) {
         let budget = format!("≤ {} ({limit} {unit} × {:.2})", show(limit * here.0, unit), here.0);

@@ -15,5 +15,6 @@ mod pipeline;
 mod policy;
 mod repository;
 mod seeds;
+mod shell;
 mod support;
 mod vault;

@@ -59,13 +59,13 @@ fn refused(registry: &ToolRegistry) -> Vec<(String, String)> {
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn portcullis(world: &World, words: &[&str]) -> Output {
     Command::new(portcullis_tests::binary())
-        .args(words)
         .arg("--workspace")
         .arg(world.workspace())
         .arg("--state")
         .arg(world.state())
         .arg("--policy")
         .arg(world.policy_file())
+        .args(words)
         .stdin(Stdio::null())
         .output()
         .expect("starts")

@@ -240,6 +240,9 @@ pub enum Confinement {
     /// The WASM sandbox, with the kernel behind it.
     #[serde(rename = "wasm")]
     Wasm,
+    /// The sessions of a shell sidecar; the row's posture says how far.
+    #[serde(rename = "shell")]
+    Shell,
     /// Nothing: it is host code.
     #[serde(rename = "native, unconfined")]
     Native,
@@ -251,6 +254,7 @@ impl Confinement {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Wasm => "wasm",
+            Self::Shell => "shell",
             Self::Native => "native, unconfined",
         }
     }

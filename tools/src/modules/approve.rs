@@ -12,7 +12,8 @@ use super::{ApproveError, Declared, Lock, LockError, Pin, PinError};
 use crate::{
     audit::{CallRecord, Ending, Outcome, Record},
     call::random_id,
-    registry::{RegisteredTool, ToolRegistry},
+    registered::RegisteredTool,
+    registry::ToolRegistry,
 };
 
 /// A tool as it stands to be approved.

@@ -25,7 +25,8 @@ use crate::{
     call::Caller,
     mounts::{MountTable, real_path, resolve_beneath},
     rates::Rates,
-    registry::{Backend, RegisteredTool},
+    registered::{Backend, RegisteredTool},
+    shell::ShellBackend,
 };
 
 /// How often an approver may change the arguments of one call.
@@ -93,7 +94,7 @@ fn grants(
     trail.row.subjects = subjects.iter().map(row_subject).collect();
     let mut steps = Vec::new();
     let grant = match tool.backend() {
-        Backend::Native(_) | Backend::Guest(_) => judge(tool, &subjects, policy, mounts),
+        Backend::Native(_) | Backend::Guest(_) | Backend::Shell(_) => judge(tool, &subjects, policy, mounts),
         Backend::Operation(operation) => {
             let own = judge(tool, &[], policy, mounts).map_err(|denial| refuse(*denial, trail))?;
             for step in operation.steps() {
@@ -107,13 +108,21 @@ fn grants(
     };
     let grant = grant.map_err(|denial| refuse(*denial, trail))?;
     trail.row.decision = Some(audit::Verdict::Allow);
-    trail.row.rule = Some(format!("profiles.{}", grant.profile).into());
+    trail.row.rule = Some(rule_of(&grant).into());
     trail.row.mounts = grant
         .mounts
         .iter()
         .map(|mount| audit::MountAccess { name: mount.name.as_str().into(), access: mount.access })
         .collect();
     Ok(Grants { own: grant, steps })
+}
+
+/// The rule that grants.
+fn rule_of(grant: &Grant) -> String {
+    match grant.shell {
+        Some(_) => "shell".to_owned(),
+        None => format!("profiles.{}", grant.profile),
+    }
 }
 
 /// Judges what a tool, or a step, is asked to touch.
@@ -130,7 +139,7 @@ fn judge(
     for subject in subjects {
         match subject {
             RequestedSubject::Path { path, access, .. } => follow(path, *access, policy, mounts)?,
-            // No build grants these, so the policy has refused them above.
+            // Judged by their text alone, above.
             RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
         }
     }
@@ -270,7 +279,11 @@ async fn consent(
         run_id: caller.run_id.clone(),
         tool: tool.to_owned(),
         tier: trail.row.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
-        unconfined: matches!(checked.tool.backend(), Backend::Native(_)),
+        unconfined: match checked.tool.backend() {
+            Backend::Native(_) => true,
+            Backend::Shell(shell) => matches!(shell.backend(), ShellBackend::Host(_)),
+            Backend::Guest(_) | Backend::Operation(_) => false,
+        },
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
         binding: approval::binding(tool, checked.args.text(), grant, &steps, policy.digest().as_str())?,

@@ -9,7 +9,7 @@ use super::{Trail, resolve::Resolved};
 use crate::{
     arguments::{CheckedArguments, Repairs},
     call::ToolCall,
-    registry::RegisteredTool,
+    registered::RegisteredTool,
 };
 
 /// A call whose arguments fit its tool.

@@ -8,7 +8,7 @@ use super::Trail;
 use crate::{
     audit::Confinement,
     call::{ToolCall, random_id},
-    registry::{Backend, RegisteredTool},
+    registered::{Backend, RegisteredTool},
     table::ToolTable,
 };
 
@@ -46,6 +46,7 @@ pub(crate) fn resolve(
     };
     let (confinement, module) = match tool.backend() {
         Backend::Native(_) => (Confinement::Native, None),
+        Backend::Shell(_) => (Confinement::Shell, None),
         Backend::Guest(guest) => (Confinement::Wasm, Some(guest.module().digest().to_string().into())),
         Backend::Operation(_) => {
             // By it the rows of the steps are found.

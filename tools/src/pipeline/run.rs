@@ -11,7 +11,7 @@ use futures_util::FutureExt;
 use portcullis_policy::{Denial, DenialCode, Grant};
 use portcullis_types::{
     CallFrame, FRAME_VERSION, FinalFrame, ProgressFn, SafetyTier, Tool, ToolContext, ToolError, ToolEvent,
-    ToolOutput,
+    ToolOutput, ToolUpdateFn,
 };
 use serde_json::value::RawValue;
 
@@ -23,10 +23,12 @@ use super::{
     turn::{ensure_wanted, within_turn},
 };
 use crate::{
-    audit::Text,
+    audit::{Subject, SubjectKind, Text},
     call::{Caller, Parent},
     places::{LeaveOnDrop, Place, Places},
-    registry::{Backend, GuestTool, RegisteredTool, ToolRegistry},
+    registered::{Backend, GuestTool, RegisteredTool},
+    registry::ToolRegistry,
+    shell::{ShellRun, ShellTerms},
     vault::Terms,
     wasm::{GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
 };
@@ -35,6 +37,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct RawOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
+    /// What a model reads after the text, whatever is cut from that.
+    pub(super) trailer: Option<String>,
     pub(super) usage: Option<GuestUsage>,
     pub(super) grant: Grant,
     pub(super) notes: Notes,
@@ -73,6 +77,7 @@ pub(crate) async fn run(
     };
     let deadline = Instant::now() + time_limit;
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
+    let mut trailer = None;
     let (result, usage) = match checked.tool.backend() {
         Backend::Native(tool) => {
             // However the wait ends, a thread that the tool blocks keeps no place. A call that a tool makes
@@ -97,8 +102,21 @@ pub(crate) async fn run(
             };
             (operation.run(steps, &checked.call.id, checked.args.value(), terms, caller).await, None)
         }
+        Backend::Shell(shell) => {
+            let terms = ShellTerms {
+                args: checked.args.value(),
+                grant: &grant,
+                time_limit,
+                deadline,
+                caller,
+                on_update: on_update(&checked.call.id, caller),
+            };
+            let ran = shell.run(terms).await;
+            trailer.clone_from(&ran.trailer);
+            shell_result(ran, &grant, trail)
+        }
     };
-    Ok(RawOutcome { result, usage, grant, notes: checked.notes, tool: checked.tool })
+    Ok(RawOutcome { result, trailer, usage, grant, notes: checked.notes, tool: checked.tool })
 }
 
 /// Runs a native tool where it cannot hold up anybody: a panic is contained, and a tool that blocks its
@@ -145,20 +163,27 @@ fn context(call_id: &str, tool: &str, caller: &Caller, deadline: Instant, place:
     ctx.space_id.clone_from(&caller.space_id);
     ctx.cancel = caller.cancel.child_token();
     ctx.deadline = Some(deadline);
-    if caller.watches_frames() {
-        // What a native tool reports goes the same way as a guest's frames.
-        let (watcher, id) = (caller.clone(), call_id.to_owned());
-        ctx.on_update = Some(Arc::new(move |partial| pass_on(StreamFrame::Update(partial), &id, &watcher)));
-        ctx.on_progress = on_progress(call_id, caller);
-    }
+    // What a native tool reports goes the same way as a guest's frames.
+    ctx.on_update = on_update(call_id, caller);
+    ctx.on_progress = on_progress(call_id, caller);
     ctx.extensions.insert(Parent(Caller { place: Some(place), ..caller.clone() }));
     ctx
 }
 
+/// Takes partial results for whoever watches the call; none where nobody does.
+fn on_update(call_id: &str, caller: &Caller) -> Option<ToolUpdateFn> {
+    caller.watches_frames().then(|| {
+        let (watcher, id) = (caller.clone(), call_id.to_owned());
+        let pass: ToolUpdateFn =
+            Arc::new(move |partial| pass_on(StreamFrame::Update(partial), &id, &watcher));
+        pass
+    })
+}
+
 /// Takes progress for whoever watches the call; none where nobody does.
 fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
-    let (watcher, id) = (caller.clone(), call_id.to_owned());
     caller.watches_frames().then(|| {
+        let (watcher, id) = (caller.clone(), call_id.to_owned());
         let pass: ProgressFn = Arc::new(move |text| pass_on(StreamFrame::Progress(text), &id, &watcher));
         pass
     })
@@ -204,6 +229,34 @@ async fn run_guest(
         mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
     };
     Ok((guest_result(report, trail), Some(usage)))
+}
+
+/// What a shell's run means for the row: what confined it, what it used, what it should not have made.
+fn shell_result(
+    ran: ShellRun,
+    grant: &Grant,
+    trail: &mut Trail,
+) -> (Result<ToolOutput, ToolError>, Option<GuestUsage>) {
+    let Some(posture) = ran.posture else {
+        trail.row.posture = Some("unproven".into());
+        return (ran.result, None);
+    };
+    trail.row.posture = Some(posture.into());
+    for path in ran.protected_paths {
+        tracing::warn!(%path, call_id = %trail.row.call_id, "a command made a protected path");
+        trail.row.subjects.push(Subject {
+            argument: "protected_path_made".into(),
+            kind: SubjectKind::Path,
+            value: path.into(),
+        });
+    }
+    let usage = GuestUsage {
+        cpu: ran.cpu,
+        peak_memory_bytes: ran.peak_memory_bytes,
+        // Which of them a program touched, the kernel does not tell.
+        mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
+    };
+    (ran.result, Some(usage))
 }
 
 /// The frame on the guest's standard input.

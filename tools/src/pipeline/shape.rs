@@ -47,10 +47,13 @@ pub(crate) fn shape(
     let original_bytes = output.content.iter().filter_map(Content::as_text).map(str::len).sum::<usize>();
     let truncated = original_bytes > limit && !raw.tool.pages_itself();
     if truncated {
-        if let Some(id) = keep(&output, &raw.grant, store, caller, trail) {
+        if let Some(id) = keep(&whole(&output, raw.trailer.as_deref()), &raw.grant, store, caller, trail) {
             details.insert("output_id".to_owned(), id.into());
         }
         truncate(&mut output.content, limit, original_bytes);
+    }
+    if let Some(trailer) = &raw.trailer {
+        append(&mut output.content, trailer);
     }
     Shaped {
         outcome: Ok(output),
@@ -61,20 +64,38 @@ pub(crate) fn shape(
     }
 }
 
+/// The text with nothing cut.
+fn whole(output: &ToolOutput, trailer: Option<&str>) -> String {
+    let mut text = output.joined_text();
+    if let Some(trailer) = trailer {
+        append_line(&mut text, trailer);
+    }
+    text
+}
+
+/// Puts a trailer on a line of its own after the last text.
+fn append(content: &mut Vec<Content>, trailer: &str) {
+    match content.last_mut() {
+        Some(Content::Text { text }) => append_line(text, trailer),
+        _ => content.push(Content::text(trailer)),
+    }
+}
+
+fn append_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
 /// Keeps the whole text for `output_read`. A store that cannot take it costs the rest of the text, not the
 /// call.
-fn keep(
-    output: &ToolOutput,
-    grant: &Grant,
-    store: &OutputStore,
-    caller: &Caller,
-    trail: &Trail,
-) -> Option<String> {
+fn keep(text: &str, grant: &Grant, store: &OutputStore, caller: &Caller, trail: &Trail) -> Option<String> {
     // A provider may reuse its ids; a stored output must not take another's place.
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
     let grant = json!({ "tool": &*trail.row.tool, "grant": grant });
-    match store.put(&id, &owner, &grant, &output.joined_text()) {
+    match store.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),
         Err(error) => {
             tracing::warn!(error = &error as &dyn std::error::Error, "cannot keep a whole output");
@@ -191,6 +212,16 @@ mod tests {
         check(&["aä"], 2, &["a\n[output truncated — original size: 3 bytes]"]);
         check(&["ab", "cd", "ef"], 3, &["ab", "c\n[output truncated — original size: 6 bytes]"]);
         check(&["ab", "cd"], 2, &["ab", "\n[output truncated — original size: 4 bytes]"]);
+    }
+
+    #[test]
+    fn a_trailer_stands_on_a_line_of_its_own_whatever_was_cut() {
+        for (text, expected) in [("", "[t]"), ("out\n", "out\n[t]"), ("out", "out\n[t]")] {
+            let mut content = vec![Content::text(text)];
+            append(&mut content, "[t]");
+            assert_eq!(content, [Content::text(expected)]);
+            assert_eq!(whole(&ToolOutput::text(text), Some("[t]")), expected);
+        }
     }
 
     #[test]

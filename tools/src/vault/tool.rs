@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::copy::{Copy, Terms};
 use crate::{
     call::Caller,
-    registry::{RegisteredTool, RegistryError, ToolRegistry},
+    registered::RegisteredTool,
+    registry::{RegistryError, ToolRegistry},
     table::ToolTable,
 };
 

@@ -9,14 +9,14 @@ use crate::{
     command::tools,
     error::CliError,
     output::{stream, table, text},
-    setup,
+    setup, sidecar,
 };
 
 /// Shows what approving a tool pins, and pins it.
 pub(crate) fn run(common: &Common, options: Approve) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
     let approval = registry.approval_of(&options.tool)?;
     let shown = shown(&registry, &approval);
     if options.dry_run {

@@ -8,7 +8,7 @@ mod report;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry};
+use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry, shell::ShellPlace};
 use portcullis_types::RunnerBootstrapEnvelope;
 
 use self::{explain::Refusal, report::Attempt};
@@ -41,7 +41,10 @@ pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
     let (as_json, tool) = (options.json, options.tool);
     let call = ToolCall::new(tool, call::arguments(options.arguments)?);
     let caller = call::caller(run.clone(), options.approve);
-    match call::apart(&caller.cancel.clone(), move || make(&envelope, [&files, &granted], call, &caller))? {
+    let cancel = caller.cancel.clone();
+    // What is tried is a module's, and no module has a shell.
+    let work = move || make(&envelope, [&files, &granted], call, &caller);
+    match call::apart(&cancel, work)? {
         Some(attempt) => report::show(&attempt, &run, as_json),
         None => Ok(ExitCode::from(call::INTERRUPTED)),
     }
@@ -57,7 +60,7 @@ fn make(
 ) -> Result<Attempt, CliError> {
     let runtime = setup::runtime()?;
     let attempt = runtime.block_on(async {
-        let registry = setup::registry_under(envelope, granted).await?;
+        let registry = setup::registry_under(envelope, granted, ShellPlace::Nowhere).await?;
         own_tool(&registry, &call.tool, &envelope.modules)?;
         let name = call.tool.clone();
         let result = call::hinted(registry.execute_with_policy(call, caller).await);

@@ -14,7 +14,7 @@ use crate::{
     cli::{Build, Common},
     error::CliError,
     output::{stream, table, text},
-    setup,
+    setup, sidecar,
 };
 
 /// Builds, loads and shows.
@@ -35,7 +35,7 @@ pub(crate) fn run(common: &Common, options: &Build) -> Result<ExitCode, CliError
     let mut envelope = setup::envelope(common)?;
     envelope.modules.clone_from(&modules);
     let runtime = setup::runtime()?;
-    let registry = match runtime.block_on(setup::registry(&envelope)) {
+    let registry = match runtime.block_on(setup::registry(&envelope, sidecar::place(common))) {
         Ok(registry) => registry,
         Err(error) => {
             // It is built; what is wrong with it comes below.

@@ -8,14 +8,14 @@ use crate::{
     cli::{CLI_ID, Common, Revoke},
     error::CliError,
     output::{stream, text},
-    setup,
+    setup, sidecar,
 };
 
 /// Withdraws the pin and says what that means.
 pub(crate) fn run(common: &Common, options: &Revoke) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
     let standing = registry.get(&options.tool).map(|tool| tool.facts().standing);
     let pin = registry.revoke(&options.tool, CLI_ID)?;
     let name = text::inline(&options.tool);

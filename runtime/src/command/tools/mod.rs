@@ -1,6 +1,7 @@
 //! `portcullis tools`: what is registered, and what the policy gives to each.
 
 mod offer;
+mod shell;
 
 use std::{fmt::Write as _, process::ExitCode, sync::Arc};
 
@@ -15,17 +16,19 @@ use crate::{
     cli::{Common, Tools},
     error::CliError,
     output::{json, stream, table, text},
-    setup,
+    setup, sidecar,
 };
 
 use offer::Client;
+
+pub(crate) use shell::Shell;
 
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError> {
     let Tools { format, modules } = options;
     let envelope = setup::envelope_with(common, modules)?;
     let runtime = setup::runtime()?;
-    let registry = runtime.block_on(setup::registry(&envelope))?;
+    let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
     if format.json {
         json::answer(&registry.tools().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;
     } else if let Some(client) = Client::wanted(&format) {
@@ -35,7 +38,8 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
         }
         json::answer(&offer.request)?;
     } else {
-        stream::answer(&format!("{}{}", listing(&registry), refused(&registry)))?;
+        let shell = runtime.block_on(shell::of(&registry));
+        stream::answer(&format!("{}{}{}", listing(&registry), shell, refused(&registry)))?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -116,7 +120,7 @@ struct Facts<'a> {
     declared_policy: ToolPolicy,
     enabled: bool,
     approval: Approval,
-    profile: &'a str,
+    profile: String,
     mounts: Vec<Mount<'a>>,
     timeout_ms: u64,
     memory_bytes: Option<u64>,
@@ -141,9 +145,6 @@ impl<'a> Facts<'a> {
     fn of(registry: &'a ToolRegistry, tool: &'a RegisteredTool) -> Self {
         let facts = tool.facts();
         let assigned = registry.policy().describe(facts);
-        let profile = registry.policy().profiles().find(|(name, _)| **name == assigned.profile);
-        let (profile, mounts) =
-            profile.map_or(("Nothing", &[][..]), |(name, mounts)| (name.as_str(), mounts));
         let module = tool.module();
         let callable = registry.assignment(tool);
         Self {
@@ -158,9 +159,11 @@ impl<'a> Facts<'a> {
             declared_tier: facts.declared_tier,
             declared_policy: facts.declared_policy,
             enabled: callable.is_ok(),
+            profile: assigned.profile.to_string(),
             approval: callable.map_or(assigned.approval, |assigned| assigned.approval),
-            profile,
-            mounts: mounts
+            mounts: registry
+                .policy()
+                .mounts_of(&assigned.profile)
                 .iter()
                 .map(|mount| Mount { name: mount.name.as_str(), access: mount.access })
                 .collect(),

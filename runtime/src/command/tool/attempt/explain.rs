@@ -142,8 +142,9 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
             "no entry of a tool allows it: `[protect] paths` names what no tool writes".to_owned()
         }
         DenialCode::ModuleChanged => format!("approve of it as it is now: portcullis tool approve {name}"),
-        DenialCode::EgressNotGranted | DenialCode::CommandsNotGranted => {
-            "no profile of this build grants it".to_owned()
+        DenialCode::EgressNotGranted => "no profile of this build grants it".to_owned(),
+        DenialCode::CommandsNotGranted | DenialCode::ShellDisabled | DenialCode::CommandDenied => {
+            "no module runs commands, whatever its entry says".to_owned()
         }
         DenialCode::MountNotGranted | DenialCode::MountReadOnly => {
             "no profile of the policy gives this access to it: write one in `[profiles]`".to_owned()

@@ -1,0 +1,102 @@
+//! What bash's own commands and variables hide: texts that are run later, or where nobody expects it.
+
+use super::{runs, words::Argument};
+
+/// Variables that bash reads or runs on its own account.
+const READ_BY_BASH: &[&str] =
+    &["BASH_ALIASES", "BASH_CMDS", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4"];
+
+/// Commands whose arguments may be arithmetic, in which `x[$(command)]` runs the command even if it was quoted.
+const COUNTING: &[&str] = &[
+    "let",
+    "test",
+    "[",
+    "read",
+    "declare",
+    "typeset",
+    "local",
+    "export",
+    "readonly",
+    "unset",
+    "printf",
+    "mapfile",
+    "readarray",
+    "getopts",
+    "wait",
+    "shift",
+    "return",
+    "exit",
+];
+
+/// Whether a call can be judged by its words.
+///
+/// # Errors
+/// Why it cannot.
+pub(super) fn ensure_readable(words: &[Argument]) -> Result<(), String> {
+    let Some(name) = words.first().and_then(Argument::program) else { return Ok(()) };
+    let arguments = &words[1..];
+    if matches!(name, "compgen" | "complete" | "bind" | "enable") {
+        return Err(format!("`{name}` may run what it is given"));
+    }
+    let is_option = |word: &Argument, letter| {
+        word.literal().is_some_and(|text| text.starts_with('-') && text.contains(letter))
+    };
+    if matches!(name, "mapfile" | "readarray") && arguments.iter().any(|word| is_option(word, 'C')) {
+        return Err(format!("`{name} -C` runs what it is given"));
+    }
+    if COUNTING.contains(&name) {
+        arguments.iter().try_for_each(ensure_no_hidden_index)?;
+        if name == "let" {
+            arguments.iter().try_for_each(ensure_no_hidden_command)?;
+        }
+    }
+    let (sets_by_name, runs_others) = (COUNTING.contains(&name), runs::runs_others(name));
+    for variable in READ_BY_BASH {
+        let sets = |word: &Argument| {
+            let rest = word.literal().and_then(|text| text.strip_prefix(variable));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['=', '+', '[']))
+        };
+        if arguments.iter().any(|word| sets(word) && (sets_by_name || runs_others && word.contains("="))) {
+            ensure_harmless(variable)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a variable may be set: some are read by bash itself.
+///
+/// # Errors
+/// That it may not.
+pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
+    if READ_BY_BASH.contains(&variable) {
+        return Err(format!("bash runs what is in `{variable}`"));
+    }
+    Ok(())
+}
+
+/// Whether a call may change where programs are looked for.
+pub(super) fn may_set_path(words: &[Argument]) -> bool {
+    words.iter().any(|word| {
+        word.literal()
+            .is_some_and(|text| text == "PATH" || text.starts_with("PATH=") || text.starts_with("PATH+="))
+    }) || words.first().and_then(Argument::program) == Some("hash")
+}
+
+/// Whether a word has no command that would be run if the word were counted with.
+///
+/// # Errors
+/// That it has one.
+pub(super) fn ensure_no_hidden_command(word: &Argument) -> Result<(), String> {
+    if word.contains("$(") || word.contains("`") {
+        return Err("a command within what is counted with".to_owned());
+    }
+    Ok(())
+}
+
+/// As [`ensure_no_hidden_command`], where only the index of a list would be counted with.
+///
+/// # Errors
+/// That it has one.
+pub(super) fn ensure_no_hidden_index(word: &Argument) -> Result<(), String> {
+    if word.contains("[") { ensure_no_hidden_command(word) } else { Ok(()) }
+}

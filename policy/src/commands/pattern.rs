@@ -1,0 +1,108 @@
+//! One rule about commands: a program's name, and words that follow it.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+
+use crate::is_deceptive;
+
+use super::{InvalidCommandRule, words::Argument};
+
+/// A program's name, and what follows it; in each word `*` stands for any text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CommandPattern {
+    /// Never empty.
+    words: Vec<String>,
+}
+
+impl CommandPattern {
+    /// Whether a call certainly is one of those: it begins with these words, and the program is the system's.
+    pub(super) fn covers(&self, words: &[Argument]) -> bool {
+        let (name, rest) = (&self.words[0], &self.words[1..]);
+        let Some((first, arguments)) = words.split_first() else { return false };
+        first.is_of_the_system()
+            && first.program().is_some_and(|program| glob(name, program))
+            && rest.len() <= arguments.len()
+            && rest.iter().zip(arguments).all(|(word, argument)| match argument.literal() {
+                Some(text) => glob(word, text),
+                None => word == "*" && !argument.may_be_several,
+            })
+    }
+
+    /// Whether a call may be one of those: it has these words in this order, whatever stands between. An
+    /// argument that is not in the text may be any.
+    pub(super) fn may_cover(&self, program: &str, arguments: &[Argument]) -> bool {
+        let (name, mut rest) = (&self.words[0], &self.words[1..]);
+        if !glob(name, program) {
+            return false;
+        }
+        for argument in arguments {
+            let Some((word, left)) = rest.split_first() else { return true };
+            match argument.literal() {
+                Some(text) if glob(word, text) => rest = left,
+                Some(_) => {}
+                None if argument.may_be_several => return true,
+                None => rest = left,
+            }
+        }
+        rest.is_empty()
+    }
+}
+
+impl FromStr for CommandPattern {
+    type Err = InvalidCommandRule;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        if text.len() > MAX_PATTERN_BYTES {
+            return Err(InvalidCommandRule::TooLong);
+        }
+        let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+        let Some(program) = words.first() else { return Err(InvalidCommandRule::Empty) };
+        if program.contains('/') {
+            return Err(InvalidCommandRule::Path(program.clone()));
+        }
+        if let Some(sign) = text.chars().find(|sign| "\\'\"`$|&;<>(){}?[]".contains(*sign)) {
+            return Err(InvalidCommandRule::Syntax(sign));
+        }
+        if let Some(hidden) = text.chars().find(|sign| is_deceptive(*sign) && !sign.is_whitespace()) {
+            return Err(InvalidCommandRule::Invisible(hidden));
+        }
+        Ok(Self { words })
+    }
+}
+
+impl fmt::Display for CommandPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.words.join(" "))
+    }
+}
+
+impl Serialize for CommandPattern {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for CommandPattern {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+    }
+}
+
+/// Whether a word is like a pattern in which `*` stands for any text.
+fn glob(pattern: &str, word: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return pattern == word };
+    let Some(mut left) = word.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        match left.find(part) {
+            Some(at) => left = &left[at + part.len()..],
+            None => return false,
+        }
+    }
+    left.ends_with(last)
+}
+
+/// Every program of every command is compared with every rule.
+const MAX_PATTERN_BYTES: usize = 1024;

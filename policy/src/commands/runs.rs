@@ -1,0 +1,257 @@
+//! What a program runs in turn: shells, `eval`, `find -exec`, and by [`wrappers`](super::wrappers) all that run
+//! another program behind options of their own.
+
+use super::{
+    words::Argument,
+    wrappers::{WRAPPERS, wrapped},
+};
+
+/// What a program runs in turn.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Runs {
+    /// A text that is read as a command.
+    Text(String),
+    /// A program with its arguments.
+    Program(Vec<Argument>),
+}
+
+/// Shells, which read a text as a command.
+const SHELLS: &[&str] = &[
+    "sh",
+    "bash",
+    "dash",
+    "zsh",
+    "ksh",
+    "ksh93",
+    "mksh",
+    "oksh",
+    "lksh",
+    "ash",
+    "hush",
+    "rbash",
+    "rzsh",
+    "yash",
+    "posh",
+    "fish",
+    "csh",
+    "tcsh",
+    "sash",
+    "bash-static",
+    "zsh-static",
+];
+
+/// Programs that start another user's shell, or one that is recorded.
+const LOGINS: &[&str] = &["su", "runuser", "script", "sg", "newgrp", "login"];
+
+/// Programs that run lines of what they read.
+const READERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "gparallel"];
+
+/// Where a shell is told to read its command, if it is a file.
+const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"];
+
+/// What a program reads, and is not in the text.
+pub(super) fn unread<T>(name: &str) -> Result<T, String> {
+    Err(format!("`{name}` runs what it reads"))
+}
+
+/// What a program's call runs in turn, as far as its words tell.
+///
+/// # Errors
+/// Why that cannot be told.
+pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
+    let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
+    let Some(name) = program.program() else { return Ok(Vec::new()) };
+    if SHELLS.contains(&name) {
+        return shell(name, arguments);
+    }
+    match name {
+        "eval" => Ok(vec![joined(name, after_end_of_options(arguments))?]),
+        "trap" => {
+            let first = after_end_of_options(arguments).first();
+            first.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]))
+        }
+        "alias" => arguments.iter().map(|word| known(name, word)).map(|text| Ok(aliased(&text?))).collect(),
+        "source" | "." => file(name, after_end_of_options(arguments)),
+        "hash" => Ok(arguments
+            .windows(2)
+            .filter(|pair| is_cluster_with(&pair[0], 'p'))
+            .map(|pair| Runs::Program(vec![pair[1].clone()]))
+            .collect()),
+        "find" | "gfind" | "fd" | "fdfind" => find(arguments),
+        _ if LOGINS.contains(&name) => login(name, arguments),
+        _ if READERS.contains(&name) => unread(name),
+        // To ask where a program is does not run it.
+        "command" if arguments.first().is_some_and(|word| matches!(word.literal(), Some("-v" | "-V"))) => {
+            Ok(Vec::new())
+        }
+        _ => match WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&name)) {
+            Some(wrapper) => wrapped(name, wrapper, arguments),
+            None => Ok(Vec::new()),
+        },
+    }
+}
+
+pub(super) fn known(program: &str, word: &Argument) -> Result<String, String> {
+    word.literal()
+        .map(str::to_owned)
+        .ok_or_else(|| format!("what `{program}` is given to run is not in the text"))
+}
+
+/// A word that is read as a command.
+pub(super) fn text(program: &str, word: &Argument) -> Result<Runs, String> {
+    known(program, word).map(Runs::Text)
+}
+
+/// Words that together are read as a command.
+pub(super) fn joined(program: &str, words: &[Argument]) -> Result<Runs, String> {
+    let texts = words.iter().map(|word| known(program, word)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Runs::Text(texts.join(" ")))
+}
+
+/// The words after a `--` that ends options, if it is the first of them.
+fn after_end_of_options(words: &[Argument]) -> &[Argument] {
+    match words.split_first() {
+        Some((first, rest)) if first.literal() == Some("--") => rest,
+        Some(_) | None => words,
+    }
+}
+
+/// Whether a word is a cluster of options of one letter that has this one.
+fn is_cluster_with(word: &Argument, letter: char) -> bool {
+    word.literal()
+        .is_some_and(|text| text.starts_with('-') && !text.starts_with("--") && text[1..].contains(letter))
+}
+
+/// `alias NAME=VALUE`: what the name will run, with words after it that nobody knows yet.
+fn aliased(text: &str) -> Runs {
+    Runs::Text(match text.split_once('=') {
+        Some((_, value)) => format!("{value} \"$@\""),
+        None => ":".to_owned(),
+    })
+}
+
+/// A file that is read as a command: a program like any other, unless it is what is read already.
+fn file(name: &str, words: &[Argument]) -> Result<Vec<Runs>, String> {
+    let Some(word) = words.first() else { return Ok(Vec::new()) };
+    let path = known(name, word)?;
+    if path == "-" || INPUTS.iter().any(|input| path.starts_with(input)) {
+        return unread(name);
+    }
+    Ok(vec![Runs::Program(words.to_vec())])
+}
+
+/// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and what is no option
+/// may be a user, a file or an argument of the shell.
+fn login(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+    let mut found = Vec::new();
+    let mut rest = arguments.iter().enumerate();
+    while let Some((at, word)) = rest.next() {
+        let option = known(name, word)?;
+        let value = match option.split_once('=') {
+            Some((option, value)) if is_long_command(option) => Some(value.to_owned()),
+            Some(_) | None => None,
+        };
+        if let Some(value) = value {
+            found.push(Runs::Text(value));
+        } else if option == "--" {
+            found.push(Runs::Program(arguments[at + 1..].to_vec()));
+        } else if is_long_command(&option) {
+            found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?);
+        } else if let Some((_, value)) = option.split_once('c').filter(|_| is_cluster_with(word, 'c')) {
+            match value {
+                "" => found.extend(rest.next().map(|(_, word)| text(name, word)).transpose()?),
+                value => found.push(Runs::Text(value.to_owned())),
+            }
+        }
+    }
+    found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
+    if found.is_empty() { unread(name) } else { Ok(found) }
+}
+
+/// Whether an option is `--command`, `--session-command` or a beginning of one.
+fn is_long_command(option: &str) -> bool {
+    option.len() > 2 && ["--command", "--session-command"].iter().any(|long| long.starts_with(option))
+}
+
+/// `sh -c TEXT`, or `sh FILE`. A shell that reads its input runs what no rule has seen.
+fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+    let mut rest = arguments.iter();
+    while let Some(word) = rest.next() {
+        let option = known(name, word)?;
+        match option.as_str() {
+            "--" => break,
+            "-o" | "+o" | "-O" | "+O" => drop(rest.next()),
+            "--version" | "--help" => return Ok(Vec::new()),
+            "--rcfile" | "--init-file" => drop(rest.next()),
+            "-" => return unread(name),
+            long if long.starts_with("--") => {}
+            cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => return unread(name),
+            cluster if cluster.starts_with('-') && cluster.contains('c') => {
+                // More options may stand before the text.
+                let command =
+                    rest.find(|word| !word.literal().is_some_and(|text| text.starts_with(['-', '+'])));
+                return command.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
+            }
+            // Options that go with a value in the next word, such as `-eo pipefail`.
+            cluster if cluster.starts_with(['-', '+']) && cluster.ends_with(['o', 'O']) => drop(rest.next()),
+            cluster if cluster.starts_with(['-', '+']) => {}
+            _ => return file(name, &arguments[arguments.len() - rest.len() - 1..]),
+        }
+    }
+    if rest.len() == 0 { unread(name) } else { file(name, rest.as_slice()) }
+}
+
+/// The options of `find` and `fd` that run a program.
+const FIND_RUNS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+
+/// What takes the place of a placeholder.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Filled {
+    /// The path of a file, which is a word that is no option.
+    ByPaths,
+    /// Anything.
+    ByInput,
+}
+
+/// A program's words with something that is not in the text where a placeholder stands. A path in an argument
+/// does no harm, unless it is a program's name or part of what a shell reads.
+pub(super) fn with_placeholders(words: &[Argument], placeholder: &str, filled: Filled) -> Vec<Argument> {
+    let name = words.first().and_then(Argument::program);
+    let harmless = filled == Filled::ByPaths
+        && name.is_some_and(|name| !name.contains(placeholder) && !runs_others(name));
+    match harmless || placeholder.is_empty() {
+        true => words.to_vec(),
+        false => words.iter().map(|word| word.with_unknown(placeholder)).collect(),
+    }
+}
+
+/// Whether a program is one that runs what it is given.
+pub(super) fn runs_others(name: &str) -> bool {
+    [SHELLS, LOGINS, READERS, &["eval", "trap", "alias", "find", "gfind", "fd", "fdfind", "source", "."]]
+        .iter()
+        .any(|names| names.contains(&name))
+        || WRAPPERS.iter().any(|wrapper| wrapper.names.contains(&name))
+}
+
+/// `find … -exec PROGRAM … ;`
+fn find(arguments: &[Argument]) -> Result<Vec<Runs>, String> {
+    let mut found = Vec::new();
+    let mut rest = arguments;
+    while let Some((word, after)) = rest.split_first() {
+        rest = after;
+        let Some(text) = word.literal() else {
+            if word.may_be_several {
+                return Err("what `find` is given is not in the text".to_owned());
+            }
+            continue;
+        };
+        if FIND_RUNS.contains(&text) {
+            let end = rest.iter().position(|word| matches!(word.literal(), Some(";" | "+")));
+            let (program, after) = rest.split_at(end.unwrap_or(rest.len()));
+            found.push(Runs::Program(with_placeholders(program, "{}", Filled::ByPaths)));
+            rest = after;
+        }
+    }
+    found.retain(|runs| !matches!(runs, Runs::Program(words) if words.is_empty()));
+    Ok(found)
+}

@@ -1,0 +1,132 @@
+//! What a granted command gets beside the mounts and limits of every call, and why a command is refused.
+
+use portcullis_types::{RoleKind, ShellPosture};
+use serde::Serialize;
+
+use crate::{
+    CommandRefusal, CommandRules, Denial, DenialCode, FileBytes, MemoryBytes, OutputBytes, ShellAbsence,
+    ShellPolicy, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, shown::Shown,
+};
+
+/// The shell of a [`crate::Grant`]: what holds for the command beside the grant's mounts and its time.
+///
+/// Its JSON is stable, as the grant's is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[non_exhaustive]
+pub struct ShellGrant {
+    /// The least confinement that will do.
+    pub posture: ShellPosture,
+    /// How many processes the command may have at a time.
+    pub processes: u32,
+    /// How much memory each of them may have, in bytes; the same as in the grant's limits.
+    #[serde(rename = "memory_bytes")]
+    pub memory: MemoryBytes,
+    /// How large a file may get that they write, in bytes.
+    #[serde(rename = "file_size_bytes")]
+    pub file_size: FileBytes,
+    /// How much is kept of what the command writes to its streams, in bytes.
+    #[serde(rename = "output_bytes")]
+    pub output: OutputBytes,
+}
+
+impl ShellGrant {
+    /// What a policy's shell gives a command that may have this much memory.
+    pub(crate) fn of(shell: &ShellPolicy, memory: MemoryBytes) -> Self {
+        let ShellPolicy { posture, processes, file_size, output, .. } = *shell;
+        Self { posture, processes, memory: memory.min(shell.memory), file_size, output }
+    }
+}
+
+impl WorkspaceSecurityPolicy {
+    /// Decides on one command of a call.
+    pub(crate) fn check_command(
+        &self,
+        tool: &ToolFacts,
+        argument: &str,
+        command: &str,
+        assignment: &ToolAssignment,
+    ) -> Result<(), Denial> {
+        let deny =
+            |code, rule: String, hint: String| Denial { code, rule, subject: command.to_owned(), hint };
+        let declared =
+            tool.roles.iter().any(|role| role.argument == argument && role.role == RoleKind::Command);
+        if !declared || !tool.may_run_commands() {
+            let rule = format!("profiles.{}", assignment.profile);
+            let hint = "only tools that this host ships for it run commands";
+            return Err(deny(DenialCode::CommandsNotGranted, rule, hint.to_owned()));
+        }
+        let shell = match &self.effective().shell {
+            Ok(shell) => shell,
+            Err(absence) => {
+                let (code, rule) = match absence {
+                    ShellAbsence::NotGranted => (DenialCode::CommandsNotGranted, "shell"),
+                    ShellAbsence::DisabledByOperator | ShellAbsence::TakenAway => {
+                        (DenialCode::ShellDisabled, "shell.enabled")
+                    }
+                };
+                return Err(deny(code, rule.to_owned(), absence.remedy().to_owned()));
+            }
+        };
+        if !assignment.profile.is_shell() {
+            let name = &tool.name;
+            let hint = format!(
+                "a tool that runs commands has the mounts of `[shell]`; an operator allows it by leaving `profile` out of `[tools.{name}]`"
+            );
+            return Err(deny(DenialCode::CommandsNotGranted, format!("tools.{name}.profile"), hint));
+        }
+        shell.commands.judge(command).map_err(|refusal| {
+            let (rule, hint) = told(&refusal, &shell.commands);
+            deny(DenialCode::CommandDenied, rule, hint)
+        })
+    }
+}
+
+/// The rule that refuses a command, and what a model may do instead.
+fn told(refusal: &CommandRefusal, rules: &CommandRules) -> (String, String) {
+    match refusal {
+        CommandRefusal::Denied { program, rule } => (
+            format!("shell.deny[\"{rule}\"]"),
+            format!("`{}` may not run, by the rule `{rule}`; do without it", Shown(program)),
+        ),
+        CommandRefusal::NotAllowed { program } => {
+            let lists: Vec<String> = rules.allowed().map(|list| listed(&list)).collect();
+            let hint =
+                format!("`{}` is not allowed; allowed: {}", Shown(program), lists.join("; and of these: "));
+            ("shell.allow".to_owned(), hint)
+        }
+        CommandRefusal::Operator(operator) => {
+            let all: Vec<String> = rules.operators().into_iter().flatten().map(ToString::to_string).collect();
+            let rest = match all.is_empty() {
+                true => "run one plain command per call".to_owned(),
+                false => format!("allowed: {}", listed(&all)),
+            };
+            ("shell.operators".to_owned(), format!("`{operator}` is not allowed; {rest}"))
+        }
+        CommandRefusal::Unreadable(reason) => {
+            let rule = if rules.denied().next().is_some() {
+                "shell.deny"
+            } else if rules.allowed().next().is_some() {
+                "shell.allow"
+            } else {
+                "shell.operators"
+            };
+            let reason = Shown(reason);
+            (
+                rule.to_owned(),
+                format!(
+                    "commands are judged by what they run, and that cannot be told of this one: {reason}; name every program in plain words"
+                ),
+            )
+        }
+    }
+}
+
+/// The first of a few names.
+fn listed(names: &[String]) -> String {
+    let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
+    let more = if names.len() > MAX_LISTED { ", …" } else { "" };
+    format!("{}{more}", shown.join(", "))
+}
+
+/// How many rules a hint repeats.
+const MAX_LISTED: usize = 20;

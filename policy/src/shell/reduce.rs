@@ -1,0 +1,130 @@
+//! Taking away from a shell: applies the section `[shell]` of a reduction.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+};
+
+use portcullis_types::Access;
+
+use crate::{
+    MountName, ShellAbsence, ShellPolicy,
+    effective::find_mount,
+    file::{Faults, Placed, ReducedAccess, ShellEntries},
+    overlay::{lower, lower_duration, widens},
+};
+
+use super::Shell;
+
+/// Applies a reduction. Where there is no shell there is nothing to take, and only giving one is a fault.
+pub(crate) fn reduce_shell(
+    shell: &mut Shell,
+    reduced: &ShellEntries<ReducedAccess>,
+    mounts: &BTreeMap<MountName, String>,
+    faults: &mut Faults<'_>,
+) {
+    match (shell.as_mut(), &reduced.enabled) {
+        (Ok(policy), enabled) => {
+            reduce_policy(policy, reduced, mounts, faults);
+            if enabled.as_ref().is_some_and(|enabled| !enabled.value) {
+                *shell = Err(ShellAbsence::TakenAway);
+            }
+        }
+        (Err(ShellAbsence::NotGranted), Some(enabled)) if enabled.value => {
+            faults.add_at(enabled, "only the operator's policy may grant a shell");
+        }
+        (Err(ShellAbsence::DisabledByOperator | ShellAbsence::TakenAway), Some(enabled)) if enabled.value => {
+            widens(enabled, true, false, faults);
+        }
+        (Err(_), Some(_) | None) => {}
+    }
+}
+
+fn reduce_policy(
+    policy: &mut ShellPolicy,
+    reduced: &ShellEntries<ReducedAccess>,
+    mounts: &BTreeMap<MountName, String>,
+    faults: &mut Faults<'_>,
+) {
+    if let Some(posture) = &reduced.posture {
+        if posture.value < policy.posture {
+            widens(posture, posture.value, policy.posture, faults);
+        } else {
+            policy.posture = posture.value;
+        }
+    }
+    for (name, access) in &reduced.mounts {
+        if let Some(mount) = find_mount(mounts, name, faults) {
+            reduce_mount(policy, &mount, access, faults);
+        }
+    }
+    if let Some(timeout) = &reduced.timeout {
+        lower_duration(&mut policy.timeout, timeout, faults);
+    }
+    if let Some(memory) = &reduced.memory {
+        lower(&mut policy.memory, memory, faults);
+    }
+    if let Some(processes) = &reduced.processes {
+        lower(&mut policy.processes, processes, faults);
+    }
+    if let Some(file_size) = &reduced.file_size {
+        lower(&mut policy.file_size, file_size, faults);
+    }
+    if let Some(output) = &reduced.output {
+        lower(&mut policy.output, output, faults);
+    }
+    if let Some(names) = &reduced.environment {
+        policy.environment = subset(names, Some(&policy.environment), faults);
+    }
+    if let Some(allow) = &reduced.allow {
+        policy.commands.allow_only(allow.clone());
+    }
+    policy.commands.deny_also(reduced.deny.iter().cloned());
+    if let Some(operators) = &reduced.operators {
+        let left = subset(operators, policy.commands.operators(), faults);
+        policy.commands.set_operators(left);
+    }
+}
+
+fn reduce_mount(
+    policy: &mut ShellPolicy,
+    mount: &MountName,
+    access: &Placed<ReducedAccess>,
+    faults: &mut Faults<'_>,
+) {
+    let before = match policy.access_to(mount.as_str()) {
+        None => ReducedAccess::None,
+        Some(Access::Read) => ReducedAccess::Read,
+        Some(Access::Write) => ReducedAccess::Write,
+    };
+    if access.value > before {
+        widens(access, access.value.as_str(), before.as_str(), faults);
+        return;
+    }
+    match access.value {
+        ReducedAccess::None => policy.mounts.retain(|granted| granted.name != *mount),
+        ReducedAccess::Read => {
+            policy.mounts.iter_mut().filter(|granted| granted.name == *mount).for_each(|granted| {
+                granted.access = Access::Read;
+            });
+        }
+        ReducedAccess::Write => {}
+    }
+}
+
+/// What a list leaves of what there was, `None` being everything. What is not among it is a fault.
+fn subset<T: Clone + Ord + Display>(
+    listed: &[Placed<T>],
+    before: Option<&BTreeSet<T>>,
+    faults: &mut Faults<'_>,
+) -> BTreeSet<T> {
+    for placed in listed {
+        if before.is_some_and(|before| !before.contains(&placed.value)) {
+            faults.add_at(
+                placed,
+                format!("`{}` is not in the operator's list; this section may only take away", placed.value),
+            );
+        }
+    }
+    listed.iter().map(|placed| placed.value.clone()).collect()
+}

@@ -1,0 +1,51 @@
+//! A shell as a section of a policy file, and as a line of a listing.
+
+use std::fmt::{self, Write};
+
+use crate::{
+    Operator, ShellPolicy,
+    render::{quoted, quoted_texts, shown_mounts},
+};
+
+use super::Shell;
+
+/// Writes `[shell]`. What a reduction demands and a policy file has no key for is a comment.
+pub(crate) fn write_shell(out: &mut String, shell: &Shell) -> fmt::Result {
+    writeln!(out, "\n[shell]")?;
+    let Ok(shell) = shell else { return writeln!(out, "enabled = false") };
+    let ShellPolicy { posture, mounts, timeout, memory, processes, file_size, output, environment, commands } =
+        shell;
+    writeln!(out, "enabled = true\nposture = \"{posture}\"")?;
+    let mounts: Vec<String> =
+        mounts.iter().map(|mount| format!("{} = \"{}\"", mount.name, mount.access)).collect();
+    if !mounts.is_empty() {
+        writeln!(out, "mounts = {{ {} }}", mounts.join(", "))?;
+    }
+    writeln!(out, "timeout = \"{}\"", humantime::format_duration(*timeout))?;
+    writeln!(out, "memory = \"{memory}\"\nprocesses = {processes}")?;
+    writeln!(out, "file_size = \"{file_size}\"\noutput = \"{output}\"")?;
+    writeln!(out, "environment = [{}]", quoted(environment.iter().map(|name| name.as_str())))?;
+    for (index, list) in commands.allowed().enumerate() {
+        let comment = if index == 0 { "" } else { "# and by a reduction: " };
+        writeln!(out, "{comment}allow = [{}]", quoted_texts(&list))?;
+    }
+    writeln!(out, "deny = [{}]", quoted_texts(&commands.denied().collect::<Vec<_>>()))?;
+    if let Some(operators) = commands.operators() {
+        writeln!(
+            out,
+            "operators = [{}]",
+            quoted(operators.iter().map(|operator| Operator::as_str(*operator)))
+        )?;
+    }
+    Ok(())
+}
+
+/// A shell in one line.
+pub(crate) fn shell_summary(shell: &Shell) -> String {
+    let Ok(shell) = shell else { return "no shell".to_owned() };
+    let timeout = humantime::format_duration(shell.timeout);
+    let mounts = shown_mounts(shell.mounts.iter().map(|mount| (&mount.name, &mount.access)));
+    let ShellPolicy { posture, commands, .. } = shell;
+    let commands = if commands.is_empty() { "all commands" } else { "commands by rules" };
+    format!("{mounts}, at least {posture}, timeout {timeout}, {commands}")
+}

@@ -1,0 +1,150 @@
+//! The names of variables that a shell may get from the operator's environment.
+
+use std::{borrow::Borrow, fmt, sync::Arc};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use thiserror::Error;
+
+/// The name of a variable that comes into a shell from outside: 1 to 256 characters of `A`–`Z`, `a`–`z`, `0`–`9`
+/// and `_`, not beginning with a digit, and none that a session sets itself or that makes a shell or the loader
+/// run something else.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VariableName(Arc<str>);
+
+/// A text that cannot name such a variable.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum InvalidVariable {
+    /// It names no variable.
+    #[error("`{}` is no name of a variable: letters, digits and `_` are allowed, no digit first", .0.escape_default())]
+    Name(String),
+    /// A session has a value of its own for it.
+    #[error("`{0}` is set by the session itself; leave it out")]
+    Own(String),
+    /// A program that is started with it runs something else than was asked for.
+    #[error("`{0}` changes what {1} runs; leave it out")]
+    Dangerous(String, &'static str),
+}
+
+impl VariableName {
+    /// Checks a name.
+    ///
+    /// # Errors
+    /// [`InvalidVariable`] with the text.
+    pub fn parse(text: &str) -> Result<Self, InvalidVariable> {
+        let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let starts_well = text.bytes().next().is_some_and(|byte| !byte.is_ascii_digit());
+        if !starts_well || text.len() > MAX_NAME_BYTES || !text.bytes().all(allowed) {
+            return Err(InvalidVariable::Name(text.chars().take(MAX_NAME_BYTES).collect()));
+        }
+        if OWN.contains(&text) || text.starts_with("PORTCULLIS_") {
+            return Err(InvalidVariable::Own(text.to_owned()));
+        }
+        if SHELL.contains(&text) || text.starts_with("BASH") {
+            return Err(InvalidVariable::Dangerous(text.to_owned(), "the shell"));
+        }
+        if LOADER.contains(&text) || text.starts_with("LD_") || text.starts_with("DYLD_") {
+            return Err(InvalidVariable::Dangerous(text.to_owned(), "every program"));
+        }
+        Ok(Self(text.into()))
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for VariableName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl Borrow<str> for VariableName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Serialize for VariableName {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0)
+    }
+}
+
+impl<'de> Deserialize<'de> for VariableName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// No name in use is longer.
+const MAX_NAME_BYTES: usize = 256;
+
+/// What a session sets, or bash for it.
+const OWN: &[&str] = &["PATH", "HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "PPID", "UID", "EUID", "_"];
+
+/// What a shell reads before or while it runs a command: files that it sources, texts that it runs, and what
+/// makes words of a text.
+const SHELL: &[&str] = &[
+    "ENV",
+    "IFS",
+    "CDPATH",
+    "SHELLOPTS",
+    "PROMPT_COMMAND",
+    "PS0",
+    "PS1",
+    "PS2",
+    "PS4",
+    "GLOBIGNORE",
+    "EXECIGNORE",
+    "POSIXLY_CORRECT",
+    "FPATH",
+    "ZDOTDIR",
+];
+
+/// What the C library loads code or settings by.
+const LOADER: &[&str] = &["GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "HOSTALIASES"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_has_a_plain_name() {
+        for good in ["CI", "_x", "a1", "LANG", "TERM", "PATHS", "MY_PATH", "HTTP_PROXY", "LDX", "ENVIRONMENT"]
+        {
+            assert!(VariableName::parse(good).is_ok(), "{good}");
+        }
+        let long = "a".repeat(257);
+        for bad in ["", "1a", "a b", "a=b", "a-b", "\u{e4}", "a\0", "BASH_FUNC_x%%", &long] {
+            assert!(matches!(VariableName::parse(bad), Err(InvalidVariable::Name(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_session_sets_or_a_shell_obeys_is_refused_with_the_reason() {
+        for (name, shown) in [
+            ("PATH", "`PATH` is set by the session itself; leave it out"),
+            ("HOME", "`HOME` is set by the session itself; leave it out"),
+            ("PORTCULLIS_SHARED", "`PORTCULLIS_SHARED` is set by the session itself; leave it out"),
+            ("BASH_ENV", "`BASH_ENV` changes what the shell runs; leave it out"),
+            ("BASHOPTS", "`BASHOPTS` changes what the shell runs; leave it out"),
+            ("ENV", "`ENV` changes what the shell runs; leave it out"),
+            ("IFS", "`IFS` changes what the shell runs; leave it out"),
+            ("LD_PRELOAD", "`LD_PRELOAD` changes what every program runs; leave it out"),
+            ("LD_", "`LD_` changes what every program runs; leave it out"),
+            ("GCONV_PATH", "`GCONV_PATH` changes what every program runs; leave it out"),
+        ] {
+            assert_eq!(VariableName::parse(name).expect_err(name).to_string(), shown);
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_read_is_checked() {
+        let name: VariableName = serde_json::from_str("\"CI\"").expect("a name");
+        assert_eq!((name.as_str(), serde_json::to_string(&name).expect("json")), ("CI", "\"CI\"".to_owned()));
+        assert!(serde_json::from_str::<VariableName>("\"LD_PRELOAD\"").is_err());
+    }
+}

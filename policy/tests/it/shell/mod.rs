@@ -1,0 +1,39 @@
+//! `[shell]`: what it may say, what is taken away from it, and which commands get it.
+
+mod authorize;
+mod load;
+mod reduce;
+
+use portcullis_policy::{ToolFacts, ToolOrigin};
+use portcullis_types::{Access, ArgumentRole, RoleKind, SafetyTier};
+
+use crate::support::tool;
+
+/// A section in which nothing has its default.
+pub(crate) const SECTION: &str = r#"
+[shell]
+enabled = true
+posture = "strong"
+mounts = { tmp = "write", shared = "read" }
+timeout = "50s"
+memory = "2GiB"
+processes = 64
+file_size = "10MiB"
+output = "1MiB"
+environment = ["LANG", "CI"]
+allow = ["git", "ls"]
+deny = ["git push", "curl"]
+operators = ["|", "&&"]
+"#;
+
+/// The host's own tool that runs commands.
+pub(crate) fn shell_exec() -> ToolFacts {
+    ToolFacts {
+        origin: ToolOrigin::ShippedNative,
+        roles: vec![
+            ArgumentRole { argument: "command".into(), role: RoleKind::Command },
+            ArgumentRole::path("workdir", Access::Read),
+        ],
+        ..tool("shell_exec", SafetyTier::Privileged)
+    }
+}

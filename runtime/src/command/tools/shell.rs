@@ -1,0 +1,75 @@
+//! Where the listed tools' commands run, as the sidecar itself says and proves it.
+
+use std::fmt::Write as _;
+
+use portcullis_tools::{
+    ToolRegistry,
+    shell::{SHELL_EXEC, ShellBackend, SidecarError, SidecarHealth},
+};
+
+use crate::{error::causes, output::text};
+
+/// What is known of the shell of a registry.
+#[derive(Debug)]
+pub(crate) enum Shell {
+    /// No tool runs commands.
+    Off(String),
+    /// Its sidecar, as it was met now.
+    On(SidecarHealth),
+    /// It should be there, and is not to be had.
+    Lost(SidecarError),
+}
+
+impl Shell {
+    /// Asks the sidecar, which is started for it where it is ours.
+    pub(crate) async fn meet(registry: &ToolRegistry) -> Self {
+        let tool = registry.get(SHELL_EXEC);
+        let callable = tool.map(|tool| registry.assignment(tool));
+        let sidecar = match tool.and_then(|tool| tool.shell_backend()) {
+            None => return Self::Off("no tool runs commands".to_owned()),
+            Some(ShellBackend::Disabled { reason }) => return Self::Off(reason.clone()),
+            Some(ShellBackend::Session(sidecar) | ShellBackend::Host(sidecar)) => sidecar,
+        };
+        if let Some(Err(denial)) = callable {
+            return Self::Off(denial.to_string());
+        }
+        match sidecar.health().await {
+            Ok(health) => Self::On(health),
+            Err(error) => Self::Lost(error),
+        }
+    }
+}
+
+/// A few lines below the table.
+pub(super) async fn of(registry: &ToolRegistry) -> String {
+    let mut out = String::from("\nshell\n");
+    // Writing to a string cannot fail.
+    let _ = match Shell::meet(registry).await {
+        Shell::Off(reason) => writeln!(out, "  off: {}", text::inline(&reason)),
+        Shell::Lost(error) => {
+            let causes = text::inline(causes(&error).trim());
+            writeln!(out, "  not to be had: {} {causes}", text::inline(&error.to_string()))
+        }
+        Shell::On(health) => write_health(&mut out, registry, &health),
+    };
+    out
+}
+
+fn write_health(out: &mut String, registry: &ToolRegistry, health: &SidecarHealth) -> std::fmt::Result {
+    writeln!(out, "  posture  {}", text::inline(&health.summary))?;
+    let mounts: Vec<String> =
+        health.mounts.iter().map(|(name, access)| format!("/{name} {access}")).collect();
+    writeln!(out, "  mounts   {}", text::inline(&mounts.join(", ")))?;
+    if let Some(shell) = registry.policy().shell() {
+        writeln!(
+            out,
+            "  limits   {} for a command, {} memory a process, {} processes, files up to {}, {} of output",
+            humantime::format_duration(shell.timeout),
+            shell.memory,
+            shell.processes,
+            shell.file_size,
+            shell.output,
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,307 @@
+//! A command that a client asked for: how it runs on its session's thread, and the stream of what comes of it.
+//!
+//! Its output waits in a bounded channel: a client that reads slowly slows the command, and takes no memory.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use futures_util::Stream;
+use tokio::{
+    runtime::Handle,
+    sync::{OwnedSemaphorePermit, mpsc, oneshot},
+};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{
+    connection::{Connection, Id},
+    daemon::Daemon,
+    held::Life,
+    input::Input,
+    refusal::{self, Refusal},
+};
+use crate::{
+    Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending, Interruption, ShellError,
+    ShellSession, StateAfter, Stream as Source,
+    protocol::{self, ExecEvent, Exited, Output, Started, exec_event::Event, exited},
+};
+
+/// Ends a command early, from anywhere.
+#[derive(Debug)]
+pub(super) struct Control {
+    canceller: Mutex<Option<Canceller>>,
+    /// Says the same to whoever waits for the client to take output.
+    cancelled: CancellationToken,
+    pub(super) input: Input,
+}
+
+impl Control {
+    /// # Errors
+    /// If there is no descriptor left.
+    pub(super) fn new(input: Input) -> Result<(Arc<Self>, Cancellation), Status> {
+        let (cancellation, canceller) = Cancellation::new()
+            .map_err(|error| Refusal::Limit.because(format!("no descriptor is left: {error}")))?;
+        let control =
+            Self { canceller: Mutex::new(Some(canceller)), cancelled: CancellationToken::new(), input };
+        Ok((Arc::new(control), cancellation))
+    }
+
+    /// Kills the command and all that it has started, now or as soon as it would start.
+    pub(super) fn cancel(&self) {
+        self.cancelled.cancel();
+        drop(self.canceller.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// A command on its way to its session.
+pub(super) struct Job {
+    pub(super) id: Id,
+    pub(super) daemon: Arc<Daemon>,
+    pub(super) request: CommandRequest,
+    pub(super) control: Arc<Control>,
+    pub(super) outlet: Outlet,
+    pub(super) claims: Claims,
+}
+
+/// What a command holds while it runs, given back before its end is told: whoever hears of the end may begin
+/// the next one.
+pub(super) struct Claims {
+    pub(super) id: Id,
+    pub(super) connection: Weak<Connection>,
+    /// The session's turn, and one of the daemon's places.
+    pub(super) _places: [OwnedSemaphorePermit; 2],
+}
+
+impl Drop for Claims {
+    fn drop(&mut self) {
+        if let Some(connection) = self.connection.upgrade() {
+            connection.forget_command(self.id);
+        }
+    }
+}
+
+impl Job {
+    /// Runs the command, once. `forget` makes the session unknown, if it ends with it.
+    pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> Life {
+        let Self { id, daemon, request, control, mut outlet, claims } = self;
+        let judged = if control.cancelled.is_cancelled() {
+            // Whoever asked is gone, or the session is about to be.
+            Err(Refusal::SessionEnded.because("the command was cancelled before it began"))
+        } else {
+            daemon.config.commands.judge(&request.command).map_err(|refusal| {
+                tracing::info!(command = %id, %refusal, "refused a command");
+                Refusal::CommandDenied.because(refusal.to_string())
+            })
+        };
+        if let Err(status) = judged {
+            drop(claims);
+            outlet.refuse(status);
+            return Life::GoesOn;
+        }
+        if !outlet.accept(id) {
+            return Life::GoesOn;
+        }
+        let deadline = Instant::now() + request.timeout;
+        let result = session.run(&request, &mut |chunk| outlet.deliver(chunk, deadline, &control.cancelled));
+        let life = match &result {
+            Ok(_) => Life::GoesOn,
+            Err(error) if lets_live(error) => Life::GoesOn,
+            Err(error) => {
+                tracing::warn!(command = %id, error = refusal::chain(error), "a session ended with its command");
+                forget();
+                Life::Over
+            }
+        };
+        drop(claims);
+        outlet.end(&result);
+        life
+    }
+}
+
+/// Where the events of a command go.
+pub(super) struct Outlet {
+    accepted: Option<oneshot::Sender<Result<(), Status>>>,
+    events: mpsc::Sender<Result<ExecEvent, Status>>,
+    /// Room for the end, so that a session never waits for a client that does not read.
+    last: mpsc::OwnedPermit<Result<ExecEvent, Status>>,
+    runtime: Handle,
+    delivered: u64,
+    /// The client takes no more, or not in time.
+    is_lost: bool,
+}
+
+/// What the call waits for, and the stream that it answers with.
+pub(super) struct Inlet {
+    accepted: oneshot::Receiver<Result<(), Status>>,
+    stream: ExecStream,
+}
+
+/// The two ends of a command's events. To be called by the runtime that drives the client's end.
+///
+/// # Errors
+/// Never, as the channel is new; that is for the channel to say.
+pub(super) fn channel(control: Arc<Control>) -> Result<(Outlet, Inlet), Status> {
+    let (accept, accepted) = oneshot::channel();
+    let (events, receiver) = mpsc::channel(EVENTS);
+    let last = events
+        .clone()
+        .try_reserve_owned()
+        .map_err(|error| Refusal::Failed.because(format!("reserve the command's end: {error}")))?;
+    let runtime = Handle::current();
+    let outlet = Outlet { accepted: Some(accept), events, last, runtime, delivered: 0, is_lost: false };
+    let stream = ExecStream { events: receiver, control };
+    Ok((outlet, Inlet { accepted, stream }))
+}
+
+impl Inlet {
+    /// Waits until the command is about to be started.
+    ///
+    /// # Cancellation
+    /// Cancels the command.
+    ///
+    /// # Errors
+    /// What kept it from being started.
+    pub(super) async fn accepted(self) -> Result<ExecStream, Status> {
+        match self.accepted.await {
+            Ok(Ok(())) => Ok(self.stream),
+            Ok(Err(status)) => Err(status),
+            // The session's thread ended first.
+            Err(_) => Err(Refusal::SessionEnded.because("the session has ended; the command was not run")),
+        }
+    }
+}
+
+impl Outlet {
+    fn refuse(mut self, status: Status) {
+        if let Some(accepted) = self.accepted.take() {
+            let _ = accepted.send(Err(status));
+        }
+    }
+
+    /// Says that the command begins; `false` if nobody wants it any more.
+    fn accept(&mut self, id: Id) -> bool {
+        let started = event(Event::Started(Started { command_id: id.to_string() }));
+        self.events.try_send(started).is_ok()
+            && self.accepted.take().is_some_and(|accepted| accepted.send(Ok(())).is_ok())
+    }
+
+    /// Waits until the client has taken what came before, at most until the command is over anyhow.
+    fn deliver(&mut self, chunk: Chunk<'_>, deadline: Instant, cancelled: &CancellationToken) {
+        let stream = match chunk.stream {
+            Source::Stdout => protocol::Stream::Stdout,
+            Source::Stderr => protocol::Stream::Stderr,
+        };
+        for bytes in chunk.bytes.chunks(EVENT_BYTES) {
+            if self.is_lost {
+                return;
+            }
+            let output = event(Event::Output(Output { stream: stream.into(), bytes: bytes.to_vec() }));
+            let sent = match self.events.try_send(output) {
+                Ok(()) => true,
+                Err(mpsc::error::TrySendError::Closed(_)) => false,
+                Err(mpsc::error::TrySendError::Full(output)) => self.runtime.block_on(async {
+                    tokio::select! {
+                        biased;
+                        () = cancelled.cancelled() => false,
+                        sent = self.events.send(output) => sent.is_ok(),
+                        () = tokio::time::sleep_until(deadline.into()) => false,
+                    }
+                }),
+            };
+            if sent {
+                self.delivered += bytes.len() as u64;
+            } else {
+                self.is_lost = true;
+            }
+        }
+    }
+
+    fn end(self, result: &Result<CommandEnd, ShellError>) {
+        let last = match result {
+            Ok(end) => event(Event::Exited(exited(end, self.delivered))),
+            Err(error) => Err(refusal::not_run(error)),
+        };
+        drop(self.last.send(last));
+    }
+}
+
+/// What comes of a command. Dropping it kills the command.
+#[derive(Debug)]
+pub(super) struct ExecStream {
+    events: mpsc::Receiver<Result<ExecEvent, Status>>,
+    control: Arc<Control>,
+}
+
+impl Stream for ExecStream {
+    type Item = Result<ExecEvent, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.events.poll_recv(context)
+    }
+}
+
+impl Drop for ExecStream {
+    fn drop(&mut self) {
+        self.control.cancel();
+    }
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "what a stream of events is made of")]
+fn event(event: Event) -> Result<ExecEvent, Status> {
+    Ok(ExecEvent { event: Some(event) })
+}
+
+fn exited(end: &CommandEnd, delivered: u64) -> Exited {
+    let ending = match end.ending {
+        Ending::Code(code) => exited::Ending::Code(code),
+        Ending::Signal(signal) => exited::Ending::Signal(signal),
+    };
+    let interruption = match end.completed {
+        Completed::Yes => "",
+        Completed::No(Interruption::Timeout) => "timeout",
+        Completed::No(Interruption::Cancelled) => "cancelled",
+        Completed::No(Interruption::Processes) => "processes",
+    };
+    let state = match end.state {
+        StateAfter::Saved => "carried",
+        StateAfter::KeptAfterKill => "killed",
+        StateAfter::KeptTooLarge => "too_large",
+        StateAfter::KeptNotWritten => "not_written",
+    };
+    Exited {
+        ending: Some(ending),
+        duration_us: micros(end.duration),
+        cpu_us: micros(end.cpu),
+        peak_memory_bytes: end.peak_memory_bytes,
+        output_bytes: end.output_bytes,
+        truncated: delivered < end.output_bytes,
+        interruption: interruption.to_owned(),
+        state: state.to_owned(),
+        jobs_left: end.jobs_left,
+        protected_paths: end.protected.created.clone(),
+        protected_complete: end.protected.complete,
+    }
+}
+
+/// Whether a session is still of use after an error.
+fn lets_live(error: &ShellError) -> bool {
+    matches!(
+        error,
+        ShellError::CommandUnusable { .. }
+            | ShellError::TooManyBackgroundCommands { .. }
+            | ShellError::NotStarted { .. }
+    )
+}
+
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Events that wait for a client, the first and the last included, and how much output one of them holds: what
+/// a client that does not read costs the daemon.
+const EVENTS: usize = 8;
+const EVENT_BYTES: usize = 128 << 10;

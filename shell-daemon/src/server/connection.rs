@@ -1,0 +1,308 @@
+//! One client's connection: its sessions and commands, which nobody else can name and which end with it.
+
+use std::{
+    collections::HashMap,
+    fmt, io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::UnixStream,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Sleep,
+};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::{Request, Status, transport::server::Connected};
+
+use super::{command::Control, held::HeldSession, refusal::Refusal};
+
+/// What calls know of the connection that they came by.
+#[derive(Clone, Debug)]
+pub(super) struct Client(Arc<Connection>);
+
+impl Client {
+    /// # Errors
+    /// If the request came by no connection of ours, which nothing but a mistake could bring about.
+    pub(super) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
+        let client = request.extensions().get::<Self>();
+        client.cloned().ok_or_else(|| Refusal::Failed.because("the call came by no connection"))
+    }
+
+    /// The client has named the token: it may take its time from now on.
+    pub(super) fn greet(&self) {
+        self.0.greeted.store(true, Ordering::Release);
+    }
+
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.0
+    }
+}
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Connection {
+    greeted: AtomicBool,
+    /// How many sessions it may still start.
+    pub(super) places: Arc<Semaphore>,
+    owned: Mutex<Owned>,
+    closed: CancellationToken,
+    cut: CancellationToken,
+}
+
+/// What ends with a connection.
+#[derive(Debug, Default)]
+struct Owned {
+    sessions: HashMap<Id, Arc<HeldSession>>,
+    commands: HashMap<Id, Arc<Control>>,
+    is_closed: bool,
+}
+
+impl Connection {
+    fn new(sessions: usize, cut: CancellationToken) -> Self {
+        Self {
+            greeted: AtomicBool::new(false),
+            places: Arc::new(Semaphore::new(sessions)),
+            owned: Mutex::default(),
+            closed: CancellationToken::new(),
+            cut,
+        }
+    }
+
+    /// # Errors
+    /// If the connection is closed, or has no such session. Nobody learns whether another one has it.
+    pub(super) fn session(&self, id: &str) -> Result<(Id, Arc<HeldSession>), Status> {
+        let not_found = || Refusal::NotFound.because("this connection has no such session");
+        let id = Id::parse(id).ok_or_else(not_found)?;
+        let session = self.lock().sessions.get(&id).cloned().ok_or_else(not_found)?;
+        Ok((id, session))
+    }
+
+    /// As [`Self::session`], and afterwards nobody finds it any more.
+    pub(super) fn take_session(&self, id: &str) -> Result<Arc<HeldSession>, Status> {
+        let (id, session) = self.session(id)?;
+        self.forget_session(id);
+        Ok(session)
+    }
+
+    pub(super) fn sessions(&self) -> Vec<(Id, Arc<HeldSession>)> {
+        self.lock().sessions.iter().map(|(id, session)| (*id, Arc::clone(session))).collect()
+    }
+
+    /// Adds a session; one that comes too late is dropped, which ends it.
+    pub(super) fn add_session(&self, id: Id, session: HeldSession) {
+        let mut owned = self.lock();
+        if !owned.is_closed {
+            owned.sessions.insert(id, Arc::new(session));
+        }
+    }
+
+    pub(super) fn forget_session(&self, id: Id) {
+        let forgotten = self.lock().sessions.remove(&id);
+        drop(forgotten);
+    }
+
+    pub(super) fn command(&self, id: &str) -> Result<Arc<Control>, Status> {
+        let command = Id::parse(id).and_then(|id| self.lock().commands.get(&id).cloned());
+        command.ok_or_else(|| Refusal::NotFound.because("this connection runs no such command"))
+    }
+
+    pub(super) fn add_command(&self, id: Id, control: Arc<Control>) {
+        let mut owned = self.lock();
+        if owned.is_closed {
+            control.cancel();
+        } else {
+            owned.commands.insert(id, control);
+        }
+    }
+
+    pub(super) fn forget_command(&self, id: Id) {
+        self.lock().commands.remove(&id);
+    }
+
+    pub(super) fn cancel_commands(&self) {
+        let commands: Vec<_> = self.lock().commands.values().cloned().collect();
+        for command in commands {
+            command.cancel();
+        }
+    }
+
+    /// Whether its client has not yet named the token.
+    pub(super) fn is_stranger(&self) -> bool {
+        !self.greeted.load(Ordering::Acquire) && !self.cut.is_cancelled()
+    }
+
+    /// Hangs up.
+    pub(super) fn cut(&self) {
+        self.cut.cancel();
+    }
+
+    /// Ends all that the connection has. Does not wait.
+    fn close(&self) {
+        let (sessions, commands) = {
+            let mut owned = self.lock();
+            owned.is_closed = true;
+            (std::mem::take(&mut owned.sessions), std::mem::take(&mut owned.commands))
+        };
+        for command in commands.values() {
+            command.cancel();
+        }
+        drop(sessions);
+        self.closed.cancel();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Owned> {
+        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The bytes of a connection. Dropping it is the connection's end.
+pub(super) struct ConnectionIo {
+    stream: UnixStream,
+    /// What was read before HTTP/2 began.
+    early: io::Cursor<Vec<u8>>,
+    connection: Arc<Connection>,
+    greeting: Pin<Box<Sleep>>,
+    /// The daemon hangs up.
+    cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl ConnectionIo {
+    pub(super) fn new(
+        stream: UnixStream,
+        early: Vec<u8>,
+        sessions: usize,
+        greeting_timeout: Duration,
+        cut: CancellationToken,
+        place: OwnedSemaphorePermit,
+    ) -> Self {
+        Self {
+            stream,
+            early: io::Cursor::new(early),
+            connection: Arc::new(Connection::new(sessions, cut.clone())),
+            greeting: Box::pin(tokio::time::sleep(greeting_timeout)),
+            cut: Box::pin(cut.cancelled_owned()),
+            _place: place,
+        }
+    }
+
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    /// Comes when the connection is at its end.
+    pub(super) fn closed(&self) -> WaitForCancellationFutureOwned {
+        self.connection.closed.clone().cancelled_owned()
+    }
+}
+
+impl Connected for ConnectionIo {
+    type ConnectInfo = Client;
+
+    fn connect_info(&self) -> Client {
+        Client(Arc::clone(&self.connection))
+    }
+}
+
+impl Drop for ConnectionIo {
+    fn drop(&mut self) {
+        self.connection.close();
+    }
+}
+
+impl AsyncRead for ConnectionIo {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.cut.as_mut().poll(context).is_ready() {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionAborted, "the daemon hangs up")));
+        }
+        if !self.connection.greeted.load(Ordering::Acquire) && self.greeting.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "no call with the token")));
+        }
+        let early = &mut self.early;
+        let left = early.get_ref().get(usize::try_from(early.position()).unwrap_or(usize::MAX)..);
+        if let Some(left) = left
+            && !left.is_empty()
+        {
+            let taken = left.len().min(buffer.remaining());
+            buffer.put_slice(&left[..taken]);
+            early.set_position(early.position() + taken as u64);
+            return Poll::Ready(Ok(()));
+        }
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for ConnectionIo {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// The name of a session or a command: random, so that it says nothing about others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Id([u8; 16]);
+
+impl Id {
+    /// # Errors
+    /// If the kernel gives no randomness.
+    pub(super) fn random() -> Result<Self, Status> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Refusal::Failed.because(format!("no randomness: {error}")))?;
+        Ok(Self(bytes))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 16];
+        hex::decode_to_slice(text, &mut bytes).ok()?;
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}

@@ -1,0 +1,227 @@
+//! What a new session gets: never more than the daemon has, and never less than is asked for.
+
+use std::path::{Path, PathBuf};
+
+use portcullis_confine::{GroupLimits, PathAccess, ProcessLimits};
+use portcullis_types::{Access, ShellPosture};
+use tonic::Status;
+
+use super::{DaemonMount, daemon::Daemon, refusal::Refusal};
+use crate::{
+    PostureChoice, SessionMount, SessionSpec,
+    limits::COMMAND_BYTES,
+    protocol::{CreateSessionRequest, Mount, SessionLimits},
+};
+
+/// What a client asked for, and may have.
+#[derive(Debug)]
+pub(super) struct Asked {
+    pub(super) spec: SessionSpec,
+    pub(super) mounts: Vec<Mount>,
+    pub(super) limits: SessionLimits,
+    pub(super) places: Vec<Place>,
+}
+
+/// Where a mount really lies.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    name: String,
+    path: PathBuf,
+}
+
+/// A request for all that the daemon has.
+pub(super) fn everything() -> CreateSessionRequest {
+    CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
+}
+
+/// Understands a request.
+///
+/// # Errors
+/// `posture`, `mounts`, `environment` or `invalid`: what is wrong with it.
+pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Asked, Status> {
+    let posture = posture(daemon.config.posture, &request.least_posture)?;
+    let mounts = match (request.all_mounts, request.mounts.as_slice()) {
+        (true, []) => daemon.config.mounts.clone(),
+        (true, _) => return Err(Refusal::Invalid.because("a session has all mounts or those of a list")),
+        // Nothing is not everything: a client whose list is empty by mistake gets no session.
+        (false, asked) => mounts(&daemon.config.mounts, asked)?,
+    };
+    let limits = limits(daemon, request.limits.as_ref());
+    let home = mounts.iter().find(|mount| mount.name == daemon.config.home).or(mounts.first());
+    let home = home.ok_or_else(|| Refusal::Mounts.because("a session needs a mount"))?.name.clone();
+    let mut session_mounts = Vec::with_capacity(mounts.len());
+    for mount in &mounts {
+        session_mounts.push(SessionMount {
+            name: mount.name.clone(),
+            path: daemon.place_of(&mount.name)?,
+            access: match mount.access {
+                Access::Read => PathAccess::Read,
+                Access::Write => PathAccess::Write,
+            },
+        });
+    }
+    let places =
+        session_mounts.iter().map(|mount| Place { name: mount.name.clone(), path: mount.path.clone() });
+    Ok(Asked {
+        places: places.collect(),
+        mounts: messages(&mounts),
+        limits,
+        spec: SessionSpec {
+            launcher: daemon.launcher.clone(),
+            mounts: session_mounts,
+            home,
+            environment: environment(daemon, request)?,
+            limits: ProcessLimits {
+                descriptors: daemon.config.session.descriptors,
+                memory_bytes: limits.memory_bytes,
+                file_bytes: limits.file_bytes,
+                processes: None,
+                cpu: None,
+            },
+            group: Some(GroupLimits {
+                memory_bytes: daemon.config.session.group_memory_bytes,
+                processes: daemon.config.session.group_processes,
+                cpu_percent: None,
+            }),
+            canary: daemon.canary.clone(),
+            posture,
+            waived: Vec::new(),
+            protect: daemon.protect.clone(),
+        },
+    })
+}
+
+/// The daemon's own bounds of a session.
+pub(super) fn own_limits(daemon: &Daemon) -> SessionLimits {
+    let own = &daemon.config.session;
+    SessionLimits {
+        memory_bytes: own.memory_bytes,
+        processes: own.processes,
+        file_bytes: own.file_bytes,
+        output_bytes: own.output_bytes,
+        command_timeout_ms: u64::try_from(own.command_timeout.as_millis()).unwrap_or(u64::MAX),
+    }
+}
+
+/// Mounts, as clients read them.
+pub(super) fn messages(mounts: &[DaemonMount]) -> Vec<Mount> {
+    let message =
+        |mount: &DaemonMount| Mount { name: mount.name.clone(), access: mount.access.as_str().to_owned() };
+    mounts.iter().map(message).collect()
+}
+
+/// Where a command begins, as its session sees it: nothing, if where the last one ended. In a file tree of the
+/// session's own mounts are where clients call them.
+///
+/// # Errors
+/// `invalid`, if it is not below one of the session's mounts.
+pub(super) fn workdir(places: &[Place], has_own_tree: bool, workdir: &str) -> Result<Option<String>, Status> {
+    if workdir.is_empty() {
+        return Ok(None);
+    }
+    command(workdir.to_owned())?;
+    let refuse =
+        || Refusal::Invalid.because("the working directory is not below one of the session's mounts");
+    let mut parts = workdir.strip_prefix('/').ok_or_else(refuse)?.split('/').filter(|part| !part.is_empty());
+    let name = parts.next().ok_or_else(refuse)?;
+    let place = places.iter().find(|place| place.name == name).ok_or_else(refuse)?;
+    let mut path = if has_own_tree { Path::new("/").join(name) } else { place.path.clone() };
+    for part in parts {
+        if part == ".." {
+            return Err(refuse());
+        }
+        path.push(part);
+    }
+    path.into_os_string().into_string().map(Some).map_err(|_path| refuse())
+}
+
+/// A command's text, if a shell can be given it.
+///
+/// # Errors
+/// `invalid`, if it is too long or holds a NUL.
+pub(super) fn command(text: String) -> Result<String, Status> {
+    if text.len() > COMMAND_BYTES {
+        return Err(Refusal::Invalid.because("the command is longer than 1 MiB"));
+    }
+    if text.contains('\0') {
+        return Err(Refusal::Invalid.because("the command holds a NUL, which no shell can read"));
+    }
+    Ok(text)
+}
+
+/// What the daemon chose, raised to what is asked for.
+fn posture(own: PostureChoice, asked: &str) -> Result<PostureChoice, Status> {
+    if asked.is_empty() {
+        return Ok(own);
+    }
+    let asked = asked.parse::<ShellPosture>().map_err(|text| Refusal::Invalid.because(text))?;
+    match own {
+        PostureChoice::AtLeast(least) => Ok(PostureChoice::AtLeast(least.max(asked))),
+        PostureChoice::Exactly(level) if level >= asked => Ok(own),
+        PostureChoice::Exactly(level) => Err(Refusal::Posture
+            .because(format!("sessions of this daemon are `{level}`, by its operator's choice"))),
+    }
+}
+
+fn mounts(own: &[DaemonMount], asked: &[Mount]) -> Result<Vec<DaemonMount>, Status> {
+    let mut mounts: Vec<DaemonMount> = Vec::new();
+    for mount in asked {
+        let refuse = |problem| Refusal::Mounts.because(format!("the mount `{}` {problem}", mount.name));
+        let found = own.iter().find(|own| own.name == mount.name);
+        let found = found.ok_or_else(|| refuse("is none of this daemon's"))?;
+        let access = match mount.access.as_str() {
+            "read" => Access::Read,
+            "write" => Access::Write,
+            _ => return Err(refuse("is neither asked for to `read` nor to `write`")),
+        };
+        if access > found.access {
+            return Err(refuse("cannot be written to through this daemon"));
+        }
+        if mounts.iter().any(|other| other.name == mount.name) {
+            return Err(refuse("is asked for twice"));
+        }
+        mounts.push(DaemonMount { access, ..found.clone() });
+    }
+    Ok(mounts)
+}
+
+/// The lower of what is asked for and what the daemon has; 0 asks for nothing.
+fn limits(daemon: &Daemon, asked: Option<&SessionLimits>) -> SessionLimits {
+    let own = own_limits(daemon);
+    let Some(asked) = asked else { return own };
+    let lower = |asked: u64, own: u64| if asked == 0 { own } else { asked.min(own) };
+    let most = u64::try_from(daemon.config.session.max_command_timeout.as_millis()).unwrap_or(u64::MAX);
+    SessionLimits {
+        memory_bytes: lower(asked.memory_bytes, own.memory_bytes),
+        processes: lower(asked.processes, own.processes),
+        file_bytes: lower(asked.file_bytes, own.file_bytes),
+        output_bytes: lower(asked.output_bytes, own.output_bytes),
+        command_timeout_ms: match asked.command_timeout_ms {
+            0 => own.command_timeout_ms,
+            asked => asked.min(most),
+        },
+    }
+}
+
+fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(String, String)>, Status> {
+    let mut bytes = 0;
+    for (name, value) in &request.environment {
+        if !daemon.config.environment.contains(name.as_str()) {
+            let name: String = name.chars().take(64).collect();
+            return Err(Refusal::Environment.because(format!("this daemon lets nobody set `{name}`")));
+        }
+        if value.contains('\0') {
+            return Err(Refusal::Invalid.because(format!("the value of `{name}` holds a NUL")));
+        }
+        bytes += name.len() + value.len();
+        if bytes > ENVIRONMENT_BYTES {
+            return Err(Refusal::Invalid.because("the variables are longer than 16 KiB"));
+        }
+    }
+    let mut environment: Vec<_> = request.environment.clone().into_iter().collect();
+    environment.sort();
+    Ok(environment)
+}
+
+/// All variables of one session: they go in one message, with everything else that a session is told.
+const ENVIRONMENT_BYTES: usize = 16 << 10;

@@ -1,0 +1,160 @@
+//! What all connections share: the configuration as it was understood, and the places that there are.
+
+use std::{
+    os::fd::{AsFd as _, OwnedFd},
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Instant,
+};
+
+use portcullis_confine::{
+    Canary,
+    mounts::{MountFolder, open_mounts, real_path},
+};
+use portcullis_policy::ProtectedPaths;
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use super::{
+    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, refusal::Refusal,
+};
+use crate::protocol::PostureReport;
+
+/// The daemon.
+#[derive(Debug)]
+pub(super) struct Daemon {
+    pub(super) config: DaemonConfig,
+    pub(super) token: Token,
+    pub(super) protect: ProtectedPaths,
+    pub(super) canary: Canary,
+    /// The mounts' folders, in the order of the configuration.
+    mounts: Vec<OwnedFd>,
+    pub(super) launcher: PathBuf,
+    /// The last answer about the daemon's health, and when it was found.
+    pub(super) health: Arc<AsyncMutex<Option<(Instant, PostureReport)>>>,
+    pub(super) connections: Arc<Semaphore>,
+    pub(super) sessions: Arc<Semaphore>,
+    pub(super) commands: Arc<Semaphore>,
+    known: Mutex<Vec<Weak<Connection>>>,
+    /// Nothing new is begun.
+    pub(super) stopping: CancellationToken,
+    /// Whatever is still connected is cut.
+    pub(super) cut: CancellationToken,
+}
+
+impl Daemon {
+    /// # Errors
+    /// If the configuration cannot be met.
+    pub(super) fn new(config: DaemonConfig, token: Token) -> Result<Self, DaemonError> {
+        require_values(&config)?;
+        let protect = ProtectedPaths::parse(config.protected.iter().map(String::as_str))
+            .map_err(|invalid| Error::Config { setting: "protected", problem: invalid.to_string() })?;
+        let canary = Canary::create(&config.state).map_err(|source| Error::State { source })?;
+        let folders: Vec<_> = config
+            .mounts
+            .iter()
+            .map(|mount| MountFolder { name: &mount.name, folder: &mount.folder })
+            .collect();
+        let mut private = config.private.clone();
+        private.push(config.state.clone());
+        let mounts =
+            open_mounts(&config.workspace, &folders, &private).map_err(|source| Error::Mounts { source })?;
+        let service = config.service;
+        Ok(Self {
+            mounts,
+            token,
+            protect,
+            canary,
+            launcher: "/proc/self/exe".into(),
+            health: Arc::default(),
+            connections: Arc::new(Semaphore::new(service.connections)),
+            sessions: Arc::new(Semaphore::new(service.sessions)),
+            commands: Arc::new(Semaphore::new(service.commands)),
+            known: Mutex::default(),
+            stopping: CancellationToken::new(),
+            cut: CancellationToken::new(),
+            config,
+        })
+    }
+
+    /// Where a mount's folder lies now.
+    ///
+    /// # Errors
+    /// `mounts`, if there is none of this name or its folder is gone.
+    pub(super) fn place_of(&self, mount: &str) -> Result<PathBuf, Status> {
+        let own = self.config.mounts.iter().position(|own| own.name == mount);
+        let handle = own.and_then(|index| self.mounts.get(index));
+        let place = handle.and_then(|handle| real_path(handle.as_fd()).ok());
+        place.ok_or_else(|| Refusal::Mounts.because(format!("the mount `{mount}` is not there")))
+    }
+
+    pub(super) fn know(&self, connection: &Arc<Connection>) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|connection| connection.strong_count() > 0);
+        known.push(Arc::downgrade(connection));
+    }
+
+    /// Hangs up on whoever has been connected longest without naming the token; `false` if there is nobody.
+    pub(super) fn cut_a_stranger(&self) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let stranger = known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_stranger());
+        stranger.inspect(|stranger| stranger.cut()).is_some()
+    }
+
+    pub(super) fn cancel_commands(&self) {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for connection in known.iter().filter_map(Weak::upgrade) {
+            connection.cancel_commands();
+        }
+    }
+
+    /// # Errors
+    /// If the daemon has been told to stop.
+    pub(super) fn require_running(&self) -> Result<(), Status> {
+        if self.stopping.is_cancelled() {
+            return Err(Refusal::Stopping.because("the daemon is about to stop"));
+        }
+        Ok(())
+    }
+}
+
+/// Takes one of the places that there are.
+///
+/// # Errors
+/// `limit`, if there is none left.
+pub(super) fn place(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Status> {
+    Arc::clone(places).try_acquire_owned().map_err(|_full_or_closed| {
+        Refusal::Limit.because(format!("there are as many {what} as this daemon has places for"))
+    })
+}
+
+fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
+    let refuse = |setting, problem: String| Err(Error::Config { setting, problem });
+    if !config.mounts.iter().any(|mount| mount.name == config.home) {
+        return refuse("home", format!("`{}` is none of the mounts", config.home));
+    }
+    for (index, mount) in config.mounts.iter().enumerate() {
+        if config.mounts[..index].iter().any(|other| other.name == mount.name) {
+            return refuse("mounts", format!("have `{}` twice", mount.name));
+        }
+    }
+    let service = &config.service;
+    for (setting, value) in [
+        ("connections", service.connections),
+        ("sessions", service.sessions),
+        ("sessions_per_connection", service.sessions_per_connection),
+        ("commands", service.commands),
+    ] {
+        if value == 0 || value > MOST_PLACES {
+            return refuse(setting, format!("must be from 1 to {MOST_PLACES}"));
+        }
+    }
+    if config.session.command_timeout > config.session.max_command_timeout {
+        return refuse("command_timeout", "must be at most max_command_timeout".to_owned());
+    }
+    Ok(())
+}
+
+/// More than that of anything is a mistake, and no semaphore could count any number.
+const MOST_PLACES: usize = 65_536;

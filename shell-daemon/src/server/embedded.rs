@@ -1,0 +1,153 @@
+//! A daemon for one client: the parent process, which is connected to its standard input.
+//!
+//! The parent makes a pair of connected Unix stream sockets, gives one end to this process as descriptor 0,
+//! writes one line of JSON, an [`EmbeddedSetup`], and speaks the protocol from then on. Neither the token nor
+//! anything else stands in arguments or environment. The daemon ends, and all sessions with it, when the
+//! connection does, however the parent ends.
+
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    process::ExitCode,
+    time::Duration,
+};
+
+use portcullis_confine::{SingleThreaded, process::close_inherited};
+use rustix::{
+    fs::{Mode, OFlags},
+    net::{AddressFamily, SocketType, sockopt},
+};
+use serde::{Deserialize, Serialize};
+use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
+
+use super::{
+    DaemonConfig, DaemonError, Token, descriptors,
+    logs::{self, Form},
+    refusal::chain,
+    serve::serve_one,
+};
+
+/// What the parent writes first, as JSON in one line of at most 256 KiB.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddedSetup {
+    /// The token that the parent will name with each call, as [`Token::parse`] takes it.
+    pub token: String,
+    /// What the daemon offers.
+    pub config: DaemonConfig,
+}
+
+impl std::fmt::Debug for EmbeddedSetup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Never the token.
+        f.debug_struct("EmbeddedSetup").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// The one argument of an embedded daemon's process. It carries no power: the daemon gets all it has by its
+/// standard input.
+pub const EMBEDDED_ENTRY: &str = "portcullis-embedded-shelld";
+
+/// Becomes an embedded daemon if this process was started as one, and returns what it ends with. Call it
+/// after [`crate::enter_if_session`] and before anything else.
+#[must_use]
+pub fn enter_if_embedded() -> Option<ExitCode> {
+    let mut arguments = std::env::args_os().skip(1);
+    (arguments.next()? == EMBEDDED_ENTRY && arguments.next().is_none()).then(embedded_main)
+}
+
+/// The whole life of an embedded daemon. What keeps it from serving is said in one line of standard error.
+#[must_use]
+pub fn embedded_main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            use io::Write as _;
+            // Nobody to tell is no reason to go on.
+            let _ = writeln!(io::stderr(), "portcullis-shelld: {}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), DaemonError> {
+    // Whatever the parent had open besides is none of this process's business.
+    let one_thread =
+        SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
+    close_inherited(&one_thread).map_err(system("close what was inherited"))?;
+    logs::begin(Form::Text, "error");
+    descriptors::take_all_there_are();
+    let stream = StdUnixStream::from(take_stdin()?);
+    stream.set_nonblocking(true).map_err(system("prepare the connection"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .map_err(system("start the runtime"))?;
+    runtime.block_on(async {
+        let mut stream = UnixStream::from_std(stream).map_err(system("watch the connection"))?;
+        let read = timeout(SETUP_TIME, read_setup(&mut stream)).await;
+        let (setup, early) =
+            read.map_err(|_elapsed| refuse("did not come within ten seconds".to_owned()))??;
+        serve_one(setup.config, Token::parse(&setup.token)?, stream, early).await
+    })
+}
+
+/// Takes the connection off the standard input, so that nothing that is started here inherits it.
+fn take_stdin() -> Result<OwnedFd, DaemonError> {
+    let stdin = rustix::stdio::stdin();
+    let is_stream = sockopt::socket_domain(stdin) == Ok(AddressFamily::UNIX)
+        && sockopt::socket_type(stdin) == Ok(SocketType::STREAM);
+    if !is_stream {
+        return Err(refuse("does not come by a connected Unix stream socket as descriptor 0".to_owned()));
+    }
+    let connection = rustix::io::fcntl_dupfd_cloexec(stdin, 3).map_err(system("take the connection"))?;
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
+        .map_err(system("open /dev/null"))?;
+    rustix::stdio::dup2_stdin(&null).map_err(system("give the standard input away"))?;
+    Ok(connection)
+}
+
+/// The setup, and what came after it.
+async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>), DaemonError> {
+    let mut bytes = Vec::new();
+    loop {
+        let read_from = bytes.len();
+        let read = stream.read_buf(&mut bytes).await.map_err(system("read the setup"))?;
+        if read == 0 {
+            return Err(refuse("ends before its line does".to_owned()));
+        }
+        if let Some(end) = bytes[read_from..].iter().position(|byte| *byte == b'\n') {
+            let mut early = bytes.split_off(read_from + end);
+            early.remove(0);
+            if bytes.len() > SETUP_BYTES {
+                break;
+            }
+            let setup = serde_json::from_slice(&bytes)
+                // The text could quote the token.
+                .map_err(|error| refuse(format!("is not what it should be, at byte {}", error.column())))?;
+            return Ok((setup, early));
+        }
+        if bytes.len() > SETUP_BYTES {
+            break;
+        }
+    }
+    Err(refuse("is longer than 256 KiB".to_owned()))
+}
+
+fn refuse(problem: String) -> DaemonError {
+    DaemonError::Setup { problem }
+}
+
+fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> DaemonError {
+    move |source| DaemonError::System { operation, source: source.into() }
+}
+
+/// The setup's line.
+const SETUP_BYTES: usize = 256 << 10;
+
+/// A parent that has said nothing until then never will.
+const SETUP_TIME: Duration = Duration::from_secs(10);
+
+/// Enough to keep several clients' bytes moving; what blocks has threads of its own.
+const WORKERS: usize = 2;

@@ -1,0 +1,157 @@
+//! What a daemon of its own offers: read from the policy and the command line.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+};
+
+use portcullis_policy::{
+    DEFAULT_POLICY, LoadOptions, MountName, PolicySource, ShellAbsence, WorkspaceSecurityPolicy,
+};
+use portcullis_types::{Access, SandboxTier};
+use rustix::fs::{Mode, OFlags};
+
+use super::{DaemonConfig, DaemonError, DaemonMount, ServiceLimits, SessionLimits};
+use crate::PostureChoice;
+
+/// Where things are, as the command line says it.
+#[derive(Debug)]
+pub(super) struct Places {
+    pub(super) workspace: PathBuf,
+    pub(super) policy: Option<PathBuf>,
+    pub(super) sandbox_tier: SandboxTier,
+    pub(super) state: PathBuf,
+    pub(super) private: Vec<PathBuf>,
+}
+
+/// The configuration of a daemon.
+///
+/// # Errors
+/// If a policy cannot be read, or is none.
+pub(super) fn config(places: &Places) -> Result<DaemonConfig, DaemonError> {
+    let overlay_path = places.workspace.join(OVERLAY_FILE);
+    let operator_path = match &places.policy {
+        Some(path) => Some(path.clone()),
+        None => usual_places().into_iter().find(|path| path.symlink_metadata().is_ok()),
+    };
+    let operator = operator_path.as_deref().map(read).transpose()?;
+    let overlay = match read(&overlay_path) {
+        Ok(text) => Some(text),
+        Err(DaemonError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let name = operator_path.as_ref().map_or_else(|| SHIPPED.to_owned(), |path| path.display().to_string());
+    let overlay_name = overlay_path.display().to_string();
+    let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+        operator: PolicySource { name: &name, text: operator.as_deref().unwrap_or(DEFAULT_POLICY) },
+        overlay: overlay.as_deref().map(|text| PolicySource { name: &overlay_name, text }),
+        sandbox_tier: places.sandbox_tier,
+    })
+    .map_err(|source| DaemonError::Policy { source })?;
+    let mut private = places.private.clone();
+    private.extend(operator_path);
+    private.push(overlay_path);
+    DaemonConfig::from_policy(&policy, places.workspace.clone(), places.state.clone(), private)
+}
+
+impl DaemonConfig {
+    /// What a policy gives a shell, with the usual bounds for all that no policy speaks of. `workspace`, `state`
+    /// and `private` are as in the fields of these names.
+    ///
+    /// # Errors
+    /// [`DaemonError::NoShell`] if the policy has none, [`DaemonError::Config`] if it has no mounts.
+    pub fn from_policy(
+        policy: &WorkspaceSecurityPolicy,
+        workspace: PathBuf,
+        state: PathBuf,
+        private: Vec<PathBuf>,
+    ) -> Result<Self, DaemonError> {
+        let Some(shell) = policy.shell() else {
+            let remedy = policy.shell_absence().map_or("the policy has none", ShellAbsence::remedy);
+            return Err(DaemonError::NoShell { remedy });
+        };
+        let folder_of = |name: &MountName| policy.mounts().iter().find(|spec| spec.name == *name);
+        let mounts: Vec<DaemonMount> = shell
+            .mounts
+            .iter()
+            .filter_map(|granted| {
+                let folder = folder_of(&granted.name)?.folder.clone();
+                Some(DaemonMount { name: granted.name.to_string(), folder, access: granted.access })
+            })
+            .collect();
+        let home = mounts
+            .iter()
+            .find(|mount| mount.name == HOME)
+            .or_else(|| mounts.iter().find(|mount| mount.access == Access::Write))
+            .or(mounts.first());
+        let home = home.ok_or_else(|| DaemonError::Config {
+            setting: "mounts",
+            problem: "are none: `[shell]` of the policy names none".to_owned(),
+        })?;
+        Ok(Self {
+            home: home.name.clone(),
+            state,
+            workspace,
+            mounts,
+            private,
+            posture: PostureChoice::AtLeast(shell.posture),
+            environment: shell.environment.clone(),
+            commands: shell.commands.clone(),
+            protected: policy.protected().patterns().map(str::to_owned).collect(),
+            session: SessionLimits {
+                memory_bytes: shell.memory.0,
+                processes: shell.processes.into(),
+                // What the commands of a session that still have jobs may have together.
+                group_memory_bytes: shell.memory.0.saturating_mul(GROUP),
+                group_processes: u64::from(shell.processes) * GROUP,
+                file_bytes: shell.file_size.0,
+                output_bytes: shell.output.0,
+                command_timeout: shell.timeout,
+                max_command_timeout: shell.timeout,
+                ..SessionLimits::default()
+            },
+            service: ServiceLimits::default(),
+        })
+    }
+}
+
+/// Where an operator's policy lies that no option names, the first that is there counting.
+fn usual_places() -> Vec<PathBuf> {
+    let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?)).filter(|path| path.is_absolute());
+    let own = config.or_else(|| Some(home()?.join(".config")));
+    let places = [Some(PathBuf::from("/etc")), own].into_iter().flatten();
+    places.map(|place| place.join("portcullis/portcullis.toml")).collect()
+}
+
+fn read(path: &Path) -> Result<String, DaemonError> {
+    let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
+    let mut text = String::new();
+    // A FIFO in its place must not hold up the start.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())
+        .map(File::from)
+        .map_err(io::Error::from)
+        .and_then(|file| file.take(POLICY_BYTES + 1).read_to_string(&mut text))
+        .map_err(failed)?;
+    if text.len() as u64 > POLICY_BYTES {
+        return Err(failed(io::Error::other("is larger than 1 MiB")));
+    }
+    Ok(text)
+}
+
+/// How many times what one process, and one command, may have a session may have in all.
+const GROUP: u64 = 4;
+
+/// What the shipped policy is called in messages.
+const SHIPPED: &str = "shipped default";
+
+/// The mount that is the home where it can be.
+const HOME: &str = "shared";
+
+/// The file in a workspace that may take away from the operator's policy.
+const OVERLAY_FILE: &str = "portcullis.toml";
+
+/// The largest policy.
+const POLICY_BYTES: u64 = 1 << 20;

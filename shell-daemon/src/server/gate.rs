@@ -1,0 +1,30 @@
+//! What stands before every call: the token, then the version. Nothing else of a request has been looked at.
+
+use std::sync::Arc;
+
+use tonic::{Request, Status, service::Interceptor};
+
+use super::{connection::Client, daemon::Daemon, refusal::Refusal};
+use crate::protocol::{VERSION, VERSION_KEY};
+
+/// One for each connection; all ask the same daemon.
+#[derive(Clone, Debug)]
+pub(super) struct Gate(pub(super) Arc<Daemon>);
+
+impl Interceptor for Gate {
+    fn call(&mut self, request: Request<()>) -> Result<Request<()>, Status> {
+        let named = request.metadata().get("authorization");
+        if !named.is_some_and(|named| self.0.token.admits(named.as_bytes())) {
+            return Err(Refusal::Unauthenticated.because("the token is missing or wrong"));
+        }
+        let version = request.metadata().get(VERSION_KEY).and_then(|version| version.to_str().ok());
+        if version != Some(VERSION) {
+            let theirs = version.unwrap_or("no version");
+            return Err(Refusal::Version.because(format!(
+                "this daemon is of version {VERSION}, the client of {theirs}: start both from one build"
+            )));
+        }
+        Client::of(&request)?.greet();
+        Ok(request)
+    }
+}

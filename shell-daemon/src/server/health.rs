@@ -1,0 +1,84 @@
+//! Whether a session can be had, found out by starting one.
+
+use std::{sync::Arc, time::Instant};
+
+use tokio::sync::oneshot;
+use tonic::Status;
+
+use super::{
+    creation,
+    daemon::Daemon,
+    refusal::{self, Refusal},
+    report::report,
+};
+use crate::{ShellError, ShellSession, protocol::PostureReport};
+
+/// Why there are no sessions here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Unproven {
+    /// None could be started.
+    #[error("no session can be started")]
+    NotStarted {
+        /// The cause.
+        #[source]
+        source: ShellError,
+    },
+    /// There is nothing to start it with.
+    #[error("{problem}")]
+    Unusable {
+        /// What is missing.
+        problem: String,
+    },
+}
+
+impl Unproven {
+    pub(super) fn status(&self) -> Status {
+        match self {
+            Self::NotStarted { source } => refusal::not_started(source),
+            Self::Unusable { problem } => Refusal::Start.because(problem.as_str()),
+        }
+    }
+}
+
+/// What a session that was started for the answer has proven, or one that was a short while ago. However many
+/// ask, one is started at a time.
+///
+/// # Cancellation
+/// The session that is being started is ended all the same.
+pub(super) async fn prove(daemon: &Arc<Daemon>) -> Result<PostureReport, Unproven> {
+    let mut last = Arc::clone(&daemon.health).lock_owned().await;
+    if let Some((when, posture)) = &*last
+        && when.elapsed() < daemon.config.service.health_cache
+    {
+        return Ok(posture.clone());
+    }
+    let unusable = |problem: String| Unproven::Unusable { problem };
+    let asked = creation::understand(daemon, &creation::everything())
+        .map_err(|status| unusable(status.message().to_owned()))?;
+    let (reply, result) = oneshot::channel();
+    let prove = move || {
+        let session = ShellSession::start(&asked.spec)?;
+        let posture = report(&session);
+        session.end()?;
+        Ok(posture)
+    };
+    let work = move || {
+        let proven = prove();
+        if let Ok(posture) = &proven {
+            *last = Some((Instant::now(), posture.clone()));
+        }
+        // The thread has the lock, and not whoever waits: a call that is dropped makes no room for another.
+        drop(last);
+        // Nobody may be there to hear it.
+        let _ = reply.send(proven);
+    };
+    std::thread::Builder::new()
+        .name("shell-health".to_owned())
+        .spawn(work)
+        .map_err(|error| unusable(format!("no thread can be started: {error}")))?;
+    result
+        .await
+        .map_err(|_gone| unusable("the thread ended".to_owned()))?
+        .map_err(|source| Unproven::NotStarted { source })
+}

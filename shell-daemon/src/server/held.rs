@@ -1,0 +1,201 @@
+//! A session as the daemon holds it: on a thread of its own, since using it blocks.
+//!
+//! The thread ends with the session, and the session with whatever comes first: the last handle to it, a word
+//! to end, a rest that is too long, or its own death.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError, Weak,
+        mpsc::{self, RecvTimeoutError},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+use super::{
+    command::{Control, Job},
+    connection::{Connection, Id},
+    creation::Place,
+    report::report,
+};
+use crate::{SessionSpec, ShellError, ShellSession, protocol::PostureReport};
+
+/// A session that has been started. Dropping the last handle kills its command and ends it.
+#[derive(Debug)]
+pub(super) struct HeldSession {
+    work: mpsc::Sender<Work>,
+    /// One place: a session runs one command at a time.
+    pub(super) turn: Arc<Semaphore>,
+    pub(super) info: Info,
+    pub(super) since: Instant,
+    last_used: Mutex<Instant>,
+    running: Mutex<Weak<Control>>,
+}
+
+/// What stays the same over a session's life.
+#[derive(Clone, Debug)]
+pub(super) struct Info {
+    pub(super) posture: PostureReport,
+    pub(super) limits: crate::protocol::SessionLimits,
+    pub(super) places: Vec<Place>,
+    pub(super) has_own_tree: bool,
+}
+
+/// What is known of a session as soon as it has been started.
+#[derive(Debug)]
+pub(super) struct Started {
+    pub(super) posture: PostureReport,
+    /// Its mounts are where clients call them, and not where they really are.
+    pub(super) has_own_tree: bool,
+}
+
+enum Work {
+    Run(Box<Job>),
+    End(oneshot::Sender<Result<(), ShellError>>),
+}
+
+/// Whether a session is still of use after a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    GoesOn,
+    Over,
+}
+
+/// What a session's thread needs besides the session.
+pub(super) struct Keeping {
+    pub(super) id: Id,
+    pub(super) connection: Weak<Connection>,
+    pub(super) idle_timeout: Duration,
+    /// Given back when nothing is left of the session.
+    pub(super) _places: [OwnedSemaphorePermit; 2],
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        // However the thread ends: nobody finds a session that is not there.
+        if let Some(connection) = self.connection.upgrade() {
+            connection.forget_session(self.id);
+        }
+    }
+}
+
+/// The way to a session's thread.
+pub(super) struct Line(mpsc::Sender<Work>);
+
+/// Starts a session on a thread of its own. Dropping what comes back ends it.
+pub(super) fn start(
+    spec: SessionSpec,
+    keeping: Keeping,
+) -> std::io::Result<(Line, oneshot::Receiver<Result<Started, ShellError>>)> {
+    let (line, work) = mpsc::channel();
+    let (started, starting) = oneshot::channel();
+    thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
+        match ShellSession::start(&spec) {
+            Ok(session) => {
+                // Nobody waits any more if the call was dropped: then `work` has no other end either.
+                let has_own_tree = session.has_own_tree();
+                let _ = started.send(Ok(Started { posture: report(&session), has_own_tree }));
+                keep(session, &work, &keeping);
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        }
+        // What was sent to a session that is over was not run.
+        drop(work);
+        drop(keeping);
+    })?;
+    Ok((Line(line), starting))
+}
+
+fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keeping) {
+    let forget = || {
+        if let Some(connection) = keeping.connection.upgrade() {
+            connection.forget_session(keeping.id);
+        }
+    };
+    let reply = loop {
+        match work.recv_timeout(keeping.idle_timeout) {
+            Ok(Work::Run(job)) => {
+                if job.run(&mut session, forget) == Life::Over {
+                    break None;
+                }
+            }
+            Ok(Work::End(reply)) => break Some(reply),
+            Err(RecvTimeoutError::Timeout) => {
+                forget();
+                tracing::info!(session = %keeping.id, "ended a session that rested too long");
+                break None;
+            }
+            Err(RecvTimeoutError::Disconnected) => break None,
+        }
+    };
+    let ended = session.end();
+    if let Err(error) = &ended {
+        tracing::error!(session = %keeping.id, %error, "a session left processes behind");
+    }
+    if let Some(reply) = reply {
+        let _ = reply.send(ended);
+    }
+}
+
+impl HeldSession {
+    pub(super) fn new(line: Line, info: Info) -> Self {
+        let now = Instant::now();
+        Self {
+            work: line.0,
+            turn: Arc::new(Semaphore::new(1)),
+            info,
+            since: now,
+            last_used: Mutex::new(now),
+            running: Mutex::default(),
+        }
+    }
+
+    /// Hands a job to the session's thread; `false` if that is over.
+    pub(super) fn run(&self, job: Job) -> bool {
+        *self.running.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&job.control);
+        self.touch();
+        self.work.send(Work::Run(Box::new(job))).is_ok()
+    }
+
+    /// Kills what runs, ends the session and waits for it. One that is over already is no error.
+    pub(super) async fn end(&self) -> Result<(), ShellError> {
+        self.cancel();
+        let (reply, ended) = oneshot::channel();
+        if self.work.send(Work::End(reply)).is_err() {
+            return Ok(());
+        }
+        ended.await.unwrap_or(Ok(()))
+    }
+
+    pub(super) fn is_busy(&self) -> bool {
+        self.turn.available_permits() == 0
+    }
+
+    /// Since when nothing was asked of it.
+    pub(super) fn last_used(&self) -> Instant {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn touch(&self) {
+        *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn cancel(&self) {
+        if let Some(control) = self.running.lock().unwrap_or_else(PoisonError::into_inner).upgrade() {
+            control.cancel();
+        }
+    }
+}
+
+impl Drop for HeldSession {
+    fn drop(&mut self) {
+        self.cancel();
+    }
+}
+
+/// Reading a command for its rules goes as deep as the command does.
+const STACK_BYTES: usize = 8 << 20;

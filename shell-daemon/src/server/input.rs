@@ -1,0 +1,57 @@
+//! What clients write to a command that runs, in the order in which they call.
+
+use tokio::{io::AsyncWriteExt as _, net::unix::pipe::Sender, sync::Mutex};
+use tonic::Status;
+
+use super::refusal::Refusal;
+use crate::CommandInput;
+
+/// The way to a command's standard input, until it is closed.
+#[derive(Debug)]
+pub(super) struct Input(Mutex<Option<Sender>>);
+
+impl Input {
+    /// One that is closed.
+    pub(super) fn none() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    /// One that is open, and the command's end of it. To be called by the runtime.
+    ///
+    /// # Errors
+    /// `limit`, if there is no descriptor left.
+    pub(super) fn open() -> Result<(Self, CommandInput), Status> {
+        let failed = |error| Refusal::Limit.because(format!("no pipe is left for the input: {error}"));
+        let (input, writer) = CommandInput::new().map_err(failed)?;
+        let writer = Sender::from_owned_fd(writer.into()).map_err(failed)?;
+        Ok((Self(Mutex::new(Some(writer))), input))
+    }
+
+    /// Writes all of `bytes`, as fast as the command reads, after what earlier calls write.
+    ///
+    /// # Cancellation
+    /// Some of the bytes have been written.
+    ///
+    /// # Errors
+    /// `closed`, if the command reads no more.
+    pub(super) async fn write(&self, bytes: &[u8], then: Then) -> Result<(), Status> {
+        let closed = || Refusal::Closed.because("the command's input is closed");
+        let mut open = self.0.lock().await;
+        let writer = open.as_mut().ok_or_else(closed)?;
+        if writer.write_all(bytes).await.is_err() {
+            *open = None;
+            return Err(closed());
+        }
+        if then == Then::Close {
+            *open = None;
+        }
+        Ok(())
+    }
+}
+
+/// Whether more comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    StayOpen,
+    Close,
+}

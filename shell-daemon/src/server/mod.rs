@@ -1,0 +1,47 @@
+//! The sidecar: sessions for clients that connect.
+//!
+//! ```text
+//! standalone   the program: command line, signals, a listener …
+//! embedded     … or one connection that was inherited
+//! └ serve      accepts, and lets tonic speak HTTP/2
+//!   ├ connection  one client: its sessions and commands, which end with it
+//!   ├ gate        token and version, before anything else is looked at
+//!   └ service     the calls
+//!     ├ creation  what a new session gets
+//!     ├ held      a session and the thread that it is used from
+//!     └ command   a command that runs, and the stream of what comes of it
+//! ```
+
+mod config;
+mod daemon;
+mod error;
+
+mod descriptors;
+mod embedded;
+mod from_policy;
+mod logs;
+mod serve;
+mod socket;
+mod standalone;
+
+mod connection;
+mod gate;
+mod health;
+mod token;
+
+mod service;
+
+mod command;
+mod creation;
+mod held;
+mod input;
+mod refusal;
+mod report;
+
+pub use config::{DaemonConfig, DaemonMount, ServiceLimits, SessionLimits};
+pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
+pub use error::DaemonError;
+pub use health::Unproven;
+pub use serve::serve;
+pub use standalone::shelld_main;
+pub use token::Token;

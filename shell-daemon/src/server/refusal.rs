@@ -1,0 +1,96 @@
+//! Why a call is refused, and how a client is told: a status, and a code in its metadata.
+
+use std::error::Error;
+
+use tonic::{Code, Status, metadata::MetadataValue};
+
+use crate::{ShellError, protocol::CODE_KEY};
+
+/// The codes of the protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    Unauthenticated,
+    Version,
+    Stopping,
+    Limit,
+    Posture,
+    Mounts,
+    Environment,
+    Start,
+    NotFound,
+    Busy,
+    CommandDenied,
+    Invalid,
+    SessionEnded,
+    Closed,
+    NotKilled,
+    Failed,
+}
+
+impl Refusal {
+    /// The answer. `text` is for operators and is cut where it is longer than any of ours.
+    pub(super) fn because(self, text: impl Into<String>) -> Status {
+        let (word, code) = self.code();
+        let mut text = text.into();
+        text.truncate(text.floor_char_boundary(TEXT_BYTES));
+        let mut status = Status::new(code, text);
+        status.metadata_mut().insert(CODE_KEY, MetadataValue::from_static(word));
+        status
+    }
+
+    const fn code(self) -> (&'static str, Code) {
+        match self {
+            Self::Unauthenticated => ("unauthenticated", Code::Unauthenticated),
+            Self::Version => ("version", Code::FailedPrecondition),
+            Self::Stopping => ("stopping", Code::Unavailable),
+            Self::Limit => ("limit", Code::ResourceExhausted),
+            Self::Posture => ("posture", Code::FailedPrecondition),
+            Self::Mounts => ("mounts", Code::PermissionDenied),
+            Self::Environment => ("environment", Code::PermissionDenied),
+            Self::Start => ("start", Code::Internal),
+            Self::NotFound => ("not_found", Code::NotFound),
+            Self::Busy => ("busy", Code::FailedPrecondition),
+            Self::CommandDenied => ("command_denied", Code::PermissionDenied),
+            Self::Invalid => ("invalid", Code::InvalidArgument),
+            Self::SessionEnded => ("session_ended", Code::Aborted),
+            Self::Closed => ("closed", Code::FailedPrecondition),
+            Self::NotKilled => ("not_killed", Code::Internal),
+            Self::Failed => ("failed", Code::Internal),
+        }
+    }
+}
+
+/// Why no session was started.
+pub(super) fn not_started(error: &ShellError) -> Status {
+    let refusal = match error {
+        ShellError::PostureUnavailable { .. } => Refusal::Posture,
+        _ => Refusal::Start,
+    };
+    refusal.because(chain(error))
+}
+
+/// Why a command has no end to tell.
+pub(super) fn not_run(error: &ShellError) -> Status {
+    let refusal = match error {
+        ShellError::CommandUnusable { .. } => Refusal::Invalid,
+        ShellError::TooManyBackgroundCommands { .. } => Refusal::Limit,
+        ShellError::NotStarted { .. } => Refusal::Failed,
+        ShellError::NotKilled { .. } => Refusal::NotKilled,
+        _ => Refusal::SessionEnded,
+    };
+    refusal.because(chain(error))
+}
+
+/// An error with all its causes.
+pub(super) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+const TEXT_BYTES: usize = 2048;

@@ -1,0 +1,183 @@
+//! From a listener to a daemon that has ended: who is let in, and what happens at the end.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use futures_util::{Stream, StreamExt as _, stream};
+use tokio::{
+    net::{UnixListener, UnixStream},
+    sync::OwnedSemaphorePermit,
+    time::timeout,
+};
+use tonic::{service::interceptor::InterceptedService, transport::Server};
+
+use super::{
+    DaemonConfig, DaemonError, Token, connection::ConnectionIo, daemon::Daemon, gate::Gate, health::prove,
+    service::Service,
+};
+use crate::protocol::{PostureReport, shell_server::ShellServer};
+
+/// Serves clients of `listener` whose user is this process's own or one of `allowed_uids`, until `stop` comes.
+/// Then nothing new is begun, running commands have [`super::ServiceLimits::grace`], and all sessions are
+/// ended. Before it accepts anybody it starts and ends a session, and tells `ready` what that has proven.
+///
+/// # Cancellation
+/// Ends every session, without waiting for it.
+///
+/// # Errors
+/// If the configuration cannot be met, no session of its posture can be had, or the server ends by itself.
+pub async fn serve(
+    config: DaemonConfig,
+    token: Token,
+    listener: UnixListener,
+    allowed_uids: &[u32],
+    ready: impl FnOnce(&PostureReport),
+    stop: impl Future<Output = ()>,
+) -> Result<(), DaemonError> {
+    let daemon = Arc::new(Daemon::new(config, token)?);
+    ready(&prove(&daemon).await.map_err(|source| DaemonError::Session { source })?);
+    let incoming = stream::unfold((listener, Arc::clone(&daemon)), |(listener, daemon)| async {
+        let connection = accept(&listener, &daemon, allowed_uids).await;
+        Some((Ok::<_, Infallible>(connection), (listener, daemon)))
+    });
+    run(&daemon, incoming, stop).await
+}
+
+/// Serves one connection, until it ends. `early` is what was read of it before.
+pub(super) async fn serve_one(
+    config: DaemonConfig,
+    token: Token,
+    stream: UnixStream,
+    early: Vec<u8>,
+) -> Result<(), DaemonError> {
+    let daemon = Arc::new(Daemon::new(config, token)?);
+    let Some(place) = place(&daemon).await else { return Ok(()) };
+    let connection = connect(stream, early, &daemon, place);
+    let closed = connection.closed();
+    let incoming = stream::once(async { Ok::<_, Infallible>(connection) }).chain(stream::pending());
+    run(&daemon, incoming, closed).await
+}
+
+async fn run(
+    daemon: &Arc<Daemon>,
+    incoming: impl Stream<Item = Result<ConnectionIo, Infallible>>,
+    stop: impl Future<Output = ()>,
+) -> Result<(), DaemonError> {
+    let service = daemon.config.service;
+    let shell =
+        ShellServer::new(Service(Arc::clone(daemon))).max_decoding_message_size(service.message_bytes);
+    let stopped = async {
+        stop.await;
+        daemon.stopping.cancel();
+        let all = u32::try_from(service.commands).unwrap_or(u32::MAX);
+        if timeout(service.grace, daemon.commands.acquire_many(all)).await.is_err() {
+            daemon.cancel_commands();
+        }
+    };
+    let served = Server::builder()
+        .max_concurrent_streams(service.calls_per_connection)
+        .http2_keepalive_interval(Some(service.keepalive_interval))
+        .http2_keepalive_timeout(Some(service.keepalive_timeout))
+        .http2_max_header_list_size(HEADER_BYTES)
+        .serve_with_incoming_shutdown(
+            InterceptedService::new(shell, Gate(Arc::clone(daemon))),
+            incoming,
+            stopped,
+        );
+    // What a client has not taken a while after the last command has ended, it will not take.
+    let cut = async {
+        daemon.stopping.cancelled().await;
+        tokio::time::sleep(service.grace + FAREWELL).await;
+        daemon.cut.cancel();
+        std::future::pending::<()>().await;
+    };
+    let result = tokio::select! {
+        served = served => served.map_err(|source| DaemonError::Serve { source }),
+        () = cut => Ok(()),
+    };
+    daemon.stopping.cancel();
+    daemon.cut.cancel();
+    // Each session gives its place back when its processes are gone.
+    let all = u32::try_from(service.sessions).unwrap_or(u32::MAX);
+    if timeout(LAST_SESSIONS, daemon.sessions.acquire_many(all)).await.is_err() {
+        tracing::error!("sessions are left that did not end in time");
+    }
+    result
+}
+
+/// The next connection that is let in.
+async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u32]) -> ConnectionIo {
+    loop {
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // No descriptor is left, as a rule. Until there is one again the others go on.
+                tracing::warn!(%error, "could not accept a connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let uid = match stream.peer_cred() {
+            Ok(peer) => peer.uid(),
+            Err(error) => {
+                tracing::warn!(%error, "could not tell who connects");
+                continue;
+            }
+        };
+        if uid != rustix::process::geteuid().as_raw() && !allowed_uids.contains(&uid) {
+            tracing::warn!(uid, "refused a connection of another user");
+            continue;
+        }
+        if let Some(place) = place(daemon).await {
+            return connect(stream, Vec::new(), daemon, place);
+        }
+        tracing::warn!("closed a connection: there are as many as this daemon has places for");
+    }
+}
+
+/// A place for a connection. Where all are taken, whoever has had one longest without naming the token loses
+/// it: a flood of such does not keep out a client that comes to its point.
+async fn place(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
+    let places = &daemon.connections;
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return Some(place);
+    }
+    if !daemon.cut_a_stranger() {
+        return None;
+    }
+    timeout(HANG_UP_TIME, Arc::clone(places).acquire_owned()).await.ok()?.ok()
+}
+
+fn connect(
+    stream: UnixStream,
+    early: Vec<u8>,
+    daemon: &Arc<Daemon>,
+    place: OwnedSemaphorePermit,
+) -> ConnectionIo {
+    let service = &daemon.config.service;
+    let connection = ConnectionIo::new(
+        stream,
+        early,
+        service.sessions_per_connection,
+        service.greeting_timeout,
+        daemon.cut.child_token(),
+        place,
+    );
+    daemon.know(connection.connection());
+    connection
+}
+
+/// The headers of one call.
+const HEADER_BYTES: u32 = 16 << 10;
+
+/// After a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// From hanging up on one client to the place for the next.
+const HANG_UP_TIME: Duration = Duration::from_secs(1);
+
+/// From the end of the last command to the end of the connections.
+const FAREWELL: Duration = Duration::from_secs(1);
+
+/// From the end of the connections until the daemon gives up waiting for sessions, which their guards end
+/// anyhow.
+const LAST_SESSIONS: Duration = Duration::from_secs(10);

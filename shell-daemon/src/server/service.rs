@@ -1,0 +1,172 @@
+//! The calls, each in the order in which it is judged and done.
+
+use std::{sync::Arc, time::Duration};
+
+use tonic::{Request, Response, Status};
+
+use super::{
+    command::{self, Claims, Control, ExecStream, Job},
+    connection::{Client, Id},
+    creation::{self, Asked},
+    daemon::{Daemon, place},
+    health,
+    held::{self, HeldSession, Info, Keeping, Started},
+    input::{Input, Then},
+    refusal::{self, Refusal},
+};
+use crate::{
+    CommandRequest,
+    protocol::{
+        CancelRequest, CancelResponse, CreateSessionRequest, CreateSessionResponse, ExecRequest,
+        HealthRequest, HealthResponse, KillSessionRequest, KillSessionResponse, ListSessionsRequest,
+        ListSessionsResponse, Session, VERSION, WriteStdinRequest, WriteStdinResponse, shell_server::Shell,
+    },
+};
+
+/// The calls of one connection.
+#[derive(Clone, Debug)]
+pub(super) struct Service(pub(super) Arc<Daemon>);
+
+#[tonic::async_trait]
+impl Shell for Service {
+    type ExecStream = ExecStream;
+
+    async fn health(&self, _request: Request<HealthRequest>) -> Result<Response<HealthResponse>, Status> {
+        let daemon = &self.0;
+        daemon.require_running()?;
+        let posture = health::prove(daemon).await.map_err(|unproven| unproven.status())?;
+        Ok(Response::new(HealthResponse {
+            version: VERSION.to_owned(),
+            posture: Some(posture),
+            mounts: creation::messages(&daemon.config.mounts),
+            limits: Some(creation::own_limits(daemon)),
+        }))
+    }
+
+    async fn create_session(
+        &self,
+        request: Request<CreateSessionRequest>,
+    ) -> Result<Response<CreateSessionResponse>, Status> {
+        let daemon = &self.0;
+        let client = Client::of(&request)?;
+        let connection = client.connection();
+        daemon.require_running()?;
+        let Asked { spec, mounts, limits, places } = creation::understand(daemon, request.get_ref())?;
+        let id = Id::random()?;
+        let keeping = Keeping {
+            id,
+            connection: Arc::downgrade(connection),
+            idle_timeout: daemon.config.session.idle_timeout,
+            _places: [
+                place(&connection.places, "sessions of one connection")?,
+                place(&daemon.sessions, "sessions")?,
+            ],
+        };
+        let (line, starting) = held::start(spec, keeping)
+            .map_err(|error| Refusal::Start.because(format!("start a thread: {error}")))?;
+        let gone = || Refusal::Start.because("the session's thread ended");
+        let Started { posture, has_own_tree } =
+            starting.await.map_err(|_gone| gone())?.map_err(|error| refusal::not_started(&error))?;
+        let info = Info { posture: posture.clone(), limits, places, has_own_tree };
+        connection.add_session(id, HeldSession::new(line, info));
+        tracing::info!(session = %id, posture = posture.summary, "started a session");
+        Ok(Response::new(CreateSessionResponse {
+            session_id: id.to_string(),
+            posture: Some(posture),
+            mounts,
+            limits: Some(limits),
+        }))
+    }
+
+    async fn exec(&self, request: Request<ExecRequest>) -> Result<Response<ExecStream>, Status> {
+        let daemon = &self.0;
+        let client = Client::of(&request)?;
+        let connection = client.connection();
+        daemon.require_running()?;
+        let request = request.into_inner();
+        let (_, session) = connection.session(&request.session_id)?;
+        let turn = Arc::clone(&session.turn).try_acquire_owned();
+        let turn = turn.map_err(|_taken| Refusal::Busy.because("a command of this session is running"))?;
+        let place = place(&daemon.commands, "running commands")?;
+        let (input, theirs) = if request.stdin_open {
+            let (input, theirs) = Input::open()?;
+            (input, Some(theirs))
+        } else {
+            (Input::none(), None)
+        };
+        let (control, cancellation) = Control::new(input)?;
+        let id = Id::random()?;
+        let most = daemon.config.session.max_command_timeout;
+        let limits = &session.info.limits;
+        let request = CommandRequest {
+            workdir: creation::workdir(&session.info.places, session.info.has_own_tree, &request.workdir)?,
+            command: creation::command(request.command)?,
+            stdin: request.stdin,
+            input: theirs,
+            timeout: match request.timeout_ms {
+                0 => Duration::from_millis(limits.command_timeout_ms),
+                asked => Duration::from_millis(asked).min(most),
+            },
+            max_processes: usize::try_from(limits.processes).unwrap_or(usize::MAX),
+            max_output_bytes: match request.max_output_bytes {
+                0 => limits.output_bytes,
+                asked => asked.min(limits.output_bytes),
+            },
+            cancellation,
+        };
+        let (outlet, inlet) = command::channel(Arc::clone(&control))?;
+        let claims = Claims { id, connection: Arc::downgrade(connection), _places: [turn, place] };
+        connection.add_command(id, Arc::clone(&control));
+        // One that is not taken is dropped, and the call told by `accepted`.
+        session.run(Job { id, daemon: Arc::clone(daemon), request, control, outlet, claims });
+        drop(session);
+        Ok(Response::new(inlet.accepted().await?))
+    }
+
+    async fn write_stdin(
+        &self,
+        request: Request<WriteStdinRequest>,
+    ) -> Result<Response<WriteStdinResponse>, Status> {
+        let client = Client::of(&request)?;
+        let request = request.get_ref();
+        let command = client.connection().command(&request.command_id)?;
+        let then = if request.close { Then::Close } else { Then::StayOpen };
+        command.input.write(&request.bytes, then).await?;
+        Ok(Response::new(WriteStdinResponse {}))
+    }
+
+    async fn cancel(&self, request: Request<CancelRequest>) -> Result<Response<CancelResponse>, Status> {
+        let client = Client::of(&request)?;
+        client.connection().command(&request.get_ref().command_id)?.cancel();
+        Ok(Response::new(CancelResponse {}))
+    }
+
+    async fn kill_session(
+        &self,
+        request: Request<KillSessionRequest>,
+    ) -> Result<Response<KillSessionResponse>, Status> {
+        let client = Client::of(&request)?;
+        let session = client.connection().take_session(&request.get_ref().session_id)?;
+        session.end().await.map_err(|error| Refusal::NotKilled.because(refusal::chain(&error)))?;
+        Ok(Response::new(KillSessionResponse {}))
+    }
+
+    async fn list_sessions(
+        &self,
+        request: Request<ListSessionsRequest>,
+    ) -> Result<Response<ListSessionsResponse>, Status> {
+        let client = Client::of(&request)?;
+        let sessions = client.connection().sessions().into_iter().map(|(id, session)| Session {
+            session_id: id.to_string(),
+            posture: session.info.posture.posture.clone(),
+            age_ms: millis(session.since.elapsed()),
+            idle_ms: if session.is_busy() { 0 } else { millis(session.last_used().elapsed()) },
+            busy: session.is_busy(),
+        });
+        Ok(Response::new(ListSessionsResponse { sessions: sessions.collect() }))
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

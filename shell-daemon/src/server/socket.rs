@@ -1,0 +1,152 @@
+//! The socket in the file system: made where nobody else can put something in its place, and taken away again.
+
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    os::{
+        fd::{AsRawFd as _, OwnedFd},
+        unix::net::{UnixListener, UnixStream},
+    },
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, Stat},
+    io::Errno,
+};
+
+use super::DaemonError;
+
+/// Who may reach the socket's file. Whom the daemon then lets in is another question, which the kernel's word
+/// about the peer answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// The daemon's own user: a folder of mode 0700, a socket of mode 0600.
+    Own,
+    /// Any user: a folder that only the daemon's own user may write to, a socket of mode 0666.
+    Others,
+}
+
+/// The file of a socket that is listened on. Dropping it removes the file, if it still is that one.
+#[derive(Debug)]
+pub(super) struct SocketFile {
+    folder: OwnedFd,
+    name: OsString,
+    identity: (u64, u64),
+}
+
+/// Listens at `path`. Its folder is made if it is missing. What is left of a daemon that was killed is removed;
+/// everything else that lies there is left.
+///
+/// # Errors
+/// [`DaemonError::Socket`] if folder or place cannot be trusted, or another daemon listens there.
+pub(super) fn listen(path: &Path, reach: Reach) -> Result<(UnixListener, SocketFile), DaemonError> {
+    let refuse = |problem: String| DaemonError::Socket { path: path.to_owned(), problem };
+    let failed = |what: &str, error: io::Error| refuse(format!("{what}: {error}"));
+    let name = path.file_name().ok_or_else(|| refuse("has no name".to_owned()))?.to_owned();
+    if path.as_os_str().len() > PATH_BYTES {
+        return Err(refuse(format!("has a path of more than {PATH_BYTES} bytes, which no client can name")));
+    }
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    match rustix::fs::mkdir(folder, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(failed("cannot have its folder made", errno.into())),
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(folder, flags, Mode::empty())
+        .map_err(|errno| failed("has a folder that cannot be opened or is a link", errno.into()))?;
+    let stat =
+        rustix::fs::fstat(&folder).map_err(|errno| failed("has a folder that is unknown", errno.into()))?;
+    let denied = match reach {
+        Reach::Own => 0o077,
+        Reach::Others => 0o022,
+    };
+    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & denied != 0 {
+        let mode = stat.st_mode & 0o7777;
+        return Err(refuse(format!(
+            "must lie in a folder of the daemon's own user without access for others; that one is of user {} \
+             and mode {mode:o}",
+            stat.st_uid
+        )));
+    }
+    // Two daemons that start at a time must not take each other for dead.
+    rustix::fs::flock(&folder, FlockOperation::LockExclusive)
+        .map_err(|errno| failed("has a folder that cannot be locked", errno.into()))?;
+    // By the handle: whatever happens to the path, this is the folder that was looked at.
+    let place = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(&name);
+    match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => {}
+        Err(errno) => return Err(failed("cannot be looked at", errno.into())),
+        Ok(there) => {
+            if FileType::from_raw_mode(there.st_mode) != FileType::Socket || there.st_uid != stat.st_uid {
+                return Err(refuse("has something else in its place, which is left as it is".to_owned()));
+            }
+            match UnixStream::connect(&place) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Ok(_) => return Err(refuse("has a daemon listening there already".to_owned())),
+                Err(error) => return Err(failed("has a socket in its place", error)),
+            }
+            rustix::fs::unlinkat(&folder, &name, AtFlags::empty())
+                .map_err(|errno| failed("is a leftover that cannot be removed", errno.into()))?;
+        }
+    }
+    let listener = UnixListener::bind(&place).map_err(|error| failed("cannot be listened on", error))?;
+    let mode = match reach {
+        Reach::Own => Mode::RUSR | Mode::WUSR,
+        Reach::Others => Mode::from_raw_mode(0o666),
+    };
+    rustix::fs::chmodat(&folder, &name, mode, AtFlags::empty())
+        .map_err(|errno| failed("cannot have its mode set", errno.into()))?;
+    let made = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(|errno| failed("cannot be looked at", errno.into()))?;
+    rustix::fs::flock(&folder, FlockOperation::Unlock)
+        .map_err(|errno| failed("has a folder that cannot be unlocked", errno.into()))?;
+    Ok((listener, SocketFile { folder, name, identity: identity(&made) }))
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let there = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW);
+        if there.is_ok_and(|there| identity(&there) == self.identity) {
+            // One that stays behind is taken for what it is by the next daemon.
+            let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
+        }
+    }
+}
+
+/// The token that a file holds, without the end of its line.
+///
+/// # Errors
+/// [`DaemonError::TokenFile`] if anybody else could have read or written it, or it is a link.
+pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
+    let refuse = |problem: String| DaemonError::TokenFile { path: PathBuf::from(path), problem };
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|errno| refuse(format!("cannot be opened or is a link: {}", io::Error::from(errno))))?;
+    let stat = rustix::fs::fstat(&file)
+        .map_err(|errno| refuse(format!("cannot be looked at: {}", io::Error::from(errno))))?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(refuse("is no file".to_owned()));
+    }
+    if stat.st_uid != rustix::process::geteuid().as_raw() || stat.st_mode & 0o077 != 0 {
+        return Err(refuse("must be of the daemon's own user and of mode 0600".to_owned()));
+    }
+    let mut text = String::new();
+    io::Read::read_to_string(&mut io::Read::take(File::from(file), TOKEN_FILE_BYTES), &mut text)
+        .map_err(|error| refuse(format!("cannot be read: {error}")))?;
+    super::Token::parse(text.strip_suffix('\n').unwrap_or(&text))
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
+}
+
+/// What the kernel takes as the path of a socket, without the NUL.
+const PATH_BYTES: usize = 107;
+
+/// Longer than any token.
+const TOKEN_FILE_BYTES: u64 = 4096;

@@ -1,0 +1,158 @@
+//! The sidecar as a program of its own: command line, logs, listener, signals.
+
+use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::PathBuf, process::ExitCode};
+
+use clap::Parser;
+use listenfd::ListenFd;
+use portcullis_types::SandboxTier;
+use sd_notify::NotifyState;
+use tokio::{
+    net::UnixListener,
+    signal::unix::{SignalKind, signal},
+};
+
+use super::{
+    DaemonError, descriptors,
+    from_policy::{self, Places},
+    logs::{self, Form},
+    refusal::chain,
+    serve::serve,
+    socket::{self, Reach, SocketFile},
+};
+use crate::protocol::PostureReport;
+
+/// Holds confined shells for clients that connect to a Unix socket.
+#[derive(Debug, Parser)]
+#[command(name = "portcullis-shelld", version)]
+struct Arguments {
+    /// Where to listen, in a folder of mode 0700. Not needed where a service manager hands the socket over
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// The file with the token that clients must name: 32 printable characters or more, mode 0600
+    #[arg(long, value_name = "FILE")]
+    token_file: PathBuf,
+    /// The folder that the mounts lie below
+    #[arg(long, value_name = "DIR")]
+    workspace: PathBuf,
+    /// The operator's policy; without it, that of /etc/portcullis or $XDG_CONFIG_HOME/portcullis, else the shipped
+    /// one. `portcullis.toml` in the workspace may take away from it
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// What isolates this process itself; chooses the policy's `[sandbox.…]` section
+    #[arg(long, value_name = "TIER", default_value_t = SandboxTier::Process)]
+    sandbox_tier: SandboxTier,
+    /// A folder of the daemon's own, outside of all mounts; without it, that of the socket
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+    /// Another user whose clients are let in, by number. May be repeated. The socket can then be reached by any
+    /// user, and its folder may be of mode 0755; who is let in is the kernel's word about the peer
+    #[arg(long, value_name = "UID")]
+    allow_uid: Vec<u32>,
+    /// Write logs as JSON, one line each
+    #[arg(long)]
+    json_logs: bool,
+}
+
+/// The whole life of the program. What keeps it from serving is said in one line of standard error.
+#[must_use]
+pub fn shelld_main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Nobody to tell is no reason to go on.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
+        }
+    };
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(std::io::stderr(), "portcullis-shelld: {}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<(), DaemonError> {
+    // First, while there is one thread: it takes variables out of the environment.
+    let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
+    logs::begin(if arguments.json_logs { Form::Json } else { Form::Text }, "info");
+    descriptors::take_all_there_are();
+    let token = socket::read_token(&arguments.token_file)?;
+    let (listener, file) = listener(arguments, inherited)?;
+    let places = Places {
+        workspace: arguments.workspace.clone(),
+        policy: arguments.policy.clone(),
+        sandbox_tier: arguments.sandbox_tier,
+        state: state(arguments)?,
+        private: [Some(arguments.token_file.clone()), arguments.socket.clone()]
+            .into_iter()
+            .flatten()
+            .collect(),
+    };
+    let config = from_policy::config(&places)?;
+    listener.set_nonblocking(true).map_err(system("prepare the socket"))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .map_err(system("start the runtime"))?;
+    let result = runtime.block_on(async {
+        let listener = UnixListener::from_std(listener).map_err(system("watch the socket"))?;
+        let mut terminate = signal(SignalKind::terminate()).map_err(system("watch for signals"))?;
+        let mut interrupt = signal(SignalKind::interrupt()).map_err(system("watch for signals"))?;
+        let ready = |posture: &PostureReport| {
+            tracing::info!(posture = posture.summary, "ready");
+            // Without a service manager there is nobody to tell.
+            let _ = sd_notify::notify(&[NotifyState::Ready]);
+        };
+        let stop = async {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping");
+            let _ = sd_notify::notify(&[NotifyState::Stopping]);
+        };
+        serve(config, token, listener, &arguments.allow_uid, ready, stop).await
+    });
+    drop(file);
+    // Threads that still wait for something are not waited for: their sessions end with this process.
+    runtime.shutdown_background();
+    result
+}
+
+fn listener(
+    arguments: &Arguments,
+    inherited: Option<StdUnixListener>,
+) -> Result<(StdUnixListener, Option<SocketFile>), DaemonError> {
+    if let Some(listener) = inherited {
+        return Ok((listener, None));
+    }
+    let path = arguments.socket.as_ref().ok_or_else(|| DaemonError::Config {
+        setting: "socket",
+        problem: "is missing: name one with --socket, or start this by a socket unit".to_owned(),
+    })?;
+    let reach = if arguments.allow_uid.is_empty() { Reach::Own } else { Reach::Others };
+    let (listener, file) = socket::listen(path, reach)?;
+    Ok((listener, Some(file)))
+}
+
+fn state(arguments: &Arguments) -> Result<PathBuf, DaemonError> {
+    let socket_folder = || arguments.socket.as_ref()?.parent().map(PathBuf::from);
+    let state = arguments.state.clone().or_else(socket_folder).ok_or_else(|| DaemonError::Config {
+        setting: "state folder",
+        problem: "is missing: name one with --state".to_owned(),
+    })?;
+    std::path::absolute(state).map_err(system("find the state folder"))
+}
+
+fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> DaemonError {
+    move |source| DaemonError::System { operation, source }
+}
+
+/// Enough to keep several clients' bytes moving; what blocks has threads of its own.
+const WORKERS: usize = 2;
+
+/// What a wrong command line ends with.
+const USAGE: u8 = 2;

@@ -1,0 +1,254 @@
+//! What a client may ask for, and how much of it.
+
+use std::time::Duration;
+
+use portcullis_policy::CommandRules;
+use portcullis_shell_daemon::protocol::{
+    CreateSessionRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, Mount, SessionLimits,
+};
+use portcullis_types::ShellPosture;
+
+use super::sidecar::{begin, children, code, config, embedded, everything, exec, output, run, session, soon};
+use crate::world::{World, marker, processes_with};
+
+fn mount(name: &str, access: &str) -> Mount {
+    Mount { name: name.to_owned(), access: access.to_owned() }
+}
+
+#[tokio::test]
+async fn a_session_may_have_fewer_mounts_than_the_daemon() {
+    let Some(world) = World::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let request = CreateSessionRequest {
+        mounts: vec![mount("shared", "read"), mount("tmp", "write")],
+        ..CreateSessionRequest::default()
+    };
+    let created = shell.create_session(request).await.unwrap().into_inner();
+    assert_eq!(created.mounts, [mount("shared", "read"), mount("tmp", "write")]);
+    let narrow = created.session_id;
+    let wide = session(&mut shell).await;
+    // In a file tree of its own a mount is where clients call it, and not where it really is.
+    let has_tree = output(&mut shell, &wide, "echo $PORTCULLIS_SHARED").await == "/shared\n";
+    for (command, in_wide, in_narrow) in [
+        ("echo x > $PORTCULLIS_SHARED/file".to_owned(), true, false),
+        ("cat $PORTCULLIS_READ/file".to_owned(), true, false),
+        (format!("cat {}", world.path("read/file").display()), !has_tree, false),
+        ("echo x > $PORTCULLIS_TMP/file".to_owned(), true, true),
+        ("ls $PORTCULLIS_SHARED".to_owned(), true, true),
+        (format!("cat {}", world.path("vault/secret").display()), false, false),
+        ("echo x > $PORTCULLIS_READ/file".to_owned(), false, false),
+    ] {
+        for (session, allowed) in [(&wide, in_wide), (&narrow, in_narrow)] {
+            let request = exec(session, &format!("({command}) >/dev/null 2>&1 && echo yes || echo no"));
+            let ran = run(&mut shell, request).await.unwrap();
+            assert_eq!(ran.stdout, if allowed { "yes\n" } else { "no\n" }, "{command}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_session_never_has_more_mounts_than_the_daemon() {
+    let Some(world) = World::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    for mounts in [
+        vec![],
+        vec![mount("vault", "read")],
+        vec![mount("shared", "write"), mount("read", "write")],
+        vec![mount("shared", "write"), mount("../vault", "read")],
+        vec![mount("shared", "write"), mount("shared", "write")],
+        vec![mount("shared", "")],
+        vec![mount("shared", "execute")],
+        vec![mount("", "read")],
+    ] {
+        let request = CreateSessionRequest { mounts: mounts.clone(), ..CreateSessionRequest::default() };
+        let refused = shell.create_session(request).await.unwrap_err();
+        assert_eq!(code(&refused), "mounts", "{mounts:?}");
+    }
+    let both = CreateSessionRequest { mounts: vec![mount("shared", "read")], ..everything() };
+    assert_eq!(code(&shell.create_session(both).await.unwrap_err()), "invalid");
+    assert!(shell.list_sessions(ListSessionsRequest {}).await.unwrap().into_inner().sessions.is_empty());
+}
+
+#[tokio::test]
+async fn variables_are_set_only_by_names_that_are_allowed() {
+    let Some(world) = World::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let with = |name: &str, value: &str| CreateSessionRequest {
+        environment: [(name.to_owned(), value.to_owned())].into(),
+        ..everything()
+    };
+    for name in ["LD_PRELOAD", "BASH_ENV", "PATH", "allowed", "ALLOWED ", ""] {
+        let refused = shell.create_session(with(name, "x")).await.unwrap_err();
+        assert_eq!(code(&refused), "environment", "{name}");
+    }
+    for value in ["a\0b", &"x".repeat(17 << 10)] {
+        let refused = shell.create_session(with("ALLOWED", value)).await.unwrap_err();
+        assert_eq!(code(&refused), "invalid");
+    }
+    let created = shell.create_session(with("ALLOWED", "it's $HOME\n")).await.unwrap().into_inner();
+    let ran = run(&mut shell, exec(&created.session_id, "printf '%s' \"$ALLOWED\"")).await.unwrap();
+    assert_eq!(ran.stdout, "it's $HOME\n");
+}
+
+#[tokio::test]
+async fn limits_can_be_lowered_and_not_raised() {
+    let Some(world) = World::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let own = shell.health(HealthRequest {}).await.unwrap().into_inner().limits.unwrap();
+    let most = SessionLimits {
+        memory_bytes: u64::MAX,
+        processes: u64::MAX,
+        file_bytes: u64::MAX,
+        output_bytes: u64::MAX,
+        command_timeout_ms: 0,
+    };
+    for limits in [None, Some(SessionLimits::default()), Some(most)] {
+        let request = CreateSessionRequest { limits, ..everything() };
+        let created = shell.create_session(request).await.unwrap().into_inner();
+        assert_eq!(created.limits, Some(own));
+    }
+    let limits = SessionLimits { file_bytes: 2 << 20, output_bytes: 10, command_timeout_ms: 300, ..own };
+    let request = CreateSessionRequest { limits: Some(limits), ..everything() };
+    let created = shell.create_session(request).await.unwrap().into_inner();
+    assert_eq!(created.limits, Some(limits));
+    let ran = run(
+        &mut shell,
+        exec(&created.session_id, "head -c 3000000 /dev/zero > file; printf %100s; sleep 60"),
+    )
+    .await
+    .unwrap();
+    let handed_on = ran.stdout.len() + ran.stderr.len();
+    assert_eq!((ran.exited.interruption.as_str(), handed_on), ("timeout", 10));
+    assert_eq!(world.path("shared/file").metadata().unwrap().len(), 2 << 20);
+}
+
+#[tokio::test]
+async fn a_session_below_the_posture_that_is_asked_for_is_none() {
+    let Some(world) = World::new() else { return };
+    let (daemon, mut shell) = embedded(config(&world)).await;
+    let asked = |posture: &str| CreateSessionRequest { least_posture: posture.to_owned(), ..everything() };
+    assert_eq!(code(&shell.create_session(asked("perfect")).await.unwrap_err()), "invalid");
+    let proven = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap().posture;
+    for posture in ShellPosture::ALL {
+        let created = shell.create_session(asked(posture.as_str())).await;
+        if posture <= proven.parse().unwrap() {
+            created.unwrap();
+        } else {
+            assert_eq!(code(&created.unwrap_err()), "posture");
+        }
+    }
+    drop((shell, daemon));
+}
+
+#[tokio::test]
+async fn sessions_and_commands_have_their_number() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.service.sessions_per_connection = 3;
+    config.service.commands = 2;
+    let (_daemon, mut shell) = embedded(config).await;
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        sessions.push(session(&mut shell).await);
+    }
+    let refused = shell.create_session(everything()).await.unwrap_err();
+    assert_eq!(code(&refused), "limit");
+    let one = begin(&mut shell, exec(&sessions[0], "sleep 60")).await.unwrap();
+    let _two = begin(&mut shell, exec(&sessions[1], "sleep 60")).await.unwrap();
+    let refused = run(&mut shell, exec(&sessions[2], "echo x >> counter")).await.unwrap_err();
+    assert_eq!(code(&refused), "limit");
+    // Each place is given back.
+    drop(one);
+    soon("its place is free", || true).await;
+    loop {
+        match run(&mut shell, exec(&sessions[2], "echo y >> counter")).await {
+            Ok(_) => break,
+            Err(status) => assert_eq!(code(&status), "limit"),
+        }
+    }
+    shell.kill_session(KillSessionRequest { session_id: sessions[0].clone() }).await.unwrap();
+    session(&mut shell).await;
+    assert_eq!(output(&mut shell, &sessions[2], "cat counter").await, "y\n");
+}
+
+#[tokio::test]
+async fn a_session_that_rests_too_long_is_ended_with_its_jobs() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.session.idle_timeout = Duration::from_millis(400);
+    let (_daemon, mut shell) = embedded(config).await;
+    let resting = session(&mut shell).await;
+    let marker = marker("idle");
+    output(&mut shell, &resting, &format!("(exec -a {marker} sleep 60 >/dev/null 2>&1 &)")).await;
+    // A command is no rest, however long it takes.
+    let working = session(&mut shell).await;
+    let (_, stream) = begin(&mut shell, exec(&working, "sleep 1; echo on")).await.unwrap();
+    soon("it is ended", || processes_with(&marker).is_empty()).await;
+    assert_eq!(code(&run(&mut shell, exec(&resting, "true")).await.unwrap_err()), "not_found");
+    assert_eq!(super::sidecar::finish(stream).await.unwrap().stdout, "on\n");
+}
+
+#[tokio::test]
+async fn commands_are_judged_by_their_whole_text() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.commands = CommandRules::parse(["echo", "cat"], ["cat counter"], Some(&["&&", ">"])).unwrap();
+    let (_daemon, mut shell) = embedded(config).await;
+    let session = session(&mut shell).await;
+    for command in [
+        "echo x >> counter && curl example.com",
+        "echo x >> counter; echo y",
+        "echo $(echo x >> counter)",
+        "cat counter",
+        "$command",
+        "echo 'x",
+    ] {
+        let refused = run(&mut shell, exec(&session, command)).await.unwrap_err();
+        assert_eq!(code(&refused), "command_denied", "{command}");
+    }
+    assert!(!world.path("shared/counter").exists(), "nothing of it was run");
+    assert_eq!(output(&mut shell, &session, "echo a && echo b").await, "a\nb\n");
+}
+
+#[tokio::test]
+async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
+    let Some(world) = World::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    shell.health(HealthRequest {}).await.unwrap();
+    // From now on no session can be started.
+    for file in std::fs::read_dir(world.path("state")).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    assert_eq!(code(&shell.create_session(everything()).await.unwrap_err()), "start");
+    for _ in 0..50 {
+        shell.health(HealthRequest {}).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn calls_for_the_daemons_health_that_are_dropped_pile_up_nothing() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.service.health_cache = Duration::ZERO;
+    let (daemon, mut shell) = embedded(config).await;
+    for _ in 0..100 {
+        let dropped = tokio::time::timeout(Duration::from_millis(1), shell.health(HealthRequest {})).await;
+        drop(dropped);
+        let sessions = children(daemon.child.id());
+        assert!(sessions.len() <= 1, "{sessions:?}");
+    }
+    shell.health(HealthRequest {}).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_daemon_whose_sessions_cannot_be_started_is_not_healthy() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.service.health_cache = Duration::ZERO;
+    let (_daemon, mut shell) = embedded(config).await;
+    shell.health(HealthRequest {}).await.unwrap();
+    for file in std::fs::read_dir(world.path("state")).unwrap() {
+        std::fs::remove_file(file.unwrap().path()).unwrap();
+    }
+    assert_eq!(code(&shell.health(HealthRequest {}).await.unwrap_err()), "start");
+}

@@ -1,0 +1,170 @@
+//! What is no protocol: garbage, halves, drips, floods. The daemon lives, and serves the others.
+
+use std::{
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    time::Duration,
+};
+
+use portcullis_shell_daemon::protocol::{ExecRequest, HealthRequest};
+use tonic::Code;
+
+use super::sidecar::{
+    Credentials, Standalone, client, config, embedded, exec, memory_kib, output, run, session, setup_line,
+    soon, standalone, start_embedded,
+};
+use crate::world::World;
+
+/// How HTTP/2 begins.
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// A frame without settings.
+const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
+#[tokio::test]
+async fn garbage_ends_its_connection_alone() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    let mut shell = daemon.client().await;
+    let own = session(&mut shell).await;
+    let begun = |rest: &[u8]| [PREFACE, SETTINGS, rest].concat();
+    let attacks = [
+        b"GET / HTTP/1.1\r\nHost: shell\r\n\r\n".to_vec(),
+        vec![0; 100_000],
+        vec![0xff; 100_000],
+        (0..100_000u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect(),
+        // A frame that is longer than any may be.
+        begun(&[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]),
+        // Data of a call that was never begun.
+        begun(&[0, 0, 4, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4]),
+        // Headers that are none, and a continuation of nothing.
+        begun(&[0, 0, 4, 1, 4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff]),
+        begun(&[0, 0, 1, 9, 4, 0, 0, 0, 1, 0x82]),
+        // A window of more than there is.
+        begun(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff]),
+    ];
+    for (index, attack) in attacks.iter().enumerate() {
+        let mut stream = daemon.connect();
+        // The daemon may hang up in the middle.
+        let _ = stream.write_all(attack);
+        assert!(is_hung_up(&mut stream), "attack {index}");
+        assert_eq!(output(&mut shell, &own, "echo on").await, "on\n", "attack {index}");
+    }
+}
+
+/// Reads until the daemon hangs up; `false` if it does not.
+fn is_hung_up(stream: &mut UnixStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let mut read = vec![0; 4096];
+    loop {
+        match stream.read(&mut read) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.raw_os_error() == Some(104),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_has_a_bound() {
+    let Some(world) = World::new() else { return };
+    let (daemon, mut shell) = embedded(config(&world)).await;
+    let session = session(&mut shell).await;
+    let before = memory_kib(&daemon.child, "VmHWM:");
+    let request = ExecRequest { stdin: vec![0; 64 << 20], ..exec(&session, "echo x >> counter") };
+    let refused = run(&mut shell, request).await.unwrap_err();
+    assert_eq!(refused.code(), Code::OutOfRange, "{refused:?}");
+    let grown = memory_kib(&daemon.child, "VmHWM:") - before;
+    assert!(grown < 32 << 10, "the daemon grew by {grown} KiB");
+    let request = ExecRequest { stdin: vec![b'x'; 3 << 20], ..exec(&session, "wc -c") };
+    assert_eq!(run(&mut shell, request).await.unwrap().stdout, format!("{}\n", 3 << 20));
+    assert!(!world.path("shared/counter").exists());
+}
+
+#[tokio::test]
+async fn who_does_not_come_to_a_call_is_hung_up_on() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.service.greeting_timeout = Duration::from_millis(500);
+    let line = setup_line(&config);
+    let half_frame = [PREFACE, SETTINGS, &[0, 0, 100, 1, 4, 0, 0, 0, 1, 0x82]].concat();
+    // Nothing; half of a frame; and a byte now and then, which is no sign of life.
+    for (bytes, drips) in [(&b""[..], false), (&half_frame, false), (PREFACE, true)] {
+        let (mut daemon, mut stream) = start_embedded();
+        stream.write_all(line.as_bytes()).unwrap();
+        if drips {
+            for byte in bytes.iter().chain(SETTINGS).cycle() {
+                if stream.write_all(&[*byte]).is_err() || daemon.child.try_wait().unwrap().is_some() {
+                    break;
+                }
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+        } else {
+            stream.write_all(bytes).unwrap();
+        }
+        soon("the daemon has hung up", || daemon.child.try_wait().unwrap().is_some()).await;
+    }
+    // The control: who has named the token may be silent for as long as he likes.
+    let (mut daemon, mut stream) = start_embedded();
+    stream.write_all(line.as_bytes()).unwrap();
+    let mut shell = client(stream, Credentials::good()).await;
+    let session = session(&mut shell).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(daemon.child.try_wait().unwrap(), None);
+    assert_eq!(output(&mut shell, &session, "echo on").await, "on\n");
+}
+
+#[tokio::test]
+async fn calls_without_the_token_are_no_greeting() {
+    let Some(world) = World::new() else { return };
+    let mut config = config(&world);
+    config.service.greeting_timeout = Duration::from_millis(500);
+    let (mut daemon, mut stream) = start_embedded();
+    stream.write_all(setup_line(&config).as_bytes()).unwrap();
+    let mut shell = client(stream, Credentials { token: None, ..Credentials::good() }).await;
+    let mut refused = 0;
+    while daemon.child.try_wait().unwrap().is_none() {
+        if shell.health(HealthRequest {}).await.unwrap_err().code() == Code::Unauthenticated {
+            refused += 1;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(refused > 0);
+}
+
+#[tokio::test]
+async fn a_flood_of_connections_is_bounded_and_leaves_those_that_are_there() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    let mut shell = daemon.client().await;
+    let own = session(&mut shell).await;
+    let mut flood = Vec::new();
+    for _ in 0..500 {
+        flood.extend(UnixStream::connect(&daemon.socket));
+        assert!(descriptors(&daemon) < 200, "{}", descriptors(&daemon));
+    }
+    assert_eq!(flood.len(), 500);
+    assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
+    // All but 64 have been hung up on, and the one that is in use is among these.
+    soon("the others are closed", || flood.iter().filter(|stream| !is_closed(stream)).count() <= 63).await;
+    // A client that comes to its point takes the place of one that does not.
+    session(&mut daemon.client().await).await;
+}
+
+fn descriptors(daemon: &Standalone) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).unwrap().count()
+}
+
+/// Whether the other side has hung up; what it wrote before is left aside.
+fn is_closed(stream: &UnixStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let mut read = [0; 1024];
+    let mut stream = stream;
+    loop {
+        match stream.read(&mut read) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Ends: of clients, of daemons, of parents. No process is left, and nothing has run twice.
+
+use std::{
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::process::Signal;
+use tonic::Code;
+
+use super::sidecar::{
+    Credentials, Shell, begin, children, client, code, config, embedded, everything, exec, finish, output,
+    run, session, setup_line, signal, soon, standalone, start_embedded,
+};
+use crate::world::{World, marker, processes_with};
+
+/// Two processes that are hard to find, one of which the shell waits for.
+fn tree(marker: &str) -> String {
+    format!(
+        "echo x >> counter; (setsid bash -c '(exec -a {marker} sleep 60 &)' &); exec -a {marker} sleep 60"
+    )
+}
+
+async fn running(
+    shell: &mut Shell,
+    marker: &str,
+) -> tonic::Streaming<portcullis_shell_daemon::protocol::ExecEvent> {
+    let session = session(shell).await;
+    let (_, stream) = begin(shell, exec(&session, &tree(marker))).await.unwrap();
+    soon("it runs", || processes_with(marker).iter().filter(|line| line.starts_with(marker)).count() == 2)
+        .await;
+    stream
+}
+
+fn counted(world: &World) -> String {
+    std::fs::read_to_string(world.path("shared/counter")).unwrap()
+}
+
+#[tokio::test]
+async fn the_end_of_a_client_is_the_end_of_what_it_runs_and_of_nothing_else() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    let (mut goes, mut stays) = (daemon.client().await, daemon.client().await);
+    let (marker_goes, marker_stays) = (marker("client-goes"), marker("client-stays"));
+    let stream_goes = running(&mut goes, &marker_goes).await;
+    let stream_stays = running(&mut stays, &marker_stays).await;
+    drop((goes, stream_goes));
+    soon("it is dead", || processes_with(&marker_goes).is_empty()).await;
+    let of_other = processes_with(&marker_stays);
+    assert_eq!(of_other.iter().filter(|line| line.starts_with(&marker_stays)).count(), 2, "{of_other:?}");
+    drop((stays, stream_stays));
+    soon("it is dead", || processes_with(&marker_stays).is_empty()).await;
+    assert_eq!(counted(&world), "x\nx\n");
+}
+
+#[tokio::test]
+async fn a_session_that_is_being_started_ends_with_its_client() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    for _ in 0..10 {
+        let mut shell = daemon.client().await;
+        let creation = async move { shell.create_session(everything()).await };
+        // Long enough for the request to be sent, too short for the answer.
+        let _ = tokio::time::timeout(Duration::from_millis(3), creation).await;
+    }
+    soon("no session is left", || children(daemon.child.id()).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_leaves_no_process_and_nothing_is_run_again() {
+    let Some(world) = World::new() else { return };
+    let mut daemon = standalone(&world, &[]).await;
+    let mut shell = daemon.client().await;
+    let marker = marker("daemon-killed");
+    let stream = running(&mut shell, &marker).await;
+    daemon.child.kill().unwrap();
+    let error = finish(stream).await.unwrap_err();
+    assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
+    let error = shell.create_session(everything()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable, "{error:?}");
+    soon("nothing is left", || processes_with(&marker).is_empty()).await;
+    daemon.child.wait().unwrap();
+    // The socket that it left keeps no other from taking its place.
+    let daemon = standalone(&world, &[]).await;
+    let mut shell = daemon.client().await;
+    let fresh = session(&mut shell).await;
+    assert_eq!(output(&mut shell, &fresh, "cat counter").await, "x\n");
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_told_to_stop_lets_a_short_command_end() {
+    let Some(world) = World::new() else { return };
+    let mut daemon = standalone(&world, &[]).await;
+    let mut shell = daemon.client().await;
+    let session = session(&mut shell).await;
+    let (_, stream) =
+        begin(&mut shell, exec(&session, "until [ -e go ]; do :; done; echo done")).await.unwrap();
+    daemon.terminate();
+    // Nothing new is begun from the moment on at which it has noticed.
+    let refused = loop {
+        match shell.create_session(everything()).await {
+            Ok(_) => {}
+            Err(status) => break status,
+        }
+    };
+    assert_eq!((refused.code(), code(&refused)), (Code::Unavailable, "stopping"));
+    std::fs::write(world.path("shared/go"), "").unwrap();
+    assert_eq!(finish(stream).await.unwrap().stdout, "done\n");
+    soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    assert!(daemon.child.wait().unwrap().success());
+    assert!(!daemon.socket.exists());
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_told_to_stop_waits_for_nobody_for_long() {
+    let Some(world) = World::new() else { return };
+    let mut daemon = standalone(&world, &[]).await;
+    let mut shell = daemon.client().await;
+    let marker = marker("told-to-stop");
+    let stream = running(&mut shell, &marker).await;
+    // One that says nothing holds nothing up either.
+    let silent = daemon.connect();
+    let begun = Instant::now();
+    signal(&daemon.child, Signal::INT);
+    let exited = finish(stream).await.unwrap().exited;
+    assert_eq!(exited.interruption, "cancelled");
+    soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    assert!(daemon.child.wait().unwrap().success());
+    assert!(begun.elapsed() >= Duration::from_secs(5), "the grace");
+    assert_eq!(processes_with(&marker), Vec::<String>::new());
+    assert_eq!(counted(&world), "x\n");
+    drop(silent);
+}
+
+#[tokio::test]
+async fn an_embedded_daemon_ends_with_its_parent_however_that_ends() {
+    let Some(world) = World::new() else { return };
+    let marker = marker("parent");
+    let mut parent = parent(&world, &marker);
+    soon("it runs", || processes_with(&marker).iter().filter(|line| line.starts_with(&marker)).count() == 2)
+        .await;
+    let daemons = children(parent.id());
+    assert!(!daemons.is_empty() && daemons.iter().all(|daemon| is_alive(*daemon)));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    soon("the daemon has ended", || !daemons.iter().any(|daemon| is_alive(*daemon))).await;
+    soon("nothing is left", || processes_with(&marker).is_empty()).await;
+}
+
+/// Starts this very program, to be the parent of a daemon: [`a_parent`] and no other test.
+#[expect(clippy::disallowed_methods, reason = "the parent is a program")]
+fn parent(world: &World, marker: &str) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "server::ends::a_parent"])
+        .env("TMPDIR", world.path(""))
+        .env(PARENT, marker)
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+const PARENT: &str = "PORTCULLIS_TEST_PARENT";
+
+/// What the parent does until it is killed; nothing where nobody asks for one.
+#[tokio::test]
+async fn a_parent() {
+    let Ok(marker) = std::env::var(PARENT) else { return };
+    let world = World::new().unwrap();
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    finish(running(&mut shell, &marker).await).await.unwrap();
+}
+
+/// Whether a process has not ended yet; one that waits to be buried has.
+fn is_alive(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
+    stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
+}
+
+#[tokio::test]
+async fn an_embedded_daemon_that_is_killed_leaves_nothing() {
+    let Some(world) = World::new() else { return };
+    let (mut daemon, mut shell) = embedded(config(&world)).await;
+    let marker = marker("embedded-killed");
+    let stream = running(&mut shell, &marker).await;
+    daemon.child.kill().unwrap();
+    finish(stream).await.unwrap_err();
+    soon("nothing is left", || processes_with(&marker).is_empty()).await;
+    assert_eq!(counted(&world), "x\n");
+    let error = run(&mut shell, exec(&"0".repeat(32), "true")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn what_is_no_setup_ends_an_embedded_daemon() {
+    use std::io::{Read as _, Write as _};
+    let Some(world) = World::new() else { return };
+    let good = setup_line(&config(&world));
+    let long = format!("{}{good}", " ".repeat(256 << 10));
+    let bad_token = good.replace("0123456789abcdef", "short");
+    let unknown_key = good.replacen('{', "{\"more\":1,", 1);
+    for setup in ["\n", "{}\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &long, &bad_token, &unknown_key] {
+        let (mut daemon, mut stream) = start_embedded();
+        // Whether all of it was read before the end is another matter.
+        let _ = stream.write_all(setup.as_bytes());
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let _ = stream.read_to_end(&mut Vec::new());
+        assert!(!daemon.child.wait().unwrap().success(), "{setup:.60}");
+    }
+    // The control: the same line, unharmed, and cut into single bytes.
+    let (_daemon, mut stream) = start_embedded();
+    for byte in good.as_bytes() {
+        stream.write_all(&[*byte]).unwrap();
+    }
+    let mut shell = client(stream, Credentials::good()).await;
+    session(&mut shell).await;
+}

@@ -1,0 +1,12 @@
+//! The sidecar, through its real program and a real client.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+
+mod bounds;
+mod bytes;
+mod commands;
+mod embedded;
+mod ends;
+mod files;
+mod owners;
+mod sidecar;
+mod units;

@@ -1,0 +1,152 @@
+//! Who is let in, and whose a session is.
+
+use std::{
+    fs::Permissions,
+    io::Read as _,
+    os::unix::{fs::PermissionsExt as _, net::UnixStream},
+    time::Duration,
+};
+
+use portcullis_shell_daemon::protocol::{
+    CancelRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest,
+};
+use rustix::process::Uid;
+use tonic::Code;
+
+use super::sidecar::{
+    Credentials, begin, client, code, config, embedded, everything, exec, finish, output, run, session,
+    standalone,
+};
+use crate::world::World;
+
+#[tokio::test]
+async fn nobody_is_served_without_the_token() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    for token in [
+        None,
+        Some(String::new()),
+        Some("fedcba9876543210fedcba9876543210".to_owned()),
+        Some("0123456789abcdef0123456789abcde".to_owned()),
+        Some("0123456789abcdef0123456789abcdef0".to_owned()),
+    ] {
+        let mut shell = daemon.client_as(Credentials { token, ..Credentials::good() }).await;
+        let refused = shell.create_session(everything()).await.unwrap_err();
+        assert_eq!((refused.code(), code(&refused)), (Code::Unauthenticated, "unauthenticated"));
+        let refused = shell.health(HealthRequest {}).await.unwrap_err();
+        assert_eq!(refused.code(), Code::Unauthenticated);
+    }
+    let mut shell = daemon.client().await;
+    assert_eq!(shell.health(HealthRequest {}).await.unwrap().into_inner().version, env!("CARGO_PKG_VERSION"));
+}
+
+#[tokio::test]
+async fn a_client_of_another_version_is_told_so_and_learns_no_more() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    for version in [None, Some(String::new()), Some("0.0.1".to_owned())] {
+        let mut shell = daemon.client_as(Credentials { version, ..Credentials::good() }).await;
+        let refused = shell.create_session(everything()).await.unwrap_err();
+        assert_eq!((refused.code(), code(&refused)), (Code::FailedPrecondition, "version"));
+        assert!(refused.message().contains(env!("CARGO_PKG_VERSION")), "{refused:?}");
+    }
+    // Without the token not even the version is told.
+    let wrong = Credentials { token: None, version: Some("0.0.1".to_owned()) };
+    let refused = daemon.client_as(wrong).await.health(HealthRequest {}).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Unauthenticated);
+}
+
+/// Connects as another user: the credentials of this thread alone are changed.
+fn connect_as(uid: u32, socket: &std::path::Path) -> UnixStream {
+    let socket = socket.to_owned();
+    let connecting = std::thread::spawn(move || {
+        let uid = Uid::from_raw(uid);
+        rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+        UnixStream::connect(socket).unwrap()
+    });
+    connecting.join().unwrap()
+}
+
+#[tokio::test]
+async fn another_user_is_let_in_only_by_number() {
+    let Some(world) = World::new() else { return };
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (allowed, stranger) = (54_321, 54_322);
+    for folder in ["", "run"] {
+        std::fs::create_dir_all(world.path(folder)).unwrap();
+        std::fs::set_permissions(world.path(folder), Permissions::from_mode(0o755)).unwrap();
+    }
+    let daemon = standalone(&world, &["--allow-uid", &allowed.to_string()]).await;
+    // Although it has the token, it gets not one byte.
+    let mut stream = connect_as(stranger, &daemon.socket);
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let read = stream.read(&mut [0; 1]);
+    assert!(matches!(read, Ok(0)) || read.is_err_and(|error| error.raw_os_error() == Some(104)));
+    let mut shell = client(connect_as(allowed, &daemon.socket), Credentials::good()).await;
+    shell.health(HealthRequest {}).await.unwrap();
+    let mut shell =
+        client(connect_as(allowed, &daemon.socket), Credentials { token: None, ..Credentials::good() }).await;
+    assert_eq!(shell.health(HealthRequest {}).await.unwrap_err().code(), Code::Unauthenticated);
+}
+
+#[tokio::test]
+async fn without_a_number_the_socket_cannot_even_be_reached() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&daemon.socket), 0o600);
+    assert_eq!(mode(daemon.socket.parent().unwrap()), 0o700);
+}
+
+#[tokio::test]
+async fn a_session_of_another_connection_is_not_there() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    let (mut owner, mut other) = (daemon.client().await, daemon.client().await);
+    let owned = session(&mut owner).await;
+    let mut request = exec(&owned, "read -r line; echo $line");
+    request.stdin_open = true;
+    let (command_id, running) = begin(&mut owner, request).await.unwrap();
+
+    assert!(other.list_sessions(ListSessionsRequest {}).await.unwrap().into_inner().sessions.is_empty());
+    let mut codes = Vec::new();
+    codes.push(run(&mut other, exec(&owned, "echo x >> counter")).await.unwrap_err());
+    let command_id_of_owner = command_id.clone();
+    codes.push(other.cancel(CancelRequest { command_id }).await.unwrap_err());
+    let write = WriteStdinRequest {
+        command_id: command_id_of_owner.clone(),
+        bytes: b"theirs\n".to_vec(),
+        close: true,
+    };
+    codes.push(other.write_stdin(write).await.unwrap_err());
+    codes.push(other.kill_session(KillSessionRequest { session_id: owned.clone() }).await.unwrap_err());
+    // The same answers as for what nobody has.
+    codes.push(run(&mut other, exec(&"0".repeat(32), "true")).await.unwrap_err());
+    for id in ["", "0", &"g".repeat(32), &"0".repeat(64), "../x"] {
+        codes.push(run(&mut other, exec(id, "true")).await.unwrap_err());
+    }
+    for status in codes {
+        assert_eq!((status.code(), code(&status)), (Code::NotFound, "not_found"), "{status:?}");
+    }
+    // The owner can do all of it.
+    let write = WriteStdinRequest { command_id: command_id_of_owner, bytes: b"mine\n".to_vec(), close: true };
+    owner.write_stdin(write).await.unwrap();
+    assert_eq!(finish(running).await.unwrap().stdout, "mine\n");
+    assert!(!world.path("shared/counter").exists());
+    assert_eq!(owner.list_sessions(ListSessionsRequest {}).await.unwrap().into_inner().sessions.len(), 1);
+    owner.kill_session(KillSessionRequest { session_id: owned }).await.unwrap();
+}
+
+#[tokio::test]
+async fn sessions_of_one_connection_have_states_of_their_own() {
+    let Some(world) = World::new() else { return };
+    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let (one, two) = (session(&mut shell).await, session(&mut shell).await);
+    assert_ne!(one, two);
+    output(&mut shell, &one, "v=one").await;
+    output(&mut shell, &two, "v=two").await;
+    assert_eq!(output(&mut shell, &one, "echo $v").await, "one\n");
+    assert_eq!(output(&mut shell, &two, "echo $v").await, "two\n");
+}

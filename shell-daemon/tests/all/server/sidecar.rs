@@ -1,0 +1,307 @@
+//! A daemon for a test, and clients of it.
+
+use std::{
+    fs::Permissions,
+    io::{self, Write as _},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt as _, net::UnixStream as StdUnixStream},
+    },
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use hyper_util::rt::TokioIo;
+use portcullis_policy::{CommandRules, VariableName};
+use portcullis_shell_daemon::{
+    DaemonConfig, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, PostureChoice, ServiceLimits, SessionLimits,
+    protocol::{
+        CODE_KEY, CreateSessionRequest, ExecEvent, ExecRequest, Exited, Stream, VERSION, VERSION_KEY,
+        exec_event::Event, exited::Ending, shell_client::ShellClient,
+    },
+};
+use portcullis_types::{Access, ShellPosture};
+use rustix::process::{Pid, Signal};
+use tokio::net::UnixStream;
+use tonic::{
+    Request, Status, Streaming,
+    metadata::MetadataValue,
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Channel, Endpoint},
+};
+
+use crate::world::World;
+
+pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
+pub(crate) type Shell = ShellClient<InterceptedService<Channel, Credentials>>;
+
+/// What a client says of itself with each call.
+#[derive(Clone, Debug)]
+pub(crate) struct Credentials {
+    pub(crate) token: Option<String>,
+    pub(crate) version: Option<String>,
+}
+
+impl Credentials {
+    pub(crate) fn good() -> Self {
+        Self { token: Some(TOKEN.to_owned()), version: Some(VERSION.to_owned()) }
+    }
+}
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        let metadata = request.metadata_mut();
+        if let Some(token) = &self.token {
+            metadata.insert("authorization", MetadataValue::try_from(format!("Bearer {token}")).unwrap());
+        }
+        if let Some(version) = &self.version {
+            metadata.insert(VERSION_KEY, MetadataValue::try_from(version).unwrap());
+        }
+        Ok(request)
+    }
+}
+
+/// `shared` and `tmp` to write, `read` to read.
+pub(crate) fn config(world: &World) -> DaemonConfig {
+    let mount = |name: &str, access| DaemonMount { name: name.to_owned(), folder: name.to_owned(), access };
+    DaemonConfig {
+        state: world.path("state"),
+        workspace: world.path(""),
+        mounts: vec![
+            mount("shared", Access::Write),
+            mount("tmp", Access::Write),
+            mount("read", Access::Read),
+        ],
+        home: "shared".to_owned(),
+        private: vec![world.path("vault")],
+        posture: PostureChoice::AtLeast(ShellPosture::Contained),
+        environment: [VariableName::parse("ALLOWED").unwrap()].into(),
+        commands: CommandRules::default(),
+        protected: vec![".git/hooks".to_owned()],
+        session: SessionLimits::default(),
+        service: ServiceLimits::default(),
+    }
+}
+
+/// An embedded daemon, which is killed when this is dropped.
+pub(crate) struct Embedded {
+    pub(crate) child: Child,
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Starts a daemon whose standard input is the other end of what comes back.
+#[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+pub(crate) fn start_embedded() -> (Embedded, StdUnixStream) {
+    let (ours, theirs) = StdUnixStream::pair().unwrap();
+    let child = Command::new(env!("CARGO_BIN_EXE_portcullis-shelld"))
+        .arg(EMBEDDED_ENTRY)
+        .env_clear()
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
+    (Embedded { child }, ours)
+}
+
+/// An embedded daemon, and the one client it has.
+pub(crate) async fn embedded(config: DaemonConfig) -> (Embedded, Shell) {
+    let (daemon, mut stream) = start_embedded();
+    stream.write_all(setup_line(&config).as_bytes()).unwrap();
+    (daemon, client(stream, Credentials::good()).await)
+}
+
+/// What a parent writes first.
+pub(crate) fn setup_line(config: &DaemonConfig) -> String {
+    let setup = EmbeddedSetup { token: TOKEN.to_owned(), config: config.clone() };
+    format!("{}\n", serde_json::to_string(&setup).unwrap())
+}
+
+pub(crate) async fn client(stream: StdUnixStream, credentials: Credentials) -> Shell {
+    ShellClient::with_interceptor(channel(stream).await.unwrap(), credentials)
+}
+
+/// A channel over one connection: when that is over, every call fails.
+pub(crate) async fn channel(stream: StdUnixStream) -> Result<Channel, tonic::transport::Error> {
+    stream.set_nonblocking(true).unwrap();
+    let mut stream = Some(UnixStream::from_std(stream).unwrap());
+    let connector = tower::service_fn(move |_| {
+        let stream = stream.take();
+        async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::other("the connection is over")) }
+    });
+    Endpoint::from_static("http://shell").connect_with_connector(connector).await
+}
+
+/// A daemon of its own, which is killed when this is dropped.
+pub(crate) struct Standalone {
+    pub(crate) child: Child,
+    pub(crate) socket: PathBuf,
+}
+
+impl Drop for Standalone {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The command line of a daemon of its own, with a token's file and a folder for the socket.
+pub(crate) fn shelld(world: &World) -> (Command, PathBuf) {
+    shelld_with(world, "state")
+}
+
+/// As [`shelld`], with another state folder.
+#[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+pub(crate) fn shelld_with(world: &World, state: &str) -> (Command, PathBuf) {
+    let (token, run) = (world.path("token"), world.path("run"));
+    std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
+    std::fs::set_permissions(&token, Permissions::from_mode(0o600)).unwrap();
+    let socket = run.join("shell.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis-shelld"));
+    command.env_clear().arg("--socket").arg(&socket).arg("--token-file").arg(token);
+    command.arg("--workspace").arg(world.path("")).arg("--state").arg(world.path(state));
+    (command, socket)
+}
+
+/// Starts a daemon of its own and waits until it lets clients in.
+pub(crate) async fn standalone(world: &World, more: &[&str]) -> Standalone {
+    let (mut command, socket) = shelld(world);
+    let mut daemon = Standalone { child: command.args(more).spawn().unwrap(), socket };
+    soon("the daemon listens", || {
+        assert_eq!(daemon.child.try_wait().unwrap(), None, "the daemon has ended");
+        StdUnixStream::connect(&daemon.socket).is_ok()
+    })
+    .await;
+    daemon
+}
+
+impl Standalone {
+    pub(crate) fn connect(&self) -> StdUnixStream {
+        StdUnixStream::connect(&self.socket).unwrap()
+    }
+
+    pub(crate) async fn client(&self) -> Shell {
+        client(self.connect(), Credentials::good()).await
+    }
+
+    pub(crate) async fn client_as(&self, credentials: Credentials) -> Shell {
+        client(self.connect(), credentials).await
+    }
+
+    /// Tells the daemon to stop.
+    pub(crate) fn terminate(&self) {
+        signal(&self.child, Signal::TERM);
+    }
+}
+
+pub(crate) fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(pid, signal).unwrap();
+}
+
+/// The processes that a process has started.
+pub(crate) fn children(process: u32) -> Vec<u32> {
+    let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
+    let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    children
+        .flat_map(|line| line.split_whitespace().map(|pid| pid.parse().unwrap()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// One line of `/proc/PID/status`, in KiB.
+pub(crate) fn memory_kib(child: &Child, line: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let line = status.lines().find_map(|found| found.strip_prefix(line)).unwrap();
+    line.trim_matches(|sign: char| !sign.is_ascii_digit()).parse().unwrap()
+}
+
+/// A request for all that a daemon has.
+pub(crate) fn everything() -> CreateSessionRequest {
+    CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
+}
+
+/// A session of all that the daemon has.
+pub(crate) async fn session(shell: &mut Shell) -> String {
+    shell.create_session(everything()).await.unwrap().into_inner().session_id
+}
+
+pub(crate) fn exec(session: &str, command: &str) -> ExecRequest {
+    ExecRequest { session_id: session.to_owned(), command: command.to_owned(), ..ExecRequest::default() }
+}
+
+/// What came of a command.
+#[derive(Debug)]
+pub(crate) struct Ran {
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+    pub(crate) exited: Exited,
+}
+
+/// Runs a command to its end.
+pub(crate) async fn run(shell: &mut Shell, request: ExecRequest) -> Result<Ran, Status> {
+    let (_, stream) = begin(shell, request).await?;
+    finish(stream).await
+}
+
+/// Its output, where it must succeed.
+pub(crate) async fn output(shell: &mut Shell, session: &str, command: &str) -> String {
+    let ran = run(shell, exec(session, command)).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
+    assert_eq!(ran.exited.ending, Some(Ending::Code(0)), "{command}: {ran:?}");
+    ran.stdout
+}
+
+/// Runs a command until it has been started, and says what it is called.
+pub(crate) async fn begin(
+    shell: &mut Shell,
+    request: ExecRequest,
+) -> Result<(String, Streaming<ExecEvent>), Status> {
+    let mut stream = shell.exec(request).await?.into_inner();
+    let Some(ExecEvent { event: Some(Event::Started(started)) }) = stream.message().await? else {
+        panic!("the first event is not the start")
+    };
+    assert_eq!(started.command_id.len(), 32);
+    Ok((started.command_id, stream))
+}
+
+/// The rest of a command that has been started.
+pub(crate) async fn finish(mut stream: Streaming<ExecEvent>) -> Result<Ran, Status> {
+    let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+    loop {
+        let event = stream.message().await?.expect("no end before `exited`").event.unwrap();
+        match event {
+            Event::Output(output) if output.stream() == Stream::Stdout => stdout.extend(output.bytes),
+            Event::Output(output) if output.stream() == Stream::Stderr => stderr.extend(output.bytes),
+            Event::Exited(exited) => {
+                assert!(stream.message().await?.is_none(), "something after the end");
+                let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+                return Ok(Ran { stdout: text(stdout), stderr: text(stderr), exited });
+            }
+            Event::Started(_) | Event::Output(_) => panic!("{event:?} is out of place"),
+        }
+    }
+}
+
+/// The code of an error.
+pub(crate) fn code(status: &Status) -> &str {
+    status.metadata().get(CODE_KEY).map_or("", |code| code.to_str().unwrap())
+}
+
+/// Waits for something that must come true within ten seconds, without holding up the client.
+#[track_caller]
+pub(crate) fn soon(what: &str, mut condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
+    let what = what.to_owned();
+    async move {
+        let wait = async {
+            while !condition() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(10), wait).await.is_ok(), "{what}");
+    }
+}

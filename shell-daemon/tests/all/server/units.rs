@@ -1,0 +1,92 @@
+//! The daemon under a service manager: a socket that is handed over, and word of being ready.
+
+use std::{
+    os::unix::net::{UnixDatagram, UnixListener, UnixStream},
+    path::Path,
+    time::Duration,
+};
+
+use rustix::process::Signal;
+
+use super::sidecar::{Credentials, Standalone, client, session, shelld, signal, soon};
+use crate::world::World;
+
+#[tokio::test]
+async fn a_socket_that_is_handed_over_is_served_and_left() {
+    let Some(world) = World::new() else { return };
+    let socket = world.path("handed-over");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let (command, _) = shelld(&world);
+    let mut daemon = Standalone { child: activate(&command, &listener), socket };
+    drop(listener);
+    let stream = UnixStream::connect(&daemon.socket).unwrap();
+    let mut shell = client(stream, Credentials::good()).await;
+    session(&mut shell).await;
+    // Nothing was made at the place that the command line names.
+    assert!(!world.path("run").exists());
+    signal(&daemon.child, Signal::TERM);
+    soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    assert!(daemon.child.wait().unwrap().success());
+    assert!(daemon.socket.exists(), "it is the service manager's");
+}
+
+/// Starts the command as a service manager does: the listener is descriptor 3, and the variables name the
+/// process that they are for.
+#[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+fn activate(command: &std::process::Command, listener: &UnixListener) -> std::process::Child {
+    let script = "exec 3<&0 </dev/null; export LISTEN_FDS=1 LISTEN_PID=$$; exec \"$@\"";
+    std::process::Command::new("/bin/bash")
+        .env_clear()
+        .args(["-c", script, "bash"])
+        .arg(command.get_program())
+        .args(command.get_args())
+        .stdin(std::process::Stdio::from(std::os::fd::OwnedFd::from(listener.try_clone().unwrap())))
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn readiness_and_the_end_are_announced() {
+    let Some(world) = World::new() else { return };
+    let place = world.path("notify");
+    let notified = UnixDatagram::bind(&place).unwrap();
+    notified.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let (mut command, socket) = shelld(&world);
+    let child = command.env("NOTIFY_SOCKET", &place).spawn().unwrap();
+    let mut daemon = Standalone { child, socket };
+    assert!(heard(&notified).contains("READY=1"));
+    assert!(Path::new(&daemon.socket).exists());
+    signal(&daemon.child, Signal::TERM);
+    assert!(heard(&notified).contains("STOPPING=1"));
+    assert!(daemon.child.wait().unwrap().success());
+}
+
+fn heard(notified: &UnixDatagram) -> String {
+    let mut text = vec![0; 4096];
+    let read = notified.recv(&mut text).unwrap();
+    String::from_utf8_lossy(&text[..read]).into_owned()
+}
+
+#[test]
+fn logs_are_json_where_that_is_asked_for_and_never_hold_the_token() {
+    let Some(world) = World::new() else { return };
+    let (mut command, socket) = shelld(&world);
+    let child =
+        command.arg("--json-logs").env("RUST_LOG", "trace").stderr(std::process::Stdio::piped()).spawn();
+    let mut daemon = Standalone { child: child.unwrap(), socket };
+    let logs = daemon.child.stderr.take().unwrap();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let reader = std::thread::spawn(move || std::io::read_to_string(logs).unwrap());
+    runtime.block_on(async {
+        soon("the daemon listens", || UnixStream::connect(&daemon.socket).is_ok()).await;
+        session(&mut daemon.client().await).await;
+        signal(&daemon.child, Signal::TERM);
+        soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
+    });
+    let logs = reader.join().unwrap();
+    assert!(logs.lines().count() > 1);
+    for line in logs.lines() {
+        serde_json::from_str::<serde_json::Value>(line).unwrap();
+    }
+    assert!(logs.contains("started a session") && !logs.contains(super::sidecar::TOKEN), "{logs}");
+}

@@ -1,0 +1,58 @@
+//! `shell_exec` through the pipeline, in the sessions of a real sidecar.
+
+mod backends;
+mod command_line;
+mod commands;
+mod kills;
+mod rules;
+mod soak;
+
+use portcullis_tests::{Answer, World, approving};
+use portcullis_tools::{Caller, ToolCall, ToolRegistry, audit::Row, shell::SHELL_EXEC};
+use serde_json::{Value, json};
+
+/// A world with a shell.
+struct Shell {
+    world: World,
+    registry: ToolRegistry,
+}
+
+impl Shell {
+    async fn new() -> Self {
+        Self::of(World::new()).await
+    }
+
+    async fn of(world: World) -> Self {
+        let registry = world.registry_with_shell().await;
+        Self { world, registry }
+    }
+
+    async fn run(&self, command: &str) -> Answer {
+        self.call(json!({ "command": command })).await
+    }
+
+    /// What a command wrote, and what is said after it.
+    async fn text(&self, command: &str) -> String {
+        self.run(command).await.text()
+    }
+
+    async fn call(&self, arguments: Value) -> Answer {
+        Answer::of(&self.registry, SHELL_EXEC, arguments).await
+    }
+
+    async fn call_as(&self, caller: &Caller, arguments: Value) -> Answer {
+        let call = ToolCall::new(SHELL_EXEC, arguments.to_string());
+        Answer(self.registry.execute_with_policy(call, caller).await)
+    }
+
+    fn last_row(&self) -> Row {
+        self.world.rows().pop().expect("a row")
+    }
+}
+
+/// Another agent, whose questions are all answered with yes.
+fn another_agent() -> Caller {
+    let mut caller = approving();
+    "another".clone_into(&mut caller.agent_id);
+    caller
+}

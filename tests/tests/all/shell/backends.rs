@@ -1,0 +1,169 @@
+//! The three backends: a sidecar's sessions, the host, nowhere.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use portcullis::OwnSidecar;
+use portcullis_tests::{Answer, World, binary};
+use portcullis_tools::shell::{SHELL_EXEC, ShellPlace};
+use portcullis_types::ToolErrorKind;
+use serde_json::json;
+
+#[tokio::test]
+async fn a_registry_without_a_sidecar_says_why_there_is_no_shell() {
+    let world = World::new();
+    let registry = world.registry().await;
+    let answer = Answer::of(&registry, SHELL_EXEC, json!({"command": "true"})).await;
+    let message = answer.refused(ToolErrorKind::Unavailable, "shell_disabled");
+    assert!(message.contains("no shell sidecar"), "{message}");
+}
+
+#[tokio::test]
+async fn the_host_runs_commands_only_on_request_and_says_so_each_time() {
+    let world = World::new();
+    let secret = world.root().join("outside");
+    fs::write(&secret, "outside\n").expect("writable");
+    let place = ShellPlace::Host(Arc::new(OwnSidecar::new(binary())));
+    let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
+    let command = json!({"command": format!("cat {}", secret.display())});
+    let answer = Answer::of(&registry, SHELL_EXEC, command.clone()).await;
+    assert_eq!(answer.text(), "outside\n[ran on the host, unconfined]");
+    let posture = world.rows().pop().expect("a row").posture.expect("a posture");
+    assert!(posture.starts_with("none"), "{posture}");
+    // The same attempt where it is confined.
+    let confined = World::new();
+    let registry = confined.registry_with_shell().await;
+    let answer = Answer::of(&registry, SHELL_EXEC, command).await;
+    assert!(!answer.text().contains("outside\n["), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_running_sidecar_is_used_by_socket_and_token() {
+    let world = World::new();
+    let sidecar = Running::start(&world);
+    let registry = sidecar.registry(&world, &sidecar.token()).await;
+    assert_eq!(Answer::of(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
+    let wrong = world.root().join("wrong");
+    fs::write(&wrong, "0123456789abcdef0123456789abcdef").expect("writable");
+    fs::set_permissions(&wrong, fs::Permissions::from_mode(0o600)).expect("set");
+    let registry = sidecar.registry(&world, &wrong).await;
+    let answer = Answer::of(&registry, SHELL_EXEC, json!({"command": "echo > /shared/made"})).await;
+    answer.refused(ToolErrorKind::Unavailable, "shell_unavailable");
+    assert!(!world.shared("made").exists());
+}
+
+#[tokio::test]
+async fn a_sidecar_that_is_gone_is_unavailable_and_nothing_runs_elsewhere() {
+    let world = World::new();
+    let sidecar = Running::start(&world);
+    let registry = sidecar.registry(&world, &sidecar.token()).await;
+    assert_eq!(Answer::of(&registry, SHELL_EXEC, json!({"command": "echo hi"})).await.text(), "hi\n");
+    drop(sidecar);
+    let command = json!({"command": "echo run >> /shared/runs; echo run >> runs"});
+    for _ in 0..2 {
+        let answer = Answer::of(&registry, SHELL_EXEC, command.clone()).await;
+        assert_eq!(answer.error().kind(), ToolErrorKind::Unavailable, "{answer:?}");
+    }
+    assert!(!world.shared("runs").exists());
+}
+
+/// A `portcullis-shelld`. Ends with its value.
+pub(super) struct Running {
+    process: Child,
+    folder: tempfile::TempDir,
+}
+
+/// What a sidecar holds of the machine.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) descriptors: usize,
+    pub(super) resident_kib: u64,
+    pub(super) children: usize,
+}
+
+impl Running {
+    pub(super) fn start(world: &World) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("set");
+        let token = folder.path().join("token");
+        fs::write(&token, "feedfacefeedfacefeedfacefeedface").expect("writable");
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).expect("set");
+        let process = Command::new(binary().with_file_name("portcullis-shelld-test"))
+            .args(["--socket".as_ref(), folder.path().join("socket").as_os_str()])
+            .args(["--token-file".as_ref(), token.as_os_str()])
+            .args(["--workspace".as_ref(), world.workspace().as_os_str()])
+            .args(["--policy".as_ref(), world.policy_file().as_os_str()])
+            .env("XDG_STATE_HOME", world.root().join("shelld-state"))
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("starts");
+        let running = Self { process, folder };
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while !running.socket().exists() {
+            assert!(Instant::now() < deadline, "the sidecar does not listen");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        running
+    }
+
+    pub(super) fn token(&self) -> PathBuf {
+        self.folder.path().join("token")
+    }
+
+    pub(super) fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    /// Waits until the sidecar has no session any more.
+    pub(super) async fn settled(&self) {
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while self.held().children > 0 {
+            assert!(Instant::now() < deadline, "sessions are left: {:?}", self.held());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    pub(super) fn held(&self) -> Held {
+        let pid = self.process.id();
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        Held {
+            descriptors: fs::read_dir(format!("/proc/{pid}/fd")).expect("it lives").count(),
+            resident_kib: resident.trim().trim_end_matches(" kB").parse().expect("a number"),
+            children: children_of(pid).len(),
+        }
+    }
+
+    async fn registry(&self, world: &World, token_file: &Path) -> portcullis_tools::ToolRegistry {
+        let place = ShellPlace::Socket { path: self.socket(), token_file: token_file.to_owned() };
+        world.builder().await.expect("bootstraps").shell(place).build().expect("builds")
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The processes that this one has started and that live.
+pub(super) fn children_of(parent: u32) -> Vec<rustix::process::Pid> {
+    let parent = parent.to_string();
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("readable").flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        if after_name.split_whitespace().nth(1) == Some(&parent) {
+            found.extend(rustix::process::Pid::from_raw(pid));
+        }
+    }
+    found
+}

@@ -1,0 +1,61 @@
+//! The shell from the command line: what a person sees of it.
+
+use portcullis_tests::World;
+use serde_json::{Value, json};
+
+use crate::modules::{portcullis, stderr, stdout};
+
+fn exec(world: &World, command: &str, options: &[&str]) -> std::process::Output {
+    let arguments = json!({ "command": command }).to_string();
+    portcullis(world, &[&["call", "shell_exec", &arguments], options].concat())
+}
+
+#[test]
+fn one_command_after_the_other_runs_in_the_same_workspace() {
+    let world = World::new();
+    world.put("note", "seen\n");
+    let first = exec(&world, "cat note; echo $$ > pid", &["--approve"]);
+    assert_eq!((first.status.code(), stdout(&first).as_str()), (Some(0), "seen\n"), "{}", stderr(&first));
+    let second = exec(&world, "test -s pid && echo there; exit 9", &["--approve"]);
+    assert_eq!((second.status.code(), stdout(&second).as_str()), (Some(0), "there\n[exit code: 9]"));
+    let asked = exec(&world, "touch made", &[]);
+    assert_eq!(asked.status.code(), Some(3));
+    assert!(stderr(&asked).contains("--approve") && !world.shared("made").exists(), "{}", stderr(&asked));
+    let off = exec(&world, "touch made", &["--approve", "--shell", "off"]);
+    assert_eq!(off.status.code(), Some(5), "{}", stderr(&off));
+    let tokenless = exec(&world, "touch made", &["--approve", "--shell", "unix:/nowhere"]);
+    assert_eq!(tokenless.status.code(), Some(2), "{}", stderr(&tokenless));
+    assert!(!world.shared("made").exists());
+}
+
+#[test]
+fn a_person_gets_output_and_exit_code_of_a_command_as_it_is() {
+    let world = World::new();
+    let ran = portcullis(&world, &["shell", "--", "echo", "hi;", "exit", "7"]);
+    assert_eq!((ran.status.code(), stdout(&ran).as_str()), (Some(7), "hi\n"), "{}", stderr(&ran));
+    let killed = portcullis(&world, &["shell", "--", "kill -9 $$"]);
+    assert_eq!(killed.status.code(), Some(137));
+    let rows = world.rows();
+    assert!(rows.iter().all(|row| row.run_id.as_deref() == Some("shell")));
+    assert_eq!(rows.len(), 4);
+}
+
+#[test]
+fn listings_and_the_doctor_show_what_a_session_proved() {
+    let world = World::new();
+    let listing = stdout(&portcullis(&world, &["tools"]));
+    let line = listing.lines().find(|line| line.starts_with("shell_exec")).expect("listed");
+    assert!(line.contains("Shell (/shared write, /tmp write)") && line.contains(" shell "), "{line}");
+    let posture = listing.lines().find(|line| line.trim_start().starts_with("posture")).expect("a posture");
+    assert!(posture.contains("seccomp=enforced"), "{posture}");
+    let doctor = portcullis(&world, &["doctor", "--json"]);
+    assert_eq!(doctor.status.code(), Some(0), "{}", stdout(&doctor));
+    let findings: Value = serde_json::from_str(&stdout(&doctor)).expect("JSON");
+    let shell = &findings["shell"];
+    assert_eq!((&shell["ok"], &shell["least"]), (&json!(true), &json!("contained")), "{shell}");
+    let layers = shell["layers"].as_array().expect("layers");
+    let proven = |layer: &Value| {
+        layer["status"] != "enforced" || !layer["evidence"].as_array().expect("evidence").is_empty()
+    };
+    assert!(layers.len() >= 4 && layers.iter().all(proven), "{shell}");
+}

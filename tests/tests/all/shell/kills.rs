@@ -1,0 +1,107 @@
+//! Commands that are killed, and shells that are lost: once run, never run again.
+
+use std::{fs, path::Path, time::Duration};
+
+use portcullis_tests::{World, approving};
+use portcullis_tools::audit::Outcome;
+use portcullis_types::ToolErrorKind;
+use serde_json::json;
+
+use super::{Shell, backends::children_of};
+
+#[tokio::test]
+async fn a_command_that_takes_too_long_is_killed_once_and_the_session_lives_on() {
+    let shell = Shell::new().await;
+    shell.text("v=kept").await;
+    let answer = shell.call(json!({"command": "echo run >> runs; echo begun; sleep 60", "timeout": 1})).await;
+    let message = answer.refused(ToolErrorKind::Timeout, "timeout");
+    assert!(message.contains("did not end within 1s") && message.ends_with("begun"), "{message}");
+    assert_eq!(shell.text("cat runs; echo $v").await, "run\nkept\n");
+    let too_long = shell.call(json!({"command": "echo run >> runs", "timeout": 100_000})).await;
+    too_long.refused(ToolErrorKind::InvalidArguments, "invalid_arguments");
+    assert_eq!(shell.text("cat runs").await, "run\n");
+}
+
+#[tokio::test]
+async fn a_cancelled_command_is_killed_with_all_that_it_started() {
+    let shell = Shell::new().await;
+    let caller = approving();
+    let cancel = caller.cancel.clone();
+    let begun = shell.world.shared("begun");
+    let command = "echo run >> runs; (setsid sleep 60 &); echo > begun; sleep 60";
+    let call = shell.call_as(&caller, json!({ "command": command }));
+    let stop = async {
+        while !begun.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        cancel.cancel();
+    };
+    let (answer, ()) = tokio::join!(call, stop);
+    answer.refused(ToolErrorKind::Cancelled, "cancelled");
+    assert_eq!(shell.text("cat runs; pgrep -c sleep; true").await.lines().next(), Some("run"));
+    assert_eq!(shell.last_row().outcome, Some(Outcome::Ok));
+}
+
+#[tokio::test]
+async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
+    let shell = Shell::new().await;
+    let begun = shell.world.shared("begun");
+    let late = shell.world.shared("late");
+    {
+        let call = shell.run("echo > begun; sleep 1; echo > late");
+        tokio::pin!(call);
+        while !begun.exists() {
+            tokio::select! {
+                answer = &mut call => panic!("it ended: {answer:?}"),
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+        }
+    }
+    // The session is free again when what was in it is dead.
+    assert_eq!(shell.text("echo free").await, "free\n");
+    tokio::time::sleep(Duration::from_millis(1200)).await;
+    assert!(!late.exists(), "the command went on");
+    let codes: Vec<_> =
+        shell.world.rows().iter().filter_map(|row| Some(row.code.as_deref()?.to_owned())).collect();
+    assert_eq!(codes, ["caller_gone"]);
+}
+
+#[tokio::test]
+async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
+    let shell = Shell::new().await;
+    shell.text("v=1; echo $PPID > /dev/null").await;
+    let begun = shell.world.shared("begun");
+    let call = shell.run("echo run >> runs; echo > begun; sleep 60");
+    let kill = async {
+        while !begun.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        for daemon in sidecars(&shell.world) {
+            rustix::process::kill_process(daemon, rustix::process::Signal::KILL).expect("killed");
+        }
+    };
+    let (answer, ()) = tokio::join!(call, kill);
+    answer.refused(ToolErrorKind::Unavailable, "shell_lost");
+    // A new sidecar, a new session; the state is gone and the command was not repeated.
+    let answer = shell.run("cat runs; echo [$v]").await;
+    assert_eq!(answer.text(), "run\n[]\n");
+    assert_eq!(answer.0.details["session"]["new"], true);
+    let outcomes: Vec<_> = shell.world.rows().into_iter().filter_map(|row| row.outcome).collect();
+    assert_eq!(outcomes, [Outcome::Ok, Outcome::Error(ToolErrorKind::Unavailable), Outcome::Ok]);
+}
+
+/// The sidecar of a world. Other tests of this process have some too.
+fn sidecars(world: &World) -> Vec<rustix::process::Pid> {
+    let state = world.state();
+    children_of(std::process::id()).into_iter().filter(|child| holds(*child, &state)).collect()
+}
+
+/// Whether a process has something open below a folder.
+fn holds(process: rustix::process::Pid, folder: &Path) -> bool {
+    let handles = fs::read_dir(format!("/proc/{}/fd", process.as_raw_pid()));
+    handles
+        .into_iter()
+        .flatten()
+        .flatten()
+        .any(|handle| fs::read_link(handle.path()).is_ok_and(|target| target.starts_with(folder)))
+}

@@ -1,0 +1,185 @@
+//! Many clients at once, who cancel, give up and go away: at most one effect, exactly one row with one end for
+//! each command, and nothing left when they are gone. `PORTCULLIS_SOAK=full` runs the long form: 500 sessions
+//! and 5 000 commands of 50 clients.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use portcullis_tests::{World, approving};
+use portcullis_tools::{
+    PolicyFiles, ToolCall, ToolRegistry,
+    audit::{self, Event},
+    shell::{SHELL_EXEC, ShellPlace},
+};
+use portcullis_types::SandboxTier;
+use serde_json::json;
+
+use super::backends::Running;
+
+/// The same throws in every run (Knuth's MMIX constants).
+struct Dice(u64);
+
+impl Dice {
+    /// One of `0..sides`.
+    fn throw(&mut self, sides: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("fits") % sides
+    }
+}
+
+/// How many clients there are, how often each comes anew, and how many commands it then gives.
+struct Scale {
+    clients: usize,
+    lives: usize,
+    commands: usize,
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_that_come_and_go_leave_one_effect_one_row_and_nothing_else() {
+    let is_full = std::env::var_os("PORTCULLIS_SOAK").is_some_and(|form| form == "full");
+    let scale = if is_full {
+        Scale { clients: 50, lives: 10, commands: 10 }
+    } else {
+        Scale { clients: 16, lives: 2, commands: 6 }
+    };
+    let world = Arc::new(World::new());
+    let sidecar = Arc::new(Running::start(&world));
+    // Whatever the first use takes is not counted as left.
+    life(&world, &sidecar, "warm", &mut Dice(0), 1).await;
+    sidecar.settled().await;
+    let before = sidecar.held();
+    let mounts = mounts();
+    let mut clients = tokio::task::JoinSet::new();
+    for client in 0..scale.clients {
+        let (world, sidecar) = (Arc::clone(&world), Arc::clone(&sidecar));
+        let (lives, commands) = (scale.lives, scale.commands);
+        clients.spawn(async move {
+            let mut dice = Dice(client as u64 + 1);
+            let mut given = Vec::new();
+            for number in 0..lives {
+                let name = format!("c{client}l{number}");
+                given.extend(life(&world, &sidecar, &name, &mut dice, commands).await);
+            }
+            given
+        });
+    }
+    let given: Vec<Given> = clients.join_all().await.into_iter().flatten().collect();
+    assert_eq!(given.len(), scale.clients * scale.lives * scale.commands);
+    sidecar.settled().await;
+
+    reconcile(&world, &given);
+    let after = sidecar.held();
+    assert_eq!(after.children, 0, "sessions are left");
+    assert!(after.descriptors <= before.descriptors + 2, "{before:?} became {after:?}");
+    let allowed = before.resident_kib + 24 * 1024;
+    assert!(after.resident_kib <= allowed, "{before:?} became {after:?}");
+    assert_eq!(self::mounts(), mounts, "mounts are left");
+    let leftover: Vec<PathBuf> =
+        fs::read_dir(world.workspace().join("tmp")).expect("readable").flatten().map(|e| e.path()).collect();
+    assert_eq!(leftover, Vec::<PathBuf>::new());
+}
+
+/// A command that was given, and what its client heard.
+struct Given {
+    id: String,
+    call_id: String,
+    state: PathBuf,
+    /// Whether it was told that the command ended by itself.
+    ended: bool,
+}
+
+/// One client from its first command to the end of its connection.
+async fn life(world: &World, sidecar: &Running, name: &str, dice: &mut Dice, commands: usize) -> Vec<Given> {
+    let state = world.root().join("states").join(name);
+    let registry = registry(world, sidecar, &state);
+    let mut given = Vec::new();
+    for number in 0..commands {
+        let id = format!("{name}n{number}");
+        let body = BODIES[dice.throw(BODIES.len())];
+        let command = format!("echo {id} >> $PORTCULLIS_SHARED/effects; {body}");
+        let call = ToolCall::new(SHELL_EXEC, json!({ "command": command }).to_string());
+        let call_id = call.id.clone();
+        let caller = approving();
+        let patience = Duration::from_millis(dice.throw(40) as u64);
+        let ran = registry.execute_with_policy(call, &caller);
+        let ended = match dice.throw(10) {
+            0 | 1 => {
+                let cancel = async {
+                    tokio::time::sleep(patience).await;
+                    caller.cancel.cancel();
+                };
+                tokio::join!(ran, cancel).0.outcome.is_ok()
+            }
+            // Gives up without a word.
+            2 => tokio::time::timeout(patience, ran).await.is_ok_and(|result| result.outcome.is_ok()),
+            _ => ran.await.outcome.is_ok(),
+        };
+        given.push(Given { id, call_id, state: state.clone(), ended });
+    }
+    given
+}
+
+/// What commands do after they have left their mark.
+const BODIES: [&str; 8] = [
+    "true",
+    "exit 3",
+    "sleep 0.02",
+    "kill -9 $$",
+    "(setsid sleep 30 >/dev/null 2>&1 &)",
+    "head -c 100000 /dev/zero",
+    "v=$RANDOM; cd /; false",
+    "sleep 0.01 | cat",
+];
+
+/// A client's registry: `shell_exec` and the native tools, with a log of its own.
+fn registry(world: &World, sidecar: &Running, state: &Path) -> ToolRegistry {
+    fs::create_dir_all(state).expect("a folder");
+    let policy = PolicyFiles::read(&world.root().join("policy.toml")).expect("readable");
+    let place = ShellPlace::Socket { path: sidecar.socket(), token_file: sidecar.token() };
+    ToolRegistry::builder()
+        .policy(policy.load(SandboxTier::Process).expect("loads"))
+        .state(state)
+        .shell(place)
+        .workspace(world.workspace(), Vec::new())
+        .build()
+        .expect("builds")
+}
+
+/// Holds effects, answers and rows against each other, by the command's id.
+fn reconcile(world: &World, given: &[Given]) {
+    let effects = fs::read_to_string(world.shared("effects")).expect("effects");
+    let mut counted: BTreeMap<&str, usize> = BTreeMap::new();
+    for line in effects.lines() {
+        *counted.entry(line).or_default() += 1;
+    }
+    let mut rows: BTreeMap<(PathBuf, String), Vec<Event>> = BTreeMap::new();
+    let states: std::collections::BTreeSet<&PathBuf> = given.iter().map(|given| &given.state).collect();
+    for state in states {
+        for row in audit::rows(&audit::log_path(state)) {
+            let row = row.expect("a readable row");
+            rows.entry((state.clone(), row.call_id.to_string())).or_default().push(row.event);
+        }
+    }
+    for Given { id, call_id, state, ended } in given {
+        let effects = counted.get(id.as_str()).copied().unwrap_or_default();
+        assert!(effects <= 1, "{id} had {effects} effects");
+        if *ended {
+            assert_eq!(effects, 1, "{id} was said to have run");
+        }
+        let events = rows.get(&(state.clone(), call_id.clone())).map(Vec::as_slice).unwrap_or_default();
+        let ends = events.iter().filter(|event| **event == Event::End).count();
+        let begins = events.iter().filter(|event| **event == Event::Begin).count();
+        assert_eq!(ends, 1, "{id} has {events:?}");
+        assert!(begins == 1 || (begins == 0 && effects == 0), "{id} has {events:?} and {effects} effects");
+    }
+    assert!(given.iter().any(|given| given.ended), "nothing ran at all");
+}
+
+fn mounts() -> usize {
+    fs::read_to_string("/proc/self/mountinfo").expect("readable").lines().count()
+}

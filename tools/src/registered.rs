@@ -1,0 +1,315 @@
+//! A tool as it is registered: what a model sees, what the policy knows, and what runs it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use portcullis_policy::{OutputBytes, Standing, ToolFacts, ToolOrigin};
+use portcullis_types::{FunctionDecl, JsonSchema, Tool, ToolDeclaration, ToolMeta, ToolName};
+use serde_json::Value;
+
+use crate::{
+    arguments::ArgumentSchema,
+    compat::Native,
+    modules::{Declared, Lock},
+    registry::RegistryError,
+    shell::{BashTool, ShellBackend},
+    vault::VaultCopy,
+    wasm::GuestModule,
+};
+
+/// A tool as it is registered.
+#[derive(Debug)]
+pub struct RegisteredTool {
+    decl: FunctionDecl,
+    label: Option<String>,
+    output_schema: Option<JsonSchema>,
+    meta: ToolMeta,
+    aliases: Vec<ToolName>,
+    facts: ToolFacts,
+    schema: ArgumentSchema,
+    defaults: BTreeMap<String, String>,
+    pages_itself: bool,
+    backend: Backend,
+}
+
+/// What runs a tool.
+#[derive(Clone)]
+pub(crate) enum Backend {
+    /// A tool of this process, outside the sandbox.
+    Native(Arc<dyn Tool>),
+    /// A guest.
+    Guest(GuestTool),
+    /// An operation that is made of steps.
+    Operation(VaultCopy),
+    /// Commands, in the sessions of a sidecar.
+    Shell(BashTool),
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Native(_) => f.write_str("Native"),
+            Self::Guest(guest) => guest.fmt(f),
+            Self::Operation(operation) => operation.fmt(f),
+            Self::Shell(shell) => shell.fmt(f),
+        }
+    }
+}
+
+/// What a tool says of itself that the policy does not ask for.
+struct Said {
+    label: Option<String>,
+    output_schema: Option<JsonSchema>,
+    meta: ToolMeta,
+}
+
+impl Said {
+    fn only(label: &str) -> Self {
+        Self { label: Some(label.to_owned()), output_schema: None, meta: ToolMeta::default() }
+    }
+}
+
+/// A tool of a module.
+#[derive(Debug, Clone)]
+pub(crate) struct GuestTool {
+    module: Arc<GuestModule>,
+    /// The file that the module was found in, or what an embedder calls it.
+    module_name: String,
+    declared: Declared,
+}
+
+impl GuestTool {
+    pub(crate) fn module(&self) -> &Arc<GuestModule> {
+        &self.module
+    }
+}
+
+impl RegisteredTool {
+    /// A native tool: what it says of itself is read here, once.
+    pub(crate) fn native(native: Native, origin: ToolOrigin) -> Result<Self, RegistryError> {
+        let Native { tool, declared_tier } = native;
+        let (decl, meta) = (tool.schema(), tool.meta());
+        let facts = ToolFacts {
+            name: parse_name(&decl.name)?,
+            declared_tier,
+            declared_policy: tool.policy(),
+            declared_timeout: Some(tool.timeout()),
+            declared_max_output: meta.output_cap_bytes.map(OutputBytes),
+            roles: tool.roles(),
+            origin,
+            standing: Standing::Unpinned,
+        };
+        let said = Said { label: tool.label(), output_schema: tool.output_schema(), meta };
+        Self::new(decl, said, facts, Backend::Native(tool))
+    }
+
+    /// A tool of a module, from its declaration. What was approved of one from outside is in the lock.
+    pub(crate) fn guest(
+        declaration: ToolDeclaration,
+        module_name: &str,
+        module: &Arc<GuestModule>,
+        origin: ToolOrigin,
+        lock: &Lock,
+    ) -> Result<Self, RegistryError> {
+        let decl = declaration.function_decl();
+        let name = parse_name(&decl.name)?;
+        let declared = Declared::of(&declaration);
+        let standing = match origin {
+            ToolOrigin::ForeignModule => lock.standing(&name, module.digest(), &declared),
+            ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation
+            | ToolOrigin::ShippedNative
+            | ToolOrigin::Native => Standing::Unpinned,
+        };
+        let facts = ToolFacts {
+            name,
+            declared_tier: declaration.tier,
+            declared_policy: declaration.policy,
+            declared_timeout: declaration.timeout_ms.map(std::time::Duration::from_millis),
+            declared_max_output: declaration.meta.output_cap_bytes.map(OutputBytes),
+            roles: declaration.roles,
+            origin,
+            standing,
+        };
+        let (module, module_name) = (Arc::clone(module), module_name.to_owned());
+        let backend = Backend::Guest(GuestTool { module, module_name, declared });
+        let ToolDeclaration { label, output_schema, meta, .. } = declaration;
+        Self::new(decl, Said { label, output_schema, meta }, facts, backend)
+    }
+
+    /// An operation that is made of steps.
+    pub(crate) fn operation(
+        decl: FunctionDecl,
+        label: &str,
+        facts: ToolFacts,
+        operation: VaultCopy,
+    ) -> Result<Self, RegistryError> {
+        Self::new(decl, Said::only(label), facts, Backend::Operation(operation))
+    }
+
+    /// A tool that runs commands.
+    pub(crate) fn shell(
+        decl: FunctionDecl,
+        label: &str,
+        facts: ToolFacts,
+        shell: BashTool,
+    ) -> Result<Self, RegistryError> {
+        Self::new(decl, Said::only(label), facts, Backend::Shell(shell))
+    }
+
+    fn new(
+        decl: FunctionDecl,
+        said: Said,
+        facts: ToolFacts,
+        backend: Backend,
+    ) -> Result<Self, RegistryError> {
+        let Said { label, output_schema, meta } = said;
+        let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
+        let schema = ArgumentSchema::compile(&decl.parameters)
+            .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
+        if let Some(results) = &output_schema {
+            // Clients are shown it; one that is no schema would cost them the whole listing.
+            ArgumentSchema::compile(results)
+                .map_err(|source| RegistryError::ResultSchema { tool: decl.name.clone(), source })?;
+        }
+        let defaults = string_defaults(&decl.parameters);
+        let pages_itself = false;
+        Ok(Self { decl, label, output_schema, meta, aliases, facts, schema, defaults, pages_itself, backend })
+    }
+
+    /// Exempts the tool from the output limit: it pages by itself, and would otherwise cut what it fetches
+    /// a second time.
+    pub(crate) fn paging_itself(mut self) -> Self {
+        self.pages_itself = true;
+        self
+    }
+
+    /// What a model sees.
+    #[must_use]
+    pub fn decl(&self) -> &FunctionDecl {
+        &self.decl
+    }
+
+    /// A name for people, where the tool has one.
+    #[must_use]
+    pub fn label(&self) -> Option<&str> {
+        self.label.as_deref()
+    }
+
+    /// The schema of structured results, where the tool has one.
+    #[must_use]
+    pub fn output_schema(&self) -> Option<&JsonSchema> {
+        self.output_schema.as_ref()
+    }
+
+    /// Hints of its author.
+    #[must_use]
+    pub fn meta(&self) -> &ToolMeta {
+        &self.meta
+    }
+
+    /// The other names that it may be called by.
+    pub(crate) fn aliases(&self) -> &[ToolName] {
+        &self.aliases
+    }
+
+    /// Its name and its aliases.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &ToolName> {
+        std::iter::once(&self.facts.name).chain(&self.aliases)
+    }
+
+    /// What the policy knows of the tool.
+    #[must_use]
+    pub fn facts(&self) -> &ToolFacts {
+        &self.facts
+    }
+
+    /// What keeps the tool in: `wasm`, `shell`, or `native, unconfined`.
+    #[must_use]
+    pub fn confinement(&self) -> crate::audit::Confinement {
+        match self.backend {
+            Backend::Native(_) => crate::audit::Confinement::Native,
+            Backend::Shell(_) => crate::audit::Confinement::Shell,
+            // An operation touches nothing but through its steps.
+            Backend::Guest(_) | Backend::Operation(_) => crate::audit::Confinement::Wasm,
+        }
+    }
+
+    /// The module that a guest tool is of.
+    #[must_use]
+    pub fn module(&self) -> Option<&Arc<GuestModule>> {
+        match &self.backend {
+            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
+            Backend::Guest(guest) => Some(&guest.module),
+        }
+    }
+
+    /// The file that a guest tool's module was found in, or what an embedder calls it.
+    #[must_use]
+    pub fn module_name(&self) -> Option<&str> {
+        match &self.backend {
+            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
+            Backend::Guest(guest) => Some(&guest.module_name),
+        }
+    }
+
+    /// What a guest tool says of itself.
+    #[must_use]
+    pub fn declared(&self) -> Option<&Declared> {
+        match &self.backend {
+            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
+            Backend::Guest(guest) => Some(&guest.declared),
+        }
+    }
+
+    /// The steps that an operation is made of, which cannot be called by themselves; none of any other tool.
+    #[must_use]
+    pub fn steps(&self) -> &[Arc<RegisteredTool>] {
+        match &self.backend {
+            Backend::Native(_) | Backend::Guest(_) | Backend::Shell(_) => &[],
+            Backend::Operation(operation) => operation.steps(),
+        }
+    }
+
+    /// Where the tool's commands run, if it runs any.
+    #[must_use]
+    pub fn shell_backend(&self) -> Option<&ShellBackend> {
+        match &self.backend {
+            Backend::Shell(shell) => Some(shell.backend()),
+            Backend::Native(_) | Backend::Guest(_) | Backend::Operation(_) => None,
+        }
+    }
+
+    pub(crate) fn backend(&self) -> &Backend {
+        &self.backend
+    }
+
+    pub(crate) fn schema(&self) -> &ArgumentSchema {
+        &self.schema
+    }
+
+    pub(crate) fn pages_itself(&self) -> bool {
+        self.pages_itself
+    }
+
+    /// The name that a module knows the tool by.
+    pub(crate) fn guest_name(&self) -> &str {
+        &self.decl.name
+    }
+
+    /// The default of a string argument, as the schema declares it.
+    pub(crate) fn default_of(&self, argument: &str) -> Option<&str> {
+        self.defaults.get(argument).map(String::as_str)
+    }
+}
+
+fn parse_name(name: &str) -> Result<ToolName, RegistryError> {
+    ToolName::parse(name).map_err(|source| RegistryError::Name { source })
+}
+
+fn string_defaults(parameters: &JsonSchema) -> BTreeMap<String, String> {
+    let properties = parameters.as_value().get("properties").and_then(Value::as_object);
+    let default = |(name, schema): (&String, &Value)| {
+        schema.get("default").and_then(Value::as_str).map(|text| (name.clone(), text.to_owned()))
+    };
+    properties.into_iter().flatten().filter_map(default).collect()
+}

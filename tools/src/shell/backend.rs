@@ -1,0 +1,87 @@
+//! Where commands run.
+
+use std::{fmt, path::PathBuf, sync::Arc};
+
+use super::{
+    connect::{SidecarTerms, Source, StartSidecar},
+    sidecar::Sidecar,
+};
+
+/// The three ways of a shell tool (specification 004, "BashTool Backends"). Chosen when a registry is put
+/// together; nothing changes it afterwards, least of all a failure.
+#[derive(Debug, Clone)]
+pub enum ShellBackend {
+    /// In the sessions of a sidecar, which confines them.
+    Session(Arc<Sidecar>),
+    /// In the sessions of a sidecar that confines nothing: for local development, where somebody asked for it by
+    /// name. Each call says so.
+    Host(Arc<Sidecar>),
+    /// Nowhere.
+    Disabled {
+        /// Why, for whoever reads a listing.
+        reason: String,
+    },
+}
+
+/// Where a sidecar is to be had.
+#[derive(Debug, Clone, Default)]
+pub enum ShellPlace {
+    /// Nowhere: there is no shell.
+    #[default]
+    Nowhere,
+    /// A process of our own, started with the first command.
+    Own(Arc<dyn StartSidecar>),
+    /// A process of our own that confines nothing.
+    Host(Arc<dyn StartSidecar>),
+    /// One that runs already.
+    Socket {
+        /// Its socket.
+        path: PathBuf,
+        /// The file with what it wants to be told.
+        token_file: PathBuf,
+    },
+}
+
+impl ShellBackend {
+    /// What a place means under these terms.
+    pub(crate) fn new(place: &ShellPlace, terms: SidecarTerms) -> Self {
+        if let Some(absence) = terms.policy.shell_absence() {
+            return Self::Disabled { reason: absence.remedy().to_owned() };
+        }
+        match place {
+            ShellPlace::Nowhere => {
+                Self::Disabled { reason: "this program was given no shell sidecar".to_owned() }
+            }
+            ShellPlace::Own(starter) => {
+                Self::Session(Arc::new(Sidecar::new(Source::Own { starter: Arc::clone(starter), terms })))
+            }
+            ShellPlace::Host(starter) => {
+                let terms = SidecarTerms { unconfined: true, ..terms };
+                Self::Host(Arc::new(Sidecar::new(Source::Own { starter: Arc::clone(starter), terms })))
+            }
+            ShellPlace::Socket { path, token_file } => {
+                let source = Source::Socket { path: path.clone(), token_file: token_file.clone() };
+                Self::Session(Arc::new(Sidecar::new(source)))
+            }
+        }
+    }
+
+    /// The sidecar, where there is one.
+    #[must_use]
+    pub fn sidecar(&self) -> Option<&Arc<Sidecar>> {
+        match self {
+            Self::Session(sidecar) | Self::Host(sidecar) => Some(sidecar),
+            Self::Disabled { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for ShellBackend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Session(sidecar) => write!(f, "sessions of {sidecar}"),
+            Self::Host(_) => f.write_str("on the host, unconfined"),
+            Self::Disabled { reason } => write!(f, "disabled: {reason}"),
+        }
+    }
+}

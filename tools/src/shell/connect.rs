@@ -1,0 +1,233 @@
+//! How a sidecar is reached: by the socket of one that runs, or as a process of our own.
+
+use std::{
+    fmt,
+    io::{self, Read as _},
+    net::Shutdown,
+    os::unix::{fs::OpenOptionsExt as _, net::UnixStream as StdUnixStream},
+    path::{Path, PathBuf},
+    process::Child,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use hyper_util::rt::TokioIo;
+use portcullis_policy::WorkspaceSecurityPolicy;
+use rustix::fs::OFlags;
+use tokio::net::UnixStream;
+use tonic::{
+    Request, Status,
+    metadata::{Ascii, MetadataValue},
+    service::{Interceptor, interceptor::InterceptedService},
+    transport::{Channel, Endpoint},
+};
+
+use super::{
+    failure::SidecarError,
+    protocol::{VERSION, VERSION_KEY, shell_client::ShellClient},
+};
+
+/// A client that names token and version with each call.
+pub(super) type Client = ShellClient<InterceptedService<Channel, Credentials>>;
+
+/// What a sidecar that this process starts is for.
+#[derive(Debug, Clone)]
+pub struct SidecarTerms {
+    /// What it enforces.
+    pub policy: Arc<WorkspaceSecurityPolicy>,
+    /// The host folder that the mounts lie below.
+    pub workspace: PathBuf,
+    /// The host folder of our own that no session may see.
+    pub state: PathBuf,
+    /// Other host paths that no mount may touch.
+    pub private: Vec<PathBuf>,
+    /// Without any confinement: the host's own shell, which somebody asked for by name.
+    pub unconfined: bool,
+}
+
+/// Starts sidecars that belong to this process. The crate that has the daemon brings one.
+pub trait StartSidecar: Send + Sync + fmt::Debug {
+    /// Starts one. Blocks as long as it takes to start a process, not until it answers.
+    ///
+    /// # Errors
+    /// The system's.
+    fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar>;
+}
+
+/// A sidecar of our own, which ends with its connection.
+#[derive(Debug)]
+pub struct StartedSidecar {
+    /// The process.
+    pub process: Child,
+    /// The connection that it serves, and no other.
+    pub connection: StdUnixStream,
+    /// What each call must name.
+    pub token: String,
+}
+
+/// Where a sidecar is to be had.
+#[derive(Debug, Clone)]
+pub(super) enum Source {
+    /// It runs, and this is its socket.
+    Socket { path: PathBuf, token_file: PathBuf },
+    /// It is started when the first command comes.
+    Own { starter: Arc<dyn StartSidecar>, terms: SidecarTerms },
+}
+
+/// A connection, and the process behind it where that is ours.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) client: Client,
+    /// Ends the process when the last user of the connection is gone.
+    _process: Option<OwnProcess>,
+}
+
+impl Source {
+    /// Connects. What is asked first is up to the caller: nothing has been said yet.
+    ///
+    /// # Cancellation
+    /// Dropping the future ends a process that was started.
+    pub(super) async fn connect(&self) -> Result<Connection, SidecarError> {
+        let (stream, token, process) = match self {
+            Self::Socket { path, token_file } => {
+                let token = read_token(token_file)
+                    .map_err(|source| SidecarError::Token { path: token_file.clone(), source })?;
+                let refused = |source| SidecarError::Connect { path: path.clone(), source };
+                let connecting = tokio::time::timeout(CONNECT_TIME, UnixStream::connect(path));
+                let late =
+                    |_| refused(io::Error::new(io::ErrorKind::TimedOut, "it did not take the connection"));
+                (connecting.await.map_err(late)?.map_err(refused)?, token, None)
+            }
+            Self::Own { starter, terms } => {
+                let failed = |source| SidecarError::Start { source };
+                let StartedSidecar { process, connection, token } = starter.start(terms).map_err(failed)?;
+                let process = OwnProcess { process, connection: connection.try_clone().map_err(failed)? };
+                connection.set_nonblocking(true).map_err(failed)?;
+                (UnixStream::from_std(connection).map_err(failed)?, token, Some(process))
+            }
+        };
+        let credentials = Credentials::new(&token)?;
+        let channel = channel(stream).await.map_err(|source| SidecarError::Protocol { source })?;
+        let client = ShellClient::with_interceptor(channel, credentials);
+        Ok(Connection { client, _process: process })
+    }
+}
+
+/// Speaks HTTP/2 on a stream that is connected. When it breaks nothing connects again by itself: the sessions
+/// went with it, and that must be seen.
+async fn channel(stream: UnixStream) -> Result<Channel, tonic::transport::Error> {
+    let once = Arc::new(Mutex::new(Some(stream)));
+    let connector = tower::service_fn(move |_uri| {
+        let stream = once.lock().unwrap_or_else(PoisonError::into_inner).take();
+        async move { stream.map(TokioIo::new).ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected)) }
+    });
+    // The address is never looked at; the protocol wants one.
+    Endpoint::from_static("http://sidecar.invalid").connect_with_connector(connector).await
+}
+
+/// What goes with each call.
+#[derive(Clone)]
+pub(super) struct Credentials {
+    authorization: MetadataValue<Ascii>,
+}
+
+impl Credentials {
+    fn new(token: &str) -> Result<Self, SidecarError> {
+        let mut authorization: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
+            SidecarError::Answer { problem: "its token has characters that no header may have" }
+        })?;
+        authorization.set_sensitive(true);
+        Ok(Self { authorization })
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials")
+    }
+}
+
+impl Interceptor for Credentials {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        request.metadata_mut().insert("authorization", self.authorization.clone());
+        request.metadata_mut().insert(VERSION_KEY, MetadataValue::from_static(VERSION));
+        Ok(request)
+    }
+}
+
+/// A sidecar's process. Dropping it takes its connection away, which ends it, and waits for that.
+#[derive(Debug)]
+struct OwnProcess {
+    process: Child,
+    connection: StdUnixStream,
+}
+
+impl Drop for OwnProcess {
+    fn drop(&mut self) {
+        // Whether or not anybody else still holds the connection.
+        let _ = self.connection.shutdown(Shutdown::Both);
+        let deadline = Instant::now() + END_TIME;
+        loop {
+            match self.process.try_wait() {
+                Ok(Some(_)) | Err(_) => return,
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
+                Ok(None) => break,
+            }
+        }
+        tracing::warn!(pid = self.process.id(), "the shell sidecar did not end in time and is killed");
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Reads a token as its owner left it: one line in a file that nobody else can read.
+fn read_token(path: &Path) -> io::Result<String> {
+    use std::os::unix::fs::MetadataExt as _;
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let data = file.metadata()?;
+    if !data.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if data.mode() & 0o077 != 0 {
+        return Err(io::Error::other("others can read it: its permissions must be 0600"));
+    }
+    let mut text = String::new();
+    file.take(TOKEN_BYTES + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > TOKEN_BYTES {
+        return Err(io::Error::other("it is longer than a token"));
+    }
+    Ok(text.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// A socket that takes no connection until then has nobody behind it.
+const CONNECT_TIME: Duration = Duration::from_secs(5);
+
+/// How long a sidecar of ours has to end its sessions: twice what each may take.
+const END_TIME: Duration = Duration::from_secs(4);
+
+/// The longest token.
+const TOKEN_BYTES: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::PermissionsExt as _};
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_read_only_from_a_file_that_is_private() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        fs::write(&path, "secret\n").expect("written");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).expect("set");
+        assert!(read_token(&path).expect_err("others can read it").to_string().contains("0600"));
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("set");
+        assert_eq!(read_token(&path).expect("private"), "secret");
+        let link = folder.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        read_token(&link).expect_err("a link");
+        fs::write(&path, "x".repeat(5000)).expect("written");
+        read_token(&path).expect_err("too long");
+    }
+}

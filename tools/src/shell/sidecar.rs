@@ -1,0 +1,209 @@
+//! A sidecar as this process knows it: at most one connection, and the sessions that hang on it.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex as StdMutex, PoisonError},
+};
+
+use portcullis_policy::{GrantedMount, ShellGrant};
+use tokio::sync::Mutex;
+
+use super::{
+    connect::{Client, Connection, Source},
+    failure::SidecarError,
+    protocol::{self, CreateSessionRequest, HealthRequest, SessionLimits},
+    session::Session,
+};
+
+/// What runs commands, in sessions that keep their state. One connection is made with the first use, and made
+/// anew after it broke; sessions do not survive that, commands are never repeated.
+#[derive(Debug)]
+pub struct Sidecar {
+    source: Source,
+    connected: Mutex<Option<Arc<Connected>>>,
+}
+
+/// A connection with its sessions.
+#[derive(Debug)]
+pub(super) struct Connected {
+    connection: Connection,
+    /// By agent and name. Made under the lock of one place each, so that two first commands share a session.
+    sessions: StdMutex<HashMap<SessionKey, Arc<Mutex<Option<Session>>>>>,
+}
+
+/// Whose session it is, and what the agent calls it. No agent reaches another's.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) struct SessionKey {
+    pub(super) agent: String,
+    pub(super) name: String,
+}
+
+/// What a new session is made with.
+#[derive(Debug)]
+pub(super) struct SessionTerms<'a> {
+    pub(super) shell: &'a ShellGrant,
+    pub(super) mounts: &'a [GrantedMount],
+    pub(super) environment: HashMap<String, String>,
+    /// Whoever asked for no confinement does not ask for a posture.
+    pub(super) unconfined: bool,
+}
+
+/// What a sidecar says of itself, with the proof.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SidecarHealth {
+    /// Its version.
+    pub version: String,
+    /// `strong`, `contained`, `minimal` or `none`.
+    pub posture: String,
+    /// One line, as in audit rows.
+    pub summary: String,
+    /// Each layer, with what was tried.
+    pub layers: Vec<LayerHealth>,
+    /// The user of its sessions, where that is not its own.
+    pub uid: Option<u32>,
+    /// Name and access of each mount.
+    pub mounts: Vec<(String, String)>,
+}
+
+/// One layer of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LayerHealth {
+    /// Its name.
+    pub name: String,
+    /// `enforced`, `partial`, `waived` or `missing`.
+    pub status: String,
+    /// What is missing, and how to get it.
+    pub reason: String,
+    /// What was tried, what came of it before, and what after.
+    pub evidence: Vec<(String, String, String)>,
+}
+
+impl Sidecar {
+    pub(super) fn new(source: Source) -> Self {
+        Self { source, connected: Mutex::new(None) }
+    }
+
+    /// Asks the sidecar what it is: a session is started for the answer, and ended.
+    ///
+    /// # Errors
+    /// [`SidecarError`] if it cannot be reached or started, or refuses.
+    ///
+    /// # Cancellation
+    /// Safe.
+    pub async fn health(&self) -> Result<SidecarHealth, SidecarError> {
+        let connected = self.connected().await?;
+        let answer = connected.client().health(HealthRequest {}).await;
+        let answer = match answer {
+            Ok(answer) => answer.into_inner(),
+            Err(status) => return Err(self.failed(&connected, SidecarError::refused(status)).await),
+        };
+        let posture = answer.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
+        Ok(SidecarHealth {
+            version: answer.version,
+            posture: posture.posture,
+            summary: posture.summary,
+            uid: posture.uid,
+            layers: posture.layers.into_iter().map(layer_health).collect(),
+            mounts: answer.mounts.into_iter().map(|mount| (mount.name, mount.access)).collect(),
+        })
+    }
+
+    /// The connection, made if there is none.
+    pub(super) async fn connected(&self) -> Result<Arc<Connected>, SidecarError> {
+        let mut place = self.connected.lock().await;
+        if let Some(connected) = &*place {
+            return Ok(Arc::clone(connected));
+        }
+        let connected =
+            Arc::new(Connected { connection: self.source.connect().await?, sessions: StdMutex::default() });
+        *place = Some(Arc::clone(&connected));
+        Ok(connected)
+    }
+
+    /// Takes note of a failure: after the connection's end the next call makes a new one.
+    pub(super) async fn failed(&self, connected: &Arc<Connected>, error: SidecarError) -> SidecarError {
+        if error.ends_connection() {
+            let mut place = self.connected.lock().await;
+            if place.as_ref().is_some_and(|current| Arc::ptr_eq(current, connected)) {
+                *place = None;
+            }
+        }
+        error
+    }
+}
+
+impl fmt::Display for Sidecar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Socket { path, .. } => write!(f, "the sidecar at {}", path.display()),
+            Source::Own { .. } => f.write_str("a sidecar of its own"),
+        }
+    }
+}
+
+impl Connected {
+    /// Cheap to clone; all share the connection.
+    pub(super) fn client(&self) -> Client {
+        self.connection.client.clone()
+    }
+
+    /// The place of a session, which may be empty.
+    pub(super) fn place(&self, key: &SessionKey) -> Arc<Mutex<Option<Session>>> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(sessions.entry(key.clone()).or_default())
+    }
+
+    /// The names of an agent's sessions.
+    pub(super) fn names_of(&self, agent: &str) -> Vec<String> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<String> =
+            sessions.keys().filter(|key| key.agent == agent).map(|key| key.name.clone()).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// Forgets the place of a session that never was.
+    pub(super) fn forget(&self, key: &SessionKey) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    /// Makes a session, and believes it no more than the policy allows.
+    pub(super) async fn create(&self, terms: &SessionTerms<'_>) -> Result<Session, SidecarError> {
+        let least = (!terms.unconfined).then_some(terms.shell.posture);
+        let request = CreateSessionRequest {
+            least_posture: least.map(|least| least.to_string()).unwrap_or_default(),
+            mounts: terms
+                .mounts
+                .iter()
+                .map(|mount| protocol::Mount {
+                    name: mount.name.to_string(),
+                    access: mount.access.to_string(),
+                })
+                .collect(),
+            limits: Some(SessionLimits {
+                memory_bytes: terms.shell.memory.0,
+                processes: terms.shell.processes.into(),
+                file_bytes: terms.shell.file_size.0,
+                output_bytes: terms.shell.output.0,
+                command_timeout_ms: 0,
+            }),
+            environment: terms.environment.clone(),
+            all_mounts: false,
+        };
+        let created =
+            self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
+        let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
+        if let Some(least) = least
+            && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|found| found >= least)
+        {
+            return Err(SidecarError::Posture { found: posture.posture, least });
+        }
+        Ok(Session::new(created.session_id, posture))
+    }
+}
+
+fn layer_health(layer: protocol::Layer) -> LayerHealth {
+    let evidence = layer.evidence.into_iter().map(|one| (one.attempt, one.before, one.after));
+    LayerHealth { name: layer.name, status: layer.status, reason: layer.reason, evidence: evidence.collect() }
+}

@@ -1,0 +1,417 @@
+//! `shell_exec` as it is registered, and one call of it.
+
+use std::{
+    collections::HashMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use portcullis_policy::{Grant, OutputBytes, ShellPolicy, Standing, ToolFacts, ToolOrigin};
+use portcullis_types::{
+    Access, ArgumentRole, FunctionDecl, GuestPath, JsonSchema, RoleKind, SafetyTier, ToolError, ToolName,
+    ToolOutput, ToolPolicy, ToolUpdateFn,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    backend::ShellBackend,
+    failure::SidecarError,
+    outcome::{About, outcome},
+    session::{Command, Lost, Session},
+    sidecar::{Connected, SessionKey, SessionTerms, Sidecar},
+};
+use crate::{call::Caller, registered::RegisteredTool, registry::RegistryError};
+
+/// The tool's name.
+pub const SHELL_EXEC: &str = "shell_exec";
+
+/// The tool that runs shell commands (specification 004, "BashTool Backends"). It has no way of its own to run
+/// anything: its backend decides, and a call gets there through the pipeline alone.
+#[derive(Debug, Clone)]
+pub struct BashTool {
+    backend: ShellBackend,
+    /// What the policy lets in from this process's environment.
+    environment: Arc<HashMap<String, String>>,
+}
+
+/// What one call is run with.
+pub(crate) struct ShellTerms<'a> {
+    pub(crate) args: &'a Value,
+    pub(crate) grant: &'a Grant,
+    pub(crate) time_limit: Duration,
+    pub(crate) deadline: Instant,
+    pub(crate) caller: &'a Caller,
+    /// Takes output as it comes; none where nobody watches.
+    pub(crate) on_update: Option<ToolUpdateFn>,
+}
+
+/// What came of a call.
+pub(crate) struct ShellRun {
+    pub(crate) result: Result<ToolOutput, ToolError>,
+    /// Stands after the output, whatever is cut from that.
+    pub(crate) trailer: Option<String>,
+    /// One line about what confined it; none where it did not get as far as a session.
+    pub(crate) posture: Option<String>,
+    pub(crate) cpu: Duration,
+    pub(crate) peak_memory_bytes: u64,
+    /// Guest paths that the policy protects, and the command made.
+    pub(crate) protected_paths: Vec<String>,
+}
+
+/// The arguments, which the registry has held against the schema.
+#[derive(Deserialize)]
+struct Input {
+    command: String,
+    timeout: Option<u64>,
+    #[serde(default = "default_session")]
+    session: String,
+    #[serde(default)]
+    workdir: String,
+    #[serde(default)]
+    stdin: String,
+}
+
+fn default_session() -> String {
+    "default".to_owned()
+}
+
+impl BashTool {
+    /// A tool that runs commands there. `shell` says which variables come in from this process's environment,
+    /// which is read now.
+    pub(crate) fn new(backend: ShellBackend, shell: Option<&ShellPolicy>) -> Self {
+        let names = shell.into_iter().flat_map(|shell| &shell.environment);
+        let environment =
+            names.filter_map(|name| Some((name.to_string(), std::env::var(name.as_str()).ok()?)));
+        Self { environment: Arc::new(environment.collect()), backend }
+    }
+
+    /// Where commands run.
+    #[must_use]
+    pub fn backend(&self) -> &ShellBackend {
+        &self.backend
+    }
+
+    /// The tool, ready to be registered.
+    pub(crate) fn register(self, shell: Option<&ShellPolicy>) -> Result<RegisteredTool, RegistryError> {
+        let facts = ToolFacts {
+            name: ToolName::parse(SHELL_EXEC).map_err(|source| RegistryError::Name { source })?,
+            declared_tier: Some(SafetyTier::Privileged),
+            declared_policy: ToolPolicy::Auto,
+            declared_timeout: Some(shell.map_or(TIMEOUT, |shell| shell.timeout)),
+            declared_max_output: None::<OutputBytes>,
+            roles: vec![
+                ArgumentRole { argument: "command".to_owned(), role: RoleKind::Command },
+                ArgumentRole::path("workdir", Access::Read),
+            ],
+            origin: ToolOrigin::ShippedNative,
+            standing: Standing::Unpinned,
+        };
+        RegisteredTool::shell(declaration(), "Run a shell command", facts, self)
+    }
+
+    /// Runs one call's command.
+    ///
+    /// # Cancellation
+    /// Dropping the future kills the command.
+    pub(crate) async fn run(&self, terms: ShellTerms<'_>) -> ShellRun {
+        match self.attempt(terms).await {
+            Ok(run) => run,
+            Err(error) => ShellRun::failed(error, None),
+        }
+    }
+
+    async fn attempt(&self, terms: ShellTerms<'_>) -> Result<ShellRun, ToolError> {
+        let input = Input::deserialize(terms.args)
+            .map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
+        let shell = terms.grant.shell.ok_or_else(|| ToolError::internal("a command was granted no shell"))?;
+        let (sidecar, unconfined) = match &self.backend {
+            ShellBackend::Session(sidecar) => (sidecar, false),
+            ShellBackend::Host(sidecar) => {
+                tracing::warn!("a command runs on the host, unconfined");
+                (sidecar, true)
+            }
+            ShellBackend::Disabled { reason } => {
+                return Err(SidecarError::Disabled { reason: reason.clone() }.for_model(false));
+            }
+        };
+        let time_limit = input.time_limit(terms.time_limit)?;
+        let workdir = input.workdir()?;
+        let deadline = terms.deadline.min(Instant::now() + time_limit);
+        let key = SessionKey { agent: terms.caller.agent_id.clone(), name: input.session.clone() };
+        let session_terms = SessionTerms {
+            shell: &shell,
+            mounts: &terms.grant.mounts,
+            environment: (*self.environment).clone(),
+            unconfined,
+        };
+        let held =
+            within(deadline, time_limit, terms.caller, Held::take(sidecar, &key, &session_terms)).await??;
+        let Held { connected, mut place, is_new } = held;
+        let Some(session) = &*place else {
+            return Err(ToolError::internal("a session that was made is not there"));
+        };
+        let posture = session.posture().clone();
+        let left = deadline.saturating_duration_since(Instant::now());
+        let command = Command {
+            text: &input.command,
+            workdir: &workdir,
+            stdin: &input.stdin,
+            time_limit: left,
+            max_output_bytes: shell.output.0,
+        };
+        let mut pass_on = Passing::to(terms.on_update);
+        let ran = session
+            .run(connected.client(), &command, &terms.caller.cancel, &mut |bytes| pass_on.take(bytes))
+            .await;
+        pass_on.end();
+        match ran {
+            Ok(ran) => {
+                let about = About {
+                    session: &input.session,
+                    is_new,
+                    posture: &posture,
+                    unconfined,
+                    time_limit,
+                    processes: shell.processes,
+                };
+                let exited = &ran.exited;
+                let (cpu, peak_memory_bytes) =
+                    (Duration::from_micros(exited.cpu_us), exited.peak_memory_bytes);
+                let protected_paths = exited.protected_paths.clone();
+                let outcome = outcome(ran, &about);
+                Ok(ShellRun {
+                    result: outcome.result,
+                    trailer: outcome.trailer,
+                    posture: Some(posture.summary),
+                    cpu,
+                    peak_memory_bytes,
+                    protected_paths,
+                })
+            }
+            Err(Lost { error, had_begun }) => {
+                if error.ends_session() || had_begun {
+                    // The next command finds a new session, and is told so.
+                    *place = None;
+                }
+                let error = sidecar.failed(&connected, error).await;
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    had_begun,
+                    "a command has no end to tell"
+                );
+                let told = if terms.caller.cancel.is_cancelled() {
+                    ToolError::cancelled("the command was cancelled and killed")
+                } else {
+                    error.for_model(had_begun)
+                };
+                Ok(ShellRun::failed(told, Some(posture.summary)))
+            }
+        }
+    }
+}
+
+impl Input {
+    /// The working directory as the policy judged it: relative paths start at `/shared`, as everywhere.
+    fn workdir(&self) -> Result<String, ToolError> {
+        if self.workdir.is_empty() {
+            return Ok(String::new());
+        }
+        let path = GuestPath::parse(&self.workdir)
+            .map_err(|error| ToolError::invalid_arguments(format!("field 'workdir': {error}")))?;
+        Ok(path.as_str().to_owned())
+    }
+
+    /// How long the command may take: what it asks for, if that is granted.
+    fn time_limit(&self, granted: Duration) -> Result<Duration, ToolError> {
+        let Some(asked) = self.timeout.map(Duration::from_secs) else { return Ok(granted) };
+        // The deadline began to run a moment ago.
+        if asked > granted + Duration::from_secs(1) {
+            return Err(ToolError::invalid_arguments(format!(
+                "field 'timeout': at most {} seconds are granted",
+                granted.as_secs_f64().ceil()
+            )));
+        }
+        Ok(asked.min(granted))
+    }
+}
+
+/// A session that this call alone uses now.
+struct Held {
+    connected: Arc<Connected>,
+    place: tokio::sync::OwnedMutexGuard<Option<Session>>,
+    is_new: bool,
+}
+
+impl Held {
+    /// Waits for the session's last command, or makes the session.
+    async fn take(sidecar: &Sidecar, key: &SessionKey, terms: &SessionTerms<'_>) -> Result<Self, ToolError> {
+        let failed = |error: SidecarError| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "there is no session");
+            error.for_model(false)
+        };
+        let connected = sidecar.connected().await.map_err(failed)?;
+        let mut place = connected.place(key).lock_owned().await;
+        let is_new = place.is_none();
+        if is_new {
+            match connected.create(terms).await {
+                Ok(session) => *place = Some(session),
+                Err(error) => {
+                    connected.forget(key);
+                    let error = failed(sidecar.failed(&connected, error).await);
+                    return Err(if error.code() == "resource_limit" {
+                        error.with_hint(format!(
+                            "use one of these sessions: {}",
+                            connected.names_of(&key.agent).join(", ")
+                        ))
+                    } else {
+                        error
+                    });
+                }
+            }
+        }
+        Ok(Self { connected, place, is_new })
+    }
+}
+
+/// Waits no longer than the call may.
+async fn within<T>(
+    deadline: Instant,
+    time_limit: Duration,
+    caller: &Caller,
+    wait: impl Future<Output = T>,
+) -> Result<T, ToolError> {
+    tokio::select! {
+        biased;
+        done = wait => Ok(done),
+        () = caller.cancel.cancelled() => Err(ToolError::cancelled("the command was cancelled before it ran")),
+        () = tokio::time::sleep_until(deadline.into()) => Err(ToolError::timeout(format!(
+            "the shell was not ready within {time_limit:?}; the command did not run"
+        ))),
+    }
+}
+
+/// Hands output on as text while it comes. A character whose bytes come apart waits for the rest.
+struct Passing {
+    to: Option<ToolUpdateFn>,
+    begun: Vec<u8>,
+}
+
+impl Passing {
+    fn to(to: Option<ToolUpdateFn>) -> Self {
+        Self { to, begun: Vec::new() }
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        if self.to.is_none() {
+            return;
+        }
+        self.begun.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.begun) {
+            Ok(_) => self.begun.len(),
+            // More may come of it.
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            // The end of it may be a beginning too; four bytes are no character that is still to come.
+            Err(_) => self.begun.len().saturating_sub(3),
+        };
+        let rest = self.begun.split_off(whole);
+        self.flush();
+        self.begun = rest;
+    }
+
+    fn end(&mut self) {
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        if let Some(to) = &self.to
+            && !self.begun.is_empty()
+        {
+            to(ToolOutput::text(String::from_utf8_lossy(&self.begun))
+                .with_details(json!({ "stream": "output" })));
+            self.begun.clear();
+        }
+    }
+}
+
+impl ShellRun {
+    fn failed(error: ToolError, posture: Option<String>) -> Self {
+        Self {
+            result: Err(error),
+            trailer: None,
+            posture,
+            cpu: Duration::ZERO,
+            peak_memory_bytes: 0,
+            protected_paths: Vec::new(),
+        }
+    }
+}
+
+fn declaration() -> FunctionDecl {
+    FunctionDecl {
+        name: SHELL_EXEC.to_owned(),
+        description: Some(
+            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` where that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. There is no network. Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on."
+                .to_owned(),
+        ),
+        parameters: JsonSchema::new(json!({
+            "type": "object",
+            "properties": {
+                "command": { "type": "string", "minLength": 1, "description": "The command, as it would be typed: `cargo test 2>&1 | tail -20`." },
+                "timeout": { "type": "integer", "minimum": 1, "description": "After how many seconds it is killed; as long as the policy allows if left out." },
+                "session": {
+                    "type": "string",
+                    "pattern": "^[A-Za-z0-9_-]{1,64}$",
+                    "default": "default",
+                    "description": "The session to run in; a new name begins a new one.",
+                },
+                "workdir": { "type": "string", "description": "Where to run it, such as `/shared/src`; relative paths start at `/shared`. Where the session's last command left if left out." },
+                "stdin": { "type": "string", "description": "What the command reads from its standard input; nothing if left out." },
+            },
+            "required": ["command"],
+            "additionalProperties": false,
+        })),
+    }
+}
+
+/// How long a command may take where the policy has no shell to say so.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn output_is_handed_on_as_it_comes_and_no_character_is_torn() {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let sink = Arc::clone(&heard);
+        let mut passing = Passing::to(Some(Arc::new(move |partial: ToolOutput| {
+            sink.lock().expect("not poisoned").push(partial.joined_text());
+        })));
+        let text = "aä€😀".as_bytes();
+        for byte in text {
+            passing.take(&[*byte]);
+        }
+        passing.take(b"\xf0\x9f");
+        passing.end();
+        assert_eq!(heard.lock().expect("not poisoned").concat(), "aä€😀\u{fffd}");
+    }
+
+    #[test]
+    fn a_command_is_not_given_more_time_than_is_granted() {
+        let input = |timeout| Input {
+            command: String::new(),
+            timeout,
+            session: default_session(),
+            workdir: String::new(),
+            stdin: String::new(),
+        };
+        let granted = Duration::from_secs(60);
+        assert_eq!(input(None).time_limit(granted).expect("granted"), granted);
+        assert_eq!(input(Some(5)).time_limit(granted).expect("granted"), Duration::from_secs(5));
+        let error = input(Some(600)).time_limit(granted).expect_err("too long");
+        assert_eq!(error.message(), "field 'timeout': at most 60 seconds are granted");
+    }
+}
