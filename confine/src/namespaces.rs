@@ -156,6 +156,10 @@ impl Namespaces {
                 })?;
             }
         }
+        if !self.wanted.is_empty() {
+            // Only so that `/proc` does not tell the names of groups. It bounds nothing, and so it is no layer.
+            let _ = sys::unshare(UnshareFlags::NEWCGROUP, one_thread);
+        }
         let tree = if self.wanted.contains(&Layer::MountNamespace) {
             self.enter_tree(one_thread, canary, tree)?
         } else {
@@ -218,9 +222,27 @@ impl Namespaces {
                 return Ok(None);
             }
         };
-        // Where another user is, the state folder is shut anyway.
-        attempts.extend(canary.path().ok().map(Attempt::state_by_path));
-        let before: Vec<Outcome> = attempts.iter().map(Attempt::make).collect();
+        let mut before: Vec<Outcome> = attempts.iter().map(Attempt::make).collect();
+        let state = match canary.path() {
+            Ok(path) => Attempt::state_by_path(path),
+            Err(error) => {
+                self.miss(layer, format!("the state folder has no path to prove it by ({error})"));
+                return Ok(None);
+            }
+        };
+        match state.make() {
+            // Another user than the daemon's is shut out anyway, and the root folder has to do.
+            Outcome::Failed(libc::EACCES) => {}
+            Outcome::Succeeded => {
+                attempts.push(state);
+                before.push(Outcome::Succeeded);
+            }
+            // The canary is gone, say.
+            Outcome::Failed(_) => {
+                self.miss(layer, "the state folder has no file to prove it by".to_owned());
+                return Ok(None);
+            }
+        }
         if let Err(error) = sys::unshare(UnshareFlags::NEWNS, one_thread) {
             self.miss(layer, advice::namespace(layer, &error));
             return Ok(None);

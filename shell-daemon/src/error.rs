@@ -20,7 +20,7 @@ pub enum ShellError {
         #[source]
         source: io::Error,
     },
-    /// A mount would show what no session may see.
+    /// A mount would show what no session may see, as the state folder.
     #[error("{} cannot be a mount: it holds more than a workspace", path.display())]
     MountTooWide {
         /// Its place.

@@ -4,6 +4,10 @@
 //! `bash` for each command. Working directory, variables, functions, aliases and options carry over; what a
 //! command leaves running dies with the session, and all that a command started dies with its deadline.
 //!
+//! How far a session is confined is its posture: [`SessionSpec::posture`] says how far it has to be, and
+//! [`ShellSession::posture`] how far it is, with what each layer was seen to refuse. Where it has a file tree of its
+//! own ([`ShellSession::has_own_tree`]) the mounts are at `/NAME`, elsewhere they are where they really are.
+//!
 //! What it is not: it decides nothing. Which folders a session sees, which limits it has and whether a
 //! command may run at all comes in as values. It opens no socket that others could connect to.
 //!

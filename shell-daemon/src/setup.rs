@@ -2,7 +2,8 @@
 
 use std::{
     fs::File,
-    os::fd::OwnedFd,
+    io,
+    os::fd::{AsRawFd as _, OwnedFd},
     path::{Path, PathBuf},
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -29,9 +30,17 @@ pub(crate) fn setup(
     let canary = spec.canary.state_dir().try_clone_to_owned();
     let mut handles = vec![canary.map_err(|source| ShellError::Start { source })?];
     let mut paths = Vec::new();
+    let state = real_path(&handles[0]).map_err(|source| ShellError::Start { source })?;
     for mount in &spec.mounts {
         require_name(mount)?;
-        handles.push(open_mount(&mount.path)?);
+        let handle = open_mount(&mount.path)?;
+        let real = real_path(&handle)
+            .map_err(|source| ShellError::MountOpen { path: mount.path.clone(), source })?;
+        // Another user may be shut out of the state folder anyway, so that no canary would see this.
+        if state.starts_with(&real) || real.starts_with(&state) {
+            return Err(ShellError::MountTooWide { path: mount.path.clone() });
+        }
+        handles.push(handle);
         let place = Path::new("/").join(&mount.name);
         paths.push(SetupPath { path: mount.path.clone(), place, access: mount.access });
     }
@@ -110,6 +119,10 @@ fn next_user() -> u32 {
 const USERS: u32 = 0x7000_0000;
 const USERS_PARTS: u32 = 1 << 17;
 const USERS_PART: u32 = 1 << 10;
+
+fn real_path(handle: &OwnedFd) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()))
+}
 
 pub(crate) fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
     let open_error = |source| ShellError::MountOpen { path: path.to_owned(), source };

@@ -136,6 +136,7 @@ fn with_a_file_tree_of_its_own_not_even_names_outside_are_visible() {
             session.output("id -un; cut -d: -f1 /etc/passwd /etc/group; echo ~session"),
             "session\nsession\nroot\nnobody\nsession\nroot\nnogroup\n/shared\n"
         );
+        assert_eq!(session.output("grep -v ':/$' /proc/self/cgroup; :"), "", "no group has a name");
         let processes = session.output("cd /proc; echo [0-9]*");
         assert!(processes.split_ascii_whitespace().count() < 10, "its own: {processes}");
     });

@@ -129,6 +129,13 @@ fn what_cannot_be_is_refused_before_anything_runs() {
             let refused = ShellSession::start(&spec);
             assert!(matches!(refused, Err(ShellError::MountTooWide { .. })), "{wide}: {refused:?}");
         }
+        // What would show the state folder, or lies in it.
+        for near in ["", "state"] {
+            let mut spec = world.spec();
+            spec.mounts[0].path = world.path(near);
+            let refused = ShellSession::start(&spec);
+            assert!(matches!(refused, Err(ShellError::MountTooWide { .. })), "{near}: {refused:?}");
+        }
         let mut spec = world.spec();
         spec.home = "nowhere".to_owned();
         assert!(matches!(ShellSession::start(&spec), Err(ShellError::HomeUnknown { .. })));

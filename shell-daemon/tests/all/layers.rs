@@ -40,12 +40,87 @@ fn the_file_tree_alone_hides_what_is_outside() {
         WORKS,
     );
     check(Layer::MountNamespace, |_| "echo x > $PORTCULLIS_READ/new".to_owned(), FAILS, WORKS);
-    check(
-        Layer::MountNamespace,
-        |_| "cat /etc/shadow; ls /root /home /run /sys".to_owned(),
-        Ending::Code(2),
-        WORKS,
+    check(Layer::MountNamespace, |_| "ls /home /run /sys".to_owned(), Ending::Code(2), WORKS);
+}
+
+#[test]
+fn the_file_tree_alone_cannot_be_changed() {
+    let Some(world) = World::without(&[Layer::Landlock, Layer::Seccomp]) else { return };
+    let mut session = world.session();
+    // Elsewhere some of these would change the machine.
+    assert!(session.0.has_own_tree());
+    for attack in [
+        "mkdir /new",
+        "mkdir /etc/new",
+        "mkdir /dev/new",
+        "rm /etc/passwd",
+        "echo x >> /etc/passwd",
+        "echo x > /usr/new",
+        "echo x > /read/new",
+        "mknod /shared/device b 8 0",
+        "head -c 1 /dev/vda",
+        "echo core > /proc/sys/kernel/core_pattern",
+        "echo x > /proc/sysrq-trigger",
+        "mount -o remount,bind,rw /usr",
+        "umount /proc",
+    ] {
+        let ran = session.run(attack);
+        assert_ne!(ran.end.ending, WORKS, "{attack}: {ran:?}");
+    }
+    for empty in ["/proc/keys", "/proc/timer_list", "/proc/kcore"] {
+        assert_eq!(session.run(&format!("cat {empty}")).stdout, "", "{empty}");
+    }
+    // Of devices there are the harmless ones, of files of the machine those that everybody may know.
+    assert_eq!(
+        session.output("ls /dev | tr '\\n' ' '"),
+        "fd full null random shm stderr stdin stdout urandom zero "
     );
+    assert_eq!(
+        session.output("ls -d /etc/shadow* /etc/ssh /etc/hostname /etc/machine-id 2>/dev/null; :"),
+        ""
+    );
+}
+
+/// Who makes a user namespace has every privilege there, and still not over what came from outside.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn privileges_in_a_further_namespace_open_nothing() {
+    let Some(world) = World::without(&[Layer::Landlock, Layer::Seccomp]) else { return };
+    let mut session = world.session();
+    assert!(session.0.has_own_tree());
+    // In one program: whoever is not root loses all privileges by starting another.
+    let by_privilege = |call: &str| {
+        format!(
+            "perl -e 'my ($none, $kind, $place) = (\"none\", \"tmpfs\", shift); \
+             syscall(272, 0x10020000) == 0 || exit 9; exit(syscall({call}) == 0 ? 0 : 1)'"
+        )
+    };
+    const REMOUNT_BIND: u32 = 32 | 4096;
+    let remount = format!("165, $none, $place, 0, {REMOUNT_BIND}, 0");
+    for (call, place, expected) in [
+        // The control: it is a privilege.
+        ("165, $none, $place, $kind, 0, 0", "/dev/shm", WORKS),
+        ("166, $place, 0", "/proc/keys", FAILS),
+        ("166, $place, 2", "/proc", FAILS),
+        (remount.as_str(), "/usr", FAILS),
+        (remount.as_str(), "/read", FAILS),
+        (remount.as_str(), "/shared", FAILS),
+    ] {
+        let ran = session.run(&format!("{} {place}", by_privilege(call)));
+        assert_eq!(ran.end.ending, expected, "{call} {place}: {ran:?}");
+    }
+}
+
+#[test]
+fn a_protected_path_alone_stays_read_only() {
+    let attack = "echo x > .bashrc || mv .bashrc other || rm .bashrc || ln -f .bashrc other";
+    for (layers, expected) in [(&[][..], FAILS), (&[Layer::MountNamespace][..], WORKS)] {
+        let Some(world) = World::without(&[&[Layer::Landlock, Layer::Seccomp], layers].concat()) else {
+            return;
+        };
+        std::fs::write(world.path("shared/.bashrc"), "old").unwrap();
+        assert_eq!(world.session().run(attack).end.ending, expected, "without {layers:?}");
+    }
 }
 
 #[test]
