@@ -31,6 +31,7 @@ pub(crate) async fn commands(world: &World, report: &mut Report) {
 }
 
 /// One after the other in each round, so that all meet the same machine.
+#[expect(clippy::disallowed_methods, reason = "the programs that a session is compared with")]
 async fn live_session(registry: &ToolRegistry, report: &mut Report) {
     let bwrap = found("bwrap");
     let (mut ours, mut bare, mut wrapped) = (Vec::new(), Vec::new(), Vec::new());

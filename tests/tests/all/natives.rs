@@ -18,7 +18,7 @@ async fn registry() -> (World, ToolRegistry) {
 }
 
 #[tokio::test]
-async fn the_shipped_tools_are_registered_by_name_and_marked_unconfined() {
+async fn the_shipped_tools_are_registered_by_name_and_marked_with_what_confines_them() {
     let (_world, registry) = registry().await;
     let names: Vec<&str> = registry.tools().map(|tool| tool.facts().name.as_str()).collect();
     let expected = [
@@ -35,6 +35,7 @@ async fn the_shipped_tools_are_registered_by_name_and_marked_unconfined() {
         "get_current_time",
         "multiply",
         "output_read",
+        "shell_exec",
         "subtract",
         "vault_copyto",
     ];
@@ -42,7 +43,11 @@ async fn the_shipped_tools_are_registered_by_name_and_marked_unconfined() {
     for tool in registry.tools() {
         let name = tool.facts().name.as_str();
         let is_guest = name.starts_with("file_") || name == "vault_copyto";
-        let confined = if is_guest { Confinement::Wasm } else { Confinement::Native };
+        let confined = match name {
+            _ if is_guest => Confinement::Wasm,
+            "shell_exec" => Confinement::Shell,
+            _ => Confinement::Native,
+        };
         assert_eq!(tool.confinement(), confined, "{name}");
         assert_eq!(tool.decl().name, name);
         assert!(tool.decl().description.is_some(), "{name}");

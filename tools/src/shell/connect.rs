@@ -133,7 +133,7 @@ pub(super) struct Credentials {
 
 impl Credentials {
     fn new(token: &str) -> Result<Self, SidecarError> {
-        let mut authorization: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
+        let mut authorization: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_invalid| {
             SidecarError::Answer { problem: "its token has characters that no header may have" }
         })?;
         authorization.set_sensitive(true);

@@ -5,7 +5,6 @@
     unreachable_pub,
     clippy::all,
     clippy::pedantic,
-    clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
     reason = "made by tonic-prost-build"
 )]

@@ -88,6 +88,7 @@ pub(super) struct Held {
 }
 
 impl Running {
+    #[expect(clippy::disallowed_methods, reason = "the sidecar under test")]
     pub(super) fn start(world: &World) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o700)).expect("set");
@@ -122,11 +123,7 @@ impl Running {
 
     /// Waits until the sidecar has no session any more.
     pub(super) async fn settled(&self) {
-        let deadline = Instant::now() + Duration::from_secs(30);
-        while self.held().children > 0 {
-            assert!(Instant::now() < deadline, "sessions are left: {:?}", self.held());
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
+        until(|| self.held().children == 0).await;
     }
 
     pub(super) fn held(&self) -> Held {
@@ -150,6 +147,15 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
+    }
+}
+
+/// Looks again and again until something is so.
+pub(super) async fn until(mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !condition() {
+        assert!(Instant::now() < deadline, "it never came");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

@@ -1,13 +1,16 @@
 //! Commands that are killed, and shells that are lost: once run, never run again.
 
-use std::{fs, path::Path, time::Duration};
+use std::{fs, path::Path};
 
 use portcullis_tests::{World, approving};
 use portcullis_tools::audit::Outcome;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
-use super::{Shell, backends::children_of};
+use super::{
+    Shell,
+    backends::{children_of, until},
+};
 
 #[tokio::test]
 async fn a_command_that_takes_too_long_is_killed_once_and_the_session_lives_on() {
@@ -31,9 +34,7 @@ async fn a_cancelled_command_is_killed_with_all_that_it_started() {
     let command = "echo run >> runs; (setsid sleep 60 &); echo > begun; sleep 60";
     let call = shell.call_as(&caller, json!({ "command": command }));
     let stop = async {
-        while !begun.exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| begun.exists()).await;
         cancel.cancel();
     };
     let (answer, ()) = tokio::join!(call, stop);
@@ -48,18 +49,15 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
     let begun = shell.world.shared("begun");
     let late = shell.world.shared("late");
     {
-        let call = shell.run("echo > begun; sleep 1; echo > late");
-        tokio::pin!(call);
-        while !begun.exists() {
-            tokio::select! {
-                answer = &mut call => panic!("it ended: {answer:?}"),
-                () = tokio::time::sleep(Duration::from_millis(5)) => {}
-            }
+        let call = shell.run("echo > begun; until [ -e go ]; do sleep 0.01; done; echo > late");
+        tokio::select! {
+            answer = call => panic!("it ended: {answer:?}"),
+            () = until(|| begun.exists()) => {}
         }
     }
     // The session is free again when what was in it is dead.
     assert_eq!(shell.text("echo free").await, "free\n");
-    tokio::time::sleep(Duration::from_millis(1200)).await;
+    shell.text("echo > go; sleep 0.2").await;
     assert!(!late.exists(), "the command went on");
     let codes: Vec<_> =
         shell.world.rows().iter().filter_map(|row| Some(row.code.as_deref()?.to_owned())).collect();
@@ -73,9 +71,7 @@ async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
     let begun = shell.world.shared("begun");
     let call = shell.run("echo run >> runs; echo > begun; sleep 60");
     let kill = async {
-        while !begun.exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        until(|| begun.exists()).await;
         for daemon in sidecars(&shell.world) {
             rustix::process::kill_process(daemon, rustix::process::Signal::KILL).expect("killed");
         }

@@ -110,7 +110,8 @@ async fn life(world: &World, sidecar: &Running, name: &str, dice: &mut Dice, com
         let ended = match dice.throw(10) {
             0 | 1 => {
                 let cancel = async {
-                    tokio::time::sleep(patience).await;
+                    let nothing = std::future::pending::<()>();
+                    let _ = tokio::time::timeout(patience, nothing).await;
                     caller.cancel.cancel();
                 };
                 tokio::join!(ran, cancel).0.outcome.is_ok()
