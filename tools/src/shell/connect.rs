@@ -133,9 +133,10 @@ pub(super) struct Credentials {
 
 impl Credentials {
     fn new(token: &str) -> Result<Self, SidecarError> {
-        let mut authorization: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_invalid| {
-            SidecarError::Answer { problem: "its token has characters that no header may have" }
-        })?;
+        let mut authorization: MetadataValue<Ascii> =
+            format!("Bearer {token}").parse().map_err(|_invalid| SidecarError::Answer {
+                problem: "its token has characters that no header may have",
+            })?;
         authorization.set_sensitive(true);
         Ok(Self { authorization })
     }

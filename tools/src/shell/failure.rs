@@ -7,7 +7,7 @@ use tonic::{Code, Status};
 
 use super::protocol::CODE_KEY;
 
-/// Why a sidecar cannot be used. For operators; what a model learns is in [`SidecarError::for_model`].
+/// Why a sidecar cannot be used. For operators: a model learns less.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SidecarError {
