@@ -85,7 +85,10 @@ fn trailer(exited: &Exited, about: &About<'_>) -> Option<String> {
     if !exited.protected_paths.is_empty() {
         let shown = |path: &String| portcullis_policy::escape_for_display(path).to_string();
         let paths: Vec<String> = exited.protected_paths.iter().map(shown).collect();
-        lines.push(format!("[protected paths were made, which the operator is told: {}]", paths.join(", ")));
+        lines.push(format!(
+            "[protected paths were made or changed, which the operator is told: {}]",
+            paths.join(", ")
+        ));
     }
     if about.unconfined {
         lines.push("[ran on the host, unconfined]".to_owned());
@@ -125,6 +128,7 @@ fn details(
     if let Some(uid) = about.posture.uid {
         put("uid", uid.into());
     }
+    put("protected_complete", exited.protected_complete.into());
     if !exited.protected_paths.is_empty() {
         put("protected_paths", exited.protected_paths.clone().into());
     }
