@@ -120,6 +120,7 @@ struct PolicyFinding {
 #[derive(Debug, Serialize)]
 struct ToolCount {
     wasm: usize,
+    shell: usize,
     native_unconfined: usize,
     quarantined: usize,
     refused_modules: usize,
@@ -322,10 +323,11 @@ fn audit_finding(envelope: &RunnerBootstrapEnvelope) -> Option<AuditFinding> {
 }
 
 fn count(registry: &ToolRegistry) -> ToolCount {
-    let native_unconfined = registry.tools().filter(|tool| tool.confinement() == Confinement::Native).count();
+    let of = |confinement| registry.tools().filter(|tool| tool.confinement() == confinement).count();
     ToolCount {
-        wasm: registry.tools().count() - native_unconfined,
-        native_unconfined,
+        wasm: of(Confinement::Wasm),
+        shell: of(Confinement::Shell),
+        native_unconfined: of(Confinement::Native),
         quarantined: registry.tools().filter(|tool| tool.facts().standing == Standing::Quarantined).count(),
         refused_modules: registry.refused_modules().len(),
     }
@@ -424,7 +426,8 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     }
     line("digest", &policy.digest)?;
     if let Some(tools) = &findings.tools {
-        let mut counts = format!("{} wasm, {} native, unconfined", tools.wasm, tools.native_unconfined);
+        let (wasm, shell, native) = (tools.wasm, tools.shell, tools.native_unconfined);
+        let mut counts = format!("{wasm} wasm, {shell} shell, {native} native, unconfined");
         if tools.quarantined + tools.refused_modules > 0 {
             let (quarantined, refused) = (tools.quarantined, tools.refused_modules);
             let _ = write!(counts, "; {quarantined} quarantined, {refused} modules refused");
