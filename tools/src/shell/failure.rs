@@ -6,6 +6,7 @@ use portcullis_types::{ShellPosture, ToolError};
 use tonic::{Code, Status};
 
 use super::protocol::CODE_KEY;
+use crate::causes::chain;
 
 /// Why a sidecar cannot be used. For operators: a model learns less.
 #[derive(Debug, thiserror::Error)]
@@ -143,15 +144,4 @@ impl SidecarError {
 
 fn is_daemons(status: &Status) -> bool {
     status.metadata().contains_key(CODE_KEY)
-}
-
-/// An error with all its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

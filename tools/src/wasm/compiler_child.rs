@@ -13,6 +13,7 @@ use std::{
 use portcullis_confine::{Canary, Requirement, ThreadConfinement, confine_current_thread};
 
 use super::{MAX_MODULE_BYTES, engine, module::check_size};
+use crate::causes::chain;
 
 /// The first argument of a process that is to do this and nothing else.
 pub(super) const VERB: &str = "compile-module-from-stdin";
@@ -82,14 +83,4 @@ fn requirement(word: &OsStr) -> Result<Requirement, Box<dyn Error>> {
         Some(WAIVED) => Ok(Requirement::Waived),
         _ => Err("a layer is neither required nor waived".into()),
     }
-}
-
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

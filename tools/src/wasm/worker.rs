@@ -28,6 +28,7 @@ use super::{
     stdio::{FrameReader, Stdout},
     ticker::Watch,
 };
+use crate::causes::chain;
 
 /// How long a worker looks for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more
 /// where the processor itself sleeps: as much as the call. Calls come in a row, with what a caller does
@@ -187,18 +188,6 @@ fn serve(
     };
     proven.reprove()?;
     guest::run(setup, proven.posture().clone(), job)
-}
-
-/// An error with its causes, for a thread that must tell it more than once.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// The next assignment; none once the pool is gone.

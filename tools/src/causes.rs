@@ -1,0 +1,15 @@
+//! An error's causes in one line, for whoever gets the text and not the error.
+
+use std::error::Error;
+
+/// An error with all its causes.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
