@@ -10,6 +10,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
+//! | `agent/` | the loop between a model and its tools |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
@@ -26,6 +27,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod agent;
 mod approve;
 mod cli;
 mod command;

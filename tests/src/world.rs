@@ -8,9 +8,10 @@ use std::{
 
 use portcullis::OwnSidecar;
 use portcullis_tools::{
-    BootstrapError, Caller, RegistryBuilder, ToolCall, ToolRegistry, ToolResult,
+    BootstrapError, Caller, RegistryBuilder, ToolRegistry, ToolResult,
     approval::ApproveAll,
     audit::{self, Row},
+    new_call,
     policy::{DEFAULT_POLICY, ToolOrigin},
     runtime_builder,
     shell::ShellPlace,
@@ -193,7 +194,7 @@ impl Answer {
     /// Makes one call as an approving caller.
     pub async fn of(registry: &ToolRegistry, tool: &str, arguments: impl Into<Value>) -> Self {
         let arguments: Value = arguments.into();
-        Self(registry.execute_with_policy(ToolCall::new(tool, arguments.to_string()), &approving()).await)
+        Self(registry.execute_with_policy(new_call(tool, arguments.to_string()), &approving()).await)
     }
 
     /// The result's text.

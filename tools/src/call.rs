@@ -1,15 +1,10 @@
-//! A call as a front end makes it, who makes it, and what comes back.
+//! Who makes a call, and on what terms.
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Instant};
 
 use portcullis_types::{
-    CancellationToken, ProgressFn, ToolContext, ToolError, ToolEvent, ToolOutput, ToolUpdateFn,
+    CancellationToken, EventFn, ProgressFn, ToolCall, ToolContext, ToolEvent, ToolUpdateFn,
 };
-use serde_json::Value;
 
 use crate::{
     approval::{ApprovalPolicy, Approver},
@@ -17,26 +12,10 @@ use crate::{
     wasm::TransferEnd,
 };
 
-/// Receives the events of calls. Called synchronously from the pipeline; it must not block.
-pub type EventFn = Arc<dyn Fn(&ToolEvent) + Send + Sync>;
-
-/// One tool call, as a model asked for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolCall {
-    /// The call's id. A provider may have chosen it, so nothing is derived from it.
-    pub id: String,
-    /// The tool's name; where it was called by an alias, its own. As asked for, if there is no such tool.
-    pub tool: String,
-    /// The JSON text of the arguments, as given. Empty text means `{}`.
-    pub arguments: String,
-}
-
-impl ToolCall {
-    /// A call under a fresh random id.
-    #[must_use]
-    pub fn new(tool: impl Into<String>, arguments: impl Into<String>) -> Self {
-        Self { id: random_id("call"), tool: tool.into(), arguments: arguments.into() }
-    }
+/// A call under a fresh random id.
+#[must_use]
+pub fn new_call(tool: impl Into<String>, arguments: impl Into<String>) -> ToolCall {
+    ToolCall { id: random_id("call"), tool: tool.into(), arguments: arguments.into() }
 }
 
 /// An id that nobody guesses: a prefix and 128 random bits.
@@ -157,34 +136,3 @@ impl fmt::Debug for Caller {
 /// The caller of a native tool's call, in the tool's context, with the place that the call has.
 #[derive(Debug)]
 pub(crate) struct Parent(pub(crate) Caller);
-
-/// What a call gives back. Its audit row is on record when a caller sees it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolResult {
-    /// The call.
-    pub call_id: String,
-    /// The tool's name; where it was called by an alias, its own. As asked for, if there is no such tool.
-    pub tool: String,
-    /// The result, or why there is none. Its `details` are moved to [`ToolResult::details`].
-    pub outcome: Result<ToolOutput, ToolError>,
-    /// For people and logs: what the tool says beside its result, and what the host adds: `repaired`,
-    /// `ignored`, `output_id`. Never for a model.
-    pub details: Value,
-    /// Whether the text was cut.
-    pub truncated: bool,
-    /// The size of the text before it was cut, in bytes.
-    pub original_bytes: u64,
-    /// From the request to the row.
-    pub duration: Duration,
-}
-
-impl ToolResult {
-    /// The text that a model reads: the result, or `Tool execution failed: …`.
-    #[must_use]
-    pub fn model_text(&self) -> String {
-        match &self.outcome {
-            Ok(output) => output.joined_text(),
-            Err(error) => format!("Tool execution failed: {error}"),
-        }
-    }
-}

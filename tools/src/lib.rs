@@ -32,10 +32,12 @@ pub use bootstrap::{
     OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, runtime_builder, runtime_builder_with,
 };
 pub use builder::{BootstrapError, RegistryBuilder};
-pub use call::{Caller, EventFn, ToolCall, ToolResult};
+pub use call::{Caller, new_call};
 pub use registered::RegisteredTool;
 pub use registry::{RegistryError, ToolRegistry};
 pub use wasm::HostWasmToolRunner;
 
+/// Re-exported for those who make calls.
+pub use portcullis_types::{EventFn, ToolCall, ToolResult};
 /// Re-exported for front ends, which show decisions and layers but make none.
 pub use {portcullis_confine as confine, portcullis_policy as policy};

@@ -3,14 +3,14 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use portcullis_policy::{ToolAssignment, WorkspaceSecurityPolicy};
-use portcullis_types::{InvalidToolName, ToolEvent, ToolName};
+use portcullis_types::{InvalidToolName, ToolCall, ToolEvent, ToolName, ToolResult};
 use thiserror::Error;
 
 use crate::{
     arguments::SchemaError,
     audit::{AuditLog, CallRecord},
     builder::RegistryBuilder,
-    call::{Caller, ToolCall, ToolResult},
+    call::Caller,
     modules::{Lock, RefusedModule},
     mounts::MountTable,
     output_store::OutputStore,

@@ -228,6 +228,14 @@ impl ToolError {
     }
 }
 
+impl ToolError {
+    /// How a model is told of the error (specification 004, "Validation and Self-Correction").
+    #[must_use]
+    pub fn for_model(&self) -> String {
+        format!("Tool execution failed: {self}")
+    }
+}
+
 impl fmt::Display for ToolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;

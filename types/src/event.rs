@@ -1,8 +1,11 @@
 //! What happens to a call, for whoever watches. Serialisations of other systems derive from these.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use crate::{ToolErrorKind, ToolOutput};
+
+/// Receives the events of calls. Called synchronously from the pipeline; it must not block.
+pub type EventFn = Arc<dyn Fn(&ToolEvent) + Send + Sync>;
 
 /// One event in the life of a call. Events inform; the audit log, not they, is the record.
 #[derive(Debug, Clone, PartialEq)]

@@ -18,6 +18,7 @@
 
 mod args;
 mod bootstrap;
+mod call;
 pub mod compat;
 mod context;
 mod declaration;
@@ -39,11 +40,12 @@ mod tool;
 
 pub use args::ToolArgs;
 pub use bootstrap::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
+pub use call::{ToolCall, ToolResult};
 pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 pub use definition::{DefinitionType, ToolDefinition};
 pub use error::{ToolError, ToolErrorKind};
-pub use event::ToolEvent;
+pub use event::{EventFn, ToolEvent};
 pub use frame::{
     CallFrame, FRAME_VERSION, FinalFrame, GuestError, GuestErrorKind, GuestFrame, InputFrame,
     MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, MAX_TRANSFER_BYTES, OutputFrame,

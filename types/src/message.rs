@@ -1,8 +1,8 @@
-//! Messages of a conversation, as far as tool results need them.
+//! Messages of a conversation between a person, a model and tools.
 
 use serde::{Deserialize, Serialize};
 
-use crate::ToolError;
+use crate::{Content, ToolCall, ToolError, ToolResult};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -19,26 +19,82 @@ pub enum MessageRole {
 }
 
 /// One message.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Who speaks.
     pub role: MessageRole,
     /// What is said.
-    pub content: String,
-    /// Which call a tool's message answers.
+    pub content: Vec<Content>,
+    /// The calls that the model asks for, in its order; of [`MessageRole::Assistant`] alone.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// Which call the message answers; of [`MessageRole::Tool`] alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
+    /// Whether the call gave no result; of [`MessageRole::Tool`] alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
 }
 
 impl Message {
+    /// The operator's instructions.
+    #[must_use]
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::of(MessageRole::System, text)
+    }
+
+    /// What the person says.
+    #[must_use]
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::of(MessageRole::User, text)
+    }
+
+    /// What the model says, and what it asks for. Without text there is no content.
+    #[must_use]
+    pub fn assistant(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
+        let mut message = Self::of(MessageRole::Assistant, text);
+        message.content.retain(|content| content.as_text() != Some(""));
+        Self { tool_calls, ..message }
+    }
+
+    /// The message that tells a model what came of a call: its content, or `Tool execution failed: …`.
+    #[must_use]
+    pub fn tool_result(result: &ToolResult) -> Self {
+        match &result.outcome {
+            Ok(output) => Self {
+                content: output.content.clone(),
+                tool_call_id: Some(result.call_id.clone()),
+                ..Self::of(MessageRole::Tool, "")
+            },
+            Err(error) => Self::tool_failure(result.call_id.clone(), error),
+        }
+    }
+
     /// The message that tells a model of a failed call (specification 004, "Validation and
     /// Self-Correction"): `Tool execution failed: …`.
     #[must_use]
     pub fn tool_failure(tool_call_id: impl Into<String>, error: &ToolError) -> Self {
         Self {
-            role: MessageRole::Tool,
-            content: format!("Tool execution failed: {error}"),
             tool_call_id: Some(tool_call_id.into()),
+            is_error: true,
+            ..Self::of(MessageRole::Tool, error.for_model())
+        }
+    }
+
+    /// All text blocks, joined by newlines.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();
+        texts.join("\n")
+    }
+
+    fn of(role: MessageRole, text: impl Into<String>) -> Self {
+        Self {
+            role,
+            content: vec![Content::text(text)],
+            tool_calls: Vec::new(),
+            tool_call_id: None,
+            is_error: false,
         }
     }
 }
@@ -52,6 +108,26 @@ mod tests {
         let error = ToolError::invalid_arguments("missing required field 'path' in arguments");
         let message = Message::tool_failure("call-1", &error);
         assert_eq!(message.role, MessageRole::Tool);
-        assert_eq!(message.content, "Tool execution failed: missing required field 'path' in arguments");
+        assert_eq!(message.text(), "Tool execution failed: missing required field 'path' in arguments");
+        assert!(message.is_error);
+    }
+
+    #[test]
+    fn a_message_has_in_json_what_its_role_needs() {
+        let call = ToolCall { id: "c".into(), tool: "t".into(), arguments: "{}".into() };
+        let asked = serde_json::to_value(Message::assistant("", vec![call])).expect("serialises");
+        assert_eq!(
+            asked,
+            serde_json::json!({
+                "role": "assistant",
+                "content": [],
+                "tool_calls": [{"id": "c", "tool": "t", "arguments": "{}"}],
+            })
+        );
+        let said = Message::user("hello");
+        let back: Message =
+            serde_json::from_str(r#"{"role":"user","content":[{"type":"text","text":"hello"}]}"#)
+                .expect("reads");
+        assert_eq!(back, said);
     }
 }

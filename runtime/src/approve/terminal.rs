@@ -149,7 +149,7 @@ mod tests {
     use std::{sync::Arc, sync::Mutex};
 
     use portcullis_tools::{
-        Caller, ToolCall, ToolRegistry,
+        Caller, ToolRegistry, new_call,
         policy::{
             CallRequest, DEFAULT_POLICY, Decision, LoadOptions, Operation, PolicySource, Standing, ToolFacts,
             ToolOrigin, WorkspaceSecurityPolicy,
@@ -188,7 +188,7 @@ mod tests {
         let mut caller = Caller::new("cli", "run\u{202e}1");
         caller.approver = Some(Arc::clone(&keeps) as Arc<dyn Approver>);
         let mut call =
-            ToolCall::new("echo", "{\"message\": \"a\u{1b}[2K\u{202e}b\"}".replace('\u{1b}', "\\u001b"));
+            new_call("echo", "{\"message\": \"a\u{1b}[2K\u{202e}b\"}".replace('\u{1b}', "\\u001b"));
         call.id = "call_1".into();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         let result = runtime.block_on(registry.execute_with_policy(call, &caller));

@@ -9,6 +9,7 @@ use std::{
 use portcullis_tools::{
     Caller, ToolCall, ToolResult,
     approval::{ApproveAll, Approver},
+    new_call,
     policy::DenialCode,
     shell::ShellPlace,
 };
@@ -38,7 +39,7 @@ pub(super) const INTERRUPTED: u8 = 130;
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
-    let call = ToolCall::new(options.tool, arguments(options.arguments)?);
+    let call = new_call(options.tool, arguments(options.arguments)?);
     let caller = caller(options.run, options.approve);
     let run_id = caller.run_id.clone();
     let shell = sidecar::place(common);
@@ -222,7 +223,7 @@ pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliErr
             }
         }
         Err(error) => {
-            stream::tell(&format!("Tool execution failed: {error}\n"));
+            stream::tell(&format!("{}\n", error.for_model()));
             Ok(())
         }
     }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use portcullis_tools::{Caller, ToolCall, ToolRegistry, ToolResult, approval::ApproveAll, shell::SHELL_EXEC};
+use portcullis_tools::{Caller, ToolRegistry, ToolResult, approval::ApproveAll, new_call, shell::SHELL_EXEC};
 use portcullis_types::{RunnerBootstrapEnvelope, ToolOutput};
 use serde_json::{Value, json};
 
@@ -99,7 +99,7 @@ async fn exec(
     stdin: String,
 ) -> Result<u8, CliError> {
     let arguments = json!({ "command": command, "stdin": stdin });
-    let result = registry.execute_with_policy(ToolCall::new(SHELL_EXEC, arguments.to_string()), caller).await;
+    let result = registry.execute_with_policy(new_call(SHELL_EXEC, arguments.to_string()), caller).await;
     Ok(end(&result))
 }
 
@@ -108,7 +108,7 @@ fn end(result: &ToolResult) -> u8 {
     match &result.outcome {
         Ok(_) => code(&result.details),
         Err(error) => {
-            stream::tell(&format!("Tool execution failed: {error}\n"));
+            stream::tell(&format!("{}\n", error.for_model()));
             error.kind().exit_code()
         }
     }

@@ -20,7 +20,7 @@ pub(crate) fn idle(world: &World, report: &mut Report) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let registry = runtime.block_on(world.registry());
     runtime.block_on(async {
-        let call = |tool: &str, arguments: &str| portcullis_tools::ToolCall::new(tool, arguments);
+        let call = |tool: &str, arguments: &str| portcullis_tools::new_call(tool, arguments);
         let caller = portcullis_tools::Caller::new("idle", "bench");
         let read = call("file_read", r#"{"path":"/shared/bench/0.txt"}"#);
         registry.execute_with_policy(read, &caller).await.outcome.expect("reads");

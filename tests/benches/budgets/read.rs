@@ -11,7 +11,7 @@ use std::{
 };
 
 use portcullis_tests::World;
-use portcullis_tools::{Caller, ToolCall, ToolRegistry};
+use portcullis_tools::{Caller, ToolRegistry, new_call};
 
 use crate::{
     report::{Report, Slowness},
@@ -73,7 +73,7 @@ impl Files {
     /// Reads one file through the whole pipeline and compares it.
     pub(crate) async fn read(&self, registry: &ToolRegistry, caller: &Caller, number: usize) {
         let number = number % FILES;
-        let call = ToolCall::new("file_read", format!("{{\"path\":\"/shared/bench/{number}.txt\"}}"));
+        let call = new_call("file_read", format!("{{\"path\":\"/shared/bench/{number}.txt\"}}"));
         let result = registry.execute_with_policy(call, caller).await;
         let output = result.outcome.expect("a result");
         assert_eq!(output.joined_text(), self.contents[number]);

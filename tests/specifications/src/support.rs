@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex};
 
 use portcullis_tests::World;
-use portcullis_tools::{compat::IntoTool, Caller, PolicyFiles, ToolCall, ToolRegistry, ToolResult};
+use portcullis_tools::{compat::IntoTool, new_call, Caller, PolicyFiles, ToolRegistry, ToolResult};
 use portcullis_types::{SandboxTier, ToolEvent};
 use serde_json::Value;
 
@@ -42,7 +42,7 @@ pub(crate) async fn call(
     arguments: &Value,
     caller: &Caller,
 ) -> ToolResult {
-    registry.execute_with_policy(ToolCall::new(tool, arguments.to_string()), caller).await
+    registry.execute_with_policy(new_call(tool, arguments.to_string()), caller).await
 }
 
 /// Makes a caller listen; what it heard is in the list, one line an event.

@@ -8,7 +8,7 @@ mod rules;
 mod soak;
 
 use portcullis_tests::{Answer, World, approving};
-use portcullis_tools::{Caller, ToolCall, ToolRegistry, audit::Row, shell::SHELL_EXEC};
+use portcullis_tools::{Caller, ToolRegistry, audit::Row, new_call, shell::SHELL_EXEC};
 use serde_json::{Value, json};
 
 /// A world with a shell.
@@ -41,7 +41,7 @@ impl Shell {
     }
 
     async fn call_as(&self, caller: &Caller, arguments: Value) -> Answer {
-        let call = ToolCall::new(SHELL_EXEC, arguments.to_string());
+        let call = new_call(SHELL_EXEC, arguments.to_string());
         Answer(self.registry.execute_with_policy(call, caller).await)
     }
 

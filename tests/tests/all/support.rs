@@ -19,6 +19,7 @@ use portcullis_tests::World;
 use portcullis_tools::{
     Caller, PolicyFiles, ToolCall, ToolRegistry,
     approval::{ApprovalAnswer, ApprovalRequest, Approver},
+    new_call,
 };
 use portcullis_types::{
     ArgumentRole, FunctionDecl, JsonSchema, SafetyTier, SandboxTier, Tool, ToolArgs, ToolContext, ToolError,
@@ -231,7 +232,7 @@ fn word(event: &ToolEvent) -> String {
 
 /// A call with a text of arguments that is sent as it is.
 pub(crate) fn raw(tool: &str, arguments: &str) -> ToolCall {
-    ToolCall::new(tool, arguments)
+    new_call(tool, arguments)
 }
 
 /// Everything below a folder: kind, mode and content of each entry, by path.

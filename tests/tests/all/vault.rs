@@ -97,7 +97,7 @@ fn arguments(source: &str, destination: &str) -> Value {
 }
 
 fn call(source: &str, destination: &str) -> ToolCall {
-    ToolCall::new("vault_copyto", arguments(source, destination).to_string())
+    new_call("vault_copyto", arguments(source, destination).to_string())
 }
 
 /// The shipped policy, with more in an entry that it has.

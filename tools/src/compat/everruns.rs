@@ -28,13 +28,6 @@ impl<T: Tool + 'static> IntoTool<Everruns> for T {
     }
 }
 
-/// What a program of that interface is told of a call.
-impl From<crate::ToolResult> for ToolExecutionResult {
-    fn from(result: crate::ToolResult) -> Self {
-        result.outcome.into()
-    }
-}
-
 struct Adapter<T>(T);
 
 #[async_trait]

@@ -13,7 +13,7 @@ use portcullis_types::{
     ToolOutput, async_trait,
 };
 
-use self::types::{AgentTool, ToolResultMessage};
+use self::types::AgentTool;
 use super::{IntoTool, Native};
 
 /// The interface of specification 002.
@@ -23,17 +23,6 @@ pub enum Yoagent {}
 impl<T: AgentTool + 'static> IntoTool<Yoagent> for T {
     fn into_tool(self) -> Native {
         Native::undeclared(Adapter(self))
-    }
-}
-
-/// What goes into the model's context after a call.
-impl From<crate::ToolResult> for ToolResultMessage {
-    fn from(result: crate::ToolResult) -> Self {
-        let outcome = match result.outcome {
-            Ok(output) => Ok(output.into()),
-            Err(error) => Err((&error).into()),
-        };
-        Self::new(result.call_id, result.tool, outcome)
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use portcullis_types::{SafetyTier, ToolArgs, ToolError};
+use portcullis_types::{SafetyTier, ToolArgs, ToolCall, ToolError};
 use sha2::{Digest, Sha256};
 
 use super::{Trail, resolve::Resolved};
 use crate::{
     arguments::{CheckedArguments, Repairs},
-    call::ToolCall,
     registered::RegisteredTool,
 };
 

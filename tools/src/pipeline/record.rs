@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use portcullis_types::ToolEvent;
+use portcullis_types::{ToolEvent, ToolResult};
 use serde_json::Map;
 
 use super::{Trail, shape::Shaped, trail::unrecorded};
 use crate::{
     audit::{Ending, Outcome},
-    call::{Caller, ToolResult},
+    call::Caller,
 };
 
 /// Writes the end of the call and releases its result; a call whose end cannot be written has none.

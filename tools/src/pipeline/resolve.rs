@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use portcullis_types::{ToolError, ToolName};
+use portcullis_types::{ToolCall, ToolError, ToolName};
 
 use super::Trail;
 use crate::{
     audit::Confinement,
-    call::{ToolCall, random_id},
+    call::random_id,
     registered::{Backend, RegisteredTool},
     table::ToolTable,
 };

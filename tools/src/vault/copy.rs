@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::tool::{DESTINATION, SOURCE};
 use crate::{
     audit::Text,
-    call::{Caller, Step, ToolCall},
+    call::{Caller, Step, new_call},
     pipeline::{overdue, with_commas},
     places::Place,
     registry::ToolRegistry,
@@ -149,7 +149,7 @@ impl Copy {
 
     /// One call of a step, through the whole pipeline.
     async fn call(&self, step: &str, arguments: &Value, caller: &Caller) -> Result<ToolOutput, ToolError> {
-        let call = ToolCall::new(step, arguments.to_string());
+        let call = new_call(step, arguments.to_string());
         // On the heap: the call that this is a part of would be twice as large otherwise.
         Box::pin(self.steps.execute_with_policy(call, caller)).await.outcome
     }

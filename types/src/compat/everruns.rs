@@ -190,6 +190,13 @@ impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
     }
 }
 
+/// What a program of that interface is told of a call.
+impl From<crate::ToolResult> for ToolExecutionResult {
+    fn from(result: crate::ToolResult) -> Self {
+        result.outcome.into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

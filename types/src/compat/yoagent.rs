@@ -205,6 +205,17 @@ impl ToolResultMessage {
     }
 }
 
+/// What goes into the model's context after a call.
+impl From<crate::ToolResult> for ToolResultMessage {
+    fn from(result: crate::ToolResult) -> Self {
+        let outcome = match result.outcome {
+            Ok(output) => Ok(output.into()),
+            Err(error) => Err((&error).into()),
+        };
+        Self::new(result.call_id, result.tool, outcome)
+    }
+}
+
 /// What a model reads of [`ToolError::Cancelled`].
 const CANCELLED: &str = "the call was cancelled";
 

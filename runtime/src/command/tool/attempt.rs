@@ -8,7 +8,7 @@ mod report;
 
 use std::{path::PathBuf, process::ExitCode};
 
-use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry, shell::ShellPlace};
+use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry, new_call, shell::ShellPlace};
 use portcullis_types::RunnerBootstrapEnvelope;
 
 use self::{explain::Refusal, report::Attempt};
@@ -39,7 +39,7 @@ pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
         }
     };
     let (as_json, tool) = (options.json, options.tool);
-    let call = ToolCall::new(tool, call::arguments(options.arguments)?);
+    let call = new_call(tool, call::arguments(options.arguments)?);
     let caller = call::caller(run.clone(), options.approve);
     let cancel = caller.cancel.clone();
     // What is tried is a module's, and no module has a shell.

@@ -157,7 +157,7 @@ async fn names_that_are_not_utf_8_are_listed_and_harm_nothing() {
     assert!(listing.contains("bad\u{fffd}"), "{listing:?}");
     place.refused("file_read", json!({"path": "odd/bad\u{fffd}"}), NotFound, "not_found").await;
     let half = "{\"path\": \"odd/bad\\udcff\"}";
-    let call = portcullis_tools::ToolCall::new("file_read", half);
+    let call = portcullis_tools::new_call("file_read", half);
     let answer = portcullis_tests::Answer(
         place.registry.execute_with_policy(call, &portcullis_tests::approving()).await,
     );

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
 use portcullis_tests::{Answer, approving};
-use portcullis_tools::{Caller, ToolCall, ToolResult};
+use portcullis_tools::{Caller, ToolResult, new_call};
 use portcullis_types::{ToolErrorKind, ToolEvent};
 use tokio::sync::Semaphore;
 
@@ -24,7 +24,7 @@ fn telling() -> (Caller, Arc<Semaphore>) {
 }
 
 async fn execute(trial: &Trial, caller: &Caller) -> ToolResult {
-    trial.registry.execute_with_policy(ToolCall::new(trial.guest, "{}"), caller).await
+    trial.registry.execute_with_policy(new_call(trial.guest, "{}"), caller).await
 }
 
 async fn check_cancelled(guest: &'static str) {

@@ -195,7 +195,7 @@ async fn progress_then_ok() {
     let sink = std::sync::Arc::clone(&heard);
     caller.on_update =
         Some(std::sync::Arc::new(move |part| sink.lock().expect("whole").push(part.joined_text())));
-    let call = ToolCall::new("progress_then_ok", "{}");
+    let call = new_call("progress_then_ok", "{}");
     let answer = Answer(trial.registry.execute_with_policy(call, &caller).await);
     assert_eq!(answer.text(), "whole");
     assert_eq!(*heard.lock().expect("whole"), ["step 1", "part 1", "step 2", "part 2", "step 3"]);

@@ -33,7 +33,7 @@ fn nothing_that_a_guest_writes_reaches_the_output_of_the_host() {
 async fn a_module_without_an_entry_gets_nothing_and_is_asked_about() {
     let world = World::new();
     let registry = world.registry_with(&["probe_environment"]).await;
-    let call = portcullis_tools::ToolCall::new("probe_environment", "{}");
+    let call = portcullis_tools::new_call("probe_environment", "{}");
     let nobody_to_ask = portcullis_tools::Caller::new("tester", "run");
     let answer = Answer(registry.execute_with_policy(call, &nobody_to_ask).await);
     answer.refused(ToolErrorKind::Denied, "approval_unavailable");

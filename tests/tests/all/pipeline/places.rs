@@ -11,8 +11,9 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 use portcullis_tests::World;
 use portcullis_tools::{
-    Caller, ToolCall, ToolRegistry,
+    Caller, ToolRegistry,
     approval::{ApprovalPolicy, ApprovalRule},
+    new_call,
     policy::ToolFacts,
 };
 use portcullis_types::{
@@ -103,9 +104,8 @@ fn nesting(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
         async move {
             let text = |name: &str| args.value()[name].as_str().unwrap_or_default().to_owned();
             let caller = Caller::nested(&ctx);
-            let calls = (0..args.value()["times"].as_u64().unwrap_or_default()).map(|_| {
-                registry.execute_with_policy(ToolCall::new(text("tool"), text("arguments")), &caller)
-            });
+            let calls = (0..args.value()["times"].as_u64().unwrap_or_default())
+                .map(|_| registry.execute_with_policy(new_call(text("tool"), text("arguments")), &caller));
             let results = join_all(calls).await;
             let texts: Result<Vec<String>, ToolError> =
                 results.into_iter().map(|result| Ok(result.outcome?.joined_text())).collect();

@@ -12,8 +12,9 @@ use std::{
 
 use portcullis_tests::{World, approving};
 use portcullis_tools::{
-    PolicyFiles, ToolCall, ToolRegistry,
+    PolicyFiles, ToolRegistry,
     audit::{self, Event},
+    new_call,
     shell::{SHELL_EXEC, ShellPlace},
 };
 use portcullis_types::SandboxTier;
@@ -108,7 +109,7 @@ async fn life(world: &World, sidecar: &Running, name: &str, dice: &mut Dice, com
         let id = format!("{name}n{number}");
         let body = BODIES[dice.throw(BODIES.len())];
         let command = format!("echo {id} >> $PORTCULLIS_SHARED/effects; {body}");
-        let call = ToolCall::new(SHELL_EXEC, json!({ "command": command }).to_string());
+        let call = new_call(SHELL_EXEC, json!({ "command": command }).to_string());
         let call_id = call.id.clone();
         let caller = approving();
         let patience = Duration::from_millis(dice.throw(40) as u64);

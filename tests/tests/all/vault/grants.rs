@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use portcullis_tests::{Answer, World};
-use portcullis_tools::{BootstrapError, RegistryError, ToolCall, audit::Row};
+use portcullis_tools::{BootstrapError, RegistryError, audit::Row, new_call};
 use portcullis_types::{SafetyTier, ToolErrorKind::NotFound};
 use serde_json::{Value, json};
 
@@ -165,7 +165,7 @@ async fn what_the_tool_says_of_itself_is_strict() {
     let answer = Answer::of(&vault.registry, "vault_copyto", more).await;
     assert!(answer.error().message().starts_with("unknown field 'action'"), "{}", answer.error());
     let twice = r#"{"source_path":"/vault/key","destination_path":"/shared/a","destination_path":"/tmp/b"}"#;
-    let twice = vault.registry.execute_with_policy(ToolCall::new("vault_copyto", twice), &caller()).await;
+    let twice = vault.registry.execute_with_policy(new_call("vault_copyto", twice), &caller()).await;
     assert_eq!(twice.outcome.expect_err("refused").code(), "invalid_arguments");
     assert!(vault.ends().iter().all(|row| &*row.tool == "vault_copyto"), "no step was called");
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tools::{PolicyFiles, ToolCall, ToolResult};
+use portcullis_tools::{PolicyFiles, ToolResult, new_call};
 use portcullis_types::{
     CallFrame, DEFAULT_TIMEOUT, Declarations, FRAME_VERSION, GuestFrame, MAX_FINAL_FRAME_BYTES,
     RunnerBootstrapEnvelope, ToolError, ToolOutput,
@@ -41,7 +41,7 @@ pub(super) fn run(
 ) -> Result<ExitCode, CliError> {
     let arguments = call::arguments(options.arguments.clone())?;
     let arguments = if arguments.trim().is_empty() { "{}".to_owned() } else { arguments };
-    let call = ToolCall::new(options.tool.as_str(), arguments);
+    let call = new_call(options.tool.as_str(), arguments);
     let root = root(envelope)?;
     let programs = package.programs()?;
     let (program, timeout) = find(&programs, &call.tool)?;

@@ -1,0 +1,107 @@
+//! [`AgentEvent`]: what happens in a run, for whoever watches. Other systems' forms derive from it.
+
+use std::sync::Arc;
+
+use portcullis_types::{Message, ToolEvent, ToolResult};
+
+use super::{ProviderErrorKind, StopReason, Usage};
+
+/// One event of a run. Events inform; history and audit log, not they, are the record.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum AgentEvent {
+    /// The run starts.
+    AgentStart {
+        /// The agent.
+        agent_id: String,
+        /// The run.
+        run_id: String,
+    },
+    /// The model is asked.
+    TurnStart {
+        /// Which turn of the run, counted from 1.
+        iteration: u32,
+    },
+    /// The model says more.
+    TextDelta {
+        /// The text.
+        delta: String,
+    },
+    /// The model thinks on.
+    ThinkingDelta {
+        /// The text.
+        delta: String,
+    },
+    /// The model's answer is whole, and in the history.
+    MessageEnd {
+        /// The answer.
+        message: Arc<Message>,
+    },
+    /// Something happens to a call. [`ToolEvent::Finished`] is never among them: [`AgentEvent::ToolEnd`] is
+    /// that, with the result.
+    Tool(ToolEvent),
+    /// A call is over. Each call that was [`ToolEvent::Requested`] has exactly one.
+    ToolEnd {
+        /// What came of it.
+        result: Arc<ToolResult>,
+    },
+    /// The person has said something in between; calls that had not begun are skipped.
+    Steered {
+        /// What was said.
+        messages: Arc<Vec<Message>>,
+    },
+    /// The turn is over, its calls too.
+    TurnEnd {
+        /// Which turn, counted from 1.
+        iteration: u32,
+        /// Why the model's answer ended.
+        stop: StopReason,
+        /// What it cost, where the provider says so.
+        usage: Option<Usage>,
+    },
+    /// The run is over. Always the last event.
+    AgentEnd {
+        /// How.
+        end: AgentEnd,
+    },
+}
+
+/// How a run ended, as an event tells it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AgentEnd {
+    /// With the model's final answer.
+    Answer {
+        /// Its text.
+        text: String,
+    },
+    /// The model went on asking for calls.
+    MaxIterations {
+        /// How many turns it had.
+        limit: u32,
+    },
+    /// The limit of tokens cut the final answer off.
+    Length {
+        /// What there is of it.
+        text: String,
+    },
+    /// The model made the same call over and over.
+    Repeated {
+        /// The tool.
+        tool: String,
+    },
+    /// The run was cancelled.
+    Cancelled,
+    /// The provider gave no whole answer.
+    Provider {
+        /// What kind of failure it was.
+        kind: ProviderErrorKind,
+        /// In words for the operator.
+        message: String,
+    },
+    /// A fault on our side.
+    Internal {
+        /// In words for the operator.
+        message: String,
+    },
+}

@@ -1,0 +1,50 @@
+//! A call as a front end makes it, and what comes back.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::{ToolError, ToolOutput};
+
+/// One tool call, as a model asked for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The call's id. A provider may have chosen it, so nothing is derived from it.
+    pub id: String,
+    /// The tool's name; where it was called by an alias, its own. As asked for, if there is no such tool.
+    pub tool: String,
+    /// The JSON text of the arguments, as given. Empty text means `{}`.
+    pub arguments: String,
+}
+
+/// What a call gives back. Its audit row is on record when a caller sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolResult {
+    /// The call.
+    pub call_id: String,
+    /// The tool's name; where it was called by an alias, its own. As asked for, if there is no such tool.
+    pub tool: String,
+    /// The result, or why there is none. Its `details` are moved to [`ToolResult::details`].
+    pub outcome: Result<ToolOutput, ToolError>,
+    /// For people and logs: what the tool says beside its result, and what the host adds: `repaired`,
+    /// `ignored`, `output_id`. Never for a model.
+    pub details: Value,
+    /// Whether the text was cut.
+    pub truncated: bool,
+    /// The size of the text before it was cut, in bytes.
+    pub original_bytes: u64,
+    /// From the request to the row.
+    pub duration: Duration,
+}
+
+impl ToolResult {
+    /// The text that a model reads: the result, or `Tool execution failed: …`.
+    #[must_use]
+    pub fn model_text(&self) -> String {
+        match &self.outcome {
+            Ok(output) => output.joined_text(),
+            Err(error) => error.for_model(),
+        }
+    }
+}
