@@ -269,7 +269,9 @@ impl Run<'_> {
         let asked = answer.calls.iter().map(|call| transcript::sendable(&call.call)).collect();
         let mut repeat = Repeat::No;
         let mut repeated = String::new();
-        for AssembledCall { call, .. } in &answer.calls {
+        // Of what does not run nothing comes that could be wanted again, and its arguments are not known in full.
+        let run = |call: &&AssembledCall| call.refused.is_none();
+        for AssembledCall { call, .. } in answer.calls.iter().filter(run) {
             match self.guard.see(call) {
                 Repeat::No => {}
                 Repeat::End => {
@@ -314,3 +316,10 @@ fn internal(fault: Fault) -> AgentEnd {
 fn internal_text(message: String) -> AgentEnd {
     AgentEnd::Internal { message }
 }
+
+#[cfg(test)]
+mod faults;
+#[cfg(test)]
+mod random;
+#[cfg(test)]
+mod tests;

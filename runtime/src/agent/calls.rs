@@ -220,6 +220,10 @@ impl Turn<'_> {
     }
 
     async fn tell_requested(&self, call: &ToolCall) {
+        if self.terms.on_event.is_none() {
+            // Nobody listens; arguments can be long.
+            return;
+        }
         let ToolCall { id, tool, arguments } = call.clone();
         let requested = ToolEvent::Requested { call_id: id, tool, arguments };
         self.calls.watch.tell(AgentEvent::Tool(requested)).await;

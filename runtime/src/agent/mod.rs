@@ -29,6 +29,8 @@ mod guard;
 mod provider;
 mod steering;
 mod store;
+#[cfg(test)]
+mod testing;
 mod transcript;
 mod turn;
 mod units;

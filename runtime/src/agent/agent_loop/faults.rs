@@ -1,0 +1,340 @@
+//! What a run does when somebody fails: the model, the tools, the store, the emitter, the person's patience.
+
+use std::{num::NonZeroUsize, time::Duration};
+
+use portcullis_types::{ToolErrorKind, async_trait};
+use tokio::time::Instant;
+
+use super::*;
+use crate::agent::{
+    Delta, InMemoryMessageStore, StoreError, event_channel,
+    testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
+};
+
+fn provider(kind: ProviderErrorKind) -> impl Fn(&AgentEnd) -> bool {
+    move |end| matches!(end, AgentEnd::Provider { kind: found, .. } if *found == kind)
+}
+
+fn kinds(notes: &Notes) -> Vec<Option<ToolErrorKind>> {
+    let events = notes.events();
+    let ends = events.iter().filter_map(|event| match event {
+        AgentEvent::ToolEnd { result } => {
+            Some(result.outcome.as_ref().err().map(portcullis_types::ToolError::kind))
+        }
+        _ => None,
+    });
+    ends.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_refuses_ends_the_run() {
+    let mut stage = Stage::new([vec![Step::Fail(ProviderErrorKind::RateLimited)]]);
+    let run = stage.run().await;
+    assert!(provider(ProviderErrorKind::RateLimited)(&run.end), "{:?}", run.end);
+    assert_eq!(stage.store.messages(), [Message::user("go")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_call_of_an_answer_that_breaks_off_runs_and_its_text_is_kept() {
+    use ProviderErrorKind::{Incomplete, Malformed, Server, Transport};
+    for (last, kind) in [
+        (None, Incomplete),
+        (Some(Step::Fail(Transport)), Incomplete),
+        (Some(Step::Fail(Malformed)), Malformed),
+        (Some(Step::Fail(Server)), Server),
+        (Some(Step::Hang), Incomplete),
+    ] {
+        let mut steps = vec![Step::Delta(Delta::Text("I will".into()))];
+        steps.extend(ask_for(&[("a", "w_echo", "{}")]));
+        steps.pop();
+        steps.extend(last);
+        let mut stage = Stage::new([steps]);
+        let run = stage.run().await;
+        assert!(provider(kind)(&run.end), "{:?}", run.end);
+        assert_eq!(stage.tools.begun(), 0);
+        let kept = [Message::user("go"), Message::assistant("I will", Vec::new())];
+        assert_eq!(stage.store.messages(), kept);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_none_is_told_as_such() {
+    let waits = vec![Step::Delta(Delta::End(StopReason::ToolCalls))];
+    let withheld = vec![Step::Delta(Delta::End(StopReason::ContentFilter))];
+    for (steps, kind) in [(waits, ProviderErrorKind::Malformed), (withheld, ProviderErrorKind::Rejected)] {
+        let mut stage = Stage::new([steps]);
+        let run = stage.run().await;
+        assert!(provider(kind)(&run.end), "{:?}", run.end);
+        assert_eq!(stage.store.messages().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_without_end_is_given_up() {
+    let text = "x".repeat(1 << 20);
+    let endless = vec![Step::Delta(Delta::Text(text)); crate::agent::MAX_ANSWER_BYTES / (1 << 20) + 1];
+    let run = Stage::new([endless]).run().await;
+    assert!(provider(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
+    let calls = vec![(); crate::agent::MAX_LISTED_CALLS + 1].into_iter().enumerate().map(|(nth, ())| {
+        let name = Some("r_echo".to_owned());
+        Step::Delta(Delta::ToolCall(crate::agent::ToolCallDelta {
+            index: nth as u64,
+            name,
+            ..Default::default()
+        }))
+    });
+    let mut stage = Stage::new([calls.collect()]);
+    let run = stage.run().await;
+    assert!(provider(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
+    assert_eq!(stage.tools.begun(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_panics_ends_the_run() {
+    let mut stage = Stage::new([vec![Step::Delta(Delta::Text("oh".into())), Step::Panic]]);
+    let run = stage.run().await;
+    let message = "the provider panicked: the script says so".to_owned();
+    assert_eq!(run.end, AgentEnd::Internal { message });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_panics_has_an_internal_result_and_the_others_their_own() {
+    let calls =
+        [("a", "r_panic", "{}"), ("b", "r_sleep", "{}"), ("c", "w_panic", "{}"), ("d", "w_echo", "{}")];
+    let mut stage = Stage::new([ask_for(&calls), say("well")]);
+    assert_eq!(stage.run().await.answer(), Some("well"));
+    let internal = Some(ToolErrorKind::Internal);
+    assert_eq!(kinds(&stage.notes), [internal, None, internal, None]);
+    assert!(!stage.results()[0].contains("as asked"), "a panic's text is not the model's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
+    let calls = [
+        ("a", "r_sleep", r#"{"ms":60000}"#),
+        ("b", "r_deaf", "{}"),
+        ("c", "r_echo", "{}"),
+        ("d", "w_echo", "{}"),
+    ];
+    let mut stage = Stage::new([ask_for(&calls)]);
+    let handle = stage.agent.handle();
+    let start = Instant::now();
+    let cancelling = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        handle.cancel();
+    };
+    let (run, ()) = futures_util::join!(stage.run(), cancelling);
+    assert_eq!(run.end, AgentEnd::Cancelled);
+    // The deaf one took the whole grace time, and was dropped then.
+    let took = start.elapsed();
+    assert!((Duration::from_secs(2)..Duration::from_secs(3)).contains(&took), "{took:?}");
+    assert_eq!(stage.tools.running(), 0);
+    let results = stage.results();
+    assert_eq!(results[0], "Tool execution failed: the tool heard of it");
+    assert_eq!(results[1], "Tool execution failed: the run was cancelled");
+    assert_eq!(results[2], "{}");
+    assert_eq!(results[3], "Tool execution failed: the run was cancelled before the call began");
+    // The next run is not cancelled.
+    assert_eq!(stage.agent.run("again").await.answer(), Some("done"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_is_cancelled_before_it_begins_asks_nobody() {
+    let mut stage = Stage::new([say("no")]);
+    stage.agent.handle().cancel();
+    assert_eq!(stage.run().await.end, AgentEnd::Cancelled);
+    assert_eq!(stage.script.asked(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_cancelled_while_the_model_speaks() {
+    let mut stage = Stage::new([vec![Step::Delta(Delta::Text("well".into())), Step::Hang]]);
+    let handle = stage.agent.handle();
+    let cancelling = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        handle.cancel();
+    };
+    let (run, ()) = futures_util::join!(stage.run(), cancelling);
+    assert_eq!(run.end, AgentEnd::Cancelled);
+    assert_eq!(stage.store.messages().len(), 2);
+    assert!(stage.script.requests.lock().expect("not poisoned")[0].cancel.is_cancelled());
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_past_the_turns_deadline_are_dropped_and_the_run_goes_on() {
+    let config = AgentConfig { turn_timeout: Some(Duration::from_secs(1)), ..AgentConfig::new("agent") };
+    let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
+    let mut stage = Stage::with(config, [ask_for(&calls), say("well")]);
+    assert_eq!(stage.run().await.answer(), Some("well"));
+    let results = stage.results();
+    assert_eq!(results[0], "Tool execution failed: the turn's time is over");
+    assert_eq!(results[1], "{}");
+    assert_eq!(results[2], "Tool execution failed: the turn's time is over");
+    assert_eq!(stage.tools.begun(), 2);
+    assert_eq!(stage.tools.running(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_blocks_its_thread_is_left_behind() {
+    struct Blocks {
+        begun: tokio::sync::Notify,
+        released: std::sync::Mutex<Option<std::sync::mpsc::Receiver<()>>>,
+    }
+    #[async_trait]
+    impl ToolExecutor for Blocks {
+        fn offers(&self) -> Vec<OfferedTool> {
+            Vec::new()
+        }
+        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::agent::CallTerms) -> ToolResult {
+            let released = self.released.lock().expect("not poisoned").take().expect("called once");
+            self.begun.notify_one();
+            let _ = released.recv();
+            // Its task was aborted; it ends here.
+            std::future::pending().await
+        }
+    }
+    let (release, released) = std::sync::mpsc::channel();
+    let config = AgentConfig { grace: Duration::from_millis(10), ..AgentConfig::new("agent") };
+    let store = InMemoryMessageStore::new();
+    let script = Script::new([ask_for(&[("a", "t", "{}")])]);
+    let blocks =
+        Blocks { begun: tokio::sync::Notify::new(), released: std::sync::Mutex::new(Some(released)) };
+    let blocks = Arc::new(blocks);
+    let mut agent = AgentLoop::new(config, (), store.clone(), script, Arc::clone(&blocks));
+    let handle = agent.handle();
+    let cancelling = async {
+        blocks.begun.notified().await;
+        handle.cancel();
+    };
+    let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
+    assert_eq!(run.end, AgentEnd::Cancelled);
+    assert_eq!(crate::agent::transcript::fault(&store.messages()), None);
+    drop(release);
+}
+
+/// A store and an emitter that fail from a certain message or event on.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Failing {
+    Panics,
+    Hangs,
+    Errs,
+}
+
+#[derive(Clone)]
+struct Fails<T> {
+    inner: T,
+    left: Arc<std::sync::atomic::AtomicUsize>,
+    how: Failing,
+}
+
+impl<T> Fails<T> {
+    fn after(inner: T, count: usize, how: Failing) -> Self {
+        Self { inner, left: Arc::new(count.into()), how }
+    }
+
+    async fn fail(&self) -> Result<(), StoreError> {
+        use std::sync::atomic::Ordering::SeqCst;
+        if self.left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok() {
+            return Ok(());
+        }
+        match self.how {
+            Failing::Panics => panic!("it had enough"),
+            Failing::Hangs => std::future::pending().await,
+            Failing::Errs => Err(StoreError::new("no space left").with_source(std::io::Error::other("disk"))),
+        }
+    }
+}
+
+#[async_trait]
+impl MessageStore for Fails<InMemoryMessageStore> {
+    async fn load(&self) -> Result<Vec<Message>, StoreError> {
+        self.fail().await?;
+        self.inner.load().await
+    }
+
+    async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError> {
+        self.fail().await?;
+        self.inner.append(messages).await
+    }
+}
+
+#[async_trait]
+impl EventEmitter for Fails<Notes> {
+    async fn emit(&self, event: AgentEvent) {
+        if self.fail().await.is_ok() {
+            self.inner.emit(event).await;
+        }
+    }
+
+    fn emit_now(&self, event: AgentEvent) {
+        assert!(self.how != Failing::Panics, "it had enough");
+        self.inner.emit_now(event);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_fails_ends_the_run_and_keeps_no_half() {
+    for how in [Failing::Panics, Failing::Hangs, Failing::Errs] {
+        for count in 0..4 {
+            let inner = InMemoryMessageStore::new();
+            let store = Fails::after(inner.clone(), count, how);
+            let script = Script::new([ask_for(&[("a", "r_echo", "{}")])]);
+            let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store, script, Tools::default());
+            let handle = agent.handle();
+            let cancelling = async {
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                handle.cancel();
+            };
+            let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
+            let AgentEnd::Internal { message } = &run.end else { panic!("{how:?} {count}: {:?}", run.end) };
+            if how == Failing::Errs {
+                assert_eq!(message, "no space left: disk");
+            }
+            assert_eq!(crate::agent::transcript::fault(&inner.messages()), None, "{how:?} {count}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_emitter_that_panics_ends_the_run_but_takes_no_result_from_a_call() {
+    for count in 0..8 {
+        let (store, tools) = (InMemoryMessageStore::new(), Tools::default());
+        let emitter = Fails::after(Notes::default(), count, Failing::Panics);
+        let script = Script::new([ask_for(&[("a", "r_loud", "{}"), ("b", "w_echo", "{}")])]);
+        let mut agent = AgentLoop::new(AgentConfig::new("agent"), emitter, store.clone(), script, tools);
+        let run = agent.run("go").await;
+        let message = "the emitter panicked: it had enough".to_owned();
+        assert_eq!(run.end, AgentEnd::Internal { message }, "{count}");
+        assert_eq!(crate::agent::transcript::fault(&store.messages()), None, "{count}");
+        for message in store.messages().iter().filter(|message| message.tool_call_id.is_some()) {
+            assert!(!message.is_error, "{count}: {message:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stops_reading_does_not_keep_a_cancelled_run() {
+    let (sender, receiver) = event_channel(NonZeroUsize::new(3).expect("not 0"));
+    let (store, script) = (InMemoryMessageStore::new(), Script::new([ask_for(&[("a", "r_echo", "{}")])]));
+    let mut agent =
+        AgentLoop::new(AgentConfig::new("agent"), sender, store.clone(), script, Tools::default());
+    let handle = agent.handle();
+    let cancelling = async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        handle.cancel();
+    };
+    let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
+    assert_eq!(run.end, AgentEnd::Cancelled);
+    assert_eq!(crate::agent::transcript::fault(&store.messages()), None);
+    assert_eq!(receiver.waiting(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn dropping_a_run_drops_its_calls_and_leaves_no_half_of_a_turn() {
+    let mut stage = Stage::new([ask_for(&[("a", "r_deaf", "{}")])]);
+    let run = tokio::time::timeout(Duration::from_secs(1), stage.agent.run("go")).await;
+    assert!(run.is_err());
+    tokio::task::yield_now().await;
+    assert_eq!((stage.tools.begun(), stage.tools.running()), (1, 0));
+    assert_eq!(stage.store.messages(), [Message::user("go")]);
+}

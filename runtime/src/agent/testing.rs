@@ -1,0 +1,301 @@
+//! Stand-ins for the tests of the loop: a model that follows a script, tools that do as they are told, and one
+//! that notes all events.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use futures_util::{StreamExt, stream};
+use portcullis_types::{
+    FunctionDecl, JsonSchema, Message, MessageRole, SafetyTier, ToolCall, ToolError, ToolEvent, ToolOutput,
+    ToolResult, async_trait,
+};
+
+use super::*;
+
+/// A step of a script.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    Delta(Delta),
+    Fail(ProviderErrorKind),
+    Wait(Duration),
+    Panic,
+    /// Nothing comes any more, and the stream does not end.
+    Hang,
+}
+
+/// A model that answers by a script, one entry for each turn. Past its end it says `done`.
+#[derive(Clone, Default)]
+pub(super) struct Script {
+    turns: Arc<Mutex<VecDeque<Vec<Step>>>>,
+    pub(super) requests: Arc<Mutex<Vec<ModelRequest>>>,
+}
+
+impl Script {
+    pub(super) fn new(turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
+        Self { turns: Arc::new(Mutex::new(turns.into_iter().collect())), requests: Arc::default() }
+    }
+
+    pub(super) fn asked(&self) -> usize {
+        self.requests.lock().expect("not poisoned").len()
+    }
+}
+
+#[async_trait]
+impl Provider for Script {
+    async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
+        assert_eq!(transcript::fault(&request.messages), None, "{:#?}", request.messages);
+        self.requests.lock().expect("not poisoned").push(request);
+        let turn = self.turns.lock().expect("not poisoned").pop_front();
+        let mut steps = turn.unwrap_or_else(|| say("done"));
+        if let Some(Step::Fail(kind)) = steps.first() {
+            return Err(ProviderError::new(*kind, "as the script says"));
+        }
+        steps.reverse();
+        let steps = stream::unfold(steps, |mut steps| async move {
+            loop {
+                let item = match steps.pop()? {
+                    Step::Delta(delta) => Ok(delta),
+                    Step::Fail(kind) => Err(ProviderError::new(kind, "as the script says")),
+                    Step::Wait(time) => {
+                        tokio::time::sleep(time).await;
+                        continue;
+                    }
+                    Step::Panic => panic!("the script says so"),
+                    Step::Hang => std::future::pending().await,
+                };
+                return Some((item, steps));
+            }
+        });
+        Ok(steps.boxed())
+    }
+}
+
+/// An answer without calls.
+pub(super) fn say(text: &str) -> Vec<Step> {
+    vec![Step::Delta(Delta::Text(text.into())), Step::Delta(Delta::End(StopReason::Stop))]
+}
+
+/// An answer with calls: id, tool, arguments.
+pub(super) fn ask_for(calls: &[(&str, &str, &str)]) -> Vec<Step> {
+    let delta = |(nth, (id, tool, arguments)): (usize, &(&str, &str, &str))| {
+        Step::Delta(Delta::ToolCall(ToolCallDelta {
+            index: nth as u64,
+            id: Some((*id).to_owned()),
+            name: Some((*tool).to_owned()),
+            arguments: Some((*arguments).to_owned()),
+        }))
+    };
+    let end = Step::Delta(Delta::End(StopReason::ToolCalls));
+    calls.iter().enumerate().map(delta).chain([end]).collect()
+}
+
+/// Tools that do as their names and arguments say. Those that begin with `r` only read, those with `u` declare no
+/// tier, and the others have effects.
+///
+/// - `…_sleep` takes as many milliseconds as its argument `ms` says and stops when it is cancelled,
+/// - `…_deaf` takes 100 s whether it is cancelled or not, `…_panic` panics, `…_fail` fails,
+/// - `…_echo` gives its arguments back, `…_liar` another call's result, `…_loud` 1000 updates and its result.
+#[derive(Clone, Default)]
+pub(super) struct Tools {
+    /// What began and what ended, in order.
+    pub(super) log: Arc<Mutex<Vec<String>>>,
+    running: Arc<AtomicUsize>,
+    pub(super) most: Arc<AtomicUsize>,
+}
+
+pub(super) const KINDS: [&str; 7] = ["sleep", "deaf", "panic", "fail", "echo", "liar", "loud"];
+
+impl Tools {
+    pub(super) fn log(&self) -> Vec<String> {
+        self.log.lock().expect("not poisoned").clone()
+    }
+
+    /// How many calls began.
+    pub(super) fn begun(&self) -> usize {
+        self.log().iter().filter(|line| line.starts_with("begin")).count()
+    }
+
+    pub(super) fn running(&self) -> usize {
+        self.running.load(Ordering::SeqCst)
+    }
+
+    fn note(&self, what: &str, call: &str) {
+        self.log.lock().expect("not poisoned").push(format!("{what} {call}"));
+    }
+}
+
+/// Counts a call as one that runs, also if it is dropped.
+struct Running(Arc<AtomicUsize>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[async_trait]
+impl ToolExecutor for Tools {
+    fn offers(&self) -> Vec<OfferedTool> {
+        let tiers = [("r", Some(SafetyTier::ReadOnly)), ("w", Some(SafetyTier::SideEffecting)), ("u", None)];
+        let offer = |tier: Option<SafetyTier>, name: String| OfferedTool {
+            decl: FunctionDecl { name, description: None, parameters: JsonSchema::empty_object() },
+            label: None,
+            tier,
+        };
+        tiers
+            .into_iter()
+            .flat_map(|(prefix, tier)| KINDS.map(|kind| offer(tier, format!("{prefix}_{kind}"))))
+            .collect()
+    }
+
+    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+        let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        let _running = Running(Arc::clone(&self.running));
+        self.most.fetch_max(now, Ordering::SeqCst);
+        self.note("begin", &call.id);
+        let tell = |event: ToolEvent| {
+            if let Some(listener) = &terms.on_event {
+                listener(&event);
+            }
+        };
+        let (call_id, tool) = (call.id.clone(), call.tool.clone());
+        // As the registry does; the loop says it by itself.
+        tell(ToolEvent::Requested { call_id: call_id.clone(), tool: tool.clone(), arguments: String::new() });
+        tell(ToolEvent::Started { call_id: call_id.clone(), tool: tool.clone() });
+        let outcome = match call.tool.split_once('_').map(|(_, kind)| kind) {
+            Some("sleep") => {
+                let arguments: serde_json::Value = serde_json::from_str(&call.arguments).unwrap_or_default();
+                let time = Duration::from_millis(arguments["ms"].as_u64().unwrap_or(10));
+                tokio::select! {
+                    () = terms.cancel.cancelled() => Err(ToolError::cancelled("the tool heard of it")),
+                    () = tokio::time::sleep(time) => Ok(ToolOutput::text("slept")),
+                }
+            }
+            Some("deaf") => {
+                tokio::time::sleep(Duration::from_secs(100)).await;
+                Ok(ToolOutput::text("what?"))
+            }
+            Some("panic") => panic!("as asked"),
+            Some("fail") => Err(ToolError::invalid_arguments("missing required field 'path' in arguments")),
+            Some("loud") => {
+                for nth in 0..1000 {
+                    let partial = ToolOutput::text(nth.to_string());
+                    tell(ToolEvent::Update { call_id: call_id.clone(), partial });
+                    tell(ToolEvent::Update { call_id: "forged".into(), partial: ToolOutput::text("x") });
+                }
+                Ok(ToolOutput::text("loud"))
+            }
+            Some("echo") => Ok(ToolOutput::text(call.arguments.clone())),
+            Some("liar") => Ok(ToolOutput::text("mine")),
+            _ => Err(ToolError::not_found(format!("there is no tool `{}`", call.tool))),
+        };
+        self.note("end", &call.id);
+        let call_id = if call.tool.ends_with("liar") { "another".to_owned() } else { call_id };
+        ToolResult {
+            call_id,
+            tool,
+            outcome,
+            details: serde_json::Value::Null,
+            truncated: false,
+            original_bytes: 0,
+            duration: Duration::ZERO,
+        }
+    }
+}
+
+/// Notes every event.
+#[derive(Clone, Default)]
+pub(super) struct Notes(pub(super) Arc<Mutex<Vec<AgentEvent>>>);
+
+impl Notes {
+    pub(super) fn events(&self) -> Vec<AgentEvent> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+}
+
+#[async_trait]
+impl EventEmitter for Notes {
+    async fn emit(&self, event: AgentEvent) {
+        self.emit_now(event);
+    }
+
+    fn emit_now(&self, event: AgentEvent) {
+        self.0.lock().expect("not poisoned").push(event);
+    }
+}
+
+/// An agent of these parts, and holds on them.
+pub(super) struct Stage {
+    pub(super) agent: AgentLoop,
+    pub(super) script: Script,
+    pub(super) tools: Tools,
+    pub(super) store: InMemoryMessageStore,
+    pub(super) notes: Notes,
+}
+
+impl Stage {
+    pub(super) fn new(turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
+        Self::with(AgentConfig::new("agent"), turns)
+    }
+
+    pub(super) fn with(config: AgentConfig, turns: impl IntoIterator<Item = Vec<Step>>) -> Self {
+        let (script, tools) = (Script::new(turns), Tools::default());
+        let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
+        let agent = AgentLoop::new(config, notes.clone(), store.clone(), script.clone(), tools.clone());
+        Self { agent, script, tools, store, notes }
+    }
+
+    /// Asks `go`, and checks what holds of every run: a conversation that providers take, one result for each call,
+    /// one start and one end of each in the events, and the run's own end last.
+    pub(super) async fn run(&mut self) -> AgentRun {
+        let run = self.agent.run("go").await;
+        self.check(&run);
+        run
+    }
+
+    pub(super) fn check(&self, run: &AgentRun) {
+        let messages = self.store.messages();
+        assert_eq!(transcript::fault(&messages), None, "{messages:#?}");
+        let events = self.notes.events();
+        assert_eq!(events.last(), Some(&AgentEvent::AgentEnd { end: run.end.clone() }));
+        let mut open: Vec<&str> = Vec::new();
+        for event in &events {
+            match event {
+                AgentEvent::Tool(ToolEvent::Requested { call_id, .. }) => {
+                    assert!(!open.contains(&call_id.as_str()), "asked for twice: {call_id}");
+                    open.push(call_id);
+                }
+                AgentEvent::Tool(ToolEvent::ArgumentsDelta { .. }) => {}
+                AgentEvent::Tool(
+                    ToolEvent::Started { call_id, .. }
+                    | ToolEvent::Update { call_id, .. }
+                    | ToolEvent::Progress { call_id, .. },
+                ) => assert!(open.contains(&call_id.as_str()), "{call_id} is not open"),
+                AgentEvent::ToolEnd { result } => {
+                    let at = open.iter().position(|id| *id == result.call_id).expect("asked for");
+                    open.remove(at);
+                }
+                AgentEvent::TurnEnd { .. } | AgentEvent::AgentEnd { .. } => {
+                    assert!(open.is_empty(), "without end: {open:?}");
+                }
+                _ => {}
+            }
+        }
+        let asked = messages.iter().flat_map(|message| &message.tool_calls).count();
+        let ends = events.iter().filter(|event| matches!(event, AgentEvent::ToolEnd { .. })).count();
+        assert_eq!(asked, ends);
+    }
+
+    /// The results in the conversation, as the model reads them.
+    pub(super) fn results(&self) -> Vec<String> {
+        let messages = self.store.messages();
+        let results = messages.iter().filter(|message| message.role == MessageRole::Tool);
+        results.map(Message::text).collect()
+    }
+}
