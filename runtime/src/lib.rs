@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
 //! | `agent/` | the loop between a model and its tools |
+//! | `executor.rs` | the registry as an agent's executor of calls |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
@@ -32,6 +33,7 @@ mod approve;
 mod cli;
 mod command;
 mod error;
+mod executor;
 mod output;
 mod run;
 mod setup;
@@ -39,5 +41,6 @@ mod sidecar;
 mod whole;
 mod workspace;
 
+pub use executor::RegistryExecutor;
 pub use run::run;
 pub use sidecar::OwnSidecar;

@@ -1,0 +1,75 @@
+//! The registry as an agent's executor of calls. It adds nothing to a call and takes nothing from it: a loop
+//! says on what terms, the registry decides.
+
+use std::sync::Arc;
+
+use portcullis_tools::{Caller, RegisteredTool, ToolRegistry, policy::Approval};
+use portcullis_types::{ToolCall, ToolResult, async_trait};
+
+use crate::agent::{CallTerms, OfferedTool, ToolExecutor};
+
+/// With nobody to ask, so that what needs an approval is denied. [`RegistryExecutor`] has somebody.
+#[async_trait]
+impl ToolExecutor for ToolRegistry {
+    fn offers(&self) -> Vec<OfferedTool> {
+        self.tools().filter(|tool| is_callable(self, tool)).map(offered).collect()
+    }
+
+    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+        let caller = on_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms);
+        self.execute_with_policy(call, &caller).await
+    }
+}
+
+/// A registry with what its callers have in common: who is asked for approvals, and what is to be asked or denied
+/// beyond the policy file.
+#[derive(Debug, Clone)]
+pub struct RegistryExecutor {
+    registry: Arc<ToolRegistry>,
+    template: Caller,
+}
+
+impl RegistryExecutor {
+    /// The registry for callers like this one. Agent, run, space, cancellation, deadline and events are those of
+    /// each call's terms; all else is the template's.
+    #[must_use]
+    pub fn new(registry: Arc<ToolRegistry>, template: Caller) -> Self {
+        Self { registry, template }
+    }
+}
+
+#[async_trait]
+impl ToolExecutor for RegistryExecutor {
+    fn offers(&self) -> Vec<OfferedTool> {
+        self.registry.offers()
+    }
+
+    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+        let mut caller = self.template.clone();
+        caller.agent_id.clone_from(&terms.agent_id);
+        caller.run_id.clone_from(&terms.run_id);
+        self.registry.execute_with_policy(call, &on_terms(caller, terms)).await
+    }
+}
+
+fn on_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
+    caller.space_id.clone_from(&terms.space_id);
+    // One of its own, since a tool may fire the token that it is given, and that ends no call but its own.
+    caller.cancel = terms.cancel.child_token();
+    caller.turn_deadline = terms.turn_deadline;
+    caller.on_event.clone_from(&terms.on_event);
+    caller
+}
+
+/// Not what its author hides; and a tool that every call of would be refused is not worth a model's attention.
+fn is_callable(registry: &ToolRegistry, tool: &RegisteredTool) -> bool {
+    !tool.meta().hidden && registry.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny)
+}
+
+fn offered(tool: &RegisteredTool) -> OfferedTool {
+    OfferedTool {
+        decl: tool.decl().clone(),
+        label: tool.label().map(str::to_owned),
+        tier: tool.facts().declared_tier,
+    }
+}
