@@ -5,9 +5,11 @@
 //! | `provider.rs` | who answers: what a model is asked, and the pieces that it answers in |
 //! | `executor.rs` | who runs the calls; the registry is one |
 //! | `event.rs` | what happens, for whoever watches |
+//! | `forms/` | the same in other systems' words |
 
 mod event;
 mod executor;
+pub mod forms;
 mod provider;
 
 pub use event::{AgentEnd, AgentEvent};
