@@ -3,7 +3,7 @@
 //! | file | whose words |
 //! |---|---|
 //! | `everruns.rs` | specification 000 |
-//! | `yoagent.rs` | specification 002 |
+//! | `yoagent.rs`, `yoagent/` | specification 002 |
 //! | `hsafa.rs` | specification 003 |
 //! | `form.rs` | what they have in common |
 //! | `calls.rs` | the calls that are going on, as far as a form must remember them |
@@ -23,7 +23,7 @@ mod partial;
 mod script;
 #[cfg(test)]
 mod tests;
-mod yoagent;
+pub mod yoagent;
 
 pub use calls::MAX_OPEN_CALLS;
 pub use everruns::Everruns;
