@@ -32,7 +32,7 @@ pub enum AgentEvent {
         /// The text.
         delta: String,
     },
-    /// The model's answer is whole, and in the history.
+    /// The model's answer is whole. With calls it comes into the history together with their results.
     MessageEnd {
         /// The answer.
         message: Arc<Message>,
@@ -40,12 +40,12 @@ pub enum AgentEvent {
     /// Something happens to a call. [`ToolEvent::Finished`] is never among them: [`AgentEvent::ToolEnd`] is
     /// that, with the result.
     Tool(ToolEvent),
-    /// A call is over. Each call that was [`ToolEvent::Requested`] has exactly one.
+    /// A call is over. Each call has exactly one [`ToolEvent::Requested`] before it, also one that never ran.
     ToolEnd {
         /// What came of it.
         result: Arc<ToolResult>,
     },
-    /// The person has said something in between; calls that had not begun are skipped.
+    /// The person has said something in between; calls that had not begun were skipped.
     Steered {
         /// What was said.
         messages: Arc<Vec<Message>>,

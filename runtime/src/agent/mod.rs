@@ -2,19 +2,64 @@
 //!
 //! | file | what it is |
 //! |---|---|
+//! | `config.rs` | how a loop works: limits, strategy, instructions |
+//! | `agent_loop.rs` | the way of a run |
 //! | `provider.rs` | who answers: what a model is asked, and the pieces that it answers in |
+//! | `turn.rs` | one answer, from the question to its last piece |
+//! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | an answer's calls, rebuilt from their pieces |
 //! | `executor.rs` | who runs the calls; the registry is one |
+//! | `calls.rs`, `units.rs` | the calls of a turn: which run at once, and one result for each |
+//! | `guard.rs` | the guard against the same call over and over |
+//! | `steering.rs` | what a person says in between |
+//! | `store.rs`, `transcript.rs` | the conversation: where it is kept, and what providers take |
 //! | `event.rs` | what happens, for whoever watches |
 //! | `forms/` | the same in other systems' words |
+//! | `emitter.rs`, `channel.rs`, `watch.rs` | who is told, the stream of events, and what a faulty watcher may do |
 
+mod accumulator;
+mod agent_loop;
+mod call_ids;
+mod calls;
+mod channel;
+mod concatenated;
+mod config;
+mod emitter;
 mod event;
 mod executor;
 pub mod forms;
+mod guard;
 mod provider;
+mod steering;
+mod store;
+mod transcript;
+mod turn;
+mod units;
+mod watch;
 
+pub use accumulator::{
+    ArgumentsPiece, AssembledCall, MAX_CALL_ARGUMENT_BYTES, MAX_CALLED_NAME_BYTES, MAX_CALLS_PER_TURN,
+    MAX_LISTED_CALLS, MAX_TURN_ARGUMENT_BYTES, TooManyCalls, ToolCallAccumulator,
+};
+pub use agent_loop::{AgentLoop, AgentRun};
+pub use call_ids::MAX_CALL_ID_BYTES;
+pub use calls::SKIPPED;
+pub use channel::{
+    DEFAULT_EVENT_CAPACITY, EventReceiver, EventSender, MAX_EVENTS_BEYOND_CAPACITY, MAX_JOINED_BYTES,
+    event_channel,
+};
+pub use config::{
+    AgentConfig, DEFAULT_CONCURRENCY, DEFAULT_GRACE, DEFAULT_MAX_ITERATIONS, DEFAULT_MODEL_SILENCE,
+    ExecutionStrategy,
+};
+pub use emitter::EventEmitter;
 pub use event::{AgentEnd, AgentEvent};
 pub use executor::{CallTerms, OfferedTool, ToolExecutor};
+pub use guard::{REPEATS_UNTIL_END, REPEATS_UNTIL_HINT};
 pub use provider::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,
 };
+pub use steering::{AgentHandle, MAX_QUEUED_MESSAGES, QueueFull};
+pub use store::{InMemoryMessageStore, MessageStore, StoreError};
+pub use transcript::{MAX_UNREADABLE_BYTES, UNREADABLE_KEY};
+pub use turn::MAX_ANSWER_BYTES;

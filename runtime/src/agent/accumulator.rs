@@ -1,0 +1,351 @@
+//! [`ToolCallAccumulator`]: the calls of one turn, rebuilt from the pieces that a model's answer comes in.
+//!
+//! Nothing here runs a call or checks its arguments against a schema. What is decided is which calls there are
+//! and which of them cannot be run because they did not arrive whole, or are too many or too large.
+
+use std::collections::HashMap;
+
+use portcullis_types::{SafetyTier, ToolCall, ToolError};
+use thiserror::Error;
+
+use super::{
+    OfferedTool, StopReason, ToolCallDelta,
+    call_ids::CallIds,
+    concatenated::{is_whole_object, objects},
+};
+
+/// How many calls of one turn run. Each further one gets a `resource_limit` result. Without it one answer
+/// could keep the machine busy for as long as it likes.
+pub const MAX_CALLS_PER_TURN: usize = 128;
+
+/// How many calls of one turn are kept at all. An answer with more is refused as a whole: without it one answer
+/// could fill the memory with calls that are never run.
+pub const MAX_LISTED_CALLS: usize = 16_384;
+
+/// How long the text of a call's arguments may be: 1 MiB, what a registry takes. Of a longer one nothing is
+/// kept.
+pub const MAX_CALL_ARGUMENT_BYTES: usize = 1 << 20;
+
+/// How long the arguments of a turn's calls may be together: 16 MiB. Calls past it do not run, and nothing of
+/// them is kept.
+pub const MAX_TURN_ARGUMENT_BYTES: usize = 16 << 20;
+
+/// How long the name in a call may be, in bytes; no tool has one that long.
+pub const MAX_CALLED_NAME_BYTES: usize = 256;
+
+/// Rebuilds the calls of one turn from their pieces.
+///
+/// ```
+/// use portcullis::agent::{StopReason, ToolCallAccumulator, ToolCallDelta};
+///
+/// let mut accumulator = ToolCallAccumulator::new();
+/// for (id, name, arguments) in [(Some("c1"), Some("echo"), None), (None, None, Some(r#"{"text":"\ud8"#)),
+///     (None, None, Some(r#"3d\ude00"}"#))]
+/// {
+///     accumulator.push(ToolCallDelta {
+///         index: 0,
+///         id: id.map(str::to_owned),
+///         name: name.map(str::to_owned),
+///         arguments: arguments.map(str::to_owned),
+///     })?;
+/// }
+/// let calls = accumulator.finish(&StopReason::ToolCalls, &[]);
+/// assert_eq!(calls[0].call.arguments, r#"{"text":"\ud83d\ude00"}"#);
+/// # Ok::<(), portcullis::agent::TooManyCalls>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct ToolCallAccumulator {
+    ids: CallIds,
+    calls: Vec<Partial>,
+    /// Which call the pieces of an index belong to.
+    current: HashMap<u64, usize>,
+    argument_bytes: usize,
+}
+
+/// A call as it was rebuilt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AssembledCall {
+    /// The call, with the tool's name and the arguments as the model gave them. Its id is unique in the
+    /// conversation; a provider's own is kept where it is.
+    pub call: ToolCall,
+    /// Why it must not run, and the result that the model reads instead.
+    pub refused: Option<ToolError>,
+}
+
+/// More of a call's arguments, for whoever watches them grow.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArgumentsPiece {
+    /// The call.
+    pub call_id: String,
+    /// The tool's name, as far as it has come.
+    pub tool: String,
+    /// The text.
+    pub delta: String,
+}
+
+/// The model asks for more than [`MAX_LISTED_CALLS`] calls in one turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the model asks for more than {MAX_LISTED_CALLS} calls in one turn")]
+pub struct TooManyCalls;
+
+impl ToolCallAccumulator {
+    /// For a conversation without calls so far.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// For a conversation whose calls have ids that must not come again.
+    pub(super) fn after(ids: CallIds) -> Self {
+        Self { ids, ..Self::default() }
+    }
+
+    /// Takes a piece. Gives the arguments' text that became known with it, once the call's id is known too.
+    ///
+    /// # Errors
+    /// [`TooManyCalls`]; the answer has to be given up.
+    pub fn push(&mut self, delta: ToolCallDelta) -> Result<Option<ArgumentsPiece>, TooManyCalls> {
+        let at = self.call_of(&delta)?;
+        let call = &mut self.calls[at];
+        if let Some(id) = delta.id.filter(|id| !id.is_empty())
+            && call.id.is_none()
+        {
+            call.id = Some((self.ids.claim(&id), id));
+        }
+        if let Some(name) = &delta.name {
+            call.name.push(name);
+        }
+        if let Some(arguments) = delta.arguments {
+            let room = MAX_TURN_ARGUMENT_BYTES.saturating_sub(self.argument_bytes);
+            self.argument_bytes += call.arguments.push(arguments, room);
+        }
+        Ok(call.untold())
+    }
+
+    /// Whether no call has begun.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// The calls, in the order of their indices, now that the answer is whole and ended for a reason.
+    ///
+    /// Calls run only if the answer was neither cut off nor withheld ([`StopReason::Length`],
+    /// [`StopReason::ContentFilter`]): of such an answer nobody can say which calls the model would have made.
+    /// No arguments at all mean `{}`, if the provider says that the model was done. Several objects in one
+    /// call's arguments become a call each if the tool, one of `offers`, declares that it only reads.
+    #[must_use]
+    pub fn finish(self, stop: &StopReason, offers: &[OfferedTool]) -> Vec<AssembledCall> {
+        self.finish_with_ids(stop, offers).0
+    }
+
+    /// As [`ToolCallAccumulator::finish`], with the ids that are taken now.
+    pub(super) fn finish_with_ids(
+        mut self,
+        stop: &StopReason,
+        offers: &[OfferedTool],
+    ) -> (Vec<AssembledCall>, CallIds) {
+        // Stable: calls that came one after the other under one index stay in their order.
+        self.calls.sort_by_key(|call| call.index);
+        let mut assembled = Vec::with_capacity(self.calls.len());
+        for call in self.calls {
+            assemble(call, stop, offers, &mut self.ids, &mut assembled);
+        }
+        // Objects that were taken apart count too.
+        for call in assembled.iter_mut().skip(MAX_CALLS_PER_TURN) {
+            call.call.arguments = String::new();
+            call.refused = Some(ToolError::resource_limit(format!(
+                "only the first {MAX_CALLS_PER_TURN} calls of one answer are run"
+            )));
+        }
+        (assembled, self.ids)
+    }
+
+    /// The call that a piece belongs to. Some providers send every call under one index: a new id with a name,
+    /// after arguments that are whole, begins the next one. Others send a new id with every piece, so an id
+    /// alone does not.
+    fn call_of(&mut self, delta: &ToolCallDelta) -> Result<usize, TooManyCalls> {
+        if let Some(&at) = self.current.get(&delta.index) {
+            let call = &self.calls[at];
+            let other_id = match (&call.id, &delta.id) {
+                (Some((_, said)), Some(id)) => !id.is_empty() && said != id,
+                _ => false,
+            };
+            let named = delta.name.as_ref().is_some_and(|name| !name.is_empty());
+            if !(other_id && named && call.arguments.may_be_whole()) {
+                return Ok(at);
+            }
+        }
+        if self.calls.len() >= MAX_LISTED_CALLS {
+            return Err(TooManyCalls);
+        }
+        self.calls.push(Partial { index: delta.index, ..Partial::default() });
+        self.current.insert(delta.index, self.calls.len() - 1);
+        Ok(self.calls.len() - 1)
+    }
+}
+
+/// A call of which pieces have come.
+#[derive(Debug, Default)]
+struct Partial {
+    index: u64,
+    /// The id in use, and the one that the provider sent.
+    id: Option<(String, String)>,
+    name: NamePieces,
+    arguments: Arguments,
+    /// How much of the arguments' text was given to whoever watches.
+    told: usize,
+}
+
+impl Partial {
+    fn untold(&mut self) -> Option<ArgumentsPiece> {
+        let (id, _) = self.id.as_ref()?;
+        let delta = self.arguments.text.get(self.told..).filter(|text| !text.is_empty())?.to_owned();
+        self.told = self.arguments.text.len();
+        let tool = self.name.name(&[]).to_owned();
+        Some(ArgumentsPiece { call_id: id.clone(), tool, delta })
+    }
+}
+
+/// A name in pieces, or said whole more than once.
+#[derive(Debug, Default)]
+struct NamePieces {
+    joined: String,
+    /// How long the first piece is.
+    first: usize,
+    /// Whether a piece differs from the first.
+    differ: bool,
+    too_long: bool,
+}
+
+impl NamePieces {
+    fn push(&mut self, piece: &str) {
+        if piece.is_empty() || self.too_long {
+            return;
+        }
+        let differs = !self.joined.is_empty() && self.joined.get(..self.first) != Some(piece);
+        self.differ |= differs;
+        if self.joined.len() + piece.len() <= MAX_CALLED_NAME_BYTES {
+            if self.joined.is_empty() {
+                self.first = piece.len();
+            }
+            self.joined.push_str(piece);
+        } else if self.differ || self.joined.is_empty() {
+            self.too_long = true;
+        }
+        // Else it is one more repetition of the whole name, with which nothing is lost.
+    }
+
+    /// The name. One that is only repetitions of a tool's name is that tool's, unless it is a tool's itself.
+    fn name(&self, offers: &[OfferedTool]) -> &str {
+        let offered = |name: &str| offers.iter().any(|offer| offer.decl.name == name);
+        let first = &self.joined[..self.first];
+        if !self.differ && first.len() < self.joined.len() && offered(first) && !offered(&self.joined) {
+            return first;
+        }
+        &self.joined
+    }
+}
+
+/// The arguments' text so far.
+#[derive(Debug, Default)]
+struct Arguments {
+    text: String,
+    too_long: bool,
+}
+
+impl Arguments {
+    /// Takes a piece, and says how many bytes were kept of it.
+    fn push(&mut self, piece: String, room: usize) -> usize {
+        if self.too_long || piece.is_empty() {
+            return 0;
+        }
+        if piece.len() > room || self.text.len() + piece.len() > MAX_CALL_ARGUMENT_BYTES {
+            self.too_long = true;
+            self.text = String::new();
+            return 0;
+        }
+        let kept = piece.len();
+        if self.text.is_empty() {
+            self.text = piece;
+        } else {
+            self.text.push_str(&piece);
+        }
+        kept
+    }
+
+    /// Whether nothing needs to follow.
+    fn may_be_whole(&self) -> bool {
+        self.too_long || self.text.trim().is_empty() || is_whole_object(&self.text)
+    }
+}
+
+/// Makes a call, or several, of the pieces of one.
+fn assemble(
+    partial: Partial,
+    stop: &StopReason,
+    offers: &[OfferedTool],
+    ids: &mut CallIds,
+    assembled: &mut Vec<AssembledCall>,
+) {
+    let tool = partial.name.name(offers).to_owned();
+    let id = partial.id.map_or_else(|| ids.fresh(), |(id, _)| id);
+    let mut add = |id: String, arguments: &str, refused: Option<ToolError>| {
+        let call = ToolCall { id, tool: tool.clone(), arguments: arguments.to_owned() };
+        assembled.push(AssembledCall { call, refused });
+    };
+    let text = partial.arguments.text.as_str();
+    let refused = match stop {
+        StopReason::Length => Some(cut_off("the answer reached the limit of tokens")),
+        StopReason::ContentFilter => Some(cut_off("the provider withheld the rest of the answer")),
+        StopReason::Stop | StopReason::ToolCalls => None,
+        // Whether an answer that ended for an unknown reason is whole, only its text can say.
+        StopReason::Other(_) => {
+            text.trim().is_empty().then(|| cut_off("the answer ended for a reason that is not known"))
+        }
+    };
+    let refused = refused.or_else(|| {
+        if partial.name.too_long {
+            Some(ToolError::not_found(format!("no tool has a name of more than {MAX_CALLED_NAME_BYTES} bytes")))
+        } else if tool.is_empty() {
+            Some(ToolError::invalid_arguments("a call must name a tool"))
+        } else if partial.arguments.too_long {
+            Some(ToolError::resource_limit(format!(
+                "arguments may be {MAX_CALL_ARGUMENT_BYTES} bytes long, and {MAX_TURN_ARGUMENT_BYTES} in all calls of \
+                 one answer"
+            )))
+        } else {
+            None
+        }
+    });
+    if refused.is_some() {
+        return add(id, text, refused);
+    }
+    if text.trim().is_empty() {
+        return add(id, "{}", None);
+    }
+    let Some(objects) = objects(text) else { return add(id, text, None) };
+    let only_reads =
+        offers.iter().any(|offer| offer.decl.name == tool && offer.tier == Some(SafetyTier::ReadOnly));
+    if !only_reads || objects.len() > MAX_LISTED_CALLS {
+        let several = ToolError::invalid_arguments(format!(
+            "arguments must be one object, but these are {}; make one call for each",
+            objects.len()
+        ));
+        return add(id, text, Some(several));
+    }
+    // The first keeps the id, which the provider may know the call by.
+    let mut id = Some(id);
+    for object in objects {
+        add(id.take().unwrap_or_else(|| ids.fresh()), object, None);
+    }
+}
+
+fn cut_off(why: &str) -> ToolError {
+    ToolError::resource_limit(format!("{why} before this call was whole, so it was not run"))
+        .with_code("cut_off")
+        .with_hint("make fewer or shorter calls in one answer")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,296 @@
+//! The calls of one turn: each has exactly one result at the end, whatever happens to it.
+
+use std::{
+    collections::HashSet,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::FutureExt;
+use portcullis_types::{EventFn, ToolCall, ToolError, ToolEvent, ToolResult};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{
+    AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
+    units::units,
+    watch::{Patience, Watch, panicked},
+};
+
+/// What a model reads of a call that was skipped because a person said something (specification 002, "Steering").
+pub const SKIPPED: &str = "Skipped due to queued user message.";
+
+/// How long dropped calls are waited for. One that blocks its thread is left behind then.
+const DROP_TIME: Duration = Duration::from_millis(100);
+
+/// What the calls of a run have in common.
+pub(super) struct Calls<'a> {
+    pub(super) config: &'a AgentConfig,
+    pub(super) executor: &'a Arc<dyn ToolExecutor>,
+    pub(super) watch: &'a Arc<Watch>,
+    pub(super) handle: &'a AgentHandle,
+    pub(super) patience: &'a Patience,
+    pub(super) run_id: &'a str,
+}
+
+impl Calls<'_> {
+    /// Runs the calls of a turn, and gives their results in the same order.
+    ///
+    /// # Cancellation
+    /// Dropping the future drops the calls. Firing the run's token gives them the grace time to end.
+    pub(super) async fn run(
+        &self,
+        calls: Vec<AssembledCall>,
+        offers: &[OfferedTool],
+    ) -> Vec<Arc<ToolResult>> {
+        let live = Live::default();
+        let cancel = self.patience.cancel.child_token();
+        let timeout = self.config.turn_timeout;
+        let terms = CallTerms {
+            agent_id: self.config.agent_id.clone(),
+            run_id: self.run_id.to_owned(),
+            space_id: self.config.space_id.clone(),
+            cancel: cancel.clone(),
+            turn_deadline: timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout)),
+            on_event: self.watch.listens().then(|| listener(Arc::clone(self.watch), live.clone())),
+        };
+        let mut turn = Turn {
+            calls: self,
+            terms: Arc::new(terms),
+            live,
+            deadline: timeout
+                .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
+            results: vec![None; calls.len()],
+            asked: Vec::with_capacity(calls.len()),
+        };
+        let mut runnable = Vec::new();
+        for (at, AssembledCall { call, refused }) in calls.into_iter().enumerate() {
+            turn.asked.push(call);
+            match refused {
+                Some(error) => turn.give_unrun(at, &error).await,
+                None => runnable.push(at),
+            }
+        }
+        let beside: Vec<bool> = runnable.iter().map(|&at| runs_beside(&turn.asked[at], offers)).collect();
+        let mut over = None;
+        for (nth, unit) in units(self.config.strategy, &beside).into_iter().enumerate() {
+            if over.is_none() && nth > 0 && self.handle.wants_to_steer() {
+                over = Some(ToolError::cancelled(SKIPPED).with_code("skipped"));
+            }
+            if self.patience.cancel.is_cancelled() {
+                over = Some(cancelled_before());
+            }
+            let unit = &runnable[unit];
+            match &over {
+                Some(error) => {
+                    for &at in unit {
+                        turn.give_unrun(at, error).await;
+                    }
+                }
+                None => over = turn.run_unit(unit).await,
+            }
+        }
+        // Whoever still holds the terms of a call that was left behind learns that nobody waits.
+        cancel.cancel();
+        turn.results.into_iter().flatten().collect()
+    }
+}
+
+/// Whether a call may run beside others. One of a tool that is not offered under its name may be one of any
+/// tool by an alias.
+fn runs_beside(call: &ToolCall, offers: &[OfferedTool]) -> bool {
+    offers.iter().any(|offer| offer.decl.name == call.tool && offer.runs_beside_others())
+}
+
+struct Turn<'a> {
+    calls: &'a Calls<'a>,
+    terms: Arc<CallTerms>,
+    live: Live,
+    /// When calls are dropped that go on past the turn's deadline.
+    deadline: Option<Instant>,
+    asked: Vec<ToolCall>,
+    results: Vec<Option<Arc<ToolResult>>>,
+}
+
+impl Turn<'_> {
+    /// Runs calls at once, and says why later ones must not begin any more.
+    async fn run_unit(&mut self, unit: &[usize]) -> Option<ToolError> {
+        let patience = self.calls.patience.clone();
+        let deadline = self.deadline;
+        let given_up = async move {
+            tokio::select! {
+                () = patience.over() => Given::Cancelled,
+                () = until(deadline) => Given::TimedOut,
+            }
+        };
+        tokio::pin!(given_up);
+        let mut tasks = JoinSet::new();
+        let mut waiting = unit.iter().copied();
+        let mut given = None;
+        loop {
+            while tasks.len() < self.calls.config.concurrency.get()
+                && !self.calls.patience.cancel.is_cancelled()
+            {
+                let Some(at) = waiting.next() else { break };
+                self.begin(at, &mut tasks).await;
+            }
+            tokio::select! {
+                biased;
+                joined = tasks.join_next() => match joined {
+                    Some(Ok((at, result))) => self.give(at, result).await,
+                    // Nobody aborts tasks but the branch below, and their panics are caught.
+                    Some(Err(_)) => {}
+                    None => break,
+                },
+                end = &mut given_up => {
+                    given = Some(end);
+                    break;
+                }
+            }
+        }
+        tasks.abort_all();
+        let drop_by = Instant::now() + DROP_TIME;
+        while let Ok(Some(joined)) = tokio::time::timeout_at(drop_by, tasks.join_next()).await {
+            if let Ok((at, result)) = joined {
+                self.give(at, result).await;
+            }
+        }
+        let (running, before) = match given {
+            Some(Given::TimedOut) => {
+                let error = ToolError::timeout("the turn's time is over");
+                (error.clone(), Some(error))
+            }
+            Some(Given::Cancelled) => {
+                (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
+            }
+            None if self.calls.patience.cancel.is_cancelled() => {
+                (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
+            }
+            None => (ToolError::internal("the call's task ended without a result"), None),
+        };
+        for &at in unit {
+            if self.results[at].is_none() {
+                let begun = self.live.remove(&self.asked[at].id);
+                match (&before, begun) {
+                    (Some(before), false) => self.give_unrun(at, before).await,
+                    _ => {
+                        let result = unrun(&self.asked[at], running.clone());
+                        self.give(at, result).await;
+                    }
+                }
+            }
+        }
+        before
+    }
+
+    async fn begin(&mut self, at: usize, tasks: &mut JoinSet<(usize, ToolResult)>) {
+        let call = self.asked[at].clone();
+        self.tell_requested(&call).await;
+        self.live.insert(call.id.clone());
+        let (executor, terms) = (Arc::clone(self.calls.executor), Arc::clone(&self.terms));
+        tasks.spawn(async move {
+            let (id, tool) = (call.id.clone(), call.tool.clone());
+            let caught =
+                AssertUnwindSafe(async { executor.execute(call, &terms).await }).catch_unwind().await;
+            let result = caught.unwrap_or_else(|panic| {
+                let fault = panicked("executor", &*panic);
+                unrun(
+                    &ToolCall { id, tool, arguments: String::new() },
+                    ToolError::internal(fault.to_string()),
+                )
+            });
+            (at, result)
+        });
+    }
+
+    /// Gives a call that never ran its result.
+    async fn give_unrun(&mut self, at: usize, error: &ToolError) {
+        self.tell_requested(&self.asked[at]).await;
+        let result = unrun(&self.asked[at], error.clone());
+        self.give(at, result).await;
+    }
+
+    /// Takes a call's result, whatever id the executor gave it.
+    async fn give(&mut self, at: usize, mut result: ToolResult) {
+        self.live.remove(&self.asked[at].id);
+        result.call_id.clone_from(&self.asked[at].id);
+        let result = Arc::new(result);
+        self.results[at] = Some(Arc::clone(&result));
+        self.calls.watch.tell(AgentEvent::ToolEnd { result }).await;
+    }
+
+    async fn tell_requested(&self, call: &ToolCall) {
+        let ToolCall { id, tool, arguments } = call.clone();
+        let requested = ToolEvent::Requested { call_id: id, tool, arguments };
+        self.calls.watch.tell(AgentEvent::Tool(requested)).await;
+    }
+}
+
+/// Why calls that run were given up.
+enum Given {
+    Cancelled,
+    TimedOut,
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn cancelled_before() -> ToolError {
+    ToolError::cancelled("the run was cancelled before the call began")
+}
+
+/// The result of a call that no executor gave one.
+fn unrun(call: &ToolCall, error: ToolError) -> ToolResult {
+    ToolResult {
+        call_id: call.id.clone(),
+        tool: call.tool.clone(),
+        outcome: Err(error),
+        details: serde_json::Value::Null,
+        truncated: false,
+        original_bytes: 0,
+        duration: Duration::ZERO,
+    }
+}
+
+/// The calls that run now. An event of any other is none: it comes too late, or from nobody that was asked.
+#[derive(Clone, Default)]
+struct Live(Arc<Mutex<HashSet<String>>>);
+
+impl Live {
+    fn insert(&self, id: String) {
+        self.lock().insert(id);
+    }
+
+    fn remove(&self, id: &str) -> bool {
+        self.lock().remove(id)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes what an executor tells of its calls. That a call was asked for and that it is over, the loop says
+/// itself.
+fn listener(watch: Arc<Watch>, live: Live) -> EventFn {
+    Arc::new(move |event| {
+        let (ToolEvent::ApprovalRequested { call_id }
+        | ToolEvent::ApprovalResolved { call_id, .. }
+        | ToolEvent::Started { call_id, .. }
+        | ToolEvent::Progress { call_id, .. }
+        | ToolEvent::Update { call_id, .. }
+        | ToolEvent::Pending { call_id }) = event
+        else {
+            return;
+        };
+        // Held while the event is told, so that none follows the call's end.
+        let live = live.lock();
+        if live.contains(call_id) {
+            watch.tell_now(AgentEvent::Tool(event.clone()));
+        }
+    })
+}

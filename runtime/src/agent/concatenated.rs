@@ -1,0 +1,71 @@
+//! Arguments in which a model has put several objects after each other, `{…}{…}`: what calls they are.
+
+use serde::de::IgnoredAny;
+use serde_json::Deserializer;
+
+/// The objects that a text consists of, if they are two or more and nothing else is between them but white
+/// space. Whether each is good arguments is not looked at.
+pub(super) fn objects(text: &str) -> Option<Vec<&str>> {
+    let mut found = Vec::new();
+    let mut rest = text.trim_start_matches(WHITE_SPACE);
+    while !rest.is_empty() {
+        let length = first_object(rest)?;
+        let (object, after) = rest.split_at_checked(length)?;
+        found.push(object);
+        rest = after.trim_start_matches(WHITE_SPACE);
+    }
+    (found.len() > 1).then_some(found)
+}
+
+/// Whether a text is one whole object.
+pub(super) fn is_whole_object(text: &str) -> bool {
+    let text = text.trim_matches(WHITE_SPACE);
+    first_object(text) == Some(text.len())
+}
+
+/// How long the object is that a text begins with.
+fn first_object(text: &str) -> Option<usize> {
+    if !text.starts_with('{') {
+        return None;
+    }
+    // Values are skipped, not built, so neither size nor depth costs anything.
+    let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    values.next()?.ok()?;
+    Some(values.byte_offset())
+}
+
+/// What JSON takes for white space (RFC 8259, section 2).
+const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&[&str]>) {
+        assert_eq!(objects(text).as_deref(), expected, "{text}");
+    }
+
+    #[test]
+    fn two_or_more_whole_objects_are_taken_apart() {
+        check(r#"{"a":1}{"b":2}"#, Some(&[r#"{"a":1}"#, r#"{"b":2}"#]));
+        check(" {}\n{} {} ", Some(&["{}", "{}", "{}"]));
+        check(r#"{"a":"}{"}{"b":"\"}{"}"#, Some(&[r#"{"a":"}{"}"#, r#"{"b":"\"}{"}"#]));
+    }
+
+    #[test]
+    fn anything_else_is_left_as_it_is() {
+        for text in
+            ["", "{}", r#"{"a":"}{"}"#, "{}x", "{}{", "{}[]", "[]{}", "{},{}", r#"{"a":1}{"b":"#, "{}null"]
+        {
+            check(text, None);
+        }
+    }
+
+    #[test]
+    fn depth_costs_nothing() {
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(100_000), "}".repeat(100_000));
+        assert!(is_whole_object(&deep));
+        check(&format!("{deep}{deep}"), Some(&[&deep, &deep]));
+    }
+}

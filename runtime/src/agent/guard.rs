@@ -1,0 +1,101 @@
+//! The guard against the same call over and over.
+
+use portcullis_types::{Message, ToolCall};
+use serde_json::{Map, Value};
+
+/// After how many calls of the same tool with the same arguments in a row the model is told that it repeats
+/// itself.
+pub const REPEATS_UNTIL_HINT: u32 = 3;
+
+/// After how many the run ends.
+pub const REPEATS_UNTIL_END: u32 = 5;
+
+/// What is to be done about a call.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Repeat {
+    /// Nothing.
+    No,
+    /// The model reads this after the results of its turn.
+    Hint(Message),
+    /// The run ends after the results of the turn.
+    End,
+}
+
+/// Counts calls that are the same one after the other, across turns.
+#[derive(Debug, Default)]
+pub(super) struct RepeatGuard {
+    last: Option<(String, Arguments)>,
+    count: u32,
+}
+
+/// Arguments without what makes no difference: white space and the order of keys.
+#[derive(Debug, PartialEq)]
+enum Arguments {
+    Object(Map<String, Value>),
+    Text(String),
+}
+
+impl RepeatGuard {
+    /// Looks at the next call.
+    pub(super) fn see(&mut self, call: &ToolCall) -> Repeat {
+        let arguments = match serde_json::from_str(&call.arguments) {
+            Ok(object) => Arguments::Object(object),
+            Err(_) => Arguments::Text(call.arguments.clone()),
+        };
+        match &self.last {
+            Some((tool, last)) if *tool == call.tool && *last == arguments => self.count += 1,
+            _ => {
+                self.last = Some((call.tool.clone(), arguments));
+                self.count = 1;
+            }
+        }
+        if self.count >= REPEATS_UNTIL_END {
+            Repeat::End
+        } else if self.count == REPEATS_UNTIL_HINT {
+            Repeat::Hint(Message::user(format!(
+                "You have called `{}` {REPEATS_UNTIL_HINT} times in a row with the same arguments. Use the result \
+                 that you have, do something else, or give your answer.",
+                call.tool.escape_default(),
+            )))
+        } else {
+            Repeat::No
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(tool: &str, arguments: &str) -> ToolCall {
+        ToolCall { id: "c".into(), tool: tool.into(), arguments: arguments.into() }
+    }
+
+    #[test]
+    fn the_third_call_of_a_kind_is_hinted_at_and_the_fifth_is_the_last() {
+        let mut guard = RepeatGuard::default();
+        let same = [
+            r#"{"a":1,"b":2}"#,
+            r#"{"b":2,"a":1}"#,
+            r#" { "a" : 1, "b":2}"#,
+            r#"{"a":1,"b":2}"#,
+            r#"{"a":1,"b":2}"#,
+        ];
+        let seen: Vec<Repeat> = same.iter().map(|text| guard.see(&call("t", text))).collect();
+        assert!(
+            matches!(seen[..], [Repeat::No, Repeat::No, Repeat::Hint(_), Repeat::No, Repeat::End]),
+            "{seen:?}"
+        );
+    }
+
+    #[test]
+    fn another_tool_or_other_arguments_begin_anew() {
+        let mut guard = RepeatGuard::default();
+        for _ in 0..10 {
+            for (tool, text) in [("t", "{}"), ("t", "{}"), ("u", "{}"), ("u", "nonsense"), ("u", "nonsense")]
+            {
+                assert_eq!(guard.see(&call(tool, text)), Repeat::No);
+            }
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! [`MessageStore`]: where a conversation is kept, and the one that keeps it in memory.
+
+use std::{
+    error::Error,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use portcullis_types::{Message, async_trait};
+use thiserror::Error;
+
+/// Keeps one conversation, the operator's instructions left out.
+#[async_trait]
+pub trait MessageStore: Send + Sync {
+    /// The conversation so far. Read once, at the start of a run.
+    ///
+    /// # Errors
+    /// [`StoreError`] where it cannot be read; the run ends.
+    async fn load(&self) -> Result<Vec<Message>, StoreError>;
+
+    /// Adds messages, all or none of them: a model's calls come in one batch with their results, so that no
+    /// interruption leaves a call without one.
+    ///
+    /// # Errors
+    /// [`StoreError`] where they cannot be kept; the run ends.
+    ///
+    /// # Cancellation
+    /// The future is dropped where it does not end within the grace time of a cancelled run.
+    async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError>;
+}
+
+#[async_trait]
+impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
+    async fn load(&self) -> Result<Vec<Message>, StoreError> {
+        (**self).load().await
+    }
+
+    async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError> {
+        (**self).append(messages).await
+    }
+}
+
+/// Why a conversation cannot be read or kept.
+#[derive(Debug, Error)]
+#[error("{message}")]
+pub struct StoreError {
+    message: String,
+    #[source]
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+impl StoreError {
+    /// An error in words for the operator.
+    #[must_use]
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), source: None }
+    }
+
+    /// The same error with its cause.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        self.source = Some(source.into());
+        self
+    }
+}
+
+/// A conversation in memory. Clones share it. It is as long as the conversation is; nothing is left out.
+#[derive(Debug, Clone, Default)]
+pub struct InMemoryMessageStore {
+    messages: Arc<Mutex<Vec<Message>>>,
+}
+
+impl InMemoryMessageStore {
+    /// An empty conversation.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The conversation so far.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl From<Vec<Message>> for InMemoryMessageStore {
+    fn from(messages: Vec<Message>) -> Self {
+        Self { messages: Arc::new(Mutex::new(messages)) }
+    }
+}
+
+#[async_trait]
+impl MessageStore for InMemoryMessageStore {
+    async fn load(&self) -> Result<Vec<Message>, StoreError> {
+        Ok(self.messages())
+    }
+
+    async fn append(&self, mut messages: Vec<Message>) -> Result<(), StoreError> {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).append(&mut messages);
+        Ok(())
+    }
+}

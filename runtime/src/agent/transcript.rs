@@ -1,0 +1,177 @@
+//! What a conversation must be so that every provider takes it: each call of a model has exactly one result,
+//! right after it, and is written in a way that can be sent back.
+
+use std::collections::HashSet;
+
+use portcullis_types::{Message, MessageRole, ToolCall, ToolError};
+use serde_json::{Map, Value, json};
+
+/// How long a tool's name may be in a conversation, in characters: what the strictest provider takes.
+const MAX_NAME_CHARS: usize = 64;
+
+/// How much of unreadable arguments the model is shown again, in bytes.
+pub const MAX_UNREADABLE_BYTES: usize = 4096;
+
+/// The key under which unreadable arguments stand in a conversation.
+pub const UNREADABLE_KEY: &str = "INVALID_JSON";
+
+/// A call as it stands in the conversation. Providers refuse names beyond `[A-Za-z0-9_-]{1,64}` and arguments
+/// that are no object; the executor gets the call as it was made all the same.
+pub(super) fn sendable(call: &ToolCall) -> ToolCall {
+    ToolCall {
+        id: call.id.clone(),
+        tool: sendable_name(&call.tool),
+        arguments: sendable_arguments(&call.arguments),
+    }
+}
+
+fn sendable_name(name: &str) -> String {
+    if name.is_empty() {
+        return "unnamed".to_owned();
+    }
+    let plain = |c: char| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' };
+    name.chars().take(MAX_NAME_CHARS).map(plain).collect()
+}
+
+fn sendable_arguments(text: &str) -> String {
+    if text.trim().is_empty() {
+        return "{}".to_owned();
+    }
+    if serde_json::from_str::<Map<String, Value>>(text).is_ok() {
+        return text.to_owned();
+    }
+    let shown = &text[..text.floor_char_boundary(MAX_UNREADABLE_BYTES)];
+    json!({ UNREADABLE_KEY: shown }).to_string()
+}
+
+/// The same conversation, such that a provider takes it. A run writes no other, but a store may have been
+/// written by somebody else, or have lost its end.
+pub(super) fn repaired(messages: Vec<Message>) -> Vec<Message> {
+    let mut sound = Vec::with_capacity(messages.len());
+    let mut open: Vec<String> = Vec::new();
+    let mut seen = HashSet::new();
+    for mut message in messages {
+        if message.role == MessageRole::Tool {
+            let answered = open.iter().position(|id| Some(id) == message.tool_call_id.as_ref());
+            // A result that nobody asked for, or a second one, is left out.
+            if let Some(at) = answered {
+                open.remove(at);
+                sound.push(message);
+            }
+            continue;
+        }
+        close(&mut open, &mut sound);
+        message.tool_calls.retain(|call| seen.insert(call.id.clone()));
+        if message.content.is_empty() && message.tool_calls.is_empty() {
+            continue;
+        }
+        open.extend(message.tool_calls.iter().map(|call| call.id.clone()));
+        sound.push(message);
+    }
+    close(&mut open, &mut sound);
+    sound
+}
+
+/// Gives each call without a result one that says so.
+fn close(open: &mut Vec<String>, messages: &mut Vec<Message>) {
+    for id in open.drain(..) {
+        let lost = ToolError::cancelled("the run was interrupted; whether the call took effect is not known");
+        messages.push(Message::tool_failure(id, &lost));
+    }
+}
+
+/// What is wrong with a conversation, for tests: none if every provider takes it.
+#[cfg(test)]
+pub(super) fn fault(messages: &[Message]) -> Option<String> {
+    let mut open: Vec<&str> = Vec::new();
+    let mut seen = HashSet::new();
+    for (at, message) in messages.iter().enumerate() {
+        if message.role == MessageRole::Tool {
+            let id = message.tool_call_id.as_deref().unwrap_or_default();
+            match open.iter().position(|open| *open == id) {
+                Some(0) => drop(open.remove(0)),
+                _ => return Some(format!("message {at} answers `{id}`, open are {open:?}")),
+            }
+            continue;
+        }
+        if !open.is_empty() {
+            return Some(format!("message {at} comes before the results of {open:?}"));
+        }
+        if message.content.is_empty() && message.tool_calls.is_empty() {
+            return Some(format!("message {at} is empty"));
+        }
+        for call in &message.tool_calls {
+            if !seen.insert(call.id.as_str()) {
+                return Some(format!("message {at} has the id `{}` again", call.id));
+            }
+            if serde_json::from_str::<Map<String, Value>>(&call.arguments).is_err() {
+                return Some(format!("message {at} has arguments that are no object"));
+            }
+            let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+            if call.tool.is_empty() || call.tool.len() > MAX_NAME_CHARS || !call.tool.chars().all(plain) {
+                return Some(format!("message {at} calls a tool that cannot be named"));
+            }
+            open.push(&call.id);
+        }
+    }
+    (!open.is_empty()).then(|| format!("without result: {open:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str) -> ToolCall {
+        ToolCall { id: id.into(), tool: "t".into(), arguments: "{}".into() }
+    }
+
+    fn result(id: &str) -> Message {
+        Message::tool_failure(id, &ToolError::failed("x"))
+    }
+
+    #[test]
+    fn calls_are_written_in_a_way_that_can_be_sent_back() {
+        for (name, written) in [("file_read", "file_read"), ("", "unnamed"), ("a b/ü", "a_b__")] {
+            assert_eq!(sendable_name(name), written);
+        }
+        assert_eq!(sendable_name(&"é".repeat(100)), "_".repeat(64));
+        for (text, written) in [
+            (r#" {"a": 1}"#, r#" {"a": 1}"#),
+            ("", "{}"),
+            ("[1]", r#"{"INVALID_JSON":"[1]"}"#),
+            (r#"{"a"#, r#"{"INVALID_JSON":"{\"a"}"#),
+            (r#"{"a":"\ud800"}"#, r#"{"INVALID_JSON":"{\"a\":\"\\ud800\"}"}"#),
+        ] {
+            assert_eq!(sendable_arguments(text), written);
+        }
+        let long = sendable_arguments(&"é".repeat(1 << 20));
+        assert!(long.len() < MAX_UNREADABLE_BYTES + 100);
+        let deep = format!("{}1{}", r#"{"a":"#.repeat(1000), "}".repeat(1000));
+        assert!(sendable_arguments(&deep).starts_with(r#"{"INVALID_JSON""#));
+    }
+
+    #[test]
+    fn a_broken_conversation_is_mended() {
+        let broken = vec![
+            result("nobody"),
+            Message::user("hi"),
+            Message::assistant("", vec![call("a"), call("b"), call("a")]),
+            result("a"),
+            result("a"),
+            Message::user("and?"),
+            Message::assistant("", Vec::new()),
+            Message::assistant("", vec![call("c")]),
+        ];
+        assert!(fault(&broken).is_some());
+        let mended = repaired(broken);
+        assert_eq!(fault(&mended), None, "{mended:#?}");
+        let answered: Vec<_> = mended.iter().filter_map(|message| message.tool_call_id.as_deref()).collect();
+        assert_eq!(answered, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_sound_conversation_stays_as_it_is() {
+        let sound = vec![Message::user("hi"), Message::assistant("x", vec![call("a")]), result("a")];
+        assert_eq!(repaired(sound.clone()), sound);
+    }
+}

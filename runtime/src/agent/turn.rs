@@ -1,0 +1,160 @@
+//! One answer of a model, from the question to its last piece.
+
+use std::{panic::AssertUnwindSafe, time::Duration};
+
+use futures_util::{FutureExt, StreamExt};
+use portcullis_types::ToolEvent;
+
+use super::{
+    AgentEnd, AgentEvent, ArgumentsPiece, AssembledCall, Delta, DeltaStream, ModelRequest, OfferedTool,
+    Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallAccumulator, Usage,
+    call_ids::CallIds,
+    watch::{Watch, panicked},
+};
+
+/// How long the text of an answer may be: 8 MiB. Without it a model that never ends could fill the memory.
+pub const MAX_ANSWER_BYTES: usize = 8 << 20;
+
+/// A whole answer.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) calls: Vec<AssembledCall>,
+    pub(super) stop: StopReason,
+    pub(super) usage: Option<Usage>,
+    pub(super) ids: CallIds,
+}
+
+/// An answer that broke off. None of its calls may run.
+#[derive(Debug)]
+pub(super) struct BrokenAnswer {
+    /// The text that came.
+    pub(super) text: String,
+    pub(super) end: AgentEnd,
+    pub(super) usage: Option<Usage>,
+}
+
+/// Asks a model, tells of its answer as it comes, and gives it whole.
+pub(super) async fn ask(
+    provider: &dyn Provider,
+    request: ModelRequest,
+    offers: &[OfferedTool],
+    ids: CallIds,
+    silence: Duration,
+    watch: &Watch,
+) -> Result<Answer, BrokenAnswer> {
+    let cancel = request.cancel.clone();
+    let mut reading = Reading { text: String::new(), usage: None, begun: false };
+    let opening = AssertUnwindSafe(async { provider.stream(request).await }).catch_unwind();
+    let opened = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
+        opened = tokio::time::timeout(silence, opening) => opened,
+    };
+    let mut stream = match opened {
+        Ok(Ok(Ok(stream))) => stream,
+        Ok(Ok(Err(error))) => return Err(reading.failed(&error)),
+        Ok(Err(panic)) => return Err(reading.panicked(&*panic)),
+        Err(_elapsed) => return Err(reading.silent(silence)),
+    };
+    let mut calls = ToolCallAccumulator::after(ids);
+    loop {
+        let next = AssertUnwindSafe(stream.next()).catch_unwind();
+        let next = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
+            next = tokio::time::timeout(silence, next) => next,
+        };
+        let delta = match next {
+            Ok(Ok(Some(Ok(delta)))) => delta,
+            Ok(Ok(Some(Err(error)))) => return Err(reading.failed(&error)),
+            Ok(Ok(None)) => return Err(reading.incomplete("the answer broke off before its end")),
+            Ok(Err(panic)) => return Err(reading.panicked(&*panic)),
+            Err(_elapsed) => return Err(reading.silent(silence)),
+        };
+        reading.begun = true;
+        match delta {
+            Delta::Text(delta) => {
+                if reading.text.len() + delta.len() > MAX_ANSWER_BYTES {
+                    return Err(
+                        reading.malformed(format!("the answer is longer than {MAX_ANSWER_BYTES} bytes"))
+                    );
+                }
+                reading.text.push_str(&delta);
+                watch.tell(AgentEvent::TextDelta { delta }).await;
+            }
+            Delta::Thinking(delta) => watch.tell(AgentEvent::ThinkingDelta { delta }).await,
+            Delta::ToolCall(delta) => match calls.push(delta) {
+                Ok(None) => {}
+                Ok(Some(piece)) => {
+                    let ArgumentsPiece { call_id, tool, delta } = piece;
+                    watch.tell(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, tool, delta })).await;
+                }
+                Err(error) => return Err(reading.malformed(error.to_string())),
+            },
+            Delta::Usage(usage) => reading.usage = Some(usage),
+            Delta::End(stop) => {
+                drop_stream(stream);
+                let (calls, ids) = calls.finish_with_ids(&stop, offers);
+                return Ok(Answer { text: reading.text, calls, stop, usage: reading.usage, ids });
+            }
+        }
+    }
+}
+
+/// Drops a provider's stream; a panic of its destructor is the provider's own.
+fn drop_stream(stream: DeltaStream) {
+    let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(stream)));
+}
+
+struct Reading {
+    text: String,
+    usage: Option<Usage>,
+    /// Whether anything of the answer has come.
+    begun: bool,
+}
+
+impl Reading {
+    fn broken(&mut self, end: AgentEnd) -> BrokenAnswer {
+        BrokenAnswer { text: std::mem::take(&mut self.text), end, usage: self.usage }
+    }
+
+    fn failed(&mut self, error: &ProviderError) -> BrokenAnswer {
+        // A connection that breaks within an answer leaves it incomplete; nothing else is known of it.
+        let kind = match error.kind() {
+            ProviderErrorKind::Transport if self.begun => ProviderErrorKind::Incomplete,
+            kind => kind,
+        };
+        if kind == ProviderErrorKind::Cancelled {
+            return self.broken(AgentEnd::Cancelled);
+        }
+        self.broken(AgentEnd::Provider { kind, message: with_causes(error) })
+    }
+
+    fn incomplete(&mut self, message: impl Into<String>) -> BrokenAnswer {
+        self.broken(AgentEnd::Provider { kind: ProviderErrorKind::Incomplete, message: message.into() })
+    }
+
+    fn malformed(&mut self, message: String) -> BrokenAnswer {
+        self.broken(AgentEnd::Provider { kind: ProviderErrorKind::Malformed, message })
+    }
+
+    fn silent(&mut self, silence: Duration) -> BrokenAnswer {
+        self.incomplete(format!("the model said nothing for {} s", silence.as_secs()))
+    }
+
+    fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> BrokenAnswer {
+        self.broken(AgentEnd::Internal { message: panicked("provider", panic).to_string() })
+    }
+}
+
+/// An error's message with those of its causes, for the operator.
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

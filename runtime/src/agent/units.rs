@@ -1,0 +1,58 @@
+//! Which calls of a turn run at once, and which are barriers.
+
+use std::ops::Range;
+
+use super::ExecutionStrategy;
+
+/// Takes a turn's calls apart into units that run one after the other; what is in one unit may run at once.
+/// `beside_others` says of each call, in order, whether it may run beside others.
+pub(super) fn units(strategy: ExecutionStrategy, beside_others: &[bool]) -> Vec<Range<usize>> {
+    let largest = match strategy {
+        ExecutionStrategy::Sequential => 1,
+        ExecutionStrategy::Parallel => usize::MAX,
+        ExecutionStrategy::Batched { size } => size.get(),
+    };
+    let mut units: Vec<Range<usize>> = Vec::new();
+    for (at, &beside) in beside_others.iter().enumerate() {
+        match units.last_mut() {
+            Some(unit) if beside && beside_others[unit.start] && unit.len() < largest => unit.end = at + 1,
+            _ => units.push(at..at + 1),
+        }
+    }
+    units
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroUsize;
+
+    use super::*;
+
+    /// `r` is a call that may run beside others, `W` one that may not; a bar stands between units.
+    #[track_caller]
+    fn check(strategy: ExecutionStrategy, calls: &str, expected: &str) {
+        let beside: Vec<bool> = calls.chars().map(|c| c == 'r').collect();
+        let found: Vec<&str> = units(strategy, &beside).into_iter().map(|unit| &calls[unit]).collect();
+        assert_eq!(found.join("|"), expected);
+    }
+
+    fn batched(size: usize) -> ExecutionStrategy {
+        ExecutionStrategy::Batched { size: NonZeroUsize::new(size).expect("not 0") }
+    }
+
+    #[test]
+    fn contiguous_calls_that_may_run_together_and_any_other_is_a_barrier() {
+        let parallel = ExecutionStrategy::Parallel;
+        check(parallel, "", "");
+        check(parallel, "rrr", "rrr");
+        check(parallel, "rrWrWWr", "rr|W|r|W|W|r");
+        check(ExecutionStrategy::Sequential, "rrWr", "r|r|W|r");
+    }
+
+    #[test]
+    fn batches_are_no_larger_than_said_and_keep_the_barriers() {
+        check(batched(2), "rrrrr", "rr|rr|r");
+        check(batched(2), "rWrrrW", "r|W|rr|r|W");
+        check(batched(1), "rrW", "r|r|W");
+    }
+}
