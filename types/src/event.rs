@@ -8,8 +8,9 @@ use crate::{ToolErrorKind, ToolOutput};
 pub type EventFn = Arc<dyn Fn(&ToolEvent) + Send + Sync>;
 
 /// One event in the life of a call. Events inform; the audit log, not they, is the record.
+///
+/// Exhaustive on purpose: a serialisation that forgets a new event should not compile.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum ToolEvent {
     /// The caller asked for the call; nothing is decided yet.
     Requested {
@@ -24,6 +25,8 @@ pub enum ToolEvent {
     ArgumentsDelta {
         /// The call.
         call_id: String,
+        /// The tool's name, as far as it has come.
+        tool: String,
         /// The text.
         delta: String,
     },

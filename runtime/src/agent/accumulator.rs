@@ -77,6 +77,8 @@ pub struct AssembledCall {
 pub struct ArgumentsPiece {
     /// The call.
     pub call_id: String,
+    /// The tool's name, as far as it has come.
+    pub tool: String,
     /// The text.
     pub delta: String,
 }
@@ -200,7 +202,8 @@ impl Partial {
         let (id, _) = self.id.as_ref()?;
         let delta = self.arguments.text.get(self.told..).filter(|text| !text.is_empty())?.to_owned();
         self.told = self.arguments.text.len();
-        Some(ArgumentsPiece { call_id: id.clone(), delta })
+        let tool = self.name.name(&[]).to_owned();
+        Some(ArgumentsPiece { call_id: id.clone(), tool, delta })
     }
 }
 

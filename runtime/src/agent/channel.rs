@@ -250,8 +250,8 @@ fn join(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> 
             (delta, piece)
         }
         (
-            Some(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, delta })),
-            AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id: other, delta: piece }),
+            Some(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, delta, .. })),
+            AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id: other, delta: piece, .. }),
         ) if call_id == other => (delta, piece),
         _ => return Some(event),
     };

@@ -13,7 +13,9 @@
 //! | `steering.rs` | what a person says in between |
 //! | `store.rs`, `transcript.rs` | the conversation: where it is kept, and what providers take |
 //! | `event.rs` | what happens, for whoever watches |
+//! | `forms/` | the same in other systems' words |
 //! | `emitter.rs`, `channel.rs`, `watch.rs` | who is told, the stream of events, and what a faulty watcher may do |
+//! | `providers/` | the providers: models behind HTTP, and a script |
 
 mod accumulator;
 mod agent_loop;
@@ -25,8 +27,10 @@ mod config;
 mod emitter;
 mod event;
 mod executor;
+pub mod forms;
 mod guard;
 mod provider;
+mod providers;
 mod steering;
 mod store;
 #[cfg(test)]
@@ -58,6 +62,10 @@ pub use guard::{REPEATS_UNTIL_END, REPEATS_UNTIL_HINT};
 pub use provider::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,
+};
+pub use providers::{
+    ApiKey, ProviderKind, ProviderLimits, ProviderSettings, RemoteProvider, ScriptError, ScriptedProvider,
+    StrictTools,
 };
 pub use steering::{AgentHandle, MAX_QUEUED_MESSAGES, QueueFull};
 pub use store::{InMemoryMessageStore, MessageStore, StoreError};

@@ -137,6 +137,7 @@ pub enum ProviderErrorKind {
 pub struct ProviderError {
     kind: ProviderErrorKind,
     message: String,
+    status: Option<u16>,
     #[source]
     source: Option<Box<dyn Error + Send + Sync>>,
 }
@@ -145,7 +146,7 @@ impl ProviderError {
     /// An error of a kind, in words for the operator. No key may be in them.
     #[must_use]
     pub fn new(kind: ProviderErrorKind, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), source: None }
+        Self { kind, message: message.into(), status: None, source: None }
     }
 
     /// The same error with its cause.
@@ -153,6 +154,19 @@ impl ProviderError {
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = Some(source.into());
         self
+    }
+
+    /// The same error with the status of HTTP that the provider answered with.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = Some(status);
+        self
+    }
+
+    /// The status of HTTP that the provider answered with, if it was that which told of the failure.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        self.status
     }
 
     /// What kind of failure it is.

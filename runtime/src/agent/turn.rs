@@ -6,8 +6,8 @@ use futures_util::{FutureExt, StreamExt};
 use portcullis_types::ToolEvent;
 
 use super::{
-    AgentEnd, AgentEvent, AssembledCall, Delta, DeltaStream, ModelRequest, OfferedTool, Provider,
-    ProviderError, ProviderErrorKind, StopReason, ToolCallAccumulator, Usage,
+    AgentEnd, AgentEvent, ArgumentsPiece, AssembledCall, Delta, DeltaStream, ModelRequest, OfferedTool,
+    Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallAccumulator, Usage,
     call_ids::CallIds,
     watch::{Watch, panicked},
 };
@@ -87,8 +87,8 @@ pub(super) async fn ask(
             Delta::ToolCall(delta) => match calls.push(delta) {
                 Ok(None) => {}
                 Ok(Some(piece)) => {
-                    let (call_id, delta) = (piece.call_id, piece.delta);
-                    watch.tell(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, delta })).await;
+                    let ArgumentsPiece { call_id, tool, delta } = piece;
+                    watch.tell(AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, tool, delta })).await;
                 }
                 Err(error) => return Err(reading.malformed(error.to_string())),
             },

@@ -107,7 +107,7 @@ impl From<&crate::ToolContext> for ToolContext {
 pub type ToolUpdateFn = Arc<dyn Fn(ToolResult) + Send + Sync>;
 
 /// What a call gives back.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct ToolResult {
     /// What the model reads.
     pub content: Vec<Content>,

@@ -1,0 +1,272 @@
+//! JSON that has not come to its end yet: what there is of a value, read from the beginning of its text.
+
+use serde_json::{Map, Value};
+
+/// What a text that breaks off has of a JSON value: strings as far as they have come, objects and arrays with
+/// the members that are there. A number, a word or a key that may go on is left out. None where there is
+/// nothing yet, where the text is no JSON, and below [`MAX_DEPTH`].
+pub(super) fn partial(text: &str) -> Option<Value> {
+    Reader { rest: text }.value(0).ok().and_then(|read| read.value)
+}
+
+/// How deep objects and arrays may lie in each other.
+const MAX_DEPTH: usize = 64;
+
+struct Reader<'t> {
+    rest: &'t str,
+}
+
+/// A value, and whether it is there whole. What follows one that is not is the end of the text.
+struct Read {
+    value: Option<Value>,
+    is_whole: bool,
+}
+
+/// The text is no JSON.
+struct NoJson;
+
+impl Read {
+    fn whole(value: Value) -> Self {
+        Self { value: Some(value), is_whole: true }
+    }
+
+    fn part(value: Value) -> Self {
+        Self { value: Some(value), is_whole: false }
+    }
+
+    const NOTHING: Self = Self { value: None, is_whole: false };
+}
+
+impl Reader<'_> {
+    fn value(&mut self, depth: usize) -> Result<Read, NoJson> {
+        match self.peek() {
+            None => Ok(Read::NOTHING),
+            Some('{' | '[') if depth >= MAX_DEPTH => Err(NoJson),
+            Some('{') => self.object(depth),
+            Some('[') => self.array(depth),
+            Some('"') => self.string(),
+            Some(_) => self.word(),
+        }
+    }
+
+    fn object(&mut self, depth: usize) -> Result<Read, NoJson> {
+        self.skip(1);
+        let mut object = Map::new();
+        if self.take('}') {
+            return Ok(Read::whole(Value::Object(object)));
+        }
+        loop {
+            let key = match self.peek() {
+                None => return Ok(Read::part(Value::Object(object))),
+                Some('"') => self.string()?,
+                Some(_) => return Err(NoJson),
+            };
+            let (Some(Value::String(key)), true) = (key.value, key.is_whole) else {
+                return Ok(Read::part(Value::Object(object)));
+            };
+            if !self.take(':') {
+                return if self.peek().is_none() {
+                    Ok(Read::part(Value::Object(object)))
+                } else {
+                    Err(NoJson)
+                };
+            }
+            let Read { value, is_whole } = self.value(depth + 1)?;
+            if let Some(value) = value {
+                object.insert(key, value);
+            }
+            if !is_whole {
+                return Ok(Read::part(Value::Object(object)));
+            }
+            if self.take('}') {
+                return Ok(Read::whole(Value::Object(object)));
+            }
+            if !self.take(',') {
+                return if self.peek().is_none() {
+                    Ok(Read::part(Value::Object(object)))
+                } else {
+                    Err(NoJson)
+                };
+            }
+        }
+    }
+
+    fn array(&mut self, depth: usize) -> Result<Read, NoJson> {
+        self.skip(1);
+        let mut array = Vec::new();
+        if self.take(']') {
+            return Ok(Read::whole(Value::Array(array)));
+        }
+        loop {
+            let Read { value, is_whole } = self.value(depth + 1)?;
+            array.extend(value);
+            if !is_whole {
+                return Ok(Read::part(Value::Array(array)));
+            }
+            if self.take(']') {
+                return Ok(Read::whole(Value::Array(array)));
+            }
+            if !self.take(',') {
+                return if self.peek().is_none() { Ok(Read::part(Value::Array(array))) } else { Err(NoJson) };
+            }
+        }
+    }
+
+    /// Finds the string's end; `serde_json` reads it. One that breaks off is read up to its last whole
+    /// character.
+    fn string(&mut self) -> Result<Read, NoJson> {
+        let mut is_escaped = false;
+        // Where the string can be cut: after each whole character of it.
+        let mut cuts = [1; MAX_ESCAPE_CHARS];
+        for (at, char) in self.rest.char_indices().skip(1) {
+            if char == '"' && !is_escaped {
+                let text = &self.rest[..=at];
+                self.rest = &self.rest[at + 1..];
+                return Ok(Read::whole(serde_json::from_str(text).ok().ok_or(NoJson)?));
+            }
+            is_escaped = char == '\\' && !is_escaped;
+            cuts.rotate_right(1);
+            cuts[0] = at + char.len_utf8();
+        }
+        let cut_at = |cut: &usize| serde_json::from_str::<Value>(&format!("{}\"", &self.rest[..*cut])).ok();
+        let value = cuts.iter().find_map(cut_at).ok_or(NoJson)?;
+        self.rest = "";
+        Ok(Read::part(value))
+    }
+
+    /// A number, `true`, `false` or `null`: whole only where something follows.
+    fn word(&mut self) -> Result<Read, NoJson> {
+        let end = self.rest.find([',', '}', ']', ' ', '\t', '\n', '\r']);
+        let Some(end) = end else {
+            return Ok(Read::NOTHING);
+        };
+        let value = serde_json::from_str(&self.rest[..end]).ok().ok_or(NoJson)?;
+        self.rest = &self.rest[end..];
+        Ok(Read::whole(value))
+    }
+
+    /// The next character that is no space.
+    fn peek(&mut self) -> Option<char> {
+        self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
+        self.rest.chars().next()
+    }
+
+    fn take(&mut self, char: char) -> bool {
+        let is_next = self.peek() == Some(char);
+        if is_next {
+            self.skip(char.len_utf8());
+        }
+        is_next
+    }
+
+    fn skip(&mut self, bytes: usize) {
+        self.rest = &self.rest[bytes..];
+    }
+}
+
+/// An escape that breaks off is at most this long: two of `\uXXXX` without the last digit.
+const MAX_ESCAPE_CHARS: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&Value>) {
+        assert_eq!(partial(text).as_ref(), expected, "{text}");
+    }
+
+    #[test]
+    fn what_is_there_is_read() {
+        check("", None);
+        check("  ", None);
+        check("{", Some(&json!({})));
+        check(r#"{"pa"#, Some(&json!({})));
+        check(r#"{"path""#, Some(&json!({})));
+        check(r#"{"path": "#, Some(&json!({})));
+        check(r#"{"path": "a b"#, Some(&json!({"path": "a b"})));
+        check(r#"{"path": "a\"#, Some(&json!({"path": "a"})));
+        check(r#"{"path": "a\n\u00e"#, Some(&json!({"path": "a\n"})));
+        check(r#"{"path": "a\ud83d\ude8"#, Some(&json!({"path": "a"})));
+        check(r#"{"path": "a\ud83d\ude80"#, Some(&json!({"path": "a🚀"})));
+        check(r#"{"path": "ä", "n": 12"#, Some(&json!({"path": "ä"})));
+        check(r#"{"n": 12, "#, Some(&json!({"n": 12})));
+        check(r#"{"n": tru"#, Some(&json!({})));
+        check(r#"[1, [2, {"a": [true, nul"#, Some(&json!([1, [2, {"a": [true]}]])));
+        check(r#"{"a": {}, "b": []}"#, Some(&json!({"a": {}, "b": []})));
+    }
+
+    #[test]
+    fn what_is_no_json_is_nothing() {
+        for text in ["{1", "{\"a\" 1", "[1 2", "{\"a\": b,", "{\"a\":1 \"b\""] {
+            check(text, None);
+        }
+        let deepest = (1..MAX_DEPTH).fold(json!([]), |inner, _| json!([inner]));
+        check(&"[".repeat(MAX_DEPTH), Some(&deepest));
+        check(&"[".repeat(MAX_DEPTH + 1), None);
+        check(&"[".repeat(1_000_000), None);
+    }
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i64>().prop_map(Value::from),
+            ".{0,8}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::btree_map(".{0,4}", inner, 0..4)
+                    .prop_map(|members| Value::Object(members.into_iter().collect())),
+            ]
+        })
+    }
+
+    /// Whether one is the beginning of the other.
+    fn begins(part: &Value, whole: &Value) -> bool {
+        match (part, whole) {
+            (Value::String(part), Value::String(whole)) => whole.starts_with(part.as_str()),
+            (Value::Array(part), Value::Array(whole)) => {
+                part.len() <= whole.len() && part.iter().zip(whole).all(|(part, whole)| begins(part, whole))
+            }
+            (Value::Object(part), Value::Object(whole)) => {
+                part.iter().all(|(key, part)| whole.get(key).is_some_and(|whole| begins(part, whole)))
+            }
+            _ => part == whole,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn any_beginning_of_a_text_gives_a_beginning_of_its_value(value in any_json(), ascii: bool) {
+            let value = json!({ "all": value });
+            let mut text = value.to_string();
+            if ascii {
+                let mut units = [0; 2];
+                text = text.chars().map(|char| match char {
+                    '\u{80}'.. => {
+                        let units = char.encode_utf16(&mut units);
+                        units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
+                    }
+                    _ => char.to_string(),
+                }).collect();
+            }
+            for (cut, _) in text.char_indices().skip(1) {
+                let part = partial(&text[..cut]);
+                prop_assert!(part.as_ref().is_some_and(|part| begins(part, &value)), "{} {:?}", &text[..cut], part);
+            }
+            prop_assert_eq!(partial(&text), Some(value));
+        }
+
+        #[test]
+        fn no_text_at_all_makes_it_fail(text in ".{0,64}", json in "[\\[\\]{}\":,\\\\u0-9a-f ]{0,64}") {
+            let _ = (partial(&text), partial(&json));
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The sequence of events that the forms' goldens are made of: runs with everything that can happen.
+
+use std::{sync::Arc, time::Duration};
+
+use portcullis_types::{Message, ToolCall, ToolError, ToolErrorKind, ToolEvent, ToolOutput, ToolResult};
+use serde_json::{Value, json};
+
+use crate::agent::{AgentEnd, AgentEvent, ProviderErrorKind, StopReason, Usage};
+
+/// What is the operator's alone; it is in the script, and may be in no form.
+pub(super) const SECRET: &str = "hunter2.db.internal.example";
+
+/// All runs, one after the other.
+pub(super) fn runs() -> Vec<Vec<AgentEvent>> {
+    let ends = [
+        AgentEnd::MaxIterations { limit: 10 },
+        AgentEnd::Length { text: "The first half of".into() },
+        AgentEnd::Repeated { tool: "echo".into() },
+        AgentEnd::Cancelled,
+        AgentEnd::Provider { kind: ProviderErrorKind::RateLimited, message: format!("429 from {SECRET}") },
+        AgentEnd::Internal { message: format!("no connection to {SECRET}") },
+    ];
+    let short = ends.into_iter().enumerate().map(|(n, end)| cut_short(&format!("run-{}", n + 2), end));
+    [long()].into_iter().chain(short).collect()
+}
+
+/// A run of three turns that comes to an answer.
+fn long() -> Vec<AgentEvent> {
+    let mut events = vec![
+        AgentEvent::AgentStart { agent_id: "agent".into(), run_id: "run-1".into() },
+        AgentEvent::TurnStart { iteration: 1 },
+        AgentEvent::ThinkingDelta { delta: "They want it deployed.".into() },
+        AgentEvent::TextDelta { delta: "I deploy ".into() },
+        AgentEvent::TextDelta { delta: "it. 🚀".into() },
+    ];
+    // One call streams its arguments; two come at once, of which one fails inside and one is truncated.
+    for delta in [r#"{"env":"#, r#" "produ"#, r#"ction"}"#] {
+        events.push(tool(ToolEvent::ArgumentsDelta {
+            call_id: "c1".into(),
+            tool: "deploy".into(),
+            delta: delta.into(),
+        }));
+    }
+    let asked = [
+        call("c1", "deploy", r#"{"env": "production"}"#),
+        call("c2", "lookup", r#"{"city":"Paris"}"#),
+        call("c3", "file_read", r#"{"path":"/shared/long"}"#),
+    ];
+    events.push(said("I deploy it. 🚀", &asked));
+    events.extend(asked.iter().map(requested));
+    events.push(tool(ToolEvent::ApprovalRequested { call_id: "c1".into() }));
+    events.push(tool(ToolEvent::ApprovalResolved { call_id: "c1".into(), approved: true }));
+    events.extend(asked.iter().map(started));
+    let partial = ToolOutput::text("[1/4] Building image...").with_details(json!({"step": 1, "total": 4}));
+    events.push(tool(ToolEvent::Update { call_id: "c1".into(), partial }));
+    events.push(tool(ToolEvent::Progress { call_id: "c1".into(), text: "Almost done...".into() }));
+    events.push(tool(ToolEvent::Finished {
+        call_id: "c2".into(),
+        tool: "lookup".into(),
+        error: Some(ToolErrorKind::Internal),
+        duration: Duration::from_millis(3),
+        bytes: 0,
+        truncated: false,
+    }));
+    events.push(end("c2", "lookup", Err(ToolError::internal(format!("no answer of {SECRET}")))));
+    events.push(truncated("c3", "file_read"));
+    let deployed = ToolOutput::text("Successfully deployed to production")
+        .with_details(json!({"env": "production", "status": "success"}));
+    events.push(end("c1", "deploy", Ok(deployed)));
+    let usage = Some(Usage { input_tokens: 100, output_tokens: 20 });
+    events.push(AgentEvent::TurnEnd { iteration: 1, stop: StopReason::ToolCalls, usage });
+
+    // Wrong arguments; a refusal; a result that comes later; one that comes in time; a skipped call.
+    events.push(AgentEvent::TurnStart { iteration: 2 });
+    let asked = [
+        call("c4", "file_read", "{}"),
+        call("c5", "shell_exec", r#"{"command":"rm -rf /"}"#),
+        call("c6", "confirmAction", r#"{"message":"Confirm booking?"}"#),
+        call("c7", "fetchExternalData", ""),
+        call("c8", "echo", "not json"),
+    ];
+    events.push(said("", &asked));
+    events.extend(asked.iter().map(requested));
+    let wrong = ToolError::invalid_arguments("missing required field 'path' in arguments");
+    events.push(end("c4", "file_read", Err(wrong)));
+    events.push(tool(ToolEvent::ApprovalRequested { call_id: "c5".into() }));
+    events.push(tool(ToolEvent::ApprovalResolved { call_id: "c5".into(), approved: false }));
+    let refused = ToolError::denied("the call was not approved").with_hint("ask for something else");
+    events.push(end("c5", "shell_exec", Err(refused)));
+    events.push(tool(ToolEvent::Pending { call_id: "c6".into() }));
+    let pending = json!({"status": "pending", "pendingToolCallId": "c6"});
+    events.push(end("c6", "confirmAction", Ok(ToolOutput::structured(pending))));
+    events.push(tool(ToolEvent::Pending { call_id: "c7".into() }));
+    events.push(end("c7", "fetchExternalData", Ok(ToolOutput::structured(json!({"source": "pm-api"})))));
+    let skipped = ToolError::cancelled("Skipped due to queued user message.");
+    events.push(end("c8", "echo", Err(skipped)));
+    events.push(AgentEvent::Steered { messages: Arc::new(vec![Message::user("Stop, that is enough.")]) });
+    events.push(AgentEvent::TurnEnd { iteration: 2, stop: StopReason::ToolCalls, usage: None });
+
+    events.push(AgentEvent::TurnStart { iteration: 3 });
+    // A provider that does not stream.
+    events.push(said("It is deployed.", &[]));
+    let usage = Some(Usage { input_tokens: 200, output_tokens: 5 });
+    events.push(AgentEvent::TurnEnd { iteration: 3, stop: StopReason::Stop, usage });
+    events.push(AgentEvent::AgentEnd { end: AgentEnd::Answer { text: "It is deployed.".into() } });
+    events
+}
+
+/// A run whose model is cut off within a text and a call.
+fn cut_short(run_id: &str, end: AgentEnd) -> Vec<AgentEvent> {
+    vec![
+        AgentEvent::AgentStart { agent_id: "agent".into(), run_id: run_id.into() },
+        AgentEvent::TurnStart { iteration: 1 },
+        AgentEvent::TextDelta { delta: "The first half of".into() },
+        tool(ToolEvent::ArgumentsDelta {
+            call_id: "cut".into(),
+            tool: "echo".into(),
+            delta: r#"{"message":"nev"#.into(),
+        }),
+        AgentEvent::AgentEnd { end },
+    ]
+}
+
+pub(super) fn call(id: &str, tool: &str, arguments: &str) -> ToolCall {
+    ToolCall { id: id.into(), tool: tool.into(), arguments: arguments.into() }
+}
+
+pub(super) fn requested(call: &ToolCall) -> AgentEvent {
+    let ToolCall { id, tool: name, arguments } = call.clone();
+    tool(ToolEvent::Requested { call_id: id, tool: name, arguments })
+}
+
+pub(super) fn tool(event: ToolEvent) -> AgentEvent {
+    AgentEvent::Tool(event)
+}
+
+pub(super) fn end(id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> AgentEvent {
+    AgentEvent::ToolEnd { result: Arc::new(result(id, tool, outcome)) }
+}
+
+fn started(call: &ToolCall) -> AgentEvent {
+    tool(ToolEvent::Started { call_id: call.id.clone(), tool: call.tool.clone() })
+}
+
+fn said(text: &str, calls: &[ToolCall]) -> AgentEvent {
+    AgentEvent::MessageEnd { message: Arc::new(Message::assistant(text, calls.to_vec())) }
+}
+
+/// A result as the registry gives it: the details are beside the output.
+fn result(id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> ToolResult {
+    let mut outcome = outcome;
+    let details = outcome.as_mut().map_or(Value::Null, |output| std::mem::take(&mut output.details));
+    ToolResult {
+        call_id: id.into(),
+        tool: tool.into(),
+        outcome,
+        details,
+        truncated: false,
+        original_bytes: 0,
+        duration: Duration::from_millis(3),
+    }
+}
+
+fn truncated(id: &str, tool: &str) -> AgentEvent {
+    let output = ToolOutput::text("the beginning\n\n[output truncated: 100000 bytes]");
+    let mut result = result(id, tool, Ok(output));
+    result.details = json!({"output_id": "out_1"});
+    result.truncated = true;
+    result.original_bytes = 100_000;
+    AgentEvent::ToolEnd { result: Arc::new(result) }
+}

@@ -1,0 +1,178 @@
+//! The forms' goldens over one script, and what holds for all of them.
+
+use std::collections::BTreeSet;
+
+use portcullis_types::{ToolEvent, ToolOutput};
+use serde_json::{Value, json};
+
+use super::{
+    EventForm, Form, Hsafa, MAX_OPEN_CALLS, MAX_PARTIAL_ARGUMENT_BYTES,
+    script::{SECRET, call, end, requested, runs, tool},
+};
+use crate::agent::{AgentEnd, AgentEvent};
+
+/// The script's lines in a form, one form for each run.
+fn lines(form: EventForm) -> String {
+    let of_run = |run: Vec<AgentEvent>| -> String {
+        let mut form = form.begin();
+        run.iter().map(|event| form.lines(event)).collect()
+    };
+    runs().into_iter().map(of_run).collect()
+}
+
+#[track_caller]
+fn check(form: EventForm, golden: &str) {
+    let lines = lines(form);
+    for (n, (line, golden)) in lines.lines().zip(golden.lines()).enumerate() {
+        assert_eq!(line, golden, "line {} of {form}", n + 1);
+    }
+    assert_eq!(lines, golden, "{form}");
+}
+
+#[test]
+fn the_script_reads_in_the_words_of_everruns() {
+    check(EventForm::Everruns, include_str!("golden/everruns.jsonl"));
+}
+
+#[test]
+fn the_script_reads_in_the_words_of_yoagent() {
+    check(EventForm::Yoagent, include_str!("golden/yoagent.jsonl"));
+}
+
+#[test]
+fn the_script_reads_in_the_words_of_hsafa() {
+    check(EventForm::Hsafa, include_str!("golden/hsafa.jsonl"));
+}
+
+#[test]
+fn the_script_has_every_event_and_every_end() {
+    let script: BTreeSet<&str> = runs().iter().flatten().map(name).collect();
+    let all = [
+        "AgentStart",
+        "TurnStart",
+        "TextDelta",
+        "ThinkingDelta",
+        "MessageEnd",
+        "Requested",
+        "ArgumentsDelta",
+        "ApprovalRequested",
+        "ApprovalResolved",
+        "Started",
+        "Progress",
+        "Update",
+        "Pending",
+        "Finished",
+        "ToolEnd",
+        "Steered",
+        "TurnEnd",
+        "Answer",
+        "MaxIterations",
+        "Length",
+        "Repeated",
+        "Cancelled",
+        "Provider",
+        "Internal",
+    ];
+    assert_eq!(script, BTreeSet::from(all));
+}
+
+/// Has no `_`: whoever adds an event adds it here, in the list above, and in the script.
+fn name(event: &AgentEvent) -> &'static str {
+    match event {
+        AgentEvent::AgentStart { .. } => "AgentStart",
+        AgentEvent::TurnStart { .. } => "TurnStart",
+        AgentEvent::TextDelta { .. } => "TextDelta",
+        AgentEvent::ThinkingDelta { .. } => "ThinkingDelta",
+        AgentEvent::MessageEnd { .. } => "MessageEnd",
+        AgentEvent::Tool(ToolEvent::Requested { .. }) => "Requested",
+        AgentEvent::Tool(ToolEvent::ArgumentsDelta { .. }) => "ArgumentsDelta",
+        AgentEvent::Tool(ToolEvent::ApprovalRequested { .. }) => "ApprovalRequested",
+        AgentEvent::Tool(ToolEvent::ApprovalResolved { .. }) => "ApprovalResolved",
+        AgentEvent::Tool(ToolEvent::Started { .. }) => "Started",
+        AgentEvent::Tool(ToolEvent::Progress { .. }) => "Progress",
+        AgentEvent::Tool(ToolEvent::Update { .. }) => "Update",
+        AgentEvent::Tool(ToolEvent::Pending { .. }) => "Pending",
+        AgentEvent::Tool(ToolEvent::Finished { .. }) => "Finished",
+        AgentEvent::ToolEnd { .. } => "ToolEnd",
+        AgentEvent::Steered { .. } => "Steered",
+        AgentEvent::TurnEnd { .. } => "TurnEnd",
+        AgentEvent::AgentEnd { end } => match end {
+            AgentEnd::Answer { .. } => "Answer",
+            AgentEnd::MaxIterations { .. } => "MaxIterations",
+            AgentEnd::Length { .. } => "Length",
+            AgentEnd::Repeated { .. } => "Repeated",
+            AgentEnd::Cancelled => "Cancelled",
+            AgentEnd::Provider { .. } => "Provider",
+            AgentEnd::Internal { .. } => "Internal",
+        },
+    }
+}
+
+#[test]
+fn what_is_the_operators_is_in_no_form() {
+    let planted = runs().iter().flatten().filter(|event| format!("{event:?}").contains(SECRET)).count();
+    assert_eq!(planted, 3, "a tool's error, a provider's failure, an end of our own");
+    for form in EventForm::ALL {
+        assert!(!lines(form).contains(SECRET), "{form}");
+    }
+}
+
+#[test]
+fn every_line_is_an_object_with_a_type() {
+    for form in EventForm::ALL {
+        for line in lines(form).lines() {
+            let value: Value = serde_json::from_str(line).expect("JSON");
+            assert!(value["type"].is_string(), "{line}");
+        }
+        assert_eq!(form.as_str().parse(), Ok(form));
+    }
+    let unknown = "everyone".parse::<EventForm>().expect_err("no such form");
+    assert_eq!(unknown.to_string(), "there is no form `everyone`; there are everruns, yoagent and hsafa");
+}
+
+/// Values of a run of a call whose arguments come in pieces.
+fn streamed(pieces: impl Iterator<Item = String>) -> Vec<Value> {
+    let mut form = Hsafa::default();
+    let events = pieces.map(|delta| {
+        tool(ToolEvent::ArgumentsDelta { call_id: "c".into(), tool: "file_write".into(), delta })
+    });
+    events.flat_map(|event| form.values(&event)).filter(|value| value["type"] == "tool.streaming").collect()
+}
+
+#[test]
+fn long_arguments_are_not_sent_over_and_over() {
+    let pieces = 20_000;
+    let begin = std::iter::once(r#"{"content":""#.to_owned());
+    let values = streamed(begin.chain((0..pieces).map(|_| "ten bytes ".to_owned())));
+    assert_eq!(values.len(), pieces + 1, "each piece is told");
+    let shown: Vec<usize> =
+        values.iter().filter_map(|value| value["partialArgs"]["content"].as_str()).map(str::len).collect();
+    assert!(shown.windows(2).all(|pair| pair[0] < pair[1]), "{shown:?}");
+    assert!(*shown.last().expect("some") <= MAX_PARTIAL_ARGUMENT_BYTES);
+    let sent: usize = shown.iter().sum();
+    assert!(sent < 12 * MAX_PARTIAL_ARGUMENT_BYTES, "{sent} bytes, where each piece would make 200 MB");
+}
+
+#[test]
+fn a_model_with_too_many_calls_is_told_of_all_the_same() {
+    for form in EventForm::ALL {
+        let mut form = form.begin();
+        let ids: Vec<String> = (0..MAX_OPEN_CALLS + 10).map(|n| format!("c{n}")).collect();
+        let mut said = String::new();
+        for id in &ids {
+            let arriving =
+                ToolEvent::ArgumentsDelta { call_id: id.clone(), tool: "t".into(), delta: "{".into() };
+            said += &form.lines(&tool(arriving));
+        }
+        for id in &ids {
+            said += &form.lines(&requested(&call(id, "t", "{}")));
+            said += &form.lines(&tool(ToolEvent::Progress { call_id: id.clone(), text: "on".into() }));
+        }
+        for id in &ids {
+            said += &form.lines(&end(id, "t", Ok(ToolOutput::structured(json!({"id": id})))));
+        }
+        for id in ids.iter().rev().take(20) {
+            assert!(said.matches(&format!("\"{id}\"")).count() >= 3, "{id}");
+        }
+    }
+}

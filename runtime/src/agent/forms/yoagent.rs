@@ -1,0 +1,256 @@
+//! [`Yoagent`]: a run in the words of specification 002.
+
+use std::sync::Arc;
+
+use portcullis_types::{Content, ToolEvent, ToolResult, compat::yoagent};
+use serde_json::{Value, json};
+
+use self::words::arguments_of;
+use super::{Form, calls::OpenCalls, ending};
+use crate::agent::{self, AgentEnd};
+
+mod words;
+
+pub use words::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage};
+
+/// A run as specification 002 has it ("Tool Execution Flow", "Consuming updates in your UI", "Progress
+/// Messages"). Its project writes the events with `type` the variant's name and every field in camel case, and
+/// so does this form. Programs match on [`AgentEvent`], which [`Yoagent::events`] gives.
+///
+/// | event | fields | of |
+/// |---|---|---|
+/// | `agentStart` | | [`AgentStart`](agent::AgentEvent::AgentStart) |
+/// | `turnStart` | | [`TurnStart`](agent::AgentEvent::TurnStart) |
+/// | `messageStart` | `message` (without content yet) | the first delta of a turn; [`Steered`](agent::AgentEvent::Steered) |
+/// | `messageUpdate` | `message` (without content), `delta` | [`TextDelta`](agent::AgentEvent::TextDelta), [`ThinkingDelta`](agent::AgentEvent::ThinkingDelta), [`ToolEvent::ArgumentsDelta`] |
+/// | `messageEnd` | `message` | [`MessageEnd`](agent::AgentEvent::MessageEnd); [`Steered`](agent::AgentEvent::Steered) |
+/// | `toolExecutionStart` | `toolCallId`, `toolName`, `args` | [`ToolEvent::Requested`] |
+/// | `toolExecutionUpdate` | `toolCallId`, `toolName`, `partialResult` | [`ToolEvent::Update`] |
+/// | `progressMessage` | `toolCallId`, `toolName`, `text` | [`ToolEvent::Progress`] |
+/// | `toolExecutionEnd` | `toolCallId`, `toolName`, `result`, `isError` | [`ToolEnd`](agent::AgentEvent::ToolEnd) |
+/// | `turnEnd` | `message`, `toolResults` | [`TurnEnd`](agent::AgentEvent::TurnEnd) |
+/// | `loopDetected` | `toolName`, `aborted` (true) | [`AgentEnd::Repeated`] |
+/// | `agentEnd` | `messages`, `stats` | [`AgentEnd`](agent::AgentEvent::AgentEnd) |
+///
+/// `delta` is `{"type": "text" | "thinking" | "toolCallDelta", "delta"}`. `args` are the arguments as JSON, or
+/// as a string where they are none. `result` and `partialResult` are `content` and `details`; of a failed call
+/// `content` is the error's words, of an internal error the one sentence. `message` is `role`, `content`
+/// (with `toolCall` blocks after the text), `stopReason` (`stop`, `toolUse`, `length`, `refusal`, `error`,
+/// `aborted`) and, in `turnEnd`, `usage`. A run that ends without a whole answer says so in a `messageEnd` of
+/// its own, with `errorMessage`, before `agentEnd`. `messages` is the last message alone, the others were in
+/// `turnEnd`; `stats` are `turns` and `usage` (`input`, `output`, tokens).
+///
+/// Left out, because these words have nothing for them: who the agent and the run are, the number of a turn,
+/// [`ToolEvent::Started`], [`ToolEvent::ApprovalRequested`], [`ToolEvent::ApprovalResolved`],
+/// [`ToolEvent::Pending`]. Left out, because an event does not have them: a message's `model`, `provider` and
+/// `timestamp`, what a cache gave, costs.
+#[derive(Debug, Default)]
+pub struct Yoagent {
+    /// Whether the model's message was begun.
+    is_writing: bool,
+    /// The model's message of this turn.
+    message: Option<Arc<portcullis_types::Message>>,
+    /// What came of the turn's calls.
+    results: Vec<Arc<ToolResult>>,
+    /// The names of the tools of calls that go on.
+    running: OpenCalls<String>,
+    stats: SessionStats,
+}
+
+impl Form for Yoagent {
+    fn values(&mut self, event: &agent::AgentEvent) -> Vec<Value> {
+        self.events(event).into_iter().map(|event| json!(event)).collect()
+    }
+}
+
+impl Yoagent {
+    /// What an event is in these words, in order.
+    pub fn events(&mut self, event: &agent::AgentEvent) -> Vec<AgentEvent> {
+        match event {
+            agent::AgentEvent::AgentStart { .. } => vec![AgentEvent::AgentStart],
+            agent::AgentEvent::TurnStart { .. } => {
+                self.message = None;
+                self.results.clear();
+                vec![AgentEvent::TurnStart]
+            }
+            agent::AgentEvent::TextDelta { delta } => self.update(StreamDelta::Text { delta: delta.clone() }),
+            agent::AgentEvent::ThinkingDelta { delta } => {
+                self.update(StreamDelta::Thinking { delta: delta.clone() })
+            }
+            agent::AgentEvent::MessageEnd { message } => self.message_end(message),
+            agent::AgentEvent::Tool(event) => self.tool(event),
+            agent::AgentEvent::ToolEnd { result } => {
+                self.running.close(&result.call_id);
+                self.results.push(Arc::clone(result));
+                vec![tool_end(result)]
+            }
+            agent::AgentEvent::Steered { messages } => messages.iter().flat_map(said).collect(),
+            agent::AgentEvent::TurnEnd { iteration: _, stop, usage } => vec![self.turn_end(stop, *usage)],
+            agent::AgentEvent::AgentEnd { end } => self.end(end),
+        }
+    }
+
+    fn update(&mut self, delta: StreamDelta) -> Vec<AgentEvent> {
+        let mut events = self.begin();
+        events.push(AgentEvent::MessageUpdate { message: unwritten(), delta });
+        events
+    }
+
+    /// The message's start, if it was not said yet.
+    fn begin(&mut self) -> Vec<AgentEvent> {
+        if std::mem::replace(&mut self.is_writing, true) {
+            return Vec::new();
+        }
+        vec![AgentEvent::MessageStart { message: unwritten() }]
+    }
+
+    fn message_end(&mut self, message: &Arc<portcullis_types::Message>) -> Vec<AgentEvent> {
+        let mut events = self.begin();
+        self.is_writing = false;
+        self.message = Some(Arc::clone(message));
+        events.push(AgentEvent::MessageEnd { message: assistant(message, None, None) });
+        events
+    }
+
+    fn tool(&mut self, event: &ToolEvent) -> Vec<AgentEvent> {
+        match event {
+            ToolEvent::ArgumentsDelta { delta, .. } => {
+                self.update(StreamDelta::ToolCallDelta { delta: delta.clone() })
+            }
+            ToolEvent::Requested { call_id, tool, arguments } => {
+                self.running.open(call_id, || tool.clone());
+                vec![AgentEvent::ToolExecutionStart {
+                    tool_call_id: call_id.clone(),
+                    tool_name: tool.clone(),
+                    args: arguments_of(arguments),
+                }]
+            }
+            ToolEvent::Update { call_id, partial } => vec![AgentEvent::ToolExecutionUpdate {
+                tool_call_id: call_id.clone(),
+                tool_name: self.tool_of(call_id),
+                partial_result: partial.clone().into(),
+            }],
+            ToolEvent::Progress { call_id, text } => vec![AgentEvent::ProgressMessage {
+                tool_call_id: call_id.clone(),
+                tool_name: self.tool_of(call_id),
+                text: text.clone(),
+            }],
+            ToolEvent::Started { .. }
+            | ToolEvent::ApprovalRequested { .. }
+            | ToolEvent::ApprovalResolved { .. }
+            | ToolEvent::Pending { .. }
+            | ToolEvent::Finished { .. } => Vec::new(),
+        }
+    }
+
+    fn tool_of(&self, call_id: &str) -> String {
+        self.running.get(call_id).cloned().unwrap_or_default()
+    }
+
+    fn turn_end(&mut self, stop: &agent::StopReason, usage: Option<agent::Usage>) -> AgentEvent {
+        self.stats.turns = self.stats.turns.saturating_add(1);
+        if let Some(usage) = usage {
+            self.stats.usage.add(usage);
+        }
+        let message = match &self.message {
+            Some(message) => assistant(message, Some(stop), usage),
+            None => unwritten(),
+        };
+        let tool_results = self.results.drain(..).map(|result| result_message(&result)).collect();
+        AgentEvent::TurnEnd { message, tool_results }
+    }
+
+    fn end(&mut self, end: &AgentEnd) -> Vec<AgentEvent> {
+        let mut events = Vec::new();
+        if let AgentEnd::Repeated { tool } = end {
+            events.push(AgentEvent::LoopDetected { tool_name: tool.clone(), aborted: true });
+        }
+        let last = match ending::failure(end) {
+            None => self.message.take().map(|message| assistant(&message, None, None)),
+            Some(failure) => {
+                let message = failed(end, failure.message);
+                events.extend(self.begin());
+                events.push(AgentEvent::MessageEnd { message: message.clone() });
+                Some(message)
+            }
+        };
+        events.push(AgentEvent::AgentEnd { messages: last.into_iter().collect(), stats: self.stats });
+        events
+    }
+}
+
+/// The model's message before anything of it is whole.
+fn unwritten() -> Message {
+    Message::Assistant { content: Vec::new(), stop_reason: None, usage: None, error_message: None }
+}
+
+/// The model's message. What stopped it is known when the turn is over; until then it can be told from whether
+/// it asks for calls.
+fn assistant(
+    message: &portcullis_types::Message,
+    stop: Option<&agent::StopReason>,
+    usage: Option<agent::Usage>,
+) -> Message {
+    let content = message.content.iter().cloned().map(Block::Content);
+    let calls = message.tool_calls.iter().map(|call| Block::ToolCall(call.into()));
+    let stop = match stop {
+        Some(agent::StopReason::Length) => StopReason::Length,
+        Some(agent::StopReason::ContentFilter) => StopReason::Refusal,
+        Some(agent::StopReason::ToolCalls) => StopReason::ToolUse,
+        Some(agent::StopReason::Stop | agent::StopReason::Other(_)) => StopReason::Stop,
+        None if message.tool_calls.is_empty() => StopReason::Stop,
+        None => StopReason::ToolUse,
+    };
+    Message::Assistant {
+        content: content.chain(calls).collect(),
+        stop_reason: Some(stop),
+        usage: usage.map(Into::into),
+        error_message: None,
+    }
+}
+
+/// The message that says that there is no whole answer.
+fn failed(end: &AgentEnd, message: String) -> Message {
+    let stop = match end {
+        AgentEnd::Length { .. } => StopReason::Length,
+        AgentEnd::Cancelled => StopReason::Aborted,
+        _ => StopReason::Error,
+    };
+    Message::Assistant {
+        content: ending::answer(end).map(|text| Block::Content(Content::text(text))).into_iter().collect(),
+        stop_reason: Some(stop),
+        usage: None,
+        error_message: Some(message),
+    }
+}
+
+/// What the person said in between.
+fn said(message: &portcullis_types::Message) -> [AgentEvent; 2] {
+    let message = Message::User { content: message.content.clone() };
+    [AgentEvent::MessageStart { message: message.clone() }, AgentEvent::MessageEnd { message }]
+}
+
+fn tool_end(result: &ToolResult) -> AgentEvent {
+    AgentEvent::ToolExecutionEnd {
+        tool_call_id: result.call_id.clone(),
+        tool_name: result.tool.clone(),
+        result: yoagent::ToolResult { content: content_of(result), details: result.details.clone() },
+        is_error: result.outcome.is_err(),
+    }
+}
+
+fn result_message(result: &ToolResult) -> Message {
+    Message::ToolResult {
+        tool_call_id: result.call_id.clone(),
+        tool_name: result.tool.clone(),
+        content: content_of(result),
+        is_error: result.outcome.is_err(),
+    }
+}
+
+fn content_of(result: &ToolResult) -> Vec<Content> {
+    match &result.outcome {
+        Ok(output) => output.content.clone(),
+        Err(error) => vec![Content::text(error.to_string())],
+    }
+}

@@ -1,0 +1,109 @@
+//! The pieces of an answer out of a response, as they come.
+
+use std::{collections::VecDeque, time::Duration};
+
+use futures_util::stream;
+use portcullis_types::CancellationToken;
+use reqwest::Response;
+
+use super::{decoder::Decoder, refusal::Asked, retry::Failure};
+use crate::agent::{Delta, DeltaStream};
+
+/// An answer that has begun.
+#[derive(Debug)]
+pub(super) struct Answer {
+    response: Response,
+    decoder: Decoder,
+    /// What has come and was not taken yet; at most what one piece of the response says.
+    ready: VecDeque<Delta>,
+    /// What ends the answer, once all that came before it is taken.
+    failed: Option<Failure>,
+    asked: Asked,
+    idle: Duration,
+    cancel: CancellationToken,
+}
+
+impl Answer {
+    pub(super) fn new(
+        response: Response,
+        decoder: Decoder,
+        asked: Asked,
+        idle: Duration,
+        cancel: CancellationToken,
+    ) -> Self {
+        Self { response, decoder, ready: VecDeque::new(), failed: None, asked, idle, cancel }
+    }
+
+    /// Waits until something is said, or the answer is over. Until then the request may be made anew.
+    pub(super) async fn begin(&mut self) -> Result<(), Failure> {
+        while self.ready.iter().all(is_count) {
+            // The last count holds; one that sends nothing else must not fill the queue.
+            self.ready.drain(..self.ready.len().saturating_sub(1));
+            self.read().await;
+            if let Some(failed) = self.failed.take_if(|_| self.ready.iter().all(is_count)) {
+                return Err(failed);
+            }
+        }
+        Ok(())
+    }
+
+    /// The pieces. Dropping the stream closes the connection.
+    pub(super) fn into_stream(self) -> DeltaStream {
+        Box::pin(stream::unfold(Some(self), |answer| async move {
+            let mut answer = answer?;
+            loop {
+                if answer.cancel.is_cancelled() {
+                    return Some((Err(answer.asked.cancelled().error), None));
+                }
+                if let Some(delta) = answer.ready.pop_front() {
+                    let over = matches!(delta, Delta::End(_));
+                    return Some((Ok(delta), (!over).then_some(answer)));
+                }
+                if let Some(failed) = answer.failed.take() {
+                    return Some((Err(failed.error), None));
+                }
+                answer.read().await;
+            }
+        }))
+    }
+
+    /// Reads one piece of the response. Afterwards something is ready, or the answer failed, or neither
+    /// where the piece said nothing.
+    async fn read(&mut self) {
+        let read = async {
+            tokio::select! {
+                biased;
+                () = self.cancel.cancelled() => Err(self.asked.cancelled()),
+                read = tokio::time::timeout(self.idle, self.response.chunk()) => match read {
+                    Ok(Ok(chunk)) => Ok(chunk),
+                    Ok(Err(error)) => Err(self.asked.broken("broke the connection within its answer", error)),
+                    Err(_) => Err(self.asked.silent(self.idle)),
+                },
+            }
+        };
+        let taken = match read.await {
+            Ok(Some(chunk)) => self.decoder.push(&chunk, &mut self.ready),
+            Ok(None) => match self.decoder.finish(&mut self.ready) {
+                Ok(true) => Ok(()),
+                Ok(false) => return self.failed = Some(self.asked.cut_off()),
+                Err(fault) => Err(fault),
+            },
+            Err(failure) => {
+                let wanted = !self.cancel.is_cancelled();
+                if !(wanted && self.decoder.end(&mut self.ready)) {
+                    self.failed = Some(failure);
+                }
+                return;
+            }
+        };
+        if let Err(fault) = taken
+            && !self.decoder.ended()
+        {
+            self.failed = Some(self.asked.unreadable(fault));
+        }
+    }
+}
+
+fn is_count(delta: &Delta) -> bool {
+    matches!(delta, Delta::Usage(_))
+}

@@ -1,0 +1,166 @@
+//! The pieces of an answer out of bytes, within bounds. It reads no network: recordings go through it too.
+
+use std::collections::VecDeque;
+
+use super::{
+    ProviderKind,
+    frames::{FrameFault, Framer},
+    wire::{self, Progress, ReadFault, Reader},
+};
+use crate::agent::Delta;
+
+/// How much larger than what it holds an event may be: names, ids, counts, escapes of a short piece.
+const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
+
+/// How much larger than what it says an answer may be on the wire. Providers wrap each word into some 200
+/// bytes, and send comments to keep the connection; without a limit these could go on for ever.
+const WIRE_FACTOR: u64 = 64;
+
+/// Reads one answer.
+#[derive(Debug)]
+pub(super) struct Decoder {
+    framer: Framer,
+    reader: Box<dyn Reader>,
+    wire_bytes_left: u64,
+    answer_bytes_left: usize,
+    ended: bool,
+}
+
+impl Decoder {
+    /// For an answer of at most `answer_bytes`.
+    pub(super) fn new(kind: ProviderKind, answer_bytes: usize) -> Self {
+        Self {
+            framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(EVENT_OVERHEAD_BYTES)),
+            reader: wire::reader(kind),
+            wire_bytes_left: (answer_bytes as u64)
+                .saturating_add(EVENT_OVERHEAD_BYTES as u64)
+                .saturating_mul(WIRE_FACTOR),
+            answer_bytes_left: answer_bytes,
+            ended: false,
+        }
+    }
+
+    /// Takes more bytes, and puts what they say into `out`. What came before a fault is there too.
+    pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+        self.wire_bytes_left =
+            self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
+        let Self { framer, reader, answer_bytes_left, ended, .. } = self;
+        framer.push(bytes, |data| read(data, reader.as_mut(), answer_bytes_left, ended, out)).map_err(named)
+    }
+
+    /// The bytes are over. Gives `false` if the answer was not: nothing said that it was whole.
+    pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
+        let Self { framer, reader, answer_bytes_left, ended, .. } = self;
+        framer.finish(|data| read(data, reader.as_mut(), answer_bytes_left, ended, out)).map_err(named)?;
+        Ok(self.end(out))
+    }
+
+    /// Ends the answer, if the provider has said why. What is lost of a connection that breaks after that is
+    /// the count of tokens at most.
+    pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> bool {
+        if !self.ended
+            && let Some(stop) = self.reader.stop()
+        {
+            self.ended = true;
+            out.push_back(Delta::End(stop));
+        }
+        self.ended
+    }
+
+    /// Whether the answer is whole.
+    pub(super) fn ended(&self) -> bool {
+        self.ended
+    }
+}
+
+fn read(
+    data: &str,
+    reader: &mut dyn Reader,
+    answer_bytes_left: &mut usize,
+    ended: &mut bool,
+    out: &mut VecDeque<Delta>,
+) -> Result<(), ReadFault> {
+    if *ended || data.trim().is_empty() {
+        return Ok(());
+    }
+    let mut deltas = Vec::new();
+    let progress = reader.read(data, &mut deltas)?;
+    for delta in deltas {
+        *answer_bytes_left = answer_bytes_left.checked_sub(size(&delta)).ok_or(ReadFault::TooLarge)?;
+        out.push_back(delta);
+    }
+    if progress == Progress::Over {
+        // An end without a reason is none: a cut answer must not look whole.
+        let stop = reader.stop().ok_or(ReadFault::NoReason)?;
+        *ended = true;
+        out.push_back(Delta::End(stop));
+    }
+    Ok(())
+}
+
+/// What a piece costs whoever keeps it, in bytes.
+fn size(delta: &Delta) -> usize {
+    let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    match delta {
+        Delta::Text(text) | Delta::Thinking(text) => text.len(),
+        Delta::ToolCall(call) => of(&call.id) + of(&call.name) + of(&call.arguments),
+        Delta::Usage(_) | Delta::End(_) => 0,
+    }
+}
+
+fn named(fault: ReadFault) -> ReadFault {
+    match fault {
+        ReadFault::Frame(FrameFault::TooLarge) => ReadFault::TooLarge,
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::StopReason;
+
+    fn text(words: &str) -> String {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{words}\"}}}}]}}\n\n")
+    }
+
+    #[test]
+    fn an_answer_is_bounded_by_what_it_says() {
+        let mut out = VecDeque::new();
+        let mut decoder = Decoder::new(ProviderKind::OpenAi, 10);
+        decoder.push(text("12345").as_bytes(), &mut out).expect("within");
+        decoder.push(text("12345").as_bytes(), &mut out).expect("just within");
+        let fault = decoder.push(text("1").as_bytes(), &mut out).expect_err("too large");
+        assert!(matches!(fault, ReadFault::TooLarge));
+        assert_eq!(out.len(), 2);
+    }
+
+    #[test]
+    fn an_answer_that_says_nothing_for_ever_is_bounded() {
+        let mut out = VecDeque::new();
+        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1024);
+        let comments = b": keep-alive\n\n".repeat(1000);
+        let fed = (0..10_000).take_while(|_| decoder.push(&comments, &mut out).is_ok()).count();
+        assert!((1..1000).contains(&fed), "{fed}");
+    }
+
+    #[test]
+    fn nothing_follows_the_end() {
+        let mut out = VecDeque::new();
+        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1000);
+        let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+        decoder.push(format!("{}{end}{}", text("a"), text("b")).as_bytes(), &mut out).expect("read");
+        assert_eq!(out, [Delta::Text("a".into()), Delta::End(StopReason::Stop)]);
+        assert!(decoder.finish(&mut out).expect("over"));
+        assert_eq!(out.len(), 2);
+    }
+
+    #[test]
+    fn an_end_without_a_reason_is_none() {
+        let mut out = VecDeque::new();
+        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1000);
+        let fault = decoder.push(format!("{}data: [DONE]\n\n", text("a")).as_bytes(), &mut out);
+        assert!(matches!(fault, Err(ReadFault::NoReason)));
+        assert_eq!(out, [Delta::Text("a".into())]);
+    }
+}

@@ -1,0 +1,212 @@
+//! Events out of bytes: server-sent events (WHATWG HTML, section 9.2.6), or one JSON text per line.
+//!
+//! Only the data of an event is kept; its name is in the data too, wherever a provider gives it one. What an
+//! event may hold is bounded here, so that an answer without a line end costs no memory.
+
+/// How a provider divides its answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Framing {
+    /// Server-sent events.
+    Events,
+    /// One JSON text per line.
+    Lines,
+}
+
+/// Why bytes make no event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FrameFault {
+    /// The event is larger than the limit.
+    TooLarge,
+    /// The event is not UTF-8.
+    NotText,
+}
+
+/// Cuts bytes into events.
+#[derive(Debug)]
+pub(super) struct Framer {
+    framing: Framing,
+    limit_bytes: usize,
+    line: Vec<u8>,
+    /// The data of the event whose end has not come; none before its first `data` line.
+    data: Option<String>,
+    /// A line feed that comes next belongs to the carriage return before it.
+    after_return: bool,
+    at_start: bool,
+}
+
+impl Framer {
+    /// Keeps at most `limit_bytes` of an event that is not whole.
+    pub(super) fn new(framing: Framing, limit_bytes: usize) -> Self {
+        Self { framing, limit_bytes, line: Vec::new(), data: None, after_return: false, at_start: true }
+    }
+
+    /// Takes more bytes, and calls `event` with the data of each event that is whole now.
+    pub(super) fn push<E: From<FrameFault>>(
+        &mut self,
+        mut bytes: &[u8],
+        mut event: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while let Some(&first) = bytes.first() {
+            if std::mem::take(&mut self.after_return) && first == b'\n' {
+                bytes = &bytes[1..];
+                continue;
+            }
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let part = &bytes[..end.unwrap_or(bytes.len())];
+            if self.line.len() + part.len() + self.data.as_ref().map_or(0, String::len) > self.limit_bytes {
+                return Err(FrameFault::TooLarge.into());
+            }
+            self.line.extend_from_slice(part);
+            let Some(end) = end else { return Ok(()) };
+            self.after_return = bytes[end] == b'\r';
+            bytes = &bytes[end + 1..];
+            self.line_is_whole(&mut event)?;
+        }
+        Ok(())
+    }
+
+    /// The bytes are over. A last line of JSON needs no end; a last event does, as the standard says.
+    pub(super) fn finish<E: From<FrameFault>>(
+        &mut self,
+        mut event: impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        match self.framing {
+            Framing::Events => Ok(()),
+            Framing::Lines => self.line_is_whole(&mut event),
+        }
+    }
+
+    fn line_is_whole<E: From<FrameFault>>(
+        &mut self,
+        event: &mut impl FnMut(&str) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let bytes = std::mem::take(&mut self.line);
+        let Ok(line) = std::str::from_utf8(&bytes) else { return Err(FrameFault::NotText.into()) };
+        let line = match std::mem::take(&mut self.at_start) {
+            true => line.strip_prefix('\u{feff}').unwrap_or(line),
+            false => line,
+        };
+        match self.framing {
+            Framing::Lines if line.trim().is_empty() => Ok(()),
+            Framing::Lines => event(line),
+            Framing::Events if line.is_empty() => match self.data.take() {
+                Some(data) => event(&data),
+                None => Ok(()),
+            },
+            Framing::Events => {
+                if let Some(value) = field(line, "data") {
+                    match &mut self.data {
+                        Some(data) => {
+                            data.push('\n');
+                            data.push_str(value);
+                        }
+                        None => self.data = Some(value.to_owned()),
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// The value of a field, if the line is of that field.
+fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    let rest = line.strip_prefix(name)?;
+    match rest.strip_prefix(':') {
+        Some(value) => Some(value.strip_prefix(' ').unwrap_or(value)),
+        None if rest.is_empty() => Some(""),
+        None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(framing: Framing, limit: usize, parts: &[&[u8]]) -> Result<Vec<String>, FrameFault> {
+        let mut events = Vec::new();
+        let mut framer = Framer::new(framing, limit);
+        for part in parts {
+            framer.push(part, |data| {
+                events.push(data.to_owned());
+                Ok::<(), FrameFault>(())
+            })?;
+        }
+        framer.finish(|data| {
+            events.push(data.to_owned());
+            Ok::<(), FrameFault>(())
+        })?;
+        Ok(events)
+    }
+
+    #[track_caller]
+    fn check(text: &str, expected: &[&str]) {
+        assert_eq!(read(Framing::Events, 100, &[text.as_bytes()]).expect("events"), expected);
+    }
+
+    #[test]
+    fn events_are_read_as_the_standard_says() {
+        check("data: a\n\ndata:b\n\n", &["a", "b"]);
+        check("data: a\ndata: b\n\n", &["a\nb"]);
+        check("data:  a\n\n", &[" a"]);
+        check("data\n\ndata:\n\n", &["", ""]);
+        check("\u{feff}data: a\n\n", &["a"]);
+        check("event: x\nid: 1\nretry: 5\ndata: a\n\n", &["a"]);
+        check(": a comment\n\n: another\ndata: a\n\n", &["a"]);
+        check("database: a\n\n", &[]);
+        check("data: a\r\n\r\ndata: b\r\rdata: c\n\n", &["a", "b", "c"]);
+        check("data: cut off", &[]);
+        check("data: cut off\n", &[]);
+    }
+
+    #[test]
+    fn lines_need_no_last_end() {
+        let read = |text: &str| read(Framing::Lines, 100, &[text.as_bytes()]).expect("lines");
+        assert_eq!(read("{}\n\n[1]\r\n{\"a\":1}"), ["{}", "[1]", "{\"a\":1}"]);
+        assert!(read("\n \n").is_empty());
+    }
+
+    #[test]
+    fn an_event_without_end_is_bounded() {
+        let piece = [b'x'; 60];
+        for framing in [Framing::Events, Framing::Lines] {
+            assert_eq!(read(framing, 100, &[&piece, &piece]), Err(FrameFault::TooLarge));
+            read(framing, 120, &[b"", &piece, &piece]).expect("within the limit");
+        }
+        // Many lines of one event count together.
+        assert_eq!(
+            read(Framing::Events, 100, &[&b"data: 123456789\n".repeat(20)]),
+            Err(FrameFault::TooLarge)
+        );
+        read(Framing::Events, 100, &[&b"data: 123456789\n\n".repeat(20)]).expect("each is small");
+    }
+
+    #[test]
+    fn what_is_not_text_is_refused() {
+        assert_eq!(read(Framing::Events, 100, &[b"data: \xff\n\n"]), Err(FrameFault::NotText));
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_of_the_bytes_gives_the_same_events(
+            texts in prop::collection::vec("[a-zé\u{1F600} ]{0,8}", 0..6),
+            ends in prop::sample::select(vec!["\n", "\r\n", "\r"]),
+            cuts in prop::collection::vec(1_usize..7, 1..40),
+        ) {
+            let whole: String = texts.iter().map(|text| format!("data: {text}{ends}{ends}")).collect();
+            let mut rest = whole.as_bytes();
+            let mut parts = Vec::new();
+            for cut in cuts.iter().cycle() {
+                if rest.is_empty() {
+                    break;
+                }
+                let (part, more) = rest.split_at((*cut).min(rest.len()));
+                parts.push(part);
+                rest = more;
+            }
+            prop_assert_eq!(read(Framing::Events, 1000, &parts).expect("events"), texts);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! [`ApiKey`]: a key that no debug output, error or log shows.
+
+use std::{env, fmt, fs::File, io::Read, path::Path};
+
+use reqwest::header::HeaderValue;
+
+use crate::agent::{ProviderError, ProviderErrorKind};
+
+/// The longest key that is read. It bounds what a wrong path, such as `/dev/zero`, can cost.
+const MAX_KEY_BYTES: usize = 8 * 1024;
+
+/// What stands where a key was.
+const REDACTED: &str = "[key]";
+
+/// A provider's key. It is read from a file or the environment, never from the command line, which every
+/// process of the machine can read.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ApiKey(String);
+
+impl ApiKey {
+    /// Takes a key. White space around it is cut off.
+    ///
+    /// # Errors
+    /// [`ProviderErrorKind::Configuration`] if it is empty, longer than 8 KiB, or has characters that no
+    /// header can carry.
+    pub fn new(key: impl AsRef<str>) -> Result<Self, ProviderError> {
+        Self::parse(key.as_ref(), "the key")
+    }
+
+    /// Reads the key from an environment variable.
+    ///
+    /// # Errors
+    /// [`ProviderErrorKind::Configuration`] if the variable is not set, or holds no key.
+    pub fn from_env(variable: &str) -> Result<Self, ProviderError> {
+        let what = format!("the key in the environment variable {variable}");
+        match env::var(variable) {
+            Ok(key) => Self::parse(&key, &what),
+            Err(env::VarError::NotPresent) => {
+                Err(wrong(format!("the environment variable {variable} is not set; it has to hold the key")))
+            }
+            // The error of the standard library shows the value.
+            Err(env::VarError::NotUnicode(_)) => Err(wrong(format!("{what} is not text"))),
+        }
+    }
+
+    /// Reads the key from a file.
+    ///
+    /// # Errors
+    /// [`ProviderErrorKind::Configuration`] if the file cannot be read, or holds no key.
+    pub fn from_file(path: &Path) -> Result<Self, ProviderError> {
+        let what = format!("the key in {}", path.display());
+        let limit = MAX_KEY_BYTES as u64 + 1;
+        let mut bytes = Vec::new();
+        File::open(path)
+            .and_then(|file| file.take(limit).read_to_end(&mut bytes))
+            .map_err(|error| wrong(format!("cannot read {what}")).with_source(error))?;
+        // The error of the standard library shows the bytes.
+        let Ok(text) = String::from_utf8(bytes) else { return Err(wrong(format!("{what} is not text"))) };
+        Self::parse(&text, &what)
+    }
+
+    /// The value of a header with the key, marked as secret.
+    pub(super) fn header(&self, prefix: &str) -> HeaderValue {
+        let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0))
+            .expect("a key has visible characters only, which is checked where it is made");
+        value.set_sensitive(true);
+        value
+    }
+
+    /// The text without the key. A server that answers with what it was sent must not bring the key into a
+    /// log.
+    pub(super) fn out_of(&self, text: &str) -> String {
+        text.replace(&self.0, REDACTED)
+    }
+
+    fn parse(text: &str, what: &str) -> Result<Self, ProviderError> {
+        let key = text.trim();
+        if key.is_empty() {
+            return Err(wrong(format!("{what} is empty")));
+        }
+        if text.len() > MAX_KEY_BYTES {
+            return Err(wrong(format!("{what} is longer than {MAX_KEY_BYTES} bytes")));
+        }
+        if !key.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(wrong(format!("{what} has characters that no key has")));
+        }
+        Ok(Self(key.to_owned()))
+    }
+}
+
+impl fmt::Debug for ApiKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ApiKey(…)")
+    }
+}
+
+fn wrong(message: String) -> ProviderError {
+    ProviderError::new(ProviderErrorKind::Configuration, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{error::Error, fs};
+
+    use super::*;
+
+    const SECRET: &str = "sk-very-secret-0123";
+
+    /// Everything that anybody could print of an error.
+    fn shown(error: &ProviderError) -> String {
+        let mut text = format!("{error} {error:?}");
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text.push_str(&format!(" {error} {error:?}"));
+            cause = error.source();
+        }
+        text
+    }
+
+    #[test]
+    fn a_key_is_read_from_a_file_without_its_line_end() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("key");
+        fs::write(&path, format!("{SECRET}\n")).expect("written");
+        let key = ApiKey::from_file(&path).expect("a key");
+        assert_eq!(key, ApiKey::new(SECRET).expect("a key"));
+        assert_eq!(key.header("Bearer ").to_str().expect("text"), format!("Bearer {SECRET}"));
+    }
+
+    #[test]
+    fn no_debug_output_shows_a_key() {
+        let key = ApiKey::new(SECRET).expect("a key");
+        assert_eq!(format!("{key:?}"), "ApiKey(…)");
+        assert!(!format!("{:?}", key.header("Bearer ")).contains(SECRET));
+        assert_eq!(key.out_of(&format!("wrong key {SECRET}, {SECRET}")), "wrong key [key], [key]");
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_without_being_shown() {
+        let long = format!("{SECRET}{}", "x".repeat(MAX_KEY_BYTES));
+        for text in ["", " \n", "sk-very-secret-0123\r\nx-evil: 1", "sk-very-secret-0123 é", &long] {
+            let error = ApiKey::new(text).expect_err("refused");
+            assert_eq!(error.kind(), ProviderErrorKind::Configuration);
+            assert!(!shown(&error).contains("secret"), "{}", shown(&error));
+        }
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("key");
+        fs::write(&path, b"sk-very-secret-0123\xff").expect("written");
+        let error = ApiKey::from_file(&path).expect_err("refused");
+        assert!(!shown(&error).contains("secret"), "{}", shown(&error));
+    }
+
+    #[test]
+    fn a_key_without_end_is_given_up() {
+        let error = ApiKey::from_file(Path::new("/dev/zero")).expect_err("refused");
+        assert_eq!(error.kind(), ProviderErrorKind::Configuration);
+    }
+
+    #[test]
+    fn a_missing_key_is_named_by_its_place() {
+        let error = ApiKey::from_env("PORTCULLIS_TEST_NO_SUCH_KEY").expect_err("not set");
+        assert!(error.to_string().contains("PORTCULLIS_TEST_NO_SUCH_KEY"), "{error}");
+        let error = ApiKey::from_file(Path::new("/nonexistent/key")).expect_err("no file");
+        assert!(error.to_string().contains("/nonexistent/key"), "{error}");
+        assert!(error.source().is_some());
+    }
+}

@@ -1,0 +1,148 @@
+//! What goes wrong with a request, in words for the operator, never with the key in them.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::{Response, header::CONTENT_TYPE};
+
+use super::{
+    ApiKey, ProviderKind,
+    frames::FrameFault,
+    retry::{Again, Failure, asked_to_wait},
+    wire::{self, ReadFault, Told},
+};
+use crate::agent::{ProviderError, ProviderErrorKind};
+
+/// How much of a refusal's body is read.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// How long a refusal's body is waited for; its status says the most important.
+const BODY_WAIT: Duration = Duration::from_secs(10);
+
+/// Who is asked, and with which key: what is said of a failure names the one and hides the other.
+#[derive(Debug, Clone)]
+pub(super) struct Asked {
+    /// What the provider speaks.
+    pub(super) kind: ProviderKind,
+    /// The key that was sent.
+    pub(super) key: Option<ApiKey>,
+}
+
+impl Asked {
+    /// There is an answer at all, and it is of the form that was asked for. Anything else is a failure.
+    pub(super) async fn checked(&self, response: Response) -> Result<Response, Failure> {
+        let status = response.status();
+        let expected = wire::media_type(self.kind);
+        if let Some(kind) = wire::of_status(status.as_u16()) {
+            let again = match kind {
+                ProviderErrorKind::RateLimited | ProviderErrorKind::Server => {
+                    asked_to_wait(response.headers(), SystemTime::now())
+                }
+                _ => Again::Never,
+            };
+            let said = if status.is_redirection() {
+                "it is elsewhere, and redirects are not followed; the base URL has to name the place"
+                    .to_owned()
+            } else {
+                Told::in_body(&text(response).await).message
+            };
+            let error = self.error(kind, &format!("answered {status}: {said}")).with_status(status.as_u16());
+            return Err(Failure { error, again });
+        }
+        let media_type = response
+            .headers()
+            .get(CONTENT_TYPE)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split(';').next())
+            .map(|value| value.trim().to_ascii_lowercase());
+        if media_type.as_deref() == Some(expected) {
+            return Ok(response);
+        }
+        let got = media_type.unwrap_or_else(|| "nothing that says what it is".to_owned());
+        let said = Told::in_body(&text(response).await).message;
+        Err(Failure::last(
+            self.error(
+                ProviderErrorKind::Malformed,
+                &format!("answered {got:?} instead of {expected}: {said}"),
+            ),
+        ))
+    }
+
+    /// The connection failed.
+    pub(super) fn broken(&self, what: &str, error: reqwest::Error) -> Failure {
+        // The address is dropped because it is said elsewhere, and long.
+        let error = self.error(ProviderErrorKind::Transport, what).with_source(error.without_url());
+        Failure::passing(error)
+    }
+
+    /// Nothing came for too long. A further request would most likely wait as long.
+    pub(super) fn silent(&self, limit: Duration) -> Failure {
+        let what = format!("said nothing for {} s", limit.as_secs_f64());
+        Failure::last(self.error(ProviderErrorKind::Transport, &what))
+    }
+
+    /// The request is not wanted any more.
+    pub(super) fn cancelled(&self) -> Failure {
+        Failure::last(self.error(ProviderErrorKind::Cancelled, "was asked for an answer that was cancelled"))
+    }
+
+    /// The answer stopped before its end.
+    pub(super) fn cut_off(&self) -> Failure {
+        let what = "broke its answer off: nothing says that it is whole";
+        Failure::passing(self.error(ProviderErrorKind::Incomplete, what))
+    }
+
+    /// The answer cannot be read.
+    pub(super) fn unreadable(&self, fault: ReadFault) -> Failure {
+        let malformed = |what| Failure::last(self.error(ProviderErrorKind::Malformed, what));
+        match fault {
+            ReadFault::Told(told) => {
+                let what = format!("broke its answer off: {}", told.message);
+                let error = self.error(told.kind, &what);
+                match told.kind {
+                    ProviderErrorKind::Server | ProviderErrorKind::RateLimited => Failure::passing(error),
+                    _ => Failure::last(error),
+                }
+            }
+            ReadFault::NoReason => Failure::last(
+                self.error(ProviderErrorKind::Incomplete, "ended its answer without saying that it is whole"),
+            ),
+            ReadFault::TooLarge | ReadFault::Frame(FrameFault::TooLarge) => {
+                malformed("gave an answer that is larger than the limit")
+            }
+            ReadFault::Frame(FrameFault::NotText) => malformed("gave an answer that is not UTF-8"),
+            // The error has a place, and none of the text.
+            ReadFault::Json(error) => Failure::last(
+                self.error(ProviderErrorKind::Malformed, "gave an answer that its protocol does not know")
+                    .with_source(error),
+            ),
+        }
+    }
+
+    fn error(&self, kind: ProviderErrorKind, what: &str) -> ProviderError {
+        let message = format!("{} {what}", self.kind);
+        ProviderError::new(
+            kind,
+            match &self.key {
+                Some(key) => key.out_of(&message),
+                None => message,
+            },
+        )
+    }
+}
+
+/// The start of a body, as far as it comes.
+async fn text(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        while let Ok(Some(chunk)) = response.chunk().await {
+            bytes.extend_from_slice(&chunk);
+            if bytes.len() >= MAX_BODY_BYTES {
+                break;
+            }
+        }
+    };
+    // What there is by then is enough.
+    let _ = tokio::time::timeout(BODY_WAIT, read).await;
+    bytes.truncate(MAX_BODY_BYTES);
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,129 @@
+//! [`RemoteProvider`]: a model behind HTTP. One request, its retries, the answer as it comes.
+
+use portcullis_types::async_trait;
+use reqwest::{
+    Client,
+    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
+};
+use url::Url;
+
+use super::{
+    ProviderKind, ProviderSettings, StrictTools,
+    answer::Answer,
+    connection,
+    decoder::Decoder,
+    refusal::Asked,
+    retry::Failure,
+    settings,
+    wire::{self, Turn},
+};
+use crate::agent::{DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind};
+
+/// A model behind HTTP.
+#[derive(Debug)]
+pub struct RemoteProvider {
+    client: Client,
+    base: Url,
+    settings: ProviderSettings,
+    asked: Asked,
+}
+
+impl RemoteProvider {
+    /// Checks the settings, and makes a client. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ProviderErrorKind::Configuration`] for an address that is none, a provider's own address without a
+    /// key, a key that would travel without TLS, or a machine without certificates where TLS is needed.
+    pub fn new(settings: ProviderSettings) -> Result<Self, ProviderError> {
+        let base = settings.address()?;
+        let client = connection::client(&base, &settings.limits)?;
+        let asked = Asked { kind: settings.kind, key: settings.key.clone() };
+        Ok(Self { client, base, settings, asked })
+    }
+
+    /// The settings.
+    #[must_use]
+    pub fn settings(&self) -> &ProviderSettings {
+        &self.settings
+    }
+
+    /// Asks once, and waits until the answer has begun.
+    async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<Answer, Failure> {
+        let limits = &self.settings.limits;
+        let send =
+            self.client.post(sent.url.clone()).headers(sent.headers.clone()).body(sent.body.clone()).send();
+        // The silence counts from the connection on, which has its own limit.
+        let response = tokio::time::timeout(limits.connect + limits.idle, send)
+            .await
+            .map_err(|_elapsed| self.asked.silent(limits.idle))?
+            .map_err(|error| self.asked.broken("cannot be reached, or broke the connection", error))?;
+        let response = self.asked.checked(response).await?;
+        let decoder = Decoder::new(self.settings.kind, limits.answer_bytes);
+        let mut answer =
+            Answer::new(response, decoder, self.asked.clone(), limits.idle, request.cancel.clone());
+        answer.begin().await?;
+        Ok(answer)
+    }
+
+    fn sent(&self, request: &ModelRequest) -> Result<Sent, ProviderError> {
+        let kind = self.settings.kind;
+        let model = if request.model.is_empty() { &self.settings.model } else { &request.model };
+        if model.is_empty() {
+            return Err(ProviderError::new(
+                ProviderErrorKind::Configuration,
+                format!("{kind}: no model is named"),
+            ));
+        }
+        let official = settings::is_official(&self.base);
+        let strict = match self.settings.strict_tools {
+            StrictTools::WhereKnown => official && kind == ProviderKind::OpenAi,
+            StrictTools::Always => true,
+            StrictTools::Never => false,
+        };
+        let mut headers = wire::headers(kind, self.settings.key.as_ref());
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(ACCEPT, HeaderValue::from_static(wire::media_type(kind)));
+        Ok(Sent {
+            url: wire::endpoint(kind, &self.base, model),
+            headers,
+            body: wire::body(kind, Turn { model, request, strict, official })?,
+        })
+    }
+}
+
+#[async_trait]
+impl Provider for RemoteProvider {
+    async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
+        let sent = self.sent(&request)?;
+        let cancel = request.cancel.clone();
+        let asking = async {
+            let mut made = 0_u32;
+            loop {
+                made = made.saturating_add(1);
+                let failure = match self.ask(&sent, &request).await {
+                    Ok(answer) => return Ok(answer.into_stream()),
+                    Err(failure) => failure,
+                };
+                // Without randomness the wait is just the longest one.
+                let random = getrandom::u32().unwrap_or(0);
+                match failure.wait(made, &self.settings.limits, random) {
+                    Some(wait) => tokio::time::sleep(wait).await,
+                    None => return Err(failure.error),
+                }
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancel.cancelled() => Err(self.asked.cancelled().error),
+            answer = asking => answer,
+        }
+    }
+}
+
+/// What is sent, the same at each try.
+#[derive(Debug)]
+struct Sent {
+    url: Url,
+    headers: HeaderMap,
+    body: Vec<u8>,
+}

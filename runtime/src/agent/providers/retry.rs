@@ -1,0 +1,131 @@
+//! When to ask again: transport faults, too many requests, faults of the provider; and only as long as
+//! nothing of an answer has been passed on.
+
+use std::time::{Duration, SystemTime};
+
+use reqwest::header::{HeaderMap, RETRY_AFTER};
+
+use super::ProviderLimits;
+use crate::agent::ProviderError;
+
+/// A request that failed.
+#[derive(Debug)]
+pub(super) struct Failure {
+    /// Why.
+    pub(super) error: ProviderError,
+    /// Whether another request could do better.
+    pub(super) again: Again,
+}
+
+/// Whether another request could do better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Again {
+    /// It would fail as this one did, or do twice what may be done once.
+    Never,
+    /// It could.
+    Later,
+    /// It could, after the time that the provider names.
+    After(Duration),
+}
+
+impl Failure {
+    /// A failure that stays one.
+    pub(super) fn last(error: ProviderError) -> Self {
+        Self { error, again: Again::Never }
+    }
+
+    /// A failure that may pass.
+    pub(super) fn passing(error: ProviderError) -> Self {
+        Self { error, again: Again::Later }
+    }
+
+    /// How long to wait before the request is made anew; none if it is not. `made` counts the requests so
+    /// far.
+    pub(super) fn wait(&self, made: u32, limits: &ProviderLimits, random: u32) -> Option<Duration> {
+        if made > limits.retries {
+            return None;
+        }
+        match self.again {
+            Again::Never => None,
+            // Asking earlier than told makes it worse.
+            Again::After(wait) => (wait <= limits.retry_wait_max).then_some(wait),
+            Again::Later => {
+                let doubled = 2_u32.saturating_pow(made.saturating_sub(1));
+                let wait = limits.retry_wait.saturating_mul(doubled).min(limits.retry_wait_max);
+                // Clients that failed together do not come back together.
+                Some(wait.mul_f64(1.0 - 0.5 * f64::from(random) / f64::from(u32::MAX)))
+            }
+        }
+    }
+}
+
+/// When the provider wants to be asked again (RFC 9110, section 10.2.3): seconds, or a date.
+pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Again {
+    let Some(text) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else {
+        return Again::Later;
+    };
+    if let Ok(seconds) = text.trim().parse::<u64>() {
+        return Again::After(Duration::from_secs(seconds));
+    }
+    match httpdate::parse_http_date(text.trim()) {
+        Ok(date) => Again::After(date.duration_since(now).unwrap_or_default()),
+        Err(_) => Again::Later,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::ProviderErrorKind;
+
+    fn limits() -> ProviderLimits {
+        ProviderLimits {
+            retries: 3,
+            retry_wait: Duration::from_secs(1),
+            retry_wait_max: Duration::from_secs(3),
+            ..ProviderLimits::default()
+        }
+    }
+
+    fn failure(again: Again) -> Failure {
+        Failure { error: ProviderError::new(ProviderErrorKind::Server, "x"), again }
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_its_limit_and_ends() {
+        let wait = |made| failure(Again::Later).wait(made, &limits(), 0);
+        let seconds = |n| Some(Duration::from_secs(n));
+        assert_eq!([1, 2, 3, 4, u32::MAX].map(wait), [seconds(1), seconds(2), seconds(3), None, None]);
+        let half = failure(Again::Later).wait(1, &limits(), u32::MAX);
+        assert_eq!(half, Some(Duration::from_millis(500)));
+        let endless = ProviderLimits { retries: u32::MAX, ..limits() };
+        assert_eq!(failure(Again::Later).wait(1_000_000, &endless, 0), seconds(3));
+    }
+
+    #[test]
+    fn a_provider_is_not_asked_earlier_than_it_says() {
+        let wait = |seconds| failure(Again::After(Duration::from_secs(seconds))).wait(1, &limits(), 7);
+        assert_eq!(wait(0), Some(Duration::ZERO));
+        assert_eq!(wait(3), Some(Duration::from_secs(3)));
+        assert_eq!(wait(4), None);
+        assert_eq!(wait(u64::MAX), None);
+        assert_eq!(failure(Again::Never).wait(1, &limits(), 0), None);
+    }
+
+    #[test]
+    fn a_wait_is_read_as_seconds_or_as_a_date() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_770);
+        let read = |text: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(RETRY_AFTER, text.parse().expect("a value"));
+            asked_to_wait(&headers, now)
+        };
+        assert_eq!(read("5"), Again::After(Duration::from_secs(5)));
+        assert_eq!(read("Sun, 06 Nov 1994 08:49:37 GMT"), Again::After(Duration::from_secs(7)));
+        assert_eq!(read("Sun, 06 Nov 1993 08:49:37 GMT"), Again::After(Duration::ZERO));
+        for text in ["-1", "soon", "", "99999999999999999999999"] {
+            assert_eq!(read(text), Again::Later, "{text}");
+        }
+        assert_eq!(asked_to_wait(&HeaderMap::new(), now), Again::Later);
+    }
+}

@@ -1,0 +1,446 @@
+//! [`ScriptedProvider`]: a model that says what is written down. For tests, and for the demonstration.
+//!
+//! # The format
+//! One JSON text per line; empty lines and lines that begin with `#` say nothing. A turn goes on until a line
+//! that ends it; the next line begins the next turn.
+//!
+//! | line | what it is |
+//! |---|---|
+//! | `{"expect": {…}}` | first in its turn: what the request has to hold, see below |
+//! | `{"text": "…"}` | more of the text |
+//! | `{"thinking": "…"}` | more of the thoughts |
+//! | `{"call": {"index": 0, "id": "…", "name": "…", "arguments": "…"}}` | a piece of a call; all but `index` may be missing |
+//! | `{"usage": {"input_tokens": 1, "output_tokens": 2}}` | what the turn has cost so far |
+//! | `{"end": "stop"}` | the turn ends: `stop`, `tool_calls`, `length`, `content_filter`, `{"other": "…"}` |
+//! | `{"fail": {"kind": "transport", "message": "…"}}` | the turn ends with an error; the kinds are those of [`ProviderErrorKind`] in words |
+//! | `"cut"` | the turn just stops |
+//!
+//! An `expect` may have `model`, `messages` (how many), `tools` (their names) and `last`, which says of the
+//! last message its `role`, a text that it `contains`, and whether it `is_error`.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use futures_util::stream;
+use portcullis_types::{MessageRole, async_trait};
+use serde::Deserialize;
+use thiserror::Error;
+
+use super::{ProviderKind, ProviderLimits, decoder::Decoder, refusal::Asked};
+use crate::agent::{
+    Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
+    Usage,
+};
+
+/// A model that says what is written down, turn by turn.
+#[derive(Debug, Default)]
+pub struct ScriptedProvider {
+    state: Mutex<State>,
+    pace: Duration,
+}
+
+/// What is wrong with a script, or with a request that does not fit it. It is the source of a
+/// [`ProviderError`] of the kind [`ProviderErrorKind::Configuration`].
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ScriptError {
+    /// A line is none that the format knows.
+    #[error("line {line} of the script is none that the format knows")]
+    Line {
+        /// Which line, counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        #[source]
+        source: serde_json::Error,
+    },
+    /// An expectation stands within a turn, after something was said.
+    #[error("line {line} of the script: an expectation stands first in its turn")]
+    Misplaced {
+        /// Which line, counted from 1.
+        line: usize,
+    },
+    /// The script stops within a turn.
+    #[error("the script stops within a turn; a turn ends with `end`, `fail` or \"cut\"")]
+    NotFinished,
+    /// One turn more than there are was asked for.
+    #[error("the script has {turns} turns, and one more was asked for")]
+    Over {
+        /// How many there are.
+        turns: usize,
+    },
+    /// A request is not what the script expects.
+    #[error("turn {turn} of the script expects {what} {expected}, and was asked with {got}")]
+    Unexpected {
+        /// Which turn, counted from 1.
+        turn: usize,
+        /// What of the request.
+        what: &'static str,
+        /// What it should have been.
+        expected: String,
+        /// What it was.
+        got: String,
+    },
+}
+
+impl ScriptedProvider {
+    /// A script without a turn.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a script.
+    ///
+    /// # Errors
+    /// [`ScriptError`] for the first line that is wrong.
+    ///
+    /// # Examples
+    /// ```
+    /// use portcullis::agent::ScriptedProvider;
+    ///
+    /// let script = r#"
+    /// {"call": {"index": 0, "id": "call-1", "name": "file_read", "arguments": "{\"path\":\"README.md\"}"}}
+    /// {"end": "tool_calls"}
+    /// {"expect": {"last": {"role": "tool", "contains": "Portcullis"}}}
+    /// {"text": "It is a tool runtime."}
+    /// {"end": "stop"}
+    /// "#;
+    /// assert_eq!(ScriptedProvider::from_lines(script)?.turns_left(), 2);
+    /// # Ok::<(), portcullis::agent::ScriptError>(())
+    /// ```
+    pub fn from_lines(script: &str) -> Result<Self, ScriptError> {
+        let mut turns = VecDeque::new();
+        let mut open: Option<Turn> = None;
+        for (number, text) in (1..).zip(script.lines()) {
+            let text = text.trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            let line =
+                serde_json::from_str(text).map_err(|source| ScriptError::Line { line: number, source })?;
+            let turn = open.get_or_insert_default();
+            let over = match line {
+                Line::Expect(expect) if turn.pieces.is_empty() && turn.expect.is_none() => {
+                    turn.expect = Some(expect);
+                    false
+                }
+                Line::Expect(_) => return Err(ScriptError::Misplaced { line: number }),
+                Line::Cut => true,
+                Line::Fail(fail) => {
+                    turn.pieces.push_back(Piece::Fail { kind: fail.kind.into(), message: fail.message });
+                    true
+                }
+                Line::End(end) => {
+                    turn.pieces.push_back(Piece::Delta(Delta::End(end.into())));
+                    true
+                }
+                Line::Text(text) => turn.say(Delta::Text(text)),
+                Line::Thinking(text) => turn.say(Delta::Thinking(text)),
+                Line::Call(call) => turn.say(Delta::ToolCall(ToolCallDelta {
+                    index: call.index,
+                    id: call.id,
+                    name: call.name,
+                    arguments: call.arguments,
+                })),
+                Line::Usage(usage) => turn.say(Delta::Usage(Usage {
+                    input_tokens: usage.input_tokens,
+                    output_tokens: usage.output_tokens,
+                })),
+            };
+            if over {
+                turns.extend(open.take());
+            }
+        }
+        if open.is_some() {
+            return Err(ScriptError::NotFinished);
+        }
+        Ok(Self { state: Mutex::new(State { turns, ..State::default() }), pace: Duration::ZERO })
+    }
+
+    /// The same with one more turn, which says these pieces. Without a [`Delta::End`] it just stops.
+    #[must_use]
+    pub fn then(self, deltas: impl IntoIterator<Item = Delta>) -> Self {
+        let pieces = deltas.into_iter().map(Piece::Delta).collect();
+        self.state().turns.push_back(Turn { expect: None, pieces });
+        self
+    }
+
+    /// The same with one more turn, which says what a recorded body of an answer says: server-sent events, or
+    /// lines for [`ProviderKind::Ollama`]. It fails where the recorded answer would have.
+    #[must_use]
+    pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
+        let asked = Asked { kind, key: None };
+        let mut decoder = Decoder::new(kind, ProviderLimits::default().answer_bytes);
+        let mut said = VecDeque::new();
+        let read = decoder.push(body, &mut said).and_then(|()| decoder.finish(&mut said));
+        let failure = match read {
+            Ok(true) => None,
+            Ok(false) => Some(asked.cut_off()),
+            Err(fault) => Some(asked.unreadable(fault)),
+        };
+        let mut pieces: VecDeque<Piece> = said.into_iter().map(Piece::Delta).collect();
+        pieces.extend(
+            failure.map(|failure| Piece::Fail {
+                kind: failure.error.kind(),
+                message: failure.error.to_string(),
+            }),
+        );
+        self.state().turns.push_back(Turn { expect: None, pieces });
+        self
+    }
+
+    /// The same with a pause before each piece, for people who watch. Default: none.
+    #[must_use]
+    pub fn with_pace(mut self, pace: Duration) -> Self {
+        self.pace = pace;
+        self
+    }
+
+    /// What was asked so far, in order; at most as many as there are turns.
+    #[must_use]
+    pub fn requests(&self) -> Vec<ModelRequest> {
+        self.state().requests.clone()
+    }
+
+    /// How many turns were not asked for yet.
+    #[must_use]
+    pub fn turns_left(&self) -> usize {
+        self.state().turns.len()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing here can be left half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn next(&self, request: &ModelRequest) -> Result<VecDeque<Piece>, ScriptError> {
+        let mut state = self.state();
+        let over = ScriptError::Over { turns: state.requests.len() };
+        let turn = state.turns.pop_front().ok_or(over)?;
+        state.requests.push(request.clone());
+        match turn.expect {
+            Some(expect) => expect.check(state.requests.len(), request).map(|()| turn.pieces),
+            None => Ok(turn.pieces),
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for ScriptedProvider {
+    async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
+        if request.cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        let mut pieces = self.next(&request).map_err(|error| {
+            ProviderError::new(ProviderErrorKind::Configuration, "the script does not fit what is asked")
+                .with_source(error)
+        })?;
+        if let Some(Piece::Fail { kind, message }) = pieces.pop_front_if(|p| matches!(p, Piece::Fail { .. }))
+        {
+            return Err(ProviderError::new(kind, message));
+        }
+        let (pace, cancel) = (self.pace, request.cancel);
+        Ok(Box::pin(stream::unfold(Some(pieces), move |pieces| {
+            let cancel = cancel.clone();
+            async move {
+                let mut pieces = pieces?;
+                let given_up = match pace.is_zero() {
+                    true => cancel.is_cancelled(),
+                    false => cancel.run_until_cancelled(tokio::time::sleep(pace)).await.is_none(),
+                };
+                if given_up {
+                    return Some((Err(cancelled()), None));
+                }
+                match pieces.pop_front()? {
+                    Piece::Delta(delta) => Some((Ok(delta), Some(pieces))),
+                    Piece::Fail { kind, message } => Some((Err(ProviderError::new(kind, message)), None)),
+                }
+            }
+        })))
+    }
+}
+
+fn cancelled() -> ProviderError {
+    ProviderError::new(ProviderErrorKind::Cancelled, "the request was cancelled")
+}
+
+#[derive(Debug, Default)]
+struct State {
+    turns: VecDeque<Turn>,
+    requests: Vec<ModelRequest>,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    expect: Option<Expect>,
+    pieces: VecDeque<Piece>,
+}
+
+impl Turn {
+    /// Gives `false`: the turn is not over.
+    fn say(&mut self, delta: Delta) -> bool {
+        self.pieces.push_back(Piece::Delta(delta));
+        false
+    }
+}
+
+#[derive(Debug)]
+enum Piece {
+    Delta(Delta),
+    Fail { kind: ProviderErrorKind, message: String },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Expect(Expect),
+    Text(String),
+    Thinking(String),
+    Call(Call),
+    Usage(Tokens),
+    End(End),
+    Fail(Fail),
+    Cut,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call {
+    index: u64,
+    id: Option<String>,
+    name: Option<String>,
+    arguments: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tokens {
+    input_tokens: u64,
+    output_tokens: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum End {
+    Stop,
+    ToolCalls,
+    Length,
+    ContentFilter,
+    Other(String),
+}
+
+impl From<End> for StopReason {
+    fn from(end: End) -> Self {
+        match end {
+            End::Stop => Self::Stop,
+            End::ToolCalls => Self::ToolCalls,
+            End::Length => Self::Length,
+            End::ContentFilter => Self::ContentFilter,
+            End::Other(reason) => Self::Other(reason),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Fail {
+    kind: FailKind,
+    message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FailKind {
+    Configuration,
+    Transport,
+    Unauthorized,
+    RateLimited,
+    Rejected,
+    Server,
+    Malformed,
+    Incomplete,
+    Cancelled,
+}
+
+impl From<FailKind> for ProviderErrorKind {
+    fn from(kind: FailKind) -> Self {
+        match kind {
+            FailKind::Configuration => Self::Configuration,
+            FailKind::Transport => Self::Transport,
+            FailKind::Unauthorized => Self::Unauthorized,
+            FailKind::RateLimited => Self::RateLimited,
+            FailKind::Rejected => Self::Rejected,
+            FailKind::Server => Self::Server,
+            FailKind::Malformed => Self::Malformed,
+            FailKind::Incomplete => Self::Incomplete,
+            FailKind::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+/// What a request has to hold.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Expect {
+    model: Option<String>,
+    messages: Option<usize>,
+    tools: Option<Vec<String>>,
+    last: Option<ExpectLast>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExpectLast {
+    role: Option<MessageRole>,
+    contains: Option<String>,
+    is_error: Option<bool>,
+}
+
+impl Expect {
+    fn check(&self, turn: usize, request: &ModelRequest) -> Result<(), ScriptError> {
+        let tools: Vec<String> = request.tools.iter().map(|tool| tool.name.clone()).collect();
+        equal(turn, "the model", self.model.as_ref(), &request.model)?;
+        equal(turn, "this many messages:", self.messages.as_ref(), &request.messages.len())?;
+        equal(turn, "the tools", self.tools.as_ref(), &tools)?;
+        let Some(expected) = &self.last else { return Ok(()) };
+        let last = request.messages.last();
+        equal(turn, "a last message of", expected.role.map(Some).as_ref(), &last.map(|last| last.role))?;
+        equal(
+            turn,
+            "a last message that is an error:",
+            expected.is_error.map(Some).as_ref(),
+            &last.map(|last| last.is_error),
+        )?;
+        let text = last.map(portcullis_types::Message::text).unwrap_or_default();
+        match &expected.contains {
+            Some(part) if !text.contains(part.as_str()) => Err(ScriptError::Unexpected {
+                turn,
+                what: "a last message with",
+                expected: format!("{part:?}"),
+                got: format!("{text:?}"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn equal<T: PartialEq + fmt::Debug>(
+    turn: usize,
+    what: &'static str,
+    expected: Option<&T>,
+    got: &T,
+) -> Result<(), ScriptError> {
+    match expected {
+        Some(expected) if expected != got => Err(ScriptError::Unexpected {
+            turn,
+            what,
+            expected: format!("{expected:?}"),
+            got: format!("{got:?}"),
+        }),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,310 @@
+//! [`ProviderSettings`]: which model is asked, where it is, and what an answer may cost.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use url::{Host, Url};
+
+use super::ApiKey;
+use crate::agent::{ProviderError, ProviderErrorKind};
+
+/// What a provider speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProviderKind {
+    /// OpenAI's chat completions, which most servers speak: llama.cpp, vLLM, LM Studio, gateways.
+    OpenAi,
+    /// Anthropic's Messages API.
+    Anthropic,
+    /// Google's Gemini API.
+    Gemini,
+    /// Ollama's own chat API.
+    Ollama,
+}
+
+impl ProviderKind {
+    /// All kinds.
+    pub const ALL: [Self; 4] = [Self::OpenAi, Self::Anthropic, Self::Gemini, Self::Ollama];
+
+    /// The name in settings.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OpenAi => "openai",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::Ollama => "ollama",
+        }
+    }
+
+    /// Where the provider is, unless settings say otherwise.
+    #[must_use]
+    pub const fn default_base_url(self) -> &'static str {
+        match self {
+            Self::OpenAi => "https://api.openai.com/v1",
+            Self::Anthropic => "https://api.anthropic.com",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta",
+            Self::Ollama => "http://127.0.0.1:11434",
+        }
+    }
+
+    /// The environment variable that the provider's own programs read the key from; none where there is no
+    /// key as a rule.
+    #[must_use]
+    pub const fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi => Some("OPENAI_API_KEY"),
+            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
+            Self::Gemini => Some("GEMINI_API_KEY"),
+            Self::Ollama => None,
+        }
+    }
+}
+
+impl fmt::Display for ProviderKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for ProviderKind {
+    type Err = ProviderError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(|| {
+            let known: Vec<&str> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
+            wrong(format!("there is no provider {text:?}; there are {}", known.join(", ")))
+        })
+    }
+}
+
+/// Whether a model may send only arguments that fit a tool's schema, where the provider has a mode for that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum StrictTools {
+    /// At OpenAI itself, for each tool whose schema its strict mode can say. Nowhere else: other servers of
+    /// that protocol do not know the mode, and Anthropic's takes only a few tools.
+    #[default]
+    WhereKnown,
+    /// For each tool whose schema the provider's mode can say: OpenAI, Anthropic.
+    Always,
+    /// For no tool.
+    Never,
+}
+
+/// What one answer may cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProviderLimits {
+    /// The longest time until there is a connection. Default: 10 s.
+    pub connect: Duration,
+    /// The longest silence: until the answer begins, and between its pieces. Default: 300 s, since a local
+    /// model reads a long conversation for minutes before it says a word.
+    pub idle: Duration,
+    /// The most that text, thoughts, names and arguments of an answer have together, in bytes. It bounds
+    /// what a model, or a server that poses as one, makes a caller keep. Default: 8 MiB.
+    pub answer_bytes: usize,
+    /// How often a request is made anew, at most. Default: 3.
+    pub retries: u32,
+    /// The wait before the second request; it doubles with each further one, and is shortened at random by
+    /// up to a half. Default: 500 ms.
+    pub retry_wait: Duration,
+    /// The longest wait that a provider may ask for (`Retry-After`), and the longest of our own. One that
+    /// asks for more is not asked again. Default: 30 s.
+    pub retry_wait_max: Duration,
+}
+
+impl Default for ProviderLimits {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            answer_bytes: 8 * 1024 * 1024,
+            retries: 3,
+            retry_wait: Duration::from_millis(500),
+            retry_wait_max: Duration::from_secs(30),
+        }
+    }
+}
+
+/// How a model is reached.
+#[derive(Debug, Clone)]
+pub struct ProviderSettings {
+    /// What the provider speaks.
+    pub kind: ProviderKind,
+    /// The model that is asked where a request names none.
+    pub model: String,
+    /// Where the provider is. Default: [`ProviderKind::default_base_url`].
+    pub base_url: Option<String>,
+    /// The key. Default: none, which the providers' own addresses refuse.
+    pub key: Option<ApiKey>,
+    /// Whether a key may go to another machine without TLS, where everybody on the way reads it. Default:
+    /// no.
+    pub key_without_tls: bool,
+    /// Whether a model is held to the tools' schemas. Default: [`StrictTools::WhereKnown`].
+    pub strict_tools: StrictTools,
+    /// What one answer may cost.
+    pub limits: ProviderLimits,
+}
+
+impl ProviderSettings {
+    /// The provider at its own address, without a key, within the default limits.
+    #[must_use]
+    pub fn new(kind: ProviderKind, model: impl Into<String>) -> Self {
+        Self {
+            kind,
+            model: model.into(),
+            base_url: None,
+            key: None,
+            key_without_tls: false,
+            strict_tools: StrictTools::default(),
+            limits: ProviderLimits::default(),
+        }
+    }
+
+    /// The same at another address.
+    #[must_use]
+    pub fn with_base_url(mut self, base_url: impl Into<String>) -> Self {
+        self.base_url = Some(base_url.into());
+        self
+    }
+
+    /// The same with a key.
+    #[must_use]
+    pub fn with_key(mut self, key: ApiKey) -> Self {
+        self.key = Some(key);
+        self
+    }
+
+    /// The same within other limits.
+    #[must_use]
+    pub fn with_limits(mut self, limits: ProviderLimits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// The address, checked.
+    pub(super) fn address(&self) -> Result<Url, ProviderError> {
+        let text = self.base_url.as_deref().unwrap_or_else(|| self.kind.default_base_url());
+        // The text is not shown until it is known to hold no password.
+        let url = Url::parse(text)
+            .map_err(|error| wrong(format!("the {} base URL is no URL", self.kind)).with_source(error))?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(wrong("the base URL holds a name or a password; the key goes elsewhere".to_owned()));
+        }
+        if url.query().is_some() || url.fragment().is_some() {
+            return Err(wrong("the base URL has a query or a fragment; it ends with its path".to_owned()));
+        }
+        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+            return Err(wrong(format!("the base URL {url} is neither http nor https")));
+        }
+        let plain = url.scheme() == "http" && !is_this_machine(&url);
+        if plain && self.key.is_some() && !self.key_without_tls {
+            return Err(wrong(format!(
+                "the key would go to {url} without TLS; use https, or allow it in the settings"
+            )));
+        }
+        if self.key.is_none() && is_official(&url) {
+            let hint = self.kind.key_variable().unwrap_or("the settings");
+            return Err(wrong(format!("{url} wants a key, and there is none ({hint})")));
+        }
+        Ok(url)
+    }
+}
+
+/// Whether the address is one of the providers' own, rather than somebody's server that speaks as they do.
+pub(super) fn is_official(url: &Url) -> bool {
+    ProviderKind::ALL
+        .iter()
+        .filter(|kind| kind.key_variable().is_some())
+        .filter_map(|kind| Url::parse(kind.default_base_url()).ok())
+        .any(|own| own.host() == url.host())
+}
+
+/// Whether the address cannot leave the machine.
+pub(super) fn is_this_machine(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
+}
+
+fn wrong(message: String) -> ProviderError {
+    ProviderError::new(ProviderErrorKind::Configuration, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(base_url: &str) -> ProviderSettings {
+        ProviderSettings::new(ProviderKind::OpenAi, "m").with_base_url(base_url)
+    }
+
+    fn key() -> ApiKey {
+        ApiKey::new("sk-secret").expect("a key")
+    }
+
+    #[track_caller]
+    fn refused(settings: &ProviderSettings) -> String {
+        let error = settings.address().expect_err("refused");
+        assert_eq!(error.kind(), ProviderErrorKind::Configuration);
+        assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+        error.to_string()
+    }
+
+    #[test]
+    fn a_kind_is_known_by_its_name() {
+        for kind in ProviderKind::ALL {
+            assert_eq!(kind.as_str().parse::<ProviderKind>().expect("known"), kind);
+            Url::parse(kind.default_base_url()).expect("a URL");
+        }
+        let error = "openia".parse::<ProviderKind>().expect_err("unknown");
+        assert_eq!(
+            error.to_string(),
+            "there is no provider \"openia\"; there are openai, anthropic, gemini, ollama"
+        );
+    }
+
+    #[test]
+    fn an_address_that_is_none_is_refused() {
+        for text in ["", "localhost:8080", "ftp://x/", "/v1", "http://", "http://x/?a=1", "http://x/#a"] {
+            refused(&at(text));
+        }
+    }
+
+    #[test]
+    fn an_address_with_a_password_is_refused_and_not_shown() {
+        refused(&at("https://me:secret@example.com/v1"));
+        refused(&at("https://secret@example.com/v1"));
+    }
+
+    #[test]
+    fn a_key_leaves_the_machine_under_tls_alone() {
+        refused(&at("http://example.com/v1").with_key(key()));
+        refused(&at("http://10.0.0.1:8000").with_key(key()));
+        refused(&at("http://localhost.example.com/").with_key(key()));
+        for text in ["https://example.com/v1", "http://127.0.0.1:1/", "http://[::1]:1/", "http://localhost:1"]
+        {
+            at(text).with_key(key()).address().expect(text);
+        }
+        at("http://example.com/v1").address().expect("without a key there is nothing to read");
+        let mut settings = at("http://example.com/v1").with_key(key());
+        settings.key_without_tls = true;
+        settings.address().expect("allowed");
+    }
+
+    #[test]
+    fn the_providers_own_addresses_want_a_key() {
+        for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini] {
+            let settings = ProviderSettings::new(kind, "m");
+            assert!(refused(&settings).contains(kind.key_variable().expect("has one")));
+            settings.with_key(key()).address().expect("with a key");
+        }
+        ProviderSettings::new(ProviderKind::Ollama, "m").address().expect("needs none");
+    }
+
+    #[test]
+    fn no_debug_output_of_settings_shows_the_key() {
+        let settings = at("https://example.com").with_key(key());
+        assert!(!format!("{settings:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,153 @@
+//! Anthropic's Messages API (docs.anthropic.com/en/api/messages): the request.
+
+use std::borrow::Cow;
+
+use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaProfile};
+use serde::Serialize;
+use serde_json::{Value, value::RawValue};
+
+use super::{
+    Turn,
+    history::{self, Calls},
+};
+use crate::agent::{ProviderError, ProviderErrorKind};
+
+/// The version of the API.
+pub(super) const VERSION: &str = "2023-06-01";
+
+/// How many tokens an answer may have where a request says nothing; the API wants a number.
+const DEFAULT_MAX_TOKENS: u32 = 8192;
+
+pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
+    let body = Body {
+        model: turn.model,
+        max_tokens: turn.request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
+        stream: true,
+        system: history::instructions(&turn.request.messages),
+        messages: conversation(&turn.request.messages)?,
+        tools: turn.request.tools.iter().map(|tool| declared(tool, turn.strict)).collect(),
+        // Its range ends at 1.
+        temperature: turn.request.temperature.map(|temperature| temperature.min(1.0)),
+    };
+    serde_json::to_vec(&body).map_err(|error| {
+        ProviderError::new(ProviderErrorKind::Rejected, "the request is not JSON").with_source(error)
+    })
+}
+
+/// The turns of person and model. All results of a turn stand in one message, before anything else that the
+/// person says, as the API wants it.
+fn conversation(messages: &[Message]) -> Result<Vec<Said<'_>>, ProviderError> {
+    let mut calls = Calls::default();
+    let mut turns: Vec<Said<'_>> = Vec::new();
+    for message in messages {
+        let (role, content) = match message.role {
+            MessageRole::System => continue,
+            MessageRole::User => ("user", shown(message)),
+            MessageRole::Assistant => {
+                let mut content = shown(message);
+                content.extend(message.tool_calls.iter().map(|call| {
+                    let on_wire = calls.asked(call);
+                    Block::ToolUse { id: on_wire.id, name: on_wire.name, input: history::arguments(call) }
+                }));
+                ("assistant", content)
+            }
+            MessageRole::Tool => {
+                let tool_use_id = calls.answered(message)?.id;
+                let result =
+                    Block::ToolResult { tool_use_id, content: shown(message), is_error: message.is_error };
+                ("user", vec![result])
+            }
+        };
+        match turns.last_mut() {
+            Some(last) if last.role == role => last.content.extend(content),
+            _ if content.is_empty() => {}
+            _ => turns.push(Said { role, content }),
+        }
+    }
+    Ok(turns)
+}
+
+fn shown(message: &Message) -> Vec<Block<'_>> {
+    let takes = |mime: &str| matches!(mime, "image/jpeg" | "image/png" | "image/gif" | "image/webp");
+    history::blocks(&message.content, takes)
+        .into_iter()
+        .map(|block| match block {
+            history::Block::Text(text) => Block::Text { text },
+            history::Block::Image { data, mime_type } => {
+                Block::Image { source: Source { kind: "base64", media_type: mime_type, data } }
+            }
+        })
+        .collect()
+}
+
+fn declared(tool: &FunctionDecl, strict: bool) -> Tool<'_> {
+    let rendered = history::schema(tool, strict.then_some(SchemaProfile::Anthropic));
+    Tool {
+        name: &tool.name,
+        description: tool.description.as_deref(),
+        strict: rendered.is_some(),
+        input_schema: rendered
+            .map_or(Cow::Borrowed(tool.parameters.as_value()), |schema| Cow::Owned(schema.into_value())),
+    }
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    max_tokens: u32,
+    stream: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system: Option<String>,
+    messages: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Tool<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    temperature: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    role: &'static str,
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Block<'a> {
+    Text {
+        text: Cow<'a, str>,
+    },
+    Image {
+        source: Source<'a>,
+    },
+    ToolUse {
+        id: String,
+        name: String,
+        input: Box<RawValue>,
+    },
+    ToolResult {
+        tool_use_id: String,
+        #[serde(skip_serializing_if = "Vec::is_empty")]
+        content: Vec<Block<'a>>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+}
+
+#[derive(Serialize)]
+struct Source<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    media_type: &'a str,
+    data: &'a str,
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    name: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    description: Option<&'a str>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
+    input_schema: Cow<'a, Value>,
+}

@@ -1,0 +1,164 @@
+//! Anthropic's Messages API: the events of an answer (docs.anthropic.com/en/docs/build-with-claude/streaming).
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::{Progress, ReadFault, Reader, Told, say, with_calls};
+use crate::agent::{Delta, StopReason, ToolCallDelta, Usage};
+
+/// The answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    stop: Option<StopReason>,
+    usage: Usage,
+    asked: bool,
+    /// The arguments that a call began with, until pieces of them come: some servers send them whole.
+    begun: HashMap<u64, Box<RawValue>>,
+}
+
+impl Reader for Answer {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
+        if let Some(told) = Told::in_event(data) {
+            return Err(ReadFault::Told(told));
+        }
+        let event: Event = serde_json::from_str(data)?;
+        let index = event.index.unwrap_or(0);
+        match event.kind.as_str() {
+            "message_start" => self.count(event.message.and_then(|message| message.usage), out),
+            "content_block_start" => self.block(index, event.content_block, out),
+            "content_block_delta" => self.piece(index, event.delta.unwrap_or_default(), out),
+            "content_block_stop" => {
+                if let Some(whole) = self.begun.remove(&index) {
+                    out.push(arguments(index, whole.get().to_owned()));
+                }
+            }
+            "message_delta" => {
+                if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
+                    self.stop = Some(stop(reason));
+                }
+                self.count(event.usage, out);
+            }
+            "message_stop" => return Ok(Progress::Over),
+            // `ping`, and what a later version brings.
+            _ => {}
+        }
+        Ok(Progress::More)
+    }
+
+    fn stop(&self) -> Option<StopReason> {
+        self.stop.clone().map(|stop| with_calls(stop, self.asked))
+    }
+}
+
+impl Answer {
+    fn block(&mut self, index: u64, block: Option<ContentBlock>, out: &mut Vec<Delta>) {
+        let Some(block) = block else { return };
+        match block.kind.as_str() {
+            "text" => say(out, Delta::Text, block.text),
+            "thinking" => say(out, Delta::Thinking, block.thinking),
+            "tool_use" => {
+                self.asked = true;
+                if let Some(input) = block.input.filter(|input| !is_empty_object(input)) {
+                    self.begun.insert(index, input);
+                }
+                out.push(Delta::ToolCall(ToolCallDelta {
+                    index,
+                    id: block.id,
+                    name: block.name,
+                    arguments: None,
+                }));
+            }
+            _ => {}
+        }
+    }
+
+    fn piece(&mut self, index: u64, piece: Piece, out: &mut Vec<Delta>) {
+        match piece.kind.as_deref() {
+            Some("text_delta") => say(out, Delta::Text, piece.text),
+            Some("thinking_delta") => say(out, Delta::Thinking, piece.thinking),
+            Some("input_json_delta") => {
+                if let Some(text) = piece.partial_json.filter(|text| !text.is_empty()) {
+                    self.begun.remove(&index);
+                    out.push(arguments(index, text));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// The counts are of the whole turn so far, and each event has some of them.
+    fn count(&mut self, count: Option<TokenCount>, out: &mut Vec<Delta>) {
+        let Some(count) = count else { return };
+        let input = [count.input_tokens, count.cache_creation_input_tokens, count.cache_read_input_tokens];
+        if count.input_tokens.is_some() {
+            self.usage.input_tokens = input.into_iter().flatten().fold(0, u64::saturating_add);
+        }
+        self.usage.output_tokens = count.output_tokens.unwrap_or(self.usage.output_tokens);
+        out.push(Delta::Usage(self.usage));
+    }
+}
+
+fn arguments(index: u64, text: String) -> Delta {
+    Delta::ToolCall(ToolCallDelta { index, arguments: Some(text), ..ToolCallDelta::default() })
+}
+
+fn is_empty_object(input: &RawValue) -> bool {
+    input.get() == "null" || input.get().chars().filter(|c| !c.is_whitespace()).eq("{}".chars())
+}
+
+fn stop(reason: String) -> StopReason {
+    match reason.as_str() {
+        "end_turn" | "stop_sequence" => StopReason::Stop,
+        "tool_use" => StopReason::ToolCalls,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+        "refusal" => StopReason::ContentFilter,
+        _ => StopReason::Other(reason),
+    }
+}
+
+#[derive(Deserialize)]
+struct Event {
+    #[serde(rename = "type")]
+    kind: String,
+    index: Option<u64>,
+    message: Option<Begun>,
+    content_block: Option<ContentBlock>,
+    delta: Option<Piece>,
+    usage: Option<TokenCount>,
+}
+
+#[derive(Deserialize)]
+struct Begun {
+    usage: Option<TokenCount>,
+}
+
+#[derive(Deserialize)]
+struct ContentBlock {
+    #[serde(rename = "type")]
+    kind: String,
+    id: Option<String>,
+    name: Option<String>,
+    input: Option<Box<RawValue>>,
+    text: Option<String>,
+    thinking: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Piece {
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    text: Option<String>,
+    thinking: Option<String>,
+    partial_json: Option<String>,
+    stop_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct TokenCount {
+    input_tokens: Option<u64>,
+    cache_creation_input_tokens: Option<u64>,
+    cache_read_input_tokens: Option<u64>,
+    output_tokens: Option<u64>,
+}

@@ -1,0 +1,151 @@
+//! Errors, as providers tell them: in the body of a refusal, or in the middle of an answer.
+
+use serde_json::Value;
+
+use crate::agent::ProviderErrorKind;
+
+/// How much of a provider's words is shown, in characters.
+const MAX_SHOWN: usize = 500;
+
+/// What a provider tells of an error.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in super::super) struct Told {
+    /// What kind of failure it is, as far as the words say.
+    pub(in super::super) kind: ProviderErrorKind,
+    /// Its words: one line, cut, without control characters.
+    pub(in super::super) message: String,
+}
+
+impl Told {
+    /// Reads the body of a refusal. Any text will do.
+    pub(in super::super) fn in_body(body: &str) -> Self {
+        serde_json::from_str::<Value>(body)
+            .ok()
+            .and_then(|value| Self::in_value(&value))
+            .unwrap_or_else(|| Self { kind: ProviderErrorKind::Server, message: shown(body) })
+    }
+
+    /// Reads an event; none if it tells of no error.
+    pub(super) fn in_event(data: &str) -> Option<Self> {
+        // Almost no event does, so the text is looked at before it is parsed once more.
+        if !data.contains("\"error\"") {
+            return None;
+        }
+        let value: Value = serde_json::from_str(data).ok()?;
+        value.get("error").filter(|error| !error.is_null())?;
+        Self::in_value(&value)
+    }
+
+    fn in_value(value: &Value) -> Option<Self> {
+        // Gemini puts its error into a list.
+        let value = value.get(0).unwrap_or(value);
+        let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
+        let message = match error {
+            Value::String(text) => text,
+            _ => ["message", "detail"].iter().find_map(|key| error.get(key)?.as_str())?,
+        };
+        let words = ["type", "code", "status"].iter().filter_map(|key| error.get(key));
+        let kind = words.filter_map(kind_of).next().unwrap_or(ProviderErrorKind::Server);
+        Some(Self { kind, message: shown(message) })
+    }
+}
+
+/// The kind that a provider's word or number stands for.
+fn kind_of(word: &Value) -> Option<ProviderErrorKind> {
+    if let Some(status) = word.as_u64() {
+        return u16::try_from(status).ok().and_then(of_status);
+    }
+    Some(match word.as_str()? {
+        "authentication_error"
+        | "permission_error"
+        | "invalid_api_key"
+        | "UNAUTHENTICATED"
+        | "PERMISSION_DENIED" => ProviderErrorKind::Unauthorized,
+        "rate_limit_error" | "rate_limit_exceeded" | "insufficient_quota" | "RESOURCE_EXHAUSTED" => {
+            ProviderErrorKind::RateLimited
+        }
+        "invalid_request_error" | "request_too_large" | "INVALID_ARGUMENT" | "FAILED_PRECONDITION" => {
+            ProviderErrorKind::Rejected
+        }
+        "not_found_error" | "model_not_found" | "NOT_FOUND" => ProviderErrorKind::Configuration,
+        "overloaded_error" | "api_error" | "server_error" | "timeout_error" | "UNAVAILABLE" | "INTERNAL" => {
+            ProviderErrorKind::Server
+        }
+        _ => return None,
+    })
+}
+
+/// The kind that a status stands for; none for one that is no failure.
+pub(in super::super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
+    match status {
+        401 | 403 => Some(ProviderErrorKind::Unauthorized),
+        // A redirect is not followed: the address is wrong.
+        300..400 | 404 | 405 | 410 => Some(ProviderErrorKind::Configuration),
+        429 => Some(ProviderErrorKind::RateLimited),
+        408 | 500.. => Some(ProviderErrorKind::Server),
+        400..500 => Some(ProviderErrorKind::Rejected),
+        _ => None,
+    }
+}
+
+/// A provider's words for a terminal or a log: one line, without what could steer either.
+fn shown(text: &str) -> String {
+    let mut shown: String =
+        text.trim().chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    if text.trim().chars().nth(MAX_SHOWN).is_some() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(body: &str, kind: ProviderErrorKind, message: &str) {
+        assert_eq!(Told::in_body(body), Told { kind, message: message.into() });
+    }
+
+    #[test]
+    fn the_errors_of_each_provider_are_read() {
+        use ProviderErrorKind::{Configuration, RateLimited, Rejected, Server, Unauthorized};
+        check(
+            r#"{"error":{"message":"wrong key","type":"invalid_request_error","code":"invalid_api_key"}}"#,
+            Rejected,
+            "wrong key",
+        );
+        check(r#"{"error":{"message":"m","type":null,"code":"invalid_api_key"}}"#, Unauthorized, "m");
+        check(
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+            Server,
+            "Overloaded",
+        );
+        check(
+            r#"[{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED"}}]"#,
+            RateLimited,
+            "quota",
+        );
+        check(r#"{"error":"model 'x' not found"}"#, Server, "model 'x' not found");
+        check(r#"{"detail":"no"}"#, Server, "no");
+        check(r#"{"error":{"code":404,"message":"m"}}"#, Configuration, "m");
+    }
+
+    #[test]
+    fn any_body_is_some_error() {
+        use ProviderErrorKind::Server;
+        check("", Server, "");
+        check("<html>\u{1b}[2J\n</html>", Server, "<html> [2J </html>");
+        check("{}", Server, "{}");
+        check("[]", Server, "[]");
+        check(r#"{"error":{"message":5}}"#, Server, r#"{"error":{"message":5}}"#);
+        assert_eq!(Told::in_body(&"x".repeat(10_000)).message.chars().count(), MAX_SHOWN + 1);
+    }
+
+    #[test]
+    fn an_event_without_an_error_tells_none() {
+        assert_eq!(Told::in_event(r#"{"choices":[],"error":null}"#), None);
+        assert_eq!(Told::in_event(r#"{"text":"an \"error\" in quotes"}"#), None);
+        assert!(Told::in_event(r#"{"error":{"message":"m"}}"#).is_some());
+    }
+}

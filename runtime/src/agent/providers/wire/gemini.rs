@@ -1,0 +1,281 @@
+//! Google's Gemini API (ai.google.dev/api/generate-content), version `v1beta`.
+
+use std::borrow::Cow;
+
+use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaProfile};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+use url::Url;
+
+use super::{
+    Progress, ReadFault, Reader, Told, Turn, below,
+    history::{self, Block, Calls},
+    say, with_calls,
+};
+use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta, Usage};
+
+/// Models from the third generation on refuse a call in the history without the signature that it came with.
+/// A conversation here may be from any provider and keeps none; this is the word that the API has for that
+/// (ai.google.dev/gemini-api/docs/thought-signatures).
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
+
+pub(super) fn endpoint(base: &Url, model: &str) -> Url {
+    let model = model.strip_prefix("models/").unwrap_or(model);
+    let mut url = below(base, &["models", &format!("{model}:streamGenerateContent")]);
+    url.set_query(Some("alt=sse"));
+    url
+}
+
+pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
+    let mut config = json!({});
+    if let Some(limit) = turn.request.max_tokens {
+        config["maxOutputTokens"] = limit.into();
+    }
+    if let Some(temperature) = turn.request.temperature {
+        config["temperature"] = temperature.into();
+    }
+    let tools: Vec<Value> = turn.request.tools.iter().map(declared).collect();
+    let body = Body {
+        system_instruction: history::instructions(&turn.request.messages)
+            .map(|text| Said { role: None, parts: vec![Part::text(text.into())] }),
+        contents: conversation(&turn)?,
+        tools: if tools.is_empty() { Vec::new() } else { vec![json!({"functionDeclarations": tools})] },
+        generation_config: config,
+    };
+    serde_json::to_vec(&body).map_err(|error| {
+        ProviderError::new(ProviderErrorKind::Rejected, "the request is not JSON").with_source(error)
+    })
+}
+
+fn declared(tool: &FunctionDecl) -> Value {
+    let mut declared = json!({"name": tool.name, "description": tool.description.as_deref().unwrap_or("")});
+    match history::schema(tool, Some(SchemaProfile::Gemini)) {
+        Some(schema) => declared["parameters"] = schema.into_value(),
+        None => declared["parametersJsonSchema"] = tool.parameters.as_value().clone(),
+    }
+    declared
+}
+
+fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
+    let signature = turn.model.contains("gemini-3").then_some(NO_SIGNATURE);
+    let mut calls = Calls::default();
+    let mut turns: Vec<Said<'a>> = Vec::new();
+    for message in &turn.request.messages {
+        let (role, parts) = match message.role {
+            MessageRole::System => continue,
+            MessageRole::User => ("user", shown(message)),
+            MessageRole::Assistant => {
+                let mut parts = shown(message);
+                parts.extend(message.tool_calls.iter().map(|call| Part {
+                    function_call: Some(Called {
+                        name: calls.asked(call).name,
+                        args: history::arguments(call),
+                    }),
+                    thought_signature: signature,
+                    ..Part::default()
+                }));
+                ("model", parts)
+            }
+            MessageRole::Tool => ("user", answered(message, &mut calls)?),
+        };
+        match turns.last_mut() {
+            Some(last) if last.role == Some(role) => last.parts.extend(parts),
+            _ if parts.is_empty() => {}
+            _ => turns.push(Said { role: Some(role), parts }),
+        }
+    }
+    Ok(turns)
+}
+
+/// The result of a call, and its pictures beside it.
+fn answered<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Vec<Part<'a>>, ProviderError> {
+    let name = calls.answered(message)?.name;
+    let (pictures, texts): (Vec<Part<'_>>, Vec<Part<'_>>) =
+        shown(message).into_iter().partition(|part| part.inline_data.is_some());
+    let texts: Vec<&str> = texts.iter().filter_map(|part| part.text.as_deref()).collect();
+    let word = if message.is_error { "error" } else { "output" };
+    let response = json!({word: texts.join("\n")});
+    let mut parts = vec![Part { function_response: Some(Answered { name, response }), ..Part::default() }];
+    parts.extend(pictures);
+    Ok(parts)
+}
+
+fn shown(message: &Message) -> Vec<Part<'_>> {
+    history::blocks(&message.content, |mime_type| mime_type.starts_with("image/"))
+        .into_iter()
+        .map(|block| match block {
+            Block::Text(text) => Part::text(text),
+            Block::Image { data, mime_type } => {
+                Part { inline_data: Some(Inline { mime_type, data }), ..Part::default() }
+            }
+        })
+        .collect()
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    system_instruction: Option<Said<'a>>,
+    contents: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Value>,
+    generation_config: Value,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    parts: Vec<Part<'a>>,
+}
+
+#[derive(Serialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct Part<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    inline_data: Option<Inline<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_call: Option<Called>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    function_response: Option<Answered>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thought_signature: Option<&'static str>,
+}
+
+impl<'a> Part<'a> {
+    fn text(text: Cow<'a, str>) -> Self {
+        Self { text: Some(text), ..Self::default() }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Inline<'a> {
+    mime_type: &'a str,
+    data: &'a str,
+}
+
+#[derive(Serialize)]
+struct Called {
+    name: String,
+    args: Box<RawValue>,
+}
+
+#[derive(Serialize)]
+struct Answered {
+    name: String,
+    response: Value,
+}
+
+/// The answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    stop: Option<StopReason>,
+    /// How many calls there were: each comes whole, and without an index.
+    calls: u64,
+}
+
+impl Reader for Answer {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
+        if let Some(told) = Told::in_event(data) {
+            return Err(ReadFault::Told(told));
+        }
+        let chunk: Chunk = serde_json::from_str(data)?;
+        if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
+            self.stop = Some(StopReason::ContentFilter);
+        }
+        let candidates = chunk.candidates.into_iter().flatten();
+        for candidate in candidates.filter(|candidate| candidate.index.unwrap_or(0) == 0) {
+            for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+                let delta = if part.thought == Some(true) { Delta::Thinking } else { Delta::Text };
+                say(out, delta, part.text);
+                if let Some(call) = part.function_call {
+                    out.push(Delta::ToolCall(ToolCallDelta {
+                        index: self.calls,
+                        id: call.id.filter(|id| !id.is_empty()),
+                        name: Some(call.name),
+                        arguments: call.args.map(|args| args.get().to_owned()).filter(|text| text != "null"),
+                    }));
+                    self.calls += 1;
+                }
+            }
+            if let Some(reason) = candidate.finish_reason {
+                self.stop = Some(stop(reason));
+            }
+        }
+        if let Some(count) = chunk.usage_metadata {
+            let output = [count.candidates_token_count, count.thoughts_token_count];
+            out.push(Delta::Usage(Usage {
+                input_tokens: count.prompt_token_count.unwrap_or(0),
+                output_tokens: output.into_iter().flatten().fold(0, u64::saturating_add),
+            }));
+        }
+        Ok(Progress::More)
+    }
+
+    fn stop(&self) -> Option<StopReason> {
+        self.stop.clone().map(|stop| with_calls(stop, self.calls > 0))
+    }
+}
+
+fn stop(reason: String) -> StopReason {
+    match reason.as_str() {
+        "STOP" => StopReason::Stop,
+        "MAX_TOKENS" => StopReason::Length,
+        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => StopReason::ContentFilter,
+        _ => StopReason::Other(reason),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Chunk {
+    candidates: Option<Vec<Candidate>>,
+    prompt_feedback: Option<Feedback>,
+    usage_metadata: Option<TokenCount>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Feedback {
+    block_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Candidate {
+    index: Option<u64>,
+    content: Option<AnswerContent>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct AnswerContent {
+    parts: Option<Vec<AnswerPart>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct AnswerPart {
+    text: Option<String>,
+    thought: Option<bool>,
+    function_call: Option<Asked>,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    id: Option<String>,
+    name: String,
+    args: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct TokenCount {
+    prompt_token_count: Option<u64>,
+    candidates_token_count: Option<u64>,
+    thoughts_token_count: Option<u64>,
+}

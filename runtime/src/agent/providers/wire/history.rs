@@ -1,0 +1,238 @@
+//! What every provider needs of a conversation: calls by ids and names that it takes, blocks, arguments.
+
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet, VecDeque},
+};
+
+use portcullis_types::{Content, FunctionDecl, JsonSchema, Message, MessageRole, SchemaProfile, ToolCall};
+use serde_json::value::RawValue;
+
+use crate::agent::{ProviderError, ProviderErrorKind};
+
+/// The longest id of a call that every provider takes; OpenAI's limit.
+const MAX_ID_BYTES: usize = 40;
+
+/// The longest name of a tool that every provider takes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// A call, in words that every provider takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WireCall {
+    /// Unique within the conversation.
+    pub(super) id: String,
+    /// The tool's name.
+    pub(super) name: String,
+}
+
+/// The calls of a conversation so far.
+///
+/// A model may ask for a tool that nobody could have, and another provider may have chosen ids that this
+/// one refuses, or the same id once more in a later turn. The history must be sendable all the same, since
+/// every later request holds it too.
+#[derive(Debug, Default)]
+pub(super) struct Calls<'a> {
+    used: HashSet<String>,
+    open: HashMap<&'a str, VecDeque<WireCall>>,
+}
+
+impl<'a> Calls<'a> {
+    /// The model asks for a call.
+    pub(super) fn asked(&mut self, call: &'a ToolCall) -> WireCall {
+        let mut id = call.id.clone();
+        let mut number = self.used.len();
+        while !is_word(&id, MAX_ID_BYTES) || self.used.contains(&id) {
+            id = format!("call_{number}");
+            number += 1;
+        }
+        self.used.insert(id.clone());
+        let call_on_wire = WireCall { id, name: name(&call.tool) };
+        self.open.entry(&call.id).or_default().push_back(call_on_wire.clone());
+        call_on_wire
+    }
+
+    /// A message answers a call.
+    pub(super) fn answered(&mut self, message: &Message) -> Result<WireCall, ProviderError> {
+        message.tool_call_id.as_deref().and_then(|id| self.open.get_mut(id)?.pop_front()).ok_or_else(|| {
+            ProviderError::new(
+                ProviderErrorKind::Rejected,
+                "the conversation answers a call that the model did not ask for",
+            )
+        })
+    }
+}
+
+/// One block, as providers tell them apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Block<'a> {
+    /// Text, never empty.
+    Text(Cow<'a, str>),
+    /// A picture.
+    Image {
+        /// Base64.
+        data: &'a str,
+        /// Its media type.
+        mime_type: &'a str,
+    },
+}
+
+/// What a message holds. What the provider cannot take is a note in its place.
+pub(super) fn blocks(content: &[Content], takes_image: impl Fn(&str) -> bool) -> Vec<Block<'_>> {
+    content
+        .iter()
+        .map(|content| match content {
+            Content::Image { data, mime_type } if takes_image(mime_type) => Block::Image { data, mime_type },
+            other => Block::Text(as_text(other)),
+        })
+        .filter(|block| !matches!(block, Block::Text(text) if text.is_empty()))
+        .collect()
+}
+
+/// What a message holds, as text.
+pub(super) fn text(content: &[Content]) -> String {
+    let texts: Vec<Cow<'_, str>> = content.iter().map(as_text).filter(|text| !text.is_empty()).collect();
+    texts.join("\n")
+}
+
+/// What the operator says: every message of that role, wherever it stands.
+pub(super) fn instructions(messages: &[Message]) -> Option<String> {
+    let texts: Vec<String> = messages
+        .iter()
+        .filter(|message| message.role == MessageRole::System)
+        .map(|message| text(&message.content))
+        .filter(|text| !text.is_empty())
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n\n"))
+}
+
+/// The arguments of a call, as an object: word for word, so that no number changes. A text that is no
+/// object was refused when the call was made; it is sent back as the one value of an object, so that the
+/// model sees what it wrote.
+pub(super) fn arguments(call: &ToolCall) -> Box<RawValue> {
+    let text = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.trim() };
+    match RawValue::from_string(text.to_owned()) {
+        Ok(raw) if raw.get().starts_with('{') => raw,
+        _ => serde_json::value::to_raw_value(&HashMap::from([("INVALID_JSON", &call.arguments)]))
+            .expect("a map from text to text is JSON"),
+    }
+}
+
+/// A tool's schema in a dialect, if the dialect has words for it.
+pub(super) fn schema(tool: &FunctionDecl, profile: Option<SchemaProfile>) -> Option<JsonSchema> {
+    profile?.render(&tool.parameters).ok()
+}
+
+/// The tool's name, in the characters that every provider takes.
+fn name(tool: &str) -> String {
+    if is_word(tool, MAX_NAME_BYTES) {
+        return tool.to_owned();
+    }
+    let name: String =
+        tool.chars().take(MAX_NAME_BYTES).map(|c| if is_word_character(c) { c } else { '_' }).collect();
+    if name.is_empty() { "_".to_owned() } else { name }
+}
+
+fn is_word(text: &str, max_bytes: usize) -> bool {
+    !text.is_empty() && text.len() <= max_bytes && text.chars().all(is_word_character)
+}
+
+fn is_word_character(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+fn as_text(content: &Content) -> Cow<'_, str> {
+    match content {
+        Content::Text { text } | Content::Resource { text: Some(text), .. } => Cow::Borrowed(text),
+        Content::Image { data, mime_type } => not_shown("image", mime_type, data),
+        Content::Audio { data, mime_type } => not_shown("audio", mime_type, data),
+        Content::Resource { uri, mime_type, blob, .. } => {
+            let kind = mime_type.as_deref().unwrap_or("of no known type");
+            not_shown(&format!("resource {uri}"), kind, blob.as_deref().unwrap_or_default())
+        }
+        Content::ResourceLink { uri, name, .. } => Cow::Owned(format!("[link to {name}: {uri}]")),
+        _ => Cow::Borrowed("[content of another kind, not shown]"),
+    }
+}
+
+fn not_shown(what: &str, mime_type: &str, base64: &str) -> Cow<'static, str> {
+    Cow::Owned(format!("[{what}, {mime_type}, about {} bytes, not shown]", base64.len() / 4 * 3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(id: &str, tool: &str) -> ToolCall {
+        ToolCall { id: id.into(), tool: tool.into(), arguments: String::new() }
+    }
+
+    fn answer(id: &str) -> Message {
+        Message { role: MessageRole::Tool, tool_call_id: Some(id.into()), ..Message::user("x") }
+    }
+
+    #[test]
+    fn ids_that_a_provider_takes_stay() {
+        let asked = call("toolu_01-a", "file_read");
+        let mut calls = Calls::default();
+        let on_wire = calls.asked(&asked);
+        assert_eq!(on_wire, WireCall { id: "toolu_01-a".into(), name: "file_read".into() });
+        assert_eq!(calls.answered(&answer("toolu_01-a")).expect("asked"), on_wire);
+    }
+
+    #[test]
+    fn every_call_has_an_id_of_its_own_that_its_answer_has_too() {
+        let long = "x".repeat(100);
+        let asked = ["call_1", "", "a.b", "a.b", "call_1", &long, "call_0"].map(|id| call(id, "t"));
+        let mut calls = Calls::default();
+        let ids: Vec<String> = asked.iter().map(|call| calls.asked(call).id).collect();
+        let distinct: HashSet<&String> = ids.iter().collect();
+        assert_eq!(distinct.len(), ids.len(), "{ids:?}");
+        assert!(ids.iter().all(|id| is_word(id, MAX_ID_BYTES)), "{ids:?}");
+        let answered: Vec<String> =
+            asked.iter().map(|call| calls.answered(&answer(&call.id)).expect("asked").id).collect();
+        assert_eq!(answered, ids);
+    }
+
+    #[test]
+    fn an_answer_to_nothing_is_refused() {
+        let asked = call("a", "t");
+        let mut calls = Calls::default();
+        calls.asked(&asked);
+        calls.answered(&answer("a")).expect("asked");
+        for message in [answer("a"), answer("b"), Message::user("x")] {
+            assert_eq!(calls.answered(&message).expect_err("refused").kind(), ProviderErrorKind::Rejected);
+        }
+    }
+
+    #[test]
+    fn a_tool_that_nobody_could_have_has_a_name_that_providers_take() {
+        for tool in ["", "a b", "rm -rf /", &"é".repeat(300)] {
+            assert!(is_word(&name(tool), MAX_NAME_BYTES), "{tool}");
+        }
+        assert_eq!(name("a b"), "a_b");
+    }
+
+    #[test]
+    fn arguments_stay_word_for_word() {
+        let of = |text: &str| {
+            let raw = arguments(&ToolCall { id: String::new(), tool: String::new(), arguments: text.into() });
+            raw.get().to_owned()
+        };
+        assert_eq!(
+            of(" {\"n\": 340282366920938463463374607431768211455} "),
+            "{\"n\": 340282366920938463463374607431768211455}"
+        );
+        assert_eq!(of(""), "{}");
+        assert_eq!(of("{\"a\":"), r#"{"INVALID_JSON":"{\"a\":"}"#);
+        assert_eq!(of("[1]"), r#"{"INVALID_JSON":"[1]"}"#);
+    }
+
+    #[test]
+    fn what_cannot_be_shown_is_noted() {
+        let picture = Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
+        let content = [Content::text("a"), picture, Content::text("")];
+        assert_eq!(text(&content), "a\n[image, image/png, about 3 bytes, not shown]");
+        let shown = blocks(&content, |mime| mime == "image/png");
+        assert_eq!(shown, [Block::Text("a".into()), Block::Image { data: "AAAA", mime_type: "image/png" }]);
+    }
+}

@@ -1,0 +1,222 @@
+//! What each provider speaks: where a request goes, what is in it, and what its answer's events mean.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `openai.rs` | chat completions |
+//! | `anthropic.rs` | the Messages API; `anthropic_answer.rs` its events |
+//! | `gemini.rs` | `streamGenerateContent` |
+//! | `ollama.rs` | `/api/chat` |
+//! | `history.rs` | what all need of a conversation: calls by ids that a provider takes, blocks, arguments |
+//! | `fault.rs` | errors, as providers tell them |
+
+mod anthropic;
+mod anthropic_answer;
+mod fault;
+mod gemini;
+mod history;
+mod ollama;
+mod openai;
+
+use std::fmt;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use url::Url;
+
+use super::{
+    ApiKey, ProviderKind,
+    frames::{FrameFault, Framing},
+};
+use crate::agent::{Delta, ModelRequest, ProviderError, StopReason};
+
+pub(super) use fault::{Told, of_status};
+
+/// A request, and how the provider wants it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Turn<'a> {
+    /// The model that is asked.
+    pub(super) model: &'a str,
+    /// The rest.
+    pub(super) request: &'a ModelRequest,
+    /// Whether tools are declared in the provider's strict mode.
+    pub(super) strict: bool,
+    /// Whether the provider itself is asked, rather than a server that speaks as it does.
+    pub(super) official: bool,
+}
+
+/// Reads the events of one answer.
+pub(super) trait Reader: Send + fmt::Debug {
+    /// Takes the data of one event.
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault>;
+
+    /// Why the answer ended, once the provider has said so.
+    fn stop(&self) -> Option<StopReason>;
+}
+
+/// Whether an answer goes on after an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// There may be more.
+    More,
+    /// The provider has said that this was all.
+    Over,
+}
+
+/// Why an event is none that the protocol knows.
+#[derive(Debug)]
+pub(super) enum ReadFault {
+    /// Its bytes make no event.
+    Frame(FrameFault),
+    /// It is not the JSON that the protocol has there.
+    Json(serde_json::Error),
+    /// The provider tells of an error in the middle of its answer.
+    Told(Told),
+    /// The answer is larger than the limit.
+    TooLarge,
+    /// The provider says that the answer is over, and never said why.
+    NoReason,
+}
+
+impl From<FrameFault> for ReadFault {
+    fn from(fault: FrameFault) -> Self {
+        Self::Frame(fault)
+    }
+}
+
+impl From<serde_json::Error> for ReadFault {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Json(error)
+    }
+}
+
+/// Where a model is asked.
+pub(super) fn endpoint(kind: ProviderKind, base: &Url, model: &str) -> Url {
+    match kind {
+        ProviderKind::OpenAi if has_no_path(base) => below(base, &["v1", "chat", "completions"]),
+        ProviderKind::OpenAi => below(base, &["chat", "completions"]),
+        ProviderKind::Anthropic if base.path().trim_end_matches('/').ends_with("/v1") => {
+            below(base, &["messages"])
+        }
+        ProviderKind::Anthropic => below(base, &["v1", "messages"]),
+        ProviderKind::Gemini => gemini::endpoint(base, model),
+        ProviderKind::Ollama => below(base, &["api", "chat"]),
+    }
+}
+
+/// The headers that say who asks, and in which version of the protocol.
+pub(super) fn headers(kind: ProviderKind, key: Option<&ApiKey>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let (name, prefix) = match kind {
+        ProviderKind::OpenAi | ProviderKind::Ollama => ("authorization", "Bearer "),
+        ProviderKind::Anthropic => ("x-api-key", ""),
+        // In a header, since an address ends up in logs.
+        ProviderKind::Gemini => ("x-goog-api-key", ""),
+    };
+    if let Some(key) = key {
+        headers.insert(HeaderName::from_static(name), key.header(prefix));
+    }
+    if kind == ProviderKind::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static(anthropic::VERSION));
+    }
+    headers
+}
+
+/// The request's body.
+pub(super) fn body(kind: ProviderKind, turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
+    match kind {
+        ProviderKind::OpenAi => openai::body(turn),
+        ProviderKind::Anthropic => anthropic::body(turn),
+        ProviderKind::Gemini => gemini::body(turn),
+        ProviderKind::Ollama => ollama::body(turn),
+    }
+}
+
+/// How the answer is divided.
+pub(super) fn framing(kind: ProviderKind) -> Framing {
+    match kind {
+        ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => Framing::Events,
+        ProviderKind::Ollama => Framing::Lines,
+    }
+}
+
+/// The media type of an answer.
+pub(super) fn media_type(kind: ProviderKind) -> &'static str {
+    match framing(kind) {
+        Framing::Events => "text/event-stream",
+        Framing::Lines => "application/x-ndjson",
+    }
+}
+
+/// A reader for one answer.
+pub(super) fn reader(kind: ProviderKind) -> Box<dyn Reader> {
+    match kind {
+        ProviderKind::OpenAi => Box::<openai::Answer>::default(),
+        ProviderKind::Anthropic => Box::<anthropic_answer::Answer>::default(),
+        ProviderKind::Gemini => Box::<gemini::Answer>::default(),
+        ProviderKind::Ollama => Box::<ollama::Answer>::default(),
+    }
+}
+
+/// Says more, unless there is nothing to say.
+fn say(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<String>) {
+    if let Some(text) = text.filter(|text| !text.is_empty()) {
+        out.push(delta(text));
+    }
+}
+
+/// Several servers call an answer with calls done, where others say that the model waits for them.
+fn with_calls(stop: StopReason, asked: bool) -> StopReason {
+    if asked && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
+}
+
+fn has_no_path(base: &Url) -> bool {
+    base.path().trim_matches('/').is_empty()
+}
+
+fn below(base: &Url, segments: &[&str]) -> Url {
+    let mut url = base.clone();
+    url.path_segments_mut()
+        .expect("an http or https URL with a host, which settings check, has a path")
+        .pop_if_empty()
+        .extend(segments);
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(kind: ProviderKind, base: &str, expected: &str) {
+        let base = Url::parse(base).expect("a URL");
+        assert_eq!(endpoint(kind, &base, "m").as_str(), expected);
+    }
+
+    #[test]
+    fn an_address_is_completed_however_it_is_written() {
+        let own = |kind: ProviderKind, expected| check(kind, kind.default_base_url(), expected);
+        own(ProviderKind::OpenAi, "https://api.openai.com/v1/chat/completions");
+        own(ProviderKind::Anthropic, "https://api.anthropic.com/v1/messages");
+        own(ProviderKind::Ollama, "http://127.0.0.1:11434/api/chat");
+        own(
+            ProviderKind::Gemini,
+            "https://generativelanguage.googleapis.com/v1beta/models/m:streamGenerateContent?alt=sse",
+        );
+        for base in ["http://h:1", "http://h:1/", "http://h:1/v1", "http://h:1/v1/"] {
+            check(ProviderKind::OpenAi, base, "http://h:1/v1/chat/completions");
+            check(ProviderKind::Anthropic, base, "http://h:1/v1/messages");
+        }
+        check(ProviderKind::OpenAi, "http://h/api/openai", "http://h/api/openai/chat/completions");
+        check(ProviderKind::Anthropic, "http://h/proxy/", "http://h/proxy/v1/messages");
+    }
+
+    #[test]
+    fn a_models_name_stays_one_part_of_an_address() {
+        let base = Url::parse("https://h/v1beta").expect("a URL");
+        let at = |model| endpoint(ProviderKind::Gemini, &base, model).to_string();
+        assert_eq!(at("models/m"), "https://h/v1beta/models/m:streamGenerateContent?alt=sse");
+        assert_eq!(
+            at("../../a?b#c"),
+            "https://h/v1beta/models/..%2F..%2Fa%3Fb%23c:streamGenerateContent?alt=sse"
+        );
+    }
+}

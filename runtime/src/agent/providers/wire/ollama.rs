@@ -1,0 +1,167 @@
+//! Ollama's own chat API (github.com/ollama/ollama/blob/main/docs/api.md): one JSON text per line.
+
+use portcullis_types::{Message, MessageRole};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json, value::RawValue};
+
+use super::{
+    Progress, ReadFault, Reader, Told, Turn,
+    history::{self, Block, Calls},
+    say, with_calls,
+};
+use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta, Usage};
+
+pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
+    let mut calls = Calls::default();
+    let mut messages = Vec::new();
+    for message in &turn.request.messages {
+        messages.push(said(message, &mut calls)?);
+    }
+    let mut options = json!({});
+    if let Some(limit) = turn.request.max_tokens {
+        options["num_predict"] = limit.into();
+    }
+    if let Some(temperature) = turn.request.temperature {
+        options["temperature"] = temperature.into();
+    }
+    let tools = turn.request.tools.iter().map(|tool| json!({"type": "function", "function": tool})).collect();
+    let body = Body { model: turn.model, messages, tools, stream: true, options };
+    serde_json::to_vec(&body).map_err(|error| {
+        ProviderError::new(ProviderErrorKind::Rejected, "the request is not JSON").with_source(error)
+    })
+}
+
+fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Said<'a>, ProviderError> {
+    let (role, takes_images) = match message.role {
+        MessageRole::System => ("system", false),
+        MessageRole::User => ("user", true),
+        MessageRole::Assistant => ("assistant", false),
+        MessageRole::Tool => ("tool", false),
+    };
+    let mut texts = Vec::new();
+    let mut images = Vec::new();
+    for block in history::blocks(&message.content, |mime| takes_images && mime.starts_with("image/")) {
+        match block {
+            Block::Text(text) => texts.push(text),
+            Block::Image { data, .. } => images.push(data),
+        }
+    }
+    let tool_name = match message.role {
+        MessageRole::Tool => Some(calls.answered(message)?.name),
+        _ => None,
+    };
+    let tool_calls = message.tool_calls.iter().map(|call| Called {
+        function: Function { name: calls.asked(call).name, arguments: history::arguments(call) },
+    });
+    Ok(Said { role, content: texts.join("\n"), images, tool_calls: tool_calls.collect(), tool_name })
+}
+
+#[derive(Serialize)]
+struct Body<'a> {
+    model: &'a str,
+    messages: Vec<Said<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tools: Vec<Value>,
+    stream: bool,
+    options: Value,
+}
+
+#[derive(Serialize)]
+struct Said<'a> {
+    role: &'static str,
+    content: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    images: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    tool_calls: Vec<Called>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool_name: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Called {
+    function: Function,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Function {
+    name: String,
+    arguments: Box<RawValue>,
+}
+
+/// The answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    stop: Option<StopReason>,
+    /// How many calls there were: each comes whole.
+    calls: u64,
+}
+
+impl Reader for Answer {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
+        if let Some(told) = Told::in_event(data) {
+            return Err(ReadFault::Told(told));
+        }
+        let chunk: Chunk = serde_json::from_str(data)?;
+        if let Some(message) = chunk.message {
+            say(out, Delta::Thinking, message.thinking);
+            say(out, Delta::Text, message.content);
+            for call in message.tool_calls.into_iter().flatten() {
+                out.push(Delta::ToolCall(ToolCallDelta {
+                    index: self.calls,
+                    id: call.id.filter(|id| !id.is_empty()),
+                    name: Some(call.function.name),
+                    arguments: Some(call.function.arguments.get().to_owned()).filter(|text| text != "null"),
+                }));
+                self.calls += 1;
+            }
+        }
+        if !chunk.done.unwrap_or(false) {
+            return Ok(Progress::More);
+        }
+        out.push(Delta::Usage(Usage {
+            input_tokens: chunk.prompt_eval_count.unwrap_or(0),
+            output_tokens: chunk.eval_count.unwrap_or(0),
+        }));
+        // Old versions give no reason.
+        self.stop = Some(match chunk.done_reason {
+            None => StopReason::Stop,
+            Some(reason) => stop(reason),
+        });
+        Ok(Progress::Over)
+    }
+
+    fn stop(&self) -> Option<StopReason> {
+        self.stop.clone().map(|stop| with_calls(stop, self.calls > 0))
+    }
+}
+
+fn stop(reason: String) -> StopReason {
+    match reason.as_str() {
+        "stop" => StopReason::Stop,
+        "length" => StopReason::Length,
+        _ => StopReason::Other(reason),
+    }
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    message: Option<Piece>,
+    done: Option<bool>,
+    done_reason: Option<String>,
+    prompt_eval_count: Option<u64>,
+    eval_count: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Piece {
+    content: Option<String>,
+    thinking: Option<String>,
+    tool_calls: Option<Vec<Asked>>,
+}
+
+#[derive(Deserialize)]
+struct Asked {
+    id: Option<String>,
+    function: Function,
+}

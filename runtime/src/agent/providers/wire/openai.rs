@@ -1,0 +1,232 @@
+//! OpenAI's chat completions (platform.openai.com/docs/api-reference/chat), as most servers speak them.
+
+use portcullis_types::{FunctionDecl, Message, MessageRole, SchemaProfile};
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{
+    Progress, ReadFault, Reader, Told, Turn,
+    history::{self, Block, Calls},
+    say, with_calls,
+};
+use crate::agent::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
+
+/// What comes after the last event.
+const DONE: &str = "[DONE]";
+
+pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
+    let mut calls = Calls::default();
+    let mut messages = Vec::new();
+    for message in &turn.request.messages {
+        messages.extend(said(message, &mut calls)?);
+    }
+    let mut body = json!({
+        "model": turn.model,
+        "messages": messages,
+        "stream": true,
+        "stream_options": {"include_usage": true},
+    });
+    if !turn.request.tools.is_empty() {
+        let tools: Vec<Value> = turn.request.tools.iter().map(|tool| declared(tool, turn.strict)).collect();
+        body["tools"] = tools.into();
+    }
+    if let Some(limit) = turn.request.max_tokens {
+        // OpenAI's newer models refuse the old word; other servers know it alone.
+        let word = if turn.official { "max_completion_tokens" } else { "max_tokens" };
+        body[word] = limit.into();
+    }
+    if let Some(temperature) = turn.request.temperature {
+        body["temperature"] = temperature.into();
+    }
+    Ok(body.to_string().into_bytes())
+}
+
+fn declared(tool: &FunctionDecl, strict: bool) -> Value {
+    let profile = strict.then_some(SchemaProfile::OpenAiStrict);
+    let mut function = json!({"name": tool.name});
+    match history::schema(tool, profile) {
+        Some(schema) => {
+            function["parameters"] = schema.into_value();
+            function["strict"] = true.into();
+        }
+        None => function["parameters"] = tool.parameters.as_value().clone(),
+    }
+    if let Some(description) = &tool.description {
+        function["description"] = description.as_str().into();
+    }
+    json!({"type": "function", "function": function})
+}
+
+fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Option<Value>, ProviderError> {
+    Ok(match message.role {
+        MessageRole::System => Some(json!({"role": "system", "content": history::text(&message.content)})),
+        MessageRole::User => Some(json!({"role": "user", "content": content(message)})),
+        MessageRole::Assistant => {
+            let text = history::text(&message.content);
+            let asked: Vec<Value> = message
+                .tool_calls
+                .iter()
+                .map(|call| {
+                    let on_wire = calls.asked(call);
+                    json!({
+                        "id": on_wire.id,
+                        "type": "function",
+                        "function": {"name": on_wire.name, "arguments": history::arguments(call).get()},
+                    })
+                })
+                .collect();
+            match (text.is_empty(), asked.is_empty()) {
+                (true, true) => None,
+                (false, true) => Some(json!({"role": "assistant", "content": text})),
+                (true, false) => Some(json!({"role": "assistant", "content": null, "tool_calls": asked})),
+                (false, false) => Some(json!({"role": "assistant", "content": text, "tool_calls": asked})),
+            }
+        }
+        // The protocol has no word for a failed call; the text says it.
+        MessageRole::Tool => Some(json!({
+            "role": "tool",
+            "tool_call_id": calls.answered(message)?.id,
+            "content": history::text(&message.content),
+        })),
+    })
+}
+
+/// What a person says: a text where that is all, since some servers know nothing else.
+fn content(message: &Message) -> Value {
+    let blocks = history::blocks(&message.content, |mime_type| mime_type.starts_with("image/"));
+    if blocks.iter().all(|block| matches!(block, Block::Text(_))) {
+        return history::text(&message.content).into();
+    }
+    let part = |block: &Block<'_>| match block {
+        Block::Text(text) => json!({"type": "text", "text": text}),
+        Block::Image { data, mime_type } => {
+            json!({"type": "image_url", "image_url": {"url": format!("data:{mime_type};base64,{data}")}})
+        }
+    };
+    blocks.iter().map(part).collect()
+}
+
+/// The answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    stop: Option<StopReason>,
+    /// The index of the last call, where a server counts none.
+    last: Option<u64>,
+}
+
+impl Reader for Answer {
+    fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault> {
+        if data.trim() == DONE {
+            return Ok(Progress::Over);
+        }
+        if let Some(told) = Told::in_event(data) {
+            return Err(ReadFault::Told(told));
+        }
+        let chunk: Chunk = serde_json::from_str(data)?;
+        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
+            let piece = choice.delta.unwrap_or_default();
+            say(out, Delta::Thinking, piece.reasoning_content.or(piece.reasoning));
+            say(out, Delta::Text, piece.content);
+            say(out, Delta::Text, piece.refusal);
+            for call in piece.tool_calls.into_iter().flatten() {
+                out.push(Delta::ToolCall(self.call(call)?));
+            }
+            if let Some(reason) = choice.finish_reason {
+                self.stop = Some(stop(reason));
+            }
+        }
+        if let Some(usage) = chunk.usage {
+            out.push(Delta::Usage(Usage {
+                input_tokens: usage.prompt_tokens.unwrap_or(0),
+                output_tokens: usage.completion_tokens.unwrap_or(0),
+            }));
+        }
+        Ok(Progress::More)
+    }
+
+    fn stop(&self) -> Option<StopReason> {
+        self.stop.clone().map(|stop| with_calls(stop, self.last.is_some()))
+    }
+}
+
+impl Answer {
+    fn call(&mut self, piece: CallPiece) -> Result<ToolCallDelta, ReadFault> {
+        let id = piece.id.filter(|id| !id.is_empty());
+        // Some servers count no calls. There, an id begins one.
+        let index = match (piece.index, self.last) {
+            (Some(index), _) => index,
+            (None, Some(last)) if id.is_some() => last.saturating_add(1),
+            (None, last) => last.unwrap_or(0),
+        };
+        self.last = Some(index);
+        let function = piece.function.unwrap_or_default();
+        Ok(ToolCallDelta {
+            index,
+            id,
+            name: function.name.filter(|name| !name.is_empty()),
+            arguments: function.arguments.map(|raw| arguments(&raw)).transpose()?.flatten(),
+        })
+    }
+}
+
+/// The arguments' text. Some servers send the object itself; `null` says nothing.
+fn arguments(raw: &RawValue) -> Result<Option<String>, serde_json::Error> {
+    Ok(match raw.get().as_bytes().first() {
+        Some(b'"') => Some(serde_json::from_str::<String>(raw.get())?).filter(|text| !text.is_empty()),
+        Some(b'n') => None,
+        _ => Some(raw.get().to_owned()),
+    })
+}
+
+fn stop(reason: String) -> StopReason {
+    match reason.as_str() {
+        "stop" => StopReason::Stop,
+        "tool_calls" | "function_call" => StopReason::ToolCalls,
+        "length" => StopReason::Length,
+        "content_filter" => StopReason::ContentFilter,
+        _ => StopReason::Other(reason),
+    }
+}
+
+#[derive(Deserialize)]
+struct Chunk {
+    choices: Option<Vec<Choice>>,
+    usage: Option<TokenCount>,
+}
+
+#[derive(Deserialize)]
+struct Choice {
+    index: Option<u64>,
+    delta: Option<Piece>,
+    finish_reason: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Piece {
+    content: Option<String>,
+    refusal: Option<String>,
+    /// Of DeepSeek, vLLM, llama.cpp.
+    reasoning_content: Option<String>,
+    /// Of gateways.
+    reasoning: Option<String>,
+    tool_calls: Option<Vec<CallPiece>>,
+}
+
+#[derive(Deserialize)]
+struct CallPiece {
+    index: Option<u64>,
+    id: Option<String>,
+    function: Option<FunctionPiece>,
+}
+
+#[derive(Deserialize, Default)]
+struct FunctionPiece {
+    name: Option<String>,
+    arguments: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct TokenCount {
+    prompt_tokens: Option<u64>,
+    completion_tokens: Option<u64>,
+}
