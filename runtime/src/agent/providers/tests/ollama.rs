@@ -73,11 +73,11 @@ async fn an_answer_comes_in_its_pieces() {
 #[tokio::test]
 async fn an_answer_that_is_cut_or_fails_is_an_error() {
     let half = json!({"message": {"content": "half"}, "done": false});
-    for (last, kind) in [
-        (None, ProviderErrorKind::Incomplete),
-        (Some(json!({"error": "out of memory"})), ProviderErrorKind::Server),
+    for (data, kind) in [
+        (vec![half.clone()], ProviderErrorKind::Incomplete),
+        (vec![half.clone(), json!({"error": "out of memory"})], ProviderErrorKind::Server),
     ] {
-        let server = Server::start([lines(&[&[half.clone()], last.as_slice()].concat())]).await;
+        let server = Server::start([lines(&data)]).await;
         let stream = provider(ProviderKind::Ollama, &server).stream(request(vec![Message::user("x")])).await;
         let (deltas, error) = drain(stream.expect("begins")).await;
         assert_eq!(deltas, [Delta::Text("half".into())]);

@@ -177,7 +177,7 @@ fn said(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::Result<
     stream::unfold((pieces, watch), |(mut pieces, mut watch)| async move {
         let item = match pieces.pop_front() {
             None => {
-                watch.over = true;
+                watch.over();
                 return None;
             }
             Some(Piece::Bytes(bytes)) => Ok(Frame::data(bytes)),
@@ -186,7 +186,7 @@ fn said(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::Result<
                 Ok(Frame::data(bytes))
             }
             Some(Piece::Break) => {
-                watch.over = true;
+                watch.over();
                 // What was said before has to leave first.
                 tokio::task::yield_now().await;
                 Err(io::Error::other("the connection breaks"))
@@ -201,6 +201,12 @@ fn said(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::Result<
 struct Watch {
     over: bool,
     gone: mpsc::UnboundedSender<()>,
+}
+
+impl Watch {
+    fn over(&mut self) {
+        self.over = true;
+    }
 }
 
 impl Drop for Watch {
