@@ -8,5 +8,5 @@ mod embedded;
 mod ends;
 mod files;
 mod owners;
-mod sidecar;
+pub(crate) mod sidecar;
 mod units;

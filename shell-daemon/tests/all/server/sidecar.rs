@@ -100,13 +100,13 @@ impl Drop for Embedded {
 /// Starts a daemon whose standard input is the other end of what comes back.
 #[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
 pub(crate) fn start_embedded() -> (Embedded, StdUnixStream) {
+    spawn_embedded(Command::new(env!("CARGO_BIN_EXE_portcullis-shelld")).arg(EMBEDDED_ENTRY))
+}
+
+/// As [`start_embedded`], by a command that becomes the daemon.
+pub(crate) fn spawn_embedded(command: &mut Command) -> (Embedded, StdUnixStream) {
     let (ours, theirs) = StdUnixStream::pair().unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_portcullis-shelld"))
-        .arg(EMBEDDED_ENTRY)
-        .env_clear()
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .spawn()
-        .unwrap();
+    let child = command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).spawn().unwrap();
     (Embedded { child }, ours)
 }
 

@@ -1,0 +1,96 @@
+//! What is around a daemon: filters that take away, or only pretend, what it would confine its sessions by.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    apply_filter,
+};
+
+use crate::stock_container::enter_stock_container;
+
+/// A system call, or those of it that have something about them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Call {
+    /// All of them.
+    Any(libc::c_long),
+    /// Where the first argument has this bit.
+    WithFlag(libc::c_long, libc::c_int),
+    /// Where the first argument is this.
+    WithFirst(libc::c_long, libc::c_int),
+    /// Where the argument of this number points to something.
+    WithPointer(libc::c_long, u8),
+}
+
+/// What stands around a daemon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outer {
+    /// Nothing.
+    Nothing,
+    /// What a container of a stock engine refuses.
+    StockContainer,
+    /// These calls are answered with this error. 0 says that all went well, and nothing was done.
+    Answer(&'static [Call], libc::c_int),
+}
+
+impl Outer {
+    /// A kernel without Landlock and without filters.
+    pub(crate) const BARE: Self = Self::Answer(
+        &[Call::Any(libc::SYS_landlock_create_ruleset), Call::Any(libc::SYS_seccomp)],
+        libc::ENOSYS,
+    );
+
+    /// Starts a program in it.
+    pub(crate) fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> T {
+        // A filter is for good: a thread that ends takes it along.
+        std::thread::scope(|scope| {
+            let started = scope.spawn(|| {
+                match self {
+                    Self::Nothing => {}
+                    Self::StockContainer => enter_stock_container(),
+                    Self::Answer(calls, errno) => answer(calls, errno),
+                }
+                start()
+            });
+            started.join().unwrap()
+        })
+    }
+}
+
+fn answer(calls: &[Call], errno: libc::c_int) {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
+    for call in calls {
+        let (number, condition) = match *call {
+            Call::Any(number) => (number, None),
+            Call::WithFlag(number, flag) => {
+                let flag = u64::from(flag.cast_unsigned());
+                (number, Some((0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)))
+            }
+            Call::WithFirst(number, value) => (
+                number,
+                Some((0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value.cast_unsigned()))),
+            ),
+            Call::WithPointer(number, index) => {
+                (number, Some((index, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)))
+            }
+        };
+        let rule = condition.map(|(index, length, operator, value)| {
+            let condition = SeccompCondition::new(index, length, operator, value).unwrap();
+            SeccompRule::new(vec![condition]).unwrap()
+        });
+        rules.entry(number).or_default().extend(rule);
+    }
+    let filter = SeccompFilter::new(
+        rules,
+        SeccompAction::Allow,
+        SeccompAction::Errno(errno.cast_unsigned()),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    // Root needs no promise for this, and what is around a daemon is not to make the promise in its place.
+    if !rustix::process::geteuid().is_root() {
+        rustix::thread::set_no_new_privs(true).unwrap();
+    }
+    apply_filter(&program).unwrap();
+}
