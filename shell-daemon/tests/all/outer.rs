@@ -30,16 +30,16 @@ pub(crate) enum Outer {
     Nothing,
     /// What a container of a stock engine refuses.
     StockContainer,
-    /// These calls are answered with this error. 0 says that all went well, and nothing was done.
-    Answer(&'static [Call], libc::c_int),
+    /// Calls are answered with an error. 0 says that all went well, and nothing was done.
+    Answer(&'static [(Call, libc::c_int)]),
 }
 
 impl Outer {
     /// A kernel without Landlock and without filters.
-    pub(crate) const BARE: Self = Self::Answer(
-        &[Call::Any(libc::SYS_landlock_create_ruleset), Call::Any(libc::SYS_seccomp)],
-        libc::ENOSYS,
-    );
+    pub(crate) const BARE: Self = Self::Answer(&[
+        (Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS),
+        (Call::Any(libc::SYS_seccomp), libc::ENOSYS),
+    ]);
 
     /// Starts a program in it.
     pub(crate) fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> T {
@@ -49,7 +49,7 @@ impl Outer {
                 match self {
                     Self::Nothing => {}
                     Self::StockContainer => enter_stock_container(),
-                    Self::Answer(calls, errno) => answer(calls, errno),
+                    Self::Answer(answers) => answer(answers),
                 }
                 start()
             });
@@ -58,39 +58,40 @@ impl Outer {
     }
 }
 
-fn answer(calls: &[Call], errno: libc::c_int) {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    for call in calls {
-        let (number, condition) = match *call {
-            Call::Any(number) => (number, None),
-            Call::WithFlag(number, flag) => {
-                let flag = u64::from(flag.cast_unsigned());
-                (number, Some((0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)))
-            }
-            Call::WithFirst(number, value) => (
-                number,
-                Some((0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value.cast_unsigned()))),
-            ),
-            Call::WithPointer(number, index) => {
-                (number, Some((index, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)))
-            }
-        };
-        let rule = condition.map(|(index, length, operator, value)| {
-            let condition = SeccompCondition::new(index, length, operator, value).unwrap();
-            SeccompRule::new(vec![condition]).unwrap()
-        });
-        rules.entry(number).or_default().extend(rule);
+fn answer(answers: &[(Call, libc::c_int)]) {
+    // A filter has one answer.
+    let mut by_errno: BTreeMap<libc::c_int, BTreeMap<i64, Vec<SeccompRule>>> = BTreeMap::new();
+    for (call, errno) in answers {
+        let (number, rule) = rule(*call);
+        by_errno.entry(*errno).or_default().entry(number).or_default().extend(rule);
     }
-    let filter = SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        SeccompAction::Errno(errno.cast_unsigned()),
-        std::env::consts::ARCH.try_into().unwrap(),
-    );
-    let program: BpfProgram = filter.unwrap().try_into().unwrap();
-    // Root needs no promise for this, and what is around a daemon is not to make the promise in its place.
-    if !rustix::process::geteuid().is_root() {
-        rustix::thread::set_no_new_privs(true).unwrap();
+    // All are made before one is put on: afterwards there may be none to be had.
+    let programs: Vec<BpfProgram> = by_errno
+        .into_iter()
+        .map(|(errno, rules)| {
+            let answer = SeccompAction::Errno(errno.cast_unsigned());
+            let architecture = std::env::consts::ARCH.try_into().unwrap();
+            let filter = SeccompFilter::new(rules, SeccompAction::Allow, answer, architecture);
+            filter.unwrap().try_into().unwrap()
+        })
+        .collect();
+    for program in &programs {
+        apply_filter(program).unwrap();
     }
-    apply_filter(&program).unwrap();
+}
+
+fn rule(call: Call) -> (i64, Option<SeccompRule>) {
+    let (number, index, length, operator, value) = match call {
+        Call::Any(number) => return (number, None),
+        Call::WithFlag(number, flag) => {
+            let flag = u64::from(flag.cast_unsigned());
+            (number, 0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(flag), flag)
+        }
+        Call::WithFirst(number, value) => {
+            (number, 0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, u64::from(value.cast_unsigned()))
+        }
+        Call::WithPointer(number, index) => (number, index, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0),
+    };
+    let condition = SeccompCondition::new(index, length, operator, value).unwrap();
+    (number, Some(SeccompRule::new(vec![condition]).unwrap()))
 }

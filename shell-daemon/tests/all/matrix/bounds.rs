@@ -45,11 +45,11 @@ async fn what_one_session_uses_up_another_one_has() {
         for attack in [
             bomb.as_str(),
             "perl -e 'for (1..10000) { open($f[$_], \"<\", \"/dev/null\") || last } sleep 30'",
-            "perl -e '$x = \"a\" x 200_000_000; sleep 30'",
+            "perl -e 'open(F, \"<\", \"/dev/zero\"); sysread(F, $x, 200_000_000) || exit 9; sleep 30'",
             "cat /dev/zero",
         ] {
             let request =
-                ExecRequest { timeout_ms: 1500, ..exec(&place.session, &format!("cd; ({attack})")) };
+                ExecRequest { timeout_ms: 600, ..exec(&place.session, &format!("cd; ({attack})")) };
             let mut shell = place.shell.clone();
             let (ran, seen) = tokio::join!(
                 run(&mut shell, request),

@@ -1,7 +1,11 @@
 //! A column of the table: a daemon in one posture, of one user, in one surrounding, and a session of it.
 #![expect(clippy::disallowed_methods, reason = "the daemon is a program")]
 
-use std::{os::unix::fs::PermissionsExt as _, path::Path, process::Command};
+use std::{
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::Path,
+    process::Command,
+};
 
 use portcullis_shell_daemon::{
     EMBEDDED_ENTRY, PostureChoice,
@@ -163,8 +167,8 @@ pub(crate) fn daemon_of(world: &World, who: Who) -> Command {
         std::fs::copy(SHELLD, &link).unwrap();
     }
     give(&world.path(""), &link);
-    let mut command = Command::new("setpriv");
-    command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(link).arg(EMBEDDED_ENTRY);
+    let mut command = Command::new(link);
+    command.arg(EMBEDDED_ENTRY).uid(65534).gid(65534);
     command
 }
 
