@@ -145,7 +145,7 @@ impl Drop for Swapper {
 }
 
 /// For what does not end by itself.
-const SHORT_MS: u64 = 400;
+const SHORT_MS: u64 = 250;
 
 /// For all else, which takes a fraction of it.
 const LONG_MS: u64 = 30_000;
