@@ -2,11 +2,14 @@
 
 use std::{collections::BTreeSet, path::Path};
 
-use portcullis_shell_daemon::protocol::{ExecRequest, exited::Ending};
+use portcullis_shell_daemon::protocol::{
+    ExecEvent, ExecRequest, KillSessionRequest, Stream, exec_event::Event, exited::Ending,
+};
+use tonic::{Code, Streaming};
 
 use super::column::{Column, Place};
 use crate::{
-    server::sidecar::{exec, memory_kib, output, run, session, soon},
+    server::sidecar::{begin, exec, finish, memory_kib, output, run, session, soon},
     world::processes_with,
 };
 
@@ -91,11 +94,9 @@ async fn output_without_end_is_cut_and_takes_no_memory_of_the_daemon() {
 async fn bytes_that_are_no_text_arrive_as_they_are() {
     each("bytes", async |place| {
         let script = r"printf '\x1b]0;title\x07\x1b[2Ja\0b\xff\xfe\r\xe2\x80\xaec'; printf '\x9b31m\0' >&2";
-        let (_, mut stream) =
-            crate::server::sidecar::begin(&mut place.shell, exec(&place.session, script)).await.unwrap();
+        let (_, mut stream) = begin(&mut place.shell, exec(&place.session, script)).await.unwrap();
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         while let Some(event) = stream.message().await.unwrap() {
-            use portcullis_shell_daemon::protocol::{Stream, exec_event::Event};
             if let Some(Event::Output(output)) = event.event {
                 if output.stream() == Stream::Stdout { &mut stdout } else { &mut stderr }
                     .extend(output.bytes);
@@ -114,10 +115,54 @@ async fn a_job_that_holds_the_output_does_not_hold_the_answer() {
         let ran = place.attempt(&script, 20_000).await;
         assert_eq!((ran.stdout.as_str(), ran.exited.jobs_left), ("answer\n", true));
         assert_eq!((ran.exited.interruption.as_str(), ran.exited.ending), ("", Some(Ending::Code(0))));
-        let kill =
-            portcullis_shell_daemon::protocol::KillSessionRequest { session_id: place.session.clone() };
+        let kill = KillSessionRequest { session_id: place.session.clone() };
         place.shell.kill_session(kill).await.unwrap();
         assert_eq!(processes_with(&place.mark), Vec::<String>::new());
+    })
+    .await;
+}
+
+/// Starts two processes that are hard to find, one of which the shell waits for, and waits until both are there.
+async fn begin_tree(place: &mut Place) -> Streaming<ExecEvent> {
+    let script = place.script(
+        "cd; echo x >> counter; (setsid bash -c '(exec -a @mark@ sleep 60 &)' &); exec -a @mark@ sleep 60",
+    );
+    let (_, stream) = begin(&mut place.shell, exec(&place.session, &script)).await.unwrap();
+    let mark = place.mark.clone();
+    let sleepers = || processes_with(&mark).iter().filter(|line| line.starts_with(&mark)).count();
+    soon("both run", || sleepers() == 2).await;
+    stream
+}
+
+#[tokio::test]
+async fn a_daemon_that_is_killed_leaves_no_process_of_its_commands() {
+    each("killed", async |place| {
+        let stream = begin_tree(place).await;
+        place.daemon.child.kill().unwrap();
+        let error = finish(stream).await.unwrap_err();
+        assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
+        let mark = place.mark.clone();
+        soon("nothing is left", || processes_with(&mark).is_empty()).await;
+        assert_eq!(
+            std::fs::read_to_string(place.world.path("shared/counter")).unwrap(),
+            "x\n",
+            "it ran once"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_caller_that_goes_away_leaves_no_process_of_its_command() {
+    each("gone", async |place| {
+        drop(begin_tree(place).await);
+        let mark = place.mark.clone();
+        soon("nothing is left", || processes_with(&mark).is_empty()).await;
+        assert_eq!(
+            std::fs::read_to_string(place.world.path("shared/counter")).unwrap(),
+            "x\n",
+            "it ran once"
+        );
     })
     .await;
 }
@@ -148,7 +193,7 @@ async fn a_session_leaves_no_file_that_nobody_made() {
         let attack =
             "cd; echo x >> .git/hooks/pre-commit; rm -f .envrc/x; mkdir .bashrc/x; : > made; rm made; :";
         run(&mut place.shell, exec(&other, attack)).await.unwrap();
-        let kill = portcullis_shell_daemon::protocol::KillSessionRequest { session_id: other };
+        let kill = KillSessionRequest { session_id: other };
         place.shell.kill_session(kill).await.unwrap();
         assert_eq!(listing(&place.world.path("")), before);
     })
