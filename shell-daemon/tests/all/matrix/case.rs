@@ -45,7 +45,8 @@ pub(crate) enum Witness {
     Script,
     /// A listener outside as well, which must have heard something, or nothing.
     Listener,
-    /// The attack itself, where the machine has what it is about: some kernels are built without.
+    /// The attack itself, where the machine has what it is about: some kernels are built without, and some
+    /// refuse it to everybody.
     ScriptIfSupported,
 }
 

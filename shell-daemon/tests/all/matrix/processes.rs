@@ -29,7 +29,7 @@ pub(crate) const CASES: &[Case] = &[
             "cat /proc/@daemon@/cwd@vault@/secret || ls /proc/@daemon@/cwd/",
         ],
         fates: [Refused, Refused, OpenToOthers, Open],
-        witness: Witness::Script,
+        witness: Witness::ScriptIfSupported,
     },
     Case {
         about: "traces the sidecar, reads its memory or takes its descriptors by system calls",
@@ -41,7 +41,7 @@ pub(crate) const CASES: &[Case] = &[
             "perl -e '$p = syscall(@pidfd_open@, @daemon@, 0); exit(syscall(@pidfd_getfd@, $p, 0, 0) >= 0 ? 0 : 1)'",
         ],
         fates: [Refused, Refused, OpenToOthers, Open],
-        witness: Witness::Script,
+        witness: Witness::ScriptIfSupported,
     },
     Case {
         about: "reads what `/proc/1` says of the machine's first process",
@@ -64,7 +64,7 @@ pub(crate) const CASES: &[Case] = &[
             "perl -e 'exit(syscall(@clone@, 0x10000011, 0, 0, 0, 0) >= 0 ? 0 : 1)'",
         ],
         fates: [Refused, Refused, Open, Open],
-        witness: Witness::Script,
+        witness: Witness::ScriptIfSupported,
     },
     Case {
         about: "mounts something, or enters another namespace",
