@@ -64,7 +64,7 @@ async fn check_missing(who: Who, outer: Outer, missing: &[&str], reached: ShellP
                 is_missing || layer.name == "cgroup",
                 "{outer:?}: {report:?}"
             );
-            assert_eq!(layer.evidence.is_empty() && layer.reason.is_empty(), false, "{layer:?}");
+            assert!(!(layer.evidence.is_empty() && layer.reason.is_empty()), "{layer:?}");
             assert!(!is_missing || report.summary.contains(&format!("{}=missing", layer.name)), "{report:?}");
         }
     }
