@@ -8,6 +8,8 @@ mod input;
 mod jobs;
 mod kills;
 mod layers;
+mod matrix;
+mod outer;
 mod postures;
 mod programs;
 mod protected;
@@ -15,5 +17,6 @@ mod server;
 mod state;
 #[path = "../../../confine/src/testing/stock_container.rs"]
 mod stock_container;
+mod taken_away;
 mod waiting;
 mod world;

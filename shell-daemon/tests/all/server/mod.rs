@@ -7,6 +7,7 @@ mod commands;
 mod embedded;
 mod ends;
 mod files;
+mod flood;
 mod owners;
-mod sidecar;
+pub(crate) mod sidecar;
 mod units;
