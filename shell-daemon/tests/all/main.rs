@@ -9,6 +9,7 @@ mod jobs;
 mod kills;
 mod layers;
 mod postures;
+mod profiles;
 mod programs;
 mod protected;
 mod server;

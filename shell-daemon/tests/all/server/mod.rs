@@ -9,4 +9,5 @@ mod ends;
 mod files;
 mod owners;
 mod sidecar;
+mod text_logs;
 mod units;
