@@ -11,6 +11,7 @@ mod layers;
 mod matrix;
 mod outer;
 mod postures;
+mod profiles;
 mod programs;
 mod protected;
 mod server;

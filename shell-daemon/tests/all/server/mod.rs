@@ -10,4 +10,5 @@ mod files;
 mod flood;
 mod owners;
 pub(crate) mod sidecar;
+mod text_logs;
 mod units;
