@@ -11,6 +11,8 @@
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
 //! | `agent/` | the loop between a model and its tools |
+//! | `executor.rs` | the registry as the one who runs that loop's calls |
+//! | `compat/` | what programs import that were written for other projects' agents |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
@@ -31,7 +33,9 @@ pub mod agent;
 mod approve;
 mod cli;
 mod command;
+pub mod compat;
 mod error;
+mod executor;
 mod output;
 mod run;
 mod setup;
@@ -39,5 +43,6 @@ mod sidecar;
 mod whole;
 mod workspace;
 
+pub use executor::RegistryExecutor;
 pub use run::run;
 pub use sidecar::OwnSidecar;
