@@ -11,7 +11,7 @@ use thiserror::Error;
 use crate::agent::{self, AgentEnd};
 pub use crate::agent::{
     AgentConfig, EventEmitter, EventReceiver, EventSender, InMemoryMessageStore, MessageStore, Provider,
-    ToolExecutor, event_channel, forms::Everruns,
+    ToolExecutor, event_channel,
 };
 
 /// The loop of specification 000 ("Execution Flow"): the model is asked, its calls run through the registry, and

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::agent::{
     self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, AgentRun, DEFAULT_EVENT_CAPACITY, EventReceiver,
-    InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent,
+    InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent, with_causes,
 };
 
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
@@ -129,7 +129,7 @@ impl Agent {
 
     fn connect(&self) -> Result<Box<dyn Provider>, AgentEnd> {
         let provider = self.provider.connect(&self.api_key, &self.model);
-        provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: error.to_string() })
+        provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: with_causes(&error) })
     }
 }
 
@@ -235,16 +235,6 @@ impl Tools {
 
 fn registry_of(tools: Vec<Box<dyn AgentTool>>) -> Result<ToolRegistry, BootstrapError> {
     tools.into_iter().fold(ToolRegistry::builder(), |builder, tool| builder.tool(tool)).build()
-}
-
-fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }
 
 /// Which agent the calls are of, for rate limits and the audit log.
