@@ -1,59 +1,40 @@
-//! The registry as the one who runs the calls of an agent's loop (specification 000, "ToolRegistry").
+//! The registry as an agent's executor of calls. It adds nothing to a call and takes nothing from it: a loop
+//! says on what terms, the registry decides.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use portcullis_tools::{
-    Caller, ToolRegistry,
-    approval::{ApprovalPolicy, Approver},
-    policy::Approval,
-};
+use portcullis_tools::{Caller, RegisteredTool, ToolRegistry, policy::Approval};
 use portcullis_types::{ToolCall, ToolResult, async_trait};
 
 use crate::agent::{CallTerms, OfferedTool, ToolExecutor};
 
-/// A registry with somebody who is asked for approvals. [`RegistryExecutor::new`] asks nobody, which denies
-/// what needs one.
-#[derive(Clone)]
+/// With nobody to ask, so that what needs an approval is denied. [`RegistryExecutor`] has somebody.
+#[async_trait]
+impl ToolExecutor for ToolRegistry {
+    fn offers(&self) -> Vec<OfferedTool> {
+        self.tools().filter(|tool| is_callable(self, tool)).map(offered).collect()
+    }
+
+    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
+        let caller = on_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms);
+        self.execute_with_policy(call, &caller).await
+    }
+}
+
+/// A registry with what its callers have in common: who is asked for approvals, and what is to be asked or denied
+/// beyond the policy file.
+#[derive(Debug, Clone)]
 pub struct RegistryExecutor {
     registry: Arc<ToolRegistry>,
-    approver: Option<Arc<dyn Approver>>,
-    approval_policy: Option<Arc<dyn ApprovalPolicy>>,
+    template: Caller,
 }
 
 impl RegistryExecutor {
-    /// The registry, and nobody who is asked.
+    /// The registry for callers like this one. Agent, run, space, cancellation, deadline and events are those of
+    /// each call's terms; all else is the template's.
     #[must_use]
-    pub fn new(registry: Arc<ToolRegistry>) -> Self {
-        Self { registry, approver: None, approval_policy: None }
-    }
-
-    /// The same with somebody who is asked.
-    #[must_use]
-    pub fn with_approver(mut self, approver: Arc<dyn Approver>) -> Self {
-        self.approver = Some(approver);
-        self
-    }
-
-    /// The same with what is asked or denied beyond the policy file.
-    #[must_use]
-    pub fn with_approval_policy(mut self, policy: Arc<dyn ApprovalPolicy>) -> Self {
-        self.approval_policy = Some(policy);
-        self
-    }
-
-    /// The registry.
-    #[must_use]
-    pub fn registry(&self) -> &ToolRegistry {
-        &self.registry
-    }
-}
-
-impl fmt::Debug for RegistryExecutor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RegistryExecutor")
-            .field("approver", &self.approver.is_some())
-            .field("approval_policy", &self.approval_policy.is_some())
-            .finish_non_exhaustive()
+    pub fn new(registry: Arc<ToolRegistry>, template: Caller) -> Self {
+        Self { registry, template }
     }
 }
 
@@ -64,39 +45,31 @@ impl ToolExecutor for RegistryExecutor {
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        let mut caller = caller(terms);
-        caller.approver.clone_from(&self.approver);
-        caller.approval_policy.clone_from(&self.approval_policy);
-        self.registry.execute_with_policy(call, &caller).await
+        let mut caller = self.template.clone();
+        caller.agent_id.clone_from(&terms.agent_id);
+        caller.run_id.clone_from(&terms.run_id);
+        self.registry.execute_with_policy(call, &on_terms(caller, terms)).await
     }
 }
 
-/// Nobody is asked for approvals.
-#[async_trait]
-impl ToolExecutor for ToolRegistry {
-    /// Every tool that the policy does not refuse altogether.
-    fn offers(&self) -> Vec<OfferedTool> {
-        let allowed = self.tools().filter(|tool| {
-            self.assignment(tool).is_ok_and(|assignment| assignment.approval != Approval::Deny)
-        });
-        let offered = allowed.map(|tool| OfferedTool {
-            decl: tool.decl().clone(),
-            label: tool.label().map(str::to_owned),
-            tier: tool.facts().declared_tier,
-        });
-        offered.collect()
-    }
-
-    async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        self.execute_with_policy(call, &caller(terms)).await
-    }
-}
-
-fn caller(terms: &CallTerms) -> Caller {
-    let mut caller = Caller::new(terms.agent_id.clone(), terms.run_id.clone());
+fn on_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
     caller.space_id.clone_from(&terms.space_id);
-    caller.cancel = terms.cancel.clone();
+    // One of its own, since a tool may fire the token that it is given, and that ends no call but its own.
+    caller.cancel = terms.cancel.child_token();
     caller.turn_deadline = terms.turn_deadline;
     caller.on_event.clone_from(&terms.on_event);
     caller
+}
+
+/// Not what its author hides; and a tool that every call of would be refused is not worth a model's attention.
+fn is_callable(registry: &ToolRegistry, tool: &RegisteredTool) -> bool {
+    !tool.meta().hidden && registry.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny)
+}
+
+fn offered(tool: &RegisteredTool) -> OfferedTool {
+    OfferedTool {
+        decl: tool.decl().clone(),
+        label: tool.label().map(str::to_owned),
+        tier: tool.facts().declared_tier,
+    }
 }

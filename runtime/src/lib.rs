@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
 //! | `agent/` | the loop between a model and its tools |
-//! | `executor.rs` | the registry as the one who runs that loop's calls |
+//! | `executor.rs` | the registry as an agent's executor of calls |
 //! | `compat/` | what programs import that were written for other projects' agents |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |

@@ -10,7 +10,6 @@ pub mod audit;
 mod bootstrap;
 mod builder;
 mod call;
-mod causes;
 pub mod compat;
 pub mod modules;
 pub mod mounts;

@@ -271,13 +271,7 @@ impl From<std::io::Error> for ToolError {
 /// As for I/O errors; the causes are the operator's too.
 impl From<Box<dyn std::error::Error + Send + Sync>> for ToolError {
     fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
-        let mut detail = error.to_string();
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            detail = format!("{detail}: {error}");
-            cause = error.source();
-        }
-        Self::internal(detail)
+        Self::internal(crate::chain(&*error))
     }
 }
 

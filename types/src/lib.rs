@@ -19,6 +19,7 @@
 mod args;
 mod bootstrap;
 mod call;
+mod causes;
 pub mod compat;
 mod context;
 mod declaration;
@@ -41,6 +42,7 @@ mod tool;
 pub use args::ToolArgs;
 pub use bootstrap::{EnvelopeError, RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 pub use call::{ToolCall, ToolResult};
+pub use causes::chain;
 pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 pub use definition::{DefinitionType, ToolDefinition};

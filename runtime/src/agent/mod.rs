@@ -69,4 +69,3 @@ pub use steering::{AgentHandle, MAX_QUEUED_MESSAGES, QueueFull};
 pub use store::{InMemoryMessageStore, MessageStore, StoreError};
 pub use transcript::{MAX_UNREADABLE_BYTES, UNREADABLE_KEY};
 pub use turn::MAX_ANSWER_BYTES;
-pub(crate) use turn::with_causes;

@@ -149,7 +149,7 @@ impl Reading {
 }
 
 /// An error's message with those of its causes, for the operator.
-pub(crate) fn with_causes(error: &dyn std::error::Error) -> String {
+pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

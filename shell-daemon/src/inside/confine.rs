@@ -50,14 +50,7 @@ pub(super) fn confine(
 
 /// A refusal with all causes.
 pub(super) fn refused(error: &dyn Error, by_namespaces: bool) -> FromSession {
-    let mut reason = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        reason.push_str(": ");
-        reason.push_str(&error.to_string());
-        cause = error.source();
-    }
-    FromSession::Refused { reason, by_namespaces }
+    FromSession::Refused { reason: portcullis_types::chain(error), by_namespaces }
 }
 
 fn parts(setup: &Setup, handles: Vec<OwnedFd>) -> Result<(Canary, Vec<Bind>), Box<dyn Error>> {

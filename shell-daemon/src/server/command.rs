@@ -111,7 +111,7 @@ impl Job {
             Ok(_) => Life::GoesOn,
             Err(error) if lets_live(error) => Life::GoesOn,
             Err(error) => {
-                tracing::warn!(command = %id, error = refusal::chain(error), "a session ended with its command");
+                tracing::warn!(command = %id, error = portcullis_types::chain(error), "a session ended with its command");
                 forget();
                 Life::Over
             }

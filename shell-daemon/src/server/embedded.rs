@@ -13,6 +13,7 @@ use std::{
 };
 
 use portcullis_confine::{SingleThreaded, process::close_inherited};
+use portcullis_types::chain;
 use rustix::{
     fs::{Mode, OFlags},
     net::{AddressFamily, SocketType, sockopt},
@@ -23,7 +24,6 @@ use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
 use super::{
     DaemonConfig, DaemonError, Token, descriptors,
     logs::{self, Form},
-    refusal::chain,
     serve::serve_one,
 };
 

@@ -1,6 +1,6 @@
 //! Why a call is refused, and how a client is told: a status, and a code in its metadata.
 
-use std::error::Error;
+use portcullis_types::chain;
 
 use tonic::{Code, Status, metadata::MetadataValue};
 
@@ -79,18 +79,6 @@ pub(super) fn not_run(error: &ShellError) -> Status {
         _ => Refusal::SessionEnded,
     };
     refusal.because(chain(error))
-}
-
-/// An error with all its causes.
-pub(super) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 const TEXT_BYTES: usize = 2048;

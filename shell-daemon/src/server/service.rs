@@ -147,7 +147,7 @@ impl Shell for Service {
     ) -> Result<Response<KillSessionResponse>, Status> {
         let client = Client::of(&request)?;
         let session = client.connection().take_session(&request.get_ref().session_id)?;
-        session.end().await.map_err(|error| Refusal::NotKilled.because(refusal::chain(&error)))?;
+        session.end().await.map_err(|error| Refusal::NotKilled.because(portcullis_types::chain(&error)))?;
         Ok(Response::new(KillSessionResponse {}))
     }
 

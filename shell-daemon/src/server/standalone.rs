@@ -4,7 +4,7 @@ use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::
 
 use clap::Parser;
 use listenfd::ListenFd;
-use portcullis_types::SandboxTier;
+use portcullis_types::{SandboxTier, chain};
 use sd_notify::NotifyState;
 use tokio::{
     net::UnixListener,
@@ -15,7 +15,6 @@ use super::{
     DaemonError, descriptors,
     from_policy::{self, Places},
     logs::{self, Form},
-    refusal::chain,
     serve::serve,
     socket::{self, Reach, SocketFile},
 };

@@ -16,5 +16,7 @@ mod policy;
 mod repository;
 mod seeds;
 mod shell;
+#[path = "../../../confine/src/testing/stock_container.rs"]
+mod stock_container;
 mod support;
 mod vault;

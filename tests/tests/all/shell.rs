@@ -4,6 +4,8 @@ mod backends;
 mod command_line;
 mod commands;
 mod kills;
+mod layers;
+mod machine;
 mod rules;
 mod soak;
 

@@ -2,11 +2,10 @@
 
 use std::{io, path::PathBuf};
 
-use portcullis_types::{ShellPosture, ToolError};
+use portcullis_types::{ShellPosture, ToolError, chain};
 use tonic::{Code, Status};
 
 use super::protocol::CODE_KEY;
-use crate::causes::chain;
 
 /// Why a sidecar cannot be used. For operators: a model learns less.
 #[derive(Debug, thiserror::Error)]

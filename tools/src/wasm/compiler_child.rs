@@ -13,7 +13,6 @@ use std::{
 use portcullis_confine::{Canary, Requirement, ThreadConfinement, confine_current_thread};
 
 use super::{MAX_MODULE_BYTES, engine, module::check_size};
-use crate::causes::chain;
 
 /// The first argument of a process that is to do this and nothing else.
 pub(super) const VERB: &str = "compile-module-from-stdin";
@@ -50,7 +49,7 @@ pub fn is_compiler(args: &[OsString]) -> bool {
 pub fn compile_from_stdin(args: &[OsString]) -> ExitCode {
     let (kind, answer) = match compile(args.get(2..).unwrap_or_default()) {
         Ok(code) => (COMPILED, code),
-        Err(error) => (REFUSED, chain(&*error).into_bytes()),
+        Err(error) => (REFUSED, portcullis_types::chain(&*error).into_bytes()),
     };
     let mut out = io::stdout().lock();
     let written = out.write_all(&[kind]).and_then(|()| out.write_all(&answer)).and_then(|()| out.flush());

@@ -13,7 +13,7 @@ use portcullis_confine::{
     MountAccess, MountRule, ProvenThread, ThreadConfinement, confine_current_thread, interrupt::ThreadTarget,
 };
 use portcullis_policy::ProtectedPaths;
-use portcullis_types::Access;
+use portcullis_types::{Access, chain};
 use tokio::sync::oneshot;
 use wasmtime::Engine;
 
@@ -28,7 +28,6 @@ use super::{
     stdio::{FrameReader, Stdout},
     ticker::Watch,
 };
-use crate::causes::chain;
 
 /// How long a worker looks for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more
 /// where the processor itself sleeps: as much as the call. Calls come in a row, with what a caller does

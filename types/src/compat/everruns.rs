@@ -10,7 +10,7 @@ pub use serde_json::Value;
 use serde_json::json;
 
 pub use crate::ToolPolicy;
-use crate::{ToolError, ToolErrorKind, ToolOutput};
+use crate::{ToolError, ToolErrorKind, ToolOutput, chain};
 
 /// A tool as specification 000 has it. The registry reads the descriptive methods once, at registration, and
 /// calls [`Tool::execute`] once for each admitted call.
@@ -161,16 +161,7 @@ impl From<ToolExecutionResult> for Result<ToolOutput, ToolError> {
         match result {
             ToolExecutionResult::Success(value) => Ok(ToolOutput::structured(value)),
             ToolExecutionResult::ToolError(message) => Err(ToolError::failed(message)),
-            ToolExecutionResult::InternalError(error) => {
-                let mut detail = error.to_string();
-                let mut cause = error.source();
-                while let Some(error) = cause {
-                    detail.push_str(": ");
-                    detail.push_str(&error.to_string());
-                    cause = error.source();
-                }
-                Err(ToolError::internal(detail))
-            }
+            ToolExecutionResult::InternalError(error) => Err(ToolError::internal(chain(&error))),
         }
     }
 }

@@ -72,12 +72,7 @@ pub(crate) fn listing(registry: &ToolRegistry) -> String {
 pub(crate) fn refused(registry: &ToolRegistry) -> String {
     let mut out = String::new();
     for module in registry.refused_modules() {
-        let mut why = module.error().to_string();
-        let mut cause = std::error::Error::source(module.error());
-        while let Some(error) = cause {
-            why = format!("{why}: {error}");
-            cause = error.source();
-        }
+        let why = portcullis_types::chain(module.error());
         // Writing to a string cannot fail.
         let _ = writeln!(out, "  {}: {}", text::inline(module.name()), text::inline(&why));
     }

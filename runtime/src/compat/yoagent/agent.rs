@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, fmt, future::Future, mem, pin::Pin, sync::Arc};
 
 use portcullis_tools::{BootstrapError, ToolRegistry};
+use portcullis_types::chain;
 use tokio::sync::Mutex;
 
 use super::{
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::agent::{
     self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, AgentRun, DEFAULT_EVENT_CAPACITY, EventReceiver,
-    InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent, with_causes,
+    InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent,
 };
 
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
@@ -129,7 +130,7 @@ impl Agent {
 
     fn connect(&self) -> Result<Box<dyn Provider>, AgentEnd> {
         let provider = self.provider.connect(&self.api_key, &self.model);
-        provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: with_causes(&error) })
+        provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: chain(&error) })
     }
 }
 
@@ -222,7 +223,7 @@ impl Tools {
         if let Self::Given(tools) = self {
             *self = match registry_of(mem::take(tools)) {
                 Ok(registry) => Self::Registered(Arc::new(registry)),
-                Err(error) => Self::Refused(with_causes(&error)),
+                Err(error) => Self::Refused(chain(&error)),
             };
         }
         match self {

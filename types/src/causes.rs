@@ -2,8 +2,9 @@
 
 use std::error::Error;
 
-/// An error with all its causes.
-pub(crate) fn chain(error: &dyn Error) -> String {
+/// An error with all its causes, outermost first, joined by `: `.
+#[must_use]
+pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -1,0 +1,120 @@
+//! Each layer taken away from the machine: the session says that it is missing, and so does the row; where the
+//! policy wants it, no command runs.
+
+use portcullis_tests::World;
+use portcullis_types::ToolErrorKind;
+use serde_json::json;
+
+use super::{
+    Shell,
+    machine::{Lacks, shell_on},
+};
+
+/// The shipped policy, which wants `contained`, or one that wants something else.
+fn world(posture: &str) -> World {
+    World::new().with_policy_edit("posture     = \"contained\"", &format!("posture     = \"{posture}\""))
+}
+
+/// What the row of a command says of its session.
+async fn posture(shell: &Shell) -> String {
+    assert_eq!(shell.text("echo ran").await, "ran\n");
+    shell.last_row().posture.expect("a posture").to_string()
+}
+
+/// That no command runs, since the session lacks what the policy wants; and what the operator is told of it.
+async fn refused(shell: &Shell) -> (String, String) {
+    let answer = shell.call(json!({"command": "echo > made"})).await;
+    assert!(!shell.world.shared("made").exists());
+    assert!(!shell.last_row().posture.is_some_and(|posture| posture.contains("enforced")));
+    let error = answer.0.outcome.expect_err("refused");
+    assert_eq!(error.kind(), ToolErrorKind::Unavailable, "{error}");
+    (error.code().to_owned(), error.operator_detail().unwrap_or_default().to_owned())
+}
+
+#[tokio::test]
+async fn a_whole_machine_gives_the_strongest() {
+    let posture = posture(&shell_on(Lacks::Nothing, world("strong")).await).await;
+    for layer in [
+        "strong(limits=enforced",
+        "pid_ns=enforced",
+        "ipc_ns=enforced",
+        "uts_ns=enforced",
+        "net_ns=enforced",
+        "mount_ns=enforced",
+        "seccomp=enforced",
+    ] {
+        assert!(posture.contains(layer), "{posture}");
+    }
+}
+
+#[tokio::test]
+async fn without_namespaces_a_session_is_contained_and_the_row_says_so() {
+    let shell = shell_on(Lacks::Namespaces, world("contained")).await;
+    let posture = posture(&shell).await;
+    assert!(posture.starts_with("contained(limits=enforced,privileges=enforced,"), "{posture}");
+    assert!(posture.contains("seccomp=enforced") && !posture.contains("_ns=enforced"), "{posture}");
+}
+
+#[tokio::test]
+async fn without_namespaces_no_command_runs_where_strong_is_wanted() {
+    let (code, detail) = refused(&shell_on(Lacks::Namespaces, world("strong")).await).await;
+    assert_eq!(code, "not_confined");
+    assert!(detail.contains("strong") && detail.contains("namespace"), "{detail}");
+}
+
+#[tokio::test]
+async fn without_landlock_no_command_runs_but_in_a_minimal_session_that_says_so() {
+    let (code, detail) = refused(&shell_on(Lacks::Landlock, world("contained")).await).await;
+    assert_eq!(code, "not_confined");
+    assert!(detail.to_lowercase().contains("landlock"), "{detail}");
+    let posture = posture(&shell_on(Lacks::Landlock, world("minimal")).await).await;
+    assert!(posture.starts_with("minimal(") && !posture.contains("landlock=enforced"), "{posture}");
+    assert!(posture.contains("seccomp=enforced"), "{posture}");
+}
+
+#[tokio::test]
+async fn without_seccomp_no_command_runs_but_in_a_minimal_session_that_says_so() {
+    let (code, detail) = refused(&shell_on(Lacks::Seccomp, world("contained")).await).await;
+    assert_eq!(code, "not_confined");
+    assert!(detail.to_lowercase().contains("seccomp"), "{detail}");
+    let posture = posture(&shell_on(Lacks::Seccomp, world("minimal")).await).await;
+    assert!(posture.starts_with("minimal(") && !posture.contains("seccomp=enforced"), "{posture}");
+}
+
+#[tokio::test]
+async fn without_limits_no_command_runs_at_all() {
+    for posture in ["contained", "minimal"] {
+        // Not a weaker session, but none.
+        let (_, detail) = refused(&shell_on(Lacks::Limits, world(posture)).await).await;
+        assert!(detail.contains("limit"), "{detail}");
+    }
+}
+
+#[tokio::test]
+async fn a_contained_session_keeps_what_the_pipeline_promises() {
+    let shell = shell_on(Lacks::Namespaces, world("contained")).await;
+    shell.world.put("note", "seen");
+    std::fs::write(shell.world.workspace().join("vault/key"), "secret").expect("writable");
+    assert_eq!(shell.text("cd; cat note; export kept=yes; false").await, "seen\n[exit code: 1]");
+    assert_eq!(
+        shell.text("echo $kept > \"$PORTCULLIS_TMP/out\"; cat \"$PORTCULLIS_TMP/out\"").await,
+        "yes\n"
+    );
+    let vault = shell.world.workspace().join("vault/key");
+    let state = shell.world.state().join("audit.jsonl");
+    for path in [&vault, &state] {
+        let text = shell.text(&format!("cat {} 2>/dev/null || echo refused", path.display())).await;
+        assert_eq!(text, "refused\n");
+        let text = shell.text(&format!("(echo x >> {}) 2>/dev/null || echo refused", path.display())).await;
+        assert_eq!(text, "refused\n");
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.set_nonblocking(true).expect("set");
+    let port = listener.local_addr().expect("bound").port();
+    let connect = format!("(echo x > /dev/tcp/127.0.0.1/{port}) 2>/dev/null || echo refused");
+    assert_eq!(shell.text(&connect).await, "refused\n");
+    listener.accept().expect_err("nobody came");
+    let answer = shell.call(json!({"command": "sleep 100 & setsid sleep 100; wait", "timeout": 1})).await;
+    answer.refused(ToolErrorKind::Timeout, "timeout");
+    assert_eq!(shell.text("echo $kept").await, "yes\n");
+}
