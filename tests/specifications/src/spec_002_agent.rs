@@ -245,8 +245,11 @@ async fn ask_about_the_weather() {
     assert!(matches!(seen.first(), Some(AgentEvent::AgentStart)));
     assert!(matches!(seen.last(), Some(AgentEvent::AgentEnd { .. })));
 
-    // The same conversation goes on.
+    // The same conversation goes on, with one run at a time.
     let mut events = agent.prompt("Thank you").await;
+    let mut refused = agent.prompt("And now?").await;
+    all(&mut refused).await;
+    assert!(matches!(refused.end(), Some(AgentEnd::Internal { .. })), "{:?}", refused.end());
     all(&mut events).await;
     assert_eq!(events.end(), Some(&AgentEnd::Answer { text: "You are welcome.".to_owned() }));
 }

@@ -4,14 +4,14 @@ use std::{collections::VecDeque, fmt, future::Future, mem, pin::Pin, sync::Arc};
 
 use portcullis_tools::{BootstrapError, ToolRegistry};
 use portcullis_types::chain;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::{
     provider::StreamProvider,
     types::{AgentEvent, AgentTool, ToolExecutionStrategy},
 };
 use crate::agent::{
-    self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, AgentRun, DEFAULT_EVENT_CAPACITY, EventReceiver,
+    self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, DEFAULT_EVENT_CAPACITY, EventReceiver,
     InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent,
 };
 
@@ -85,17 +85,14 @@ impl Agent {
         self
     }
 
-    /// Asks the agent something, and gives what happens. The run goes on while its events are read; a run that
-    /// was begun before comes to its end first.
+    /// Asks the agent something, and gives what happens. The run goes on while its events are read. One
+    /// conversation has one run at a time: while the events of the last one are neither read to their end nor
+    /// dropped, the next one ends at once, with an error.
     ///
     /// # Cancellation
     /// Dropping the events drops the run.
     pub async fn prompt(&mut self, text: impl Into<String>) -> AgentEvents {
-        let ready = match self.tools.registry() {
-            Ok(registry) => self.connect().map(|provider| (registry, provider)),
-            Err(error) => Err(AgentEnd::Internal { message: error }),
-        };
-        let (registry, provider) = match ready {
+        let (turn, registry, provider) = match self.ready() {
             Ok(ready) => ready,
             Err(end) => return AgentEvents::of_no_run(end),
         };
@@ -106,10 +103,10 @@ impl Agent {
         let (sender, receiver) = event_channel(DEFAULT_EVENT_CAPACITY);
         let mut agent = AgentLoop::new(config, sender, self.store.clone(), provider, registry);
         self.handle = Some(agent.handle());
-        let (turn, text) = (Arc::clone(&self.turn), text.into());
+        let text = text.into();
         AgentEvents::of(receiver, async move {
-            let _turn = turn.lock().await;
-            agent.run(text).await
+            agent.run(text).await;
+            drop(turn);
         })
     }
 
@@ -128,9 +125,16 @@ impl Agent {
         self.tools.registry()
     }
 
-    fn connect(&self) -> Result<Box<dyn Provider>, AgentEnd> {
+    /// What a run needs, or how it ends without.
+    fn ready(&mut self) -> Result<(OwnedMutexGuard<()>, Arc<ToolRegistry>, Box<dyn Provider>), AgentEnd> {
+        let internal = |message| AgentEnd::Internal { message };
+        let turn = Arc::clone(&self.turn).try_lock_owned();
+        let turn = turn.map_err(|error| internal(format!("a run of this agent goes on: {error}")))?;
+        let registry = self.tools.registry().map_err(internal)?;
         let provider = self.provider.connect(&self.api_key, &self.model);
-        provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: chain(&error) })
+        let provider =
+            provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: chain(&error) })?;
+        Ok((turn, registry, provider))
     }
 }
 
@@ -142,8 +146,8 @@ impl fmt::Debug for Agent {
 
 /// What happens in a run, in the words of specification 002.
 pub struct AgentEvents {
-    run: Option<Pin<Box<dyn Future<Output = AgentRun> + Send>>>,
-    events: Option<EventReceiver>,
+    /// None when the run is over.
+    run: Option<Running>,
     form: Yoagent,
     ready: VecDeque<AgentEvent>,
     end: Option<AgentEnd>,
@@ -155,25 +159,30 @@ impl AgentEvents {
     /// # Cancellation
     /// Dropping the future loses no event; the run stands still until the next one is asked for.
     pub async fn recv(&mut self) -> Option<AgentEvent> {
-        loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
-            }
-            let event = match (&mut self.run, &mut self.events) {
-                (Some(run), Some(events)) => tokio::select! {
+        while self.ready.is_empty() {
+            let Running { run, events } = self.run.as_mut()?;
+            let event = match run.as_mut() {
+                Some(going) => tokio::select! {
                     biased;
                     event = events.recv() => event,
-                    done = run => {
-                        self.end = Some(done.end);
-                        self.run = None;
-                        continue;
+                    () = going => {
+                        *run = None;
+                        events.try_recv()
                     }
                 },
-                (None, Some(events)) => events.recv().await,
-                (_, None) => None,
+                None => events.try_recv(),
             };
-            self.ready.extend(self.form.events(&event?));
+            if let Some(agent::AgentEvent::AgentEnd { end }) = &event {
+                self.end = Some(end.clone());
+                // Nothing comes after it, and the next run need not wait for whoever holds this.
+                self.run = None;
+            }
+            match event {
+                Some(event) => self.ready.extend(self.form.events(&event)),
+                None => self.run = None,
+            }
         }
+        self.ready.pop_front()
     }
 
     /// How the run ended, in words for the operator; none while it goes on.
@@ -182,10 +191,9 @@ impl AgentEvents {
         self.end.as_ref()
     }
 
-    fn of(events: EventReceiver, run: impl Future<Output = AgentRun> + Send + 'static) -> Self {
+    fn of(events: EventReceiver, run: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
-            run: Some(Box::pin(run)),
-            events: Some(events),
+            run: Some(Running { run: Some(Box::pin(run)), events }),
             form: Yoagent::default(),
             ready: VecDeque::new(),
             end: None,
@@ -198,8 +206,15 @@ impl AgentEvents {
         let begin = agent::AgentEvent::AgentStart { agent_id: AGENT.to_owned(), run_id: String::new() };
         let over = agent::AgentEvent::AgentEnd { end: end.clone() };
         let ready = [begin, over].iter().flat_map(|event| form.events(event)).collect();
-        Self { run: None, events: None, form, ready, end: Some(end) }
+        Self { run: None, form, ready, end: Some(end) }
     }
+}
+
+/// A run, and its events.
+struct Running {
+    /// None when it has come to its end and only events are left.
+    run: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    events: EventReceiver,
 }
 
 impl fmt::Debug for AgentEvents {
