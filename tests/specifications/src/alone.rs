@@ -18,6 +18,7 @@ pub(crate) fn is_alone() -> bool {
 }
 
 /// Runs in the process of its own, and marks what is printed.
+#[expect(clippy::print_stdout, reason = "the test reads it")]
 pub(crate) fn printing(program: impl FnOnce()) {
     print!("{BEGIN}");
     program();
@@ -26,6 +27,7 @@ pub(crate) fn printing(program: impl FnOnce()) {
 
 /// Runs this test, named in full, in a process of its own under the world's policy, with more in its
 /// environment; gives what it printed between the marks, or none where that is not to be had here.
+#[expect(clippy::print_stdout, reason = "a test that skips says why")]
 pub(crate) fn run_alone(name: &str, world: &World, environment: &[(&str, &str)]) -> Option<String> {
     if fs::exists("/etc/portcullis/portcullis.toml").unwrap_or(true) {
         assert!(std::env::var_os("CI").is_none(), "this machine has an operator's policy of its own");
