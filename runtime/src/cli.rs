@@ -10,8 +10,10 @@ use portcullis_types::SandboxTier;
 
 use crate::sidecar::ShellOption;
 
+mod serve;
 mod tool;
 
+pub(crate) use serve::{ConfigClient, Serve};
 pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
 
 /// The agent and the run that calls from the command line belong to.
@@ -92,6 +94,7 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Audit(Audit),
     Shell(Shell),
+    Serve(Serve),
     Doctor(Doctor),
 }
 
@@ -351,7 +354,10 @@ mod tests {
             "policy",
             "audit log --limit x",
             "--sandbox-tier vm doctor",
-            "serve",
+            "serve --http here",
+            "serve --allow-remote",
+            "serve --token-file x",
+            "serve --print-config emacs",
         ] {
             assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
         }
@@ -361,6 +367,6 @@ mod tests {
     fn the_commands_are_those_that_are_built() {
         let command = Cli::command();
         let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
-        assert_eq!(names, ["call", "tools", "tool", "policy", "audit", "shell", "doctor"]);
+        assert_eq!(names, ["call", "tools", "tool", "policy", "audit", "shell", "serve", "doctor"]);
     }
 }

@@ -11,6 +11,7 @@
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
 //! | `agent/` | the loop between a model and its tools |
+//! | `mcp/` | a server of the Model Context Protocol |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
@@ -32,6 +33,7 @@ mod approve;
 mod cli;
 mod command;
 mod error;
+pub mod mcp;
 mod output;
 mod run;
 mod setup;

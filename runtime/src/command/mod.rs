@@ -4,11 +4,14 @@ mod audit;
 mod call;
 mod doctor;
 mod policy;
+mod serve;
 mod shell;
 pub(crate) mod tool;
 mod tools;
 
 use std::process::ExitCode;
+
+pub(crate) use tools::mcp_tools;
 
 use crate::{
     cli::{Audit, Cli, Command, Policy},
@@ -27,6 +30,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Policy(Policy::Check { file: None }) => policy::check_in_force(common),
         Command::Audit(Audit::Log { limit, json }) => audit::log(common, limit, json),
         Command::Audit(Audit::Verify) => audit::verify(common),
+        Command::Serve(options) => serve::run(common, options),
         Command::Shell(options) => shell::run(common, options),
         Command::Doctor(options) => doctor::run(common, &options),
     }
