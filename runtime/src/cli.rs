@@ -11,9 +11,11 @@ use portcullis_types::SandboxTier;
 use crate::sidecar::ShellOption;
 
 mod agent;
+mod serve;
 mod tool;
 
 pub(crate) use agent::{Agent, Demo};
+pub(crate) use serve::{ConfigClient, Serve};
 pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
 
 /// The agent and the run that calls from the command line belong to.
@@ -96,6 +98,7 @@ pub(crate) enum Command {
     Agent(Agent),
     Demo(Demo),
     Shell(Shell),
+    Serve(Serve),
     Doctor(Doctor),
 }
 
@@ -356,7 +359,10 @@ mod tests {
             "policy",
             "audit log --limit x",
             "--sandbox-tier vm doctor",
-            "serve",
+            "serve --http here",
+            "serve --allow-remote",
+            "serve --token-file x",
+            "serve --print-config emacs",
         ] {
             assert_eq!(parse(words).expect_err(words).exit_code(), 2, "{words}");
         }
@@ -366,6 +372,9 @@ mod tests {
     fn the_commands_are_those_that_are_built() {
         let command = Cli::command();
         let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
-        assert_eq!(names, ["call", "tools", "tool", "policy", "audit", "agent", "demo", "shell", "doctor"]);
+        assert_eq!(
+            names,
+            ["call", "tools", "tool", "policy", "audit", "agent", "demo", "shell", "serve", "doctor"]
+        );
     }
 }

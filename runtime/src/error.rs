@@ -10,7 +10,7 @@ use portcullis_tools::{
 };
 use thiserror::Error;
 
-use crate::{agent::ProviderError, command::tool::AuthorError};
+use crate::{agent::ProviderError, command::tool::AuthorError, mcp::McpError};
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
@@ -69,6 +69,12 @@ pub(crate) enum CliError {
     /// A tool's crate cannot be made, built or tried.
     #[error(transparent)]
     Author(#[from] AuthorError),
+    /// A path cannot be written into a configuration.
+    #[error("a path of the configuration is no text, and its file can say only text")]
+    Unprintable,
+    /// No client can be served.
+    #[error(transparent)]
+    Mcp(#[from] McpError),
     /// The async runtime or the signals cannot be had.
     #[error("cannot start")]
     Start { source: io::Error },
@@ -95,6 +101,8 @@ impl CliError {
             | Self::Workspace { .. }
             | Self::NoState
             | Self::ShellToken
+            | Self::Unprintable
+            | Self::Mcp(McpError::Remote { .. })
             | Self::Arguments { .. }
             | Self::Provider { .. }
             | Self::Instructions { .. } => USAGE,

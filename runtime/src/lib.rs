@@ -13,6 +13,7 @@
 //! | `agent/` | the loop between a model and its tools |
 //! | `executor.rs` | the registry as an agent's executor of calls |
 //! | `compat/` | what programs import that were written for other projects' agents |
+//! | `mcp/` | a server of the Model Context Protocol |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
@@ -36,6 +37,7 @@ mod command;
 pub mod compat;
 mod error;
 mod executor;
+pub mod mcp;
 mod output;
 mod run;
 mod setup;

@@ -1,6 +1,7 @@
 //! The shell sidecar of a command: which one the options name, and how this very program becomes one.
 
 use std::{
+    fmt,
     io::{self, Write as _},
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::PathBuf,
@@ -38,6 +39,20 @@ impl FromStr for ShellOption {
             ("off", _) => Ok(Self::Off),
             (_, Some(path)) if !path.is_empty() => Ok(Self::Socket(path.into())),
             _ => Err("expected `own`, `host`, `off` or `unix:PATH`".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for ShellOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own => f.write_str("own"),
+            Self::Host => f.write_str("host"),
+            Self::Off => f.write_str("off"),
+            // As the path was given; a socket is not looked for from elsewhere by its relative name.
+            Self::Socket(path) => {
+                write!(f, "unix:{}", std::path::absolute(path).as_ref().unwrap_or(path).display())
+            }
         }
     }
 }

@@ -1,5 +1,9 @@
-//! Who is asked when a call from the command line needs an approval.
+//! Who is asked when a call needs an approval, and what they are asked.
 
+mod question;
+mod session;
 mod terminal;
 
-pub(crate) use terminal::{TerminalApprover, question};
+pub(crate) use question::question;
+pub(crate) use session::SessionApprovals;
+pub(crate) use terminal::TerminalApprover;

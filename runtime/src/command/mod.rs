@@ -6,11 +6,14 @@ mod call;
 mod demo;
 mod doctor;
 mod policy;
+mod serve;
 mod shell;
 pub(crate) mod tool;
 mod tools;
 
 use std::process::ExitCode;
+
+pub(crate) use tools::mcp_tools;
 
 use crate::{
     cli::{Audit, Cli, Command, Policy},
@@ -29,6 +32,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Policy(Policy::Check { file: None }) => policy::check_in_force(common),
         Command::Audit(Audit::Log { limit, json }) => audit::log(common, limit, json),
         Command::Audit(Audit::Verify) => audit::verify(common),
+        Command::Serve(options) => serve::run(common, options),
         Command::Shell(options) => shell::run(common, options),
         Command::Agent(options) => agent::run(common, options),
         Command::Demo(options) => demo::run(common, &options),

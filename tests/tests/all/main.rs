@@ -9,6 +9,7 @@ mod hints;
 mod hostile;
 mod json_schema_suite;
 mod languages;
+mod mcp;
 mod modules;
 mod natives;
 mod pipeline;

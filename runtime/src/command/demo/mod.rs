@@ -88,7 +88,7 @@ struct Person {
 #[async_trait]
 impl Approver for Person {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
-        self.live.say(&format!("{}y (the demonstration answers)", approve::question(request)));
+        self.live.say(&format!("\n{}Approve? y (the demonstration answers)", approve::question(request)));
         ApprovalAnswer::Approve
     }
 }

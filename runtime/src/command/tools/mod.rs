@@ -21,6 +21,7 @@ use crate::{
 
 use offer::Client;
 
+pub(crate) use offer::mcp_tools;
 pub(crate) use shell::Shell;
 
 /// Runs the command.

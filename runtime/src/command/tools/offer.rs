@@ -1,7 +1,11 @@
 //! What a client is offered: the tools that a model may call, in the shape that the client's interface has
 //! for them.
 
-use portcullis_tools::{RegisteredTool, ToolRegistry, policy::Approval};
+use portcullis_tools::{
+    RegisteredTool, ToolRegistry,
+    audit::Confinement,
+    policy::{Approval, ToolOrigin},
+};
 use portcullis_types::{FunctionDecl, JsonSchema, ProfileError, SafetyTier, SchemaProfile};
 use serde_json::{Map, Value, json};
 
@@ -28,6 +32,17 @@ pub(super) struct Offer {
     pub(super) remarks: Vec<String>,
 }
 
+/// The tools that a client is shown, and what an operator should know about them.
+pub(crate) struct OfferedTools {
+    pub(crate) tools: Vec<Value>,
+    pub(crate) remarks: Vec<String>,
+}
+
+/// The tools as a client of the Model Context Protocol is shown them.
+pub(crate) fn mcp_tools(registry: &ToolRegistry) -> OfferedTools {
+    Client::Mcp.tools(registry)
+}
+
 impl Client {
     /// The one that the command line asks for.
     pub(super) fn wanted(format: &ToolsFormat) -> Option<Self> {
@@ -42,8 +57,18 @@ impl Client {
         .find_map(|(is_wanted, client)| is_wanted.then_some(client))
     }
 
-    /// Every tool that this client is shown.
+    /// Every tool that this client is shown, in its request's form.
     pub(super) fn offer(self, registry: &ToolRegistry) -> Offer {
+        let OfferedTools { tools, remarks } = self.tools(registry);
+        let request = match self {
+            Self::OpenAi | Self::OpenAiStrict | Self::Anthropic => Value::Array(tools),
+            Self::Gemini => json!([{ "functionDeclarations": tools }]),
+            Self::Mcp => json!({ "tools": tools }),
+        };
+        Offer { request, remarks }
+    }
+
+    fn tools(self, registry: &ToolRegistry) -> OfferedTools {
         let mut remarks = Vec::new();
         let mut tools = Vec::new();
         for tool in offered(registry) {
@@ -59,12 +84,7 @@ impl Client {
                 },
             }
         }
-        let request = match self {
-            Self::OpenAi | Self::OpenAiStrict | Self::Anthropic => Value::Array(tools),
-            Self::Gemini => json!([{ "functionDeclarations": tools }]),
-            Self::Mcp => json!({ "tools": tools }),
-        };
-        Offer { request, remarks }
+        OfferedTools { tools, remarks }
     }
 
     fn tool(self, registry: &ToolRegistry, tool: &RegisteredTool) -> Result<Value, ProfileError> {
@@ -123,9 +143,20 @@ fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) 
         "readOnlyHint": is_read_only,
         "destructiveHint": !is_read_only,
         "idempotentHint": is_read_only || tool.meta().idempotent,
+        "openWorldHint": reaches_out(tool),
     });
     shown.insert("annotations".to_owned(), annotations);
     shown.into()
+}
+
+/// Whether a tool may deal with more than what is mounted. The sandbox has no network; a command may find one, and a
+/// tool of an embedder's is held by nothing.
+fn reaches_out(tool: &RegisteredTool) -> bool {
+    match tool.confinement() {
+        Confinement::Wasm => false,
+        Confinement::Shell => true,
+        Confinement::Native => tool.facts().origin == ToolOrigin::Native,
+    }
 }
 
 /// What every interface has: name, description, and the arguments' schema under a key of its own.

@@ -1,0 +1,151 @@
+//! Approvals that hold for a session: for one tool, and as long as it may touch exactly the same.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
+use portcullis_tools::approval::ApprovalRequest;
+use portcullis_types::SafetyTier;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+/// How many approvals a session keeps at most. After that each call is asked about again.
+const MAX_KEPT: usize = 256;
+
+/// What somebody has approved of for the rest of a session.
+///
+/// An approval covers later calls of the tool with other arguments, as long as mounts, profile, limits and
+/// whatever else the call may touch are the same. Privileged tools can have none: each of their calls is asked
+/// about.
+#[derive(Debug, Default)]
+pub(crate) struct SessionApprovals {
+    kept: Mutex<BTreeSet<[u8; 32]>>,
+}
+
+impl SessionApprovals {
+    /// Whether a call may be approved of together with those that follow.
+    pub(crate) fn may_keep(request: &ApprovalRequest) -> bool {
+        request.tier != SafetyTier::Privileged
+    }
+
+    /// Whether an earlier answer covers this call.
+    pub(crate) fn covers(&self, request: &ApprovalRequest) -> bool {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        Self::may_keep(request) && key(request).is_some_and(|key| kept.contains(&key))
+    }
+
+    /// Keeps an answer, where the call may have such.
+    pub(crate) fn keep(&self, request: &ApprovalRequest) {
+        if !Self::may_keep(request) {
+            return;
+        }
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(key) = key(request)
+            && kept.len() < MAX_KEPT
+        {
+            kept.insert(key);
+        }
+    }
+}
+
+/// What an approval for a session is bound to: tool, tier, and grants without what single arguments name.
+fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
+    let grants = std::iter::once(&request.grant).chain(request.steps.iter().map(|step| &step.grant));
+    let mut hasher = Sha256::new();
+    let head = format!("{}\0{}\0{}\0", request.tool, request.tier, request.unconfined);
+    hasher.update(head);
+    for grant in grants {
+        // A grant that cannot be written down is bound to nothing.
+        let mut grant = serde_json::to_value(grant).ok()?;
+        if let Value::Object(fields) = &mut grant {
+            fields.remove("subjects");
+        }
+        hasher.update(grant.to_string());
+        hasher.update([0]);
+    }
+    Some(hasher.finalize().into())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use async_trait::async_trait;
+    use portcullis_tools::{
+        Caller, ToolRegistry,
+        approval::{ApprovalAnswer, Approver},
+        new_call,
+        policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
+    };
+    use portcullis_types::SandboxTier;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Keeps(Mutex<Option<ApprovalRequest>>);
+
+    #[async_trait]
+    impl Approver for Keeps {
+        async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+            *self.0.lock().expect("not poisoned") = Some(request.clone());
+            ApprovalAnswer::Deny { reason: None }
+        }
+    }
+
+    /// What an approver is asked about a call of `echo` under this profile.
+    pub(crate) fn request(profile: &str, message: &str) -> ApprovalRequest {
+        let state = tempfile::tempdir().expect("a folder");
+        let text = format!("{DEFAULT_POLICY}\n[tools.echo]\napproval = \"ask\"\nprofile = \"{profile}\"\n");
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: &text },
+            overlay: None,
+            sandbox_tier: SandboxTier::Process,
+        });
+        let registry = ToolRegistry::builder().default_tools().policy(policy.expect("loads"));
+        let registry = registry.state(state.path()).build().expect("builds");
+        let keeps = Arc::new(Keeps::default());
+        let mut caller = Caller::new("tester", "run");
+        caller.approver = Some(Arc::clone(&keeps) as Arc<dyn Approver>);
+        let call = new_call("echo", serde_json::json!({ "message": message }).to_string());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(registry.execute_with_policy(call, &caller)).outcome.expect_err("refused");
+        keeps.0.lock().expect("not poisoned").take().expect("asked")
+    }
+
+    #[test]
+    fn an_approval_for_the_session_covers_other_arguments_and_no_other_grant() {
+        let approvals = SessionApprovals::default();
+        let first = request("WorkspaceRead", "a");
+        assert!(!approvals.covers(&first));
+        approvals.keep(&first);
+        assert!(approvals.covers(&first));
+        assert!(approvals.covers(&request("WorkspaceRead", "b")));
+        assert!(!approvals.covers(&request("FileReadWrite", "a")));
+        let mut other = request("WorkspaceRead", "a");
+        other.tool = "other".to_owned();
+        assert!(!approvals.covers(&other));
+    }
+
+    #[test]
+    fn privileged_calls_are_asked_about_each_time() {
+        let approvals = SessionApprovals::default();
+        let mut privileged = request("WorkspaceRead", "a");
+        privileged.tier = SafetyTier::Privileged;
+        approvals.keep(&privileged);
+        assert!(!approvals.covers(&privileged));
+        assert!(approvals.kept.lock().expect("not poisoned").is_empty());
+    }
+
+    #[test]
+    fn a_session_keeps_a_bounded_number_of_approvals() {
+        let approvals = SessionApprovals::default();
+        let mut asked = request("WorkspaceRead", "a");
+        for number in 0..MAX_KEPT + 3 {
+            asked.tool = format!("tool_{number}");
+            approvals.keep(&asked);
+        }
+        assert_eq!(approvals.kept.lock().expect("not poisoned").len(), MAX_KEPT);
+        assert!(!approvals.covers(&asked));
+    }
+}

@@ -1,0 +1,170 @@
+//! `portcullis serve`: the tools for clients of the Model Context Protocol.
+
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+
+use portcullis_tools::{ToolRegistry, approval::ApproveAll};
+use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+use crate::{
+    cli::{Common, Serve},
+    error::CliError,
+    mcp::{
+        BearerToken, HttpAccess, Launch, MCP_PATH, McpLimits, McpServer, bind, serve_http, serve_stdio,
+        snippet,
+    },
+    output::stream,
+    setup, sidecar,
+};
+
+/// Runs the command.
+pub(crate) fn run(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
+    if let Some(client) = options.print_config {
+        let launch = launch(common, &options)?;
+        let text = snippet(client, &launch).ok_or(CliError::Unprintable)?;
+        stream::answer(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let runtime = setup::runtime()?;
+    let served = runtime.block_on(serve(common, options));
+    // A native tool that blocks its thread must not keep us.
+    runtime.shutdown_background();
+    served.map(|()| ExitCode::SUCCESS)
+}
+
+/// Serves until the client leaves or a signal says to end.
+///
+/// # Cancellation
+/// Dropping the future cancels the calls.
+async fn serve(common: &Common, options: Serve) -> Result<(), CliError> {
+    let Serve { http, token_file, allow_remote, allow_hosts, allow_origins, approve, modules, .. } = options;
+    let envelope = setup::envelope_with(common, modules)?;
+    let signals = Signals::listen()?;
+    // Before anything is made: a wrong address is wrong usage.
+    let listener = match http {
+        Some(address) => Some(bind(address, allow_remote).await?),
+        None => None,
+    };
+    let registry = registry(common, &envelope).await?;
+    let mut server = McpServer::new(registry, McpLimits::default())?;
+    if approve {
+        server = server.approver(Arc::new(ApproveAll));
+    }
+    let stop = CancellationToken::new();
+    let serving = async {
+        let Some(listener) = listener else { return Ok(serve_stdio(&server, stop.clone()).await?) };
+        let failed = |source| CliError::Start { source };
+        let address = listener.local_addr().map_err(failed)?;
+        let (token, file) = token(token_file, &envelope)?;
+        let hosts = allow_hosts.into_iter().chain(own_host(address));
+        let access = HttpAccess::new(token).hosts(hosts).origins(allow_origins);
+        stream::tell(&format!("serving at http://{address}{MCP_PATH}\nthe token is in {}\n", file.display()));
+        serve_http(&server, listener, access, stop.clone()).await;
+        Ok(())
+    };
+    let mut serving = std::pin::pin!(serving);
+    let heeding = signals.heed(&stop, async || reload(common, &envelope, &server).await);
+    tokio::select! {
+        served = &mut serving => served,
+        () = heeding => serving.await,
+    }
+}
+
+/// The token that the operator names, else the state folder's own, and its file.
+fn token(
+    file: Option<PathBuf>,
+    envelope: &RunnerBootstrapEnvelope,
+) -> Result<(BearerToken, PathBuf), CliError> {
+    Ok(match file {
+        Some(file) => (BearerToken::read(&file)?, file),
+        None => BearerToken::of_state(&envelope.state)?,
+    })
+}
+
+/// The address as clients may name it, unless it stands for all of this machine's.
+fn own_host(address: SocketAddr) -> Option<String> {
+    let ip = address.ip();
+    (!ip.is_unspecified()).then(|| if ip.is_ipv6() { format!("[{ip}]") } else { ip.to_string() })
+}
+
+async fn registry(
+    common: &Common,
+    envelope: &RunnerBootstrapEnvelope,
+) -> Result<Arc<ToolRegistry>, CliError> {
+    setup::registry(envelope, sidecar::place(common)).await.map(Arc::new)
+}
+
+/// Reads policy and modules anew. What cannot be used leaves everything as it was.
+async fn reload(common: &Common, envelope: &RunnerBootstrapEnvelope, server: &McpServer) {
+    let again = async {
+        let registry = registry(common, envelope).await?;
+        server.replace(registry).map_err(CliError::from)
+    };
+    match again.await {
+        Ok(()) => stream::tell("policy and modules were read anew\n"),
+        Err(error) => stream::tell(&format!("policy and modules stay as they were\n{}", error.report())),
+    }
+}
+
+/// What ends a server, and what makes it read anew.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, CliError> {
+        let listen = |kind| signal(kind).map_err(|source| CliError::Start { source });
+        Ok(Self {
+            interrupt: listen(SignalKind::interrupt())?,
+            terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
+        })
+    }
+
+    /// Heeds signals until one says to end, and says so.
+    async fn heed(mut self, stop: &CancellationToken, reload: impl AsyncFn()) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => break,
+                _ = self.terminate.recv() => break,
+                _ = self.hangup.recv() => reload().await,
+            }
+        }
+        stop.cancel();
+    }
+}
+
+/// How a client starts this program with the same options, by paths that hold wherever it is started.
+fn launch(common: &Common, options: &Serve) -> Result<Launch, CliError> {
+    let failed = |source| CliError::Start { source };
+    let program = std::env::current_exe().map_err(failed)?;
+    let absolute = |path: &PathBuf| -> Result<_, CliError> {
+        std::path::absolute(path).map(PathBuf::into_os_string).map_err(failed)
+    };
+    let mut arguments = vec!["serve".into(), "--workspace".into(), absolute(&common.workspace)?];
+    let paths = [
+        ("--policy", common.policy.as_ref()),
+        ("--state", common.state.as_ref()),
+        ("--shell-token-file", common.shell_token_file.as_ref()),
+    ];
+    for (name, path) in paths {
+        if let Some(path) = path {
+            arguments.extend([name.into(), absolute(path)?]);
+        }
+    }
+    if common.shell != sidecar::ShellOption::Own {
+        arguments.extend(["--shell".into(), common.shell.to_string().into()]);
+    }
+    if common.sandbox_tier != portcullis_types::SandboxTier::Process {
+        arguments.extend(["--sandbox-tier".into(), common.sandbox_tier.as_str().into()]);
+    }
+    for file in &options.modules.files {
+        arguments.extend(["--module".into(), absolute(file)?]);
+    }
+    if options.approve {
+        arguments.push("--approve".into());
+    }
+    Ok(Launch { program, arguments })
+}

@@ -1,0 +1,214 @@
+//! Asks for approvals through the client: `elicitation/create`.
+//!
+//! Only a clear yes is a yes. A client that declines, dismisses, fails, answers what was not offered, or says
+//! nothing in time has said no.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use portcullis_tools::approval::{APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver};
+use rmcp::{
+    RoleServer,
+    model::{
+        CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult,
+        ElicitationAction, ElicitationSchema, RequestId, ServerRequest,
+    },
+    service::{Peer, PeerRequestOptions, RequestContext},
+};
+use serde_json::{Value, json};
+
+use super::{log::bounded, task};
+use crate::approve::{SessionApprovals, question};
+
+/// Yes, this once.
+const APPROVE: &str = "approve";
+/// Yes, and to later calls of the tool that may touch the same.
+const APPROVE_SESSION: &str = "approve_for_session";
+/// No.
+const DENY: &str = "deny";
+
+/// How long before the registry's own time-out the client's question ends, so that it can be withdrawn.
+const BEFORE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The person behind a client.
+#[derive(Debug)]
+pub(super) struct ClientApprover {
+    peer: Peer<RoleServer>,
+    approvals: Arc<SessionApprovals>,
+}
+
+/// Whether the client says that it can ask its person to fill in a form.
+pub(super) fn takes_questions(context: &RequestContext<RoleServer>) -> bool {
+    let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+    // A client that names no kind has the kind that there was first.
+    elicitation.is_some_and(|kinds| kinds.form.is_some() || kinds.url.is_none())
+}
+
+impl ClientApprover {
+    /// The client of a request, if it takes questions.
+    pub(super) fn of(context: &RequestContext<RoleServer>, approvals: Arc<SessionApprovals>) -> Option<Self> {
+        takes_questions(context).then(|| Self { peer: context.peer.clone(), approvals })
+    }
+
+    async fn ask(&self, request: &ApprovalRequest) -> Option<ElicitResult> {
+        let params = ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: question(request),
+            requested_schema: schema(SessionApprovals::may_keep(request))?,
+        };
+        let asking = ServerRequest::ElicitRequest(ElicitRequest::new(params));
+        let options = PeerRequestOptions::with_timeout(APPROVAL_TIMEOUT.saturating_sub(BEFORE_TIMEOUT));
+        let asked = self.peer.send_cancellable_request(asking, options).await.ok()?;
+        let mut withdrawal = Withdrawal { peer: self.peer.clone(), id: Some(asked.id.clone()) };
+        let answer = asked.await_response().await;
+        // Answered, or withdrawn by the time-out.
+        withdrawal.id = None;
+        match answer {
+            Ok(ClientResult::ElicitResult(result)) => Some(result),
+            _ => None,
+        }
+    }
+}
+
+#[async_trait]
+impl Approver for ClientApprover {
+    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+        if self.approvals.covers(request) {
+            return ApprovalAnswer::Approve;
+        }
+        let Some(result) = self.ask(request).await else {
+            return denied("the client gave no answer");
+        };
+        match understand(&result, SessionApprovals::may_keep(request)) {
+            Understood::Once => ApprovalAnswer::Approve,
+            Understood::ForSession => {
+                self.approvals.keep(request);
+                ApprovalAnswer::Approve
+            }
+            Understood::No(reason) => ApprovalAnswer::Deny { reason },
+        }
+    }
+}
+
+/// Takes a question back that nobody waits for any more: the call was cancelled.
+struct Withdrawal {
+    peer: Peer<RoleServer>,
+    id: Option<RequestId>,
+}
+
+impl Drop for Withdrawal {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let peer = self.peer.clone();
+        if tokio::runtime::Handle::try_current().is_err() {
+            return;
+        }
+        let withdrawn = CancelledNotificationParam::new(Some(id), Some("the call was cancelled".to_owned()));
+        // It ends when it is sent, or with the connection.
+        drop(task::detached(async move {
+            let _ = peer.notify_cancelled(withdrawn).await;
+        }));
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Understood {
+    Once,
+    ForSession,
+    No(Option<String>),
+}
+
+fn understand(result: &ElicitResult, may_keep: bool) -> Understood {
+    let no = |reason: &str| Understood::No(Some(reason.to_owned()));
+    match result.action {
+        ElicitationAction::Accept => {}
+        ElicitationAction::Decline => return no("the person declined"),
+        _ => return no("the question was dismissed"),
+    }
+    let field =
+        |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
+    match field("answer") {
+        Some(APPROVE) => Understood::Once,
+        Some(APPROVE_SESSION) if may_keep => Understood::ForSession,
+        Some(DENY) => {
+            let reason = field("reason").map(str::trim).filter(|reason| !reason.is_empty());
+            Understood::No(reason.map(|reason| bounded(reason.to_owned())))
+        }
+        _ => no("the client gave an answer that was not offered"),
+    }
+}
+
+fn denied(reason: &str) -> ApprovalAnswer {
+    ApprovalAnswer::Deny { reason: Some(reason.to_owned()) }
+}
+
+/// The form: an answer, and a reason for a no.
+fn schema(may_keep: bool) -> Option<ElicitationSchema> {
+    let mut answers = vec![(APPROVE, "Approve this call"), (DENY, "Deny")];
+    if may_keep {
+        answers.insert(1, (APPROVE_SESSION, "Approve this tool with this access for the session"));
+    }
+    let (values, names): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "answer": {"type": "string", "title": "Answer", "enum": values, "enumNames": names},
+            "reason": {"type": "string", "title": "Reason for a no", "maxLength": 500},
+        },
+        "required": ["answer"],
+    });
+    serde_json::from_value(schema).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(action: ElicitationAction, content: Value) -> ElicitResult {
+        let mut result = ElicitResult::new(action);
+        result.content = Some(content);
+        result
+    }
+
+    #[test]
+    fn only_an_answer_that_was_offered_is_a_yes() {
+        use ElicitationAction::{Accept, Cancel, Decline};
+        let is_no = |understood: &Understood| matches!(understood, Understood::No(_));
+        let yes = json!({"answer": "approve"});
+        assert_eq!(understand(&answer(Accept, yes.clone()), true), Understood::Once);
+        let session = json!({"answer": "approve_for_session"});
+        assert_eq!(understand(&answer(Accept, session.clone()), true), Understood::ForSession);
+        for (action, content, may_keep) in [
+            (Accept, session, false),
+            (Decline, yes.clone(), true),
+            (Cancel, yes, true),
+            (Accept, json!({}), true),
+            (Accept, json!({"answer": true}), true),
+            (Accept, json!({"answer": "yes"}), true),
+            (Accept, json!("approve"), true),
+            (Accept, Value::Null, true),
+        ] {
+            let shown = format!("{action:?} {content}");
+            assert!(is_no(&understand(&answer(action, content), may_keep)), "{shown}");
+        }
+        assert!(is_no(&understand(&ElicitResult::new(Accept), true)));
+    }
+
+    #[test]
+    fn a_no_may_have_a_reason() {
+        let no = |reason: &str| {
+            let content = json!({"answer": "deny", "reason": reason});
+            understand(&answer(ElicitationAction::Accept, content), true)
+        };
+        assert_eq!(no("not there"), Understood::No(Some("not there".to_owned())));
+        assert_eq!(no(" "), Understood::No(None));
+    }
+
+    #[test]
+    fn the_form_offers_the_session_only_where_it_may() {
+        let text = |may_keep| serde_json::to_string(&schema(may_keep).expect("a schema")).expect("encodes");
+        assert!(text(true).contains(APPROVE_SESSION));
+        assert!(!text(false).contains(APPROVE_SESSION));
+        assert!(text(false).contains(r#""required":["answer"]"#));
+    }
+}

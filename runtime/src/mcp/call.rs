@@ -1,0 +1,163 @@
+//! `tools/call`: one call of a client through the pipeline, and what it says before it ends.
+
+use std::sync::Arc;
+
+use portcullis_tools::{
+    Caller, ToolResult,
+    approval::Approver,
+    new_call,
+    policy::{DenialCode, escape_for_display},
+};
+use rmcp::{
+    RoleServer,
+    model::{CallToolRequestParams, CallToolResult, ErrorCode, ErrorData},
+    service::RequestContext,
+};
+use serde_json::json;
+use tokio::sync::mpsc;
+
+use super::{
+    approver::ClientApprover, client::Report, log::bounded, reports::Reports, result, session::Session,
+    wire::RawArguments,
+};
+
+/// Too many calls at once: a server's own code, as JSON-RPC reserves them.
+const BUSY: ErrorCode = ErrorCode(-32000);
+
+/// How many bytes of a client's name go into an agent's id.
+const MAX_CLIENT_NAME_BYTES: usize = 64;
+
+/// Runs one call.
+///
+/// # Errors
+/// Of the protocol, not of the tool: no such tool, or too many calls at once.
+///
+/// # Cancellation
+/// Dropping the future cancels the call; its row is written.
+pub(super) async fn run(
+    session: &Session,
+    request: CallToolRequestParams,
+    context: RequestContext<RoleServer>,
+) -> Result<CallToolResult, ErrorData> {
+    let limits = session.server().limits();
+    let Some(_running) = session.presence().running.begin_below(limits.calls) else {
+        let message = format!("more than {} calls at once: wait for some of them", limits.calls);
+        return Err(ErrorData::new(BUSY, message, None));
+    };
+    let _counted = session.server().running().begin();
+    let offered = session.server().offered();
+    let arguments = arguments(&context, &request);
+    let call = new_call(request.name.into_owned(), arguments);
+    let known = offered.registry.get(&call.tool).is_some();
+
+    let (sender, receiver) = mpsc::channel(limits.reports);
+    let _client = session.server().clients().enter(&call.id, sender.clone());
+    let caller = caller(session, &context, sender);
+    let reports = Reports::new(&context, session.threshold(), &call.tool);
+    let cancel = caller.cancel.clone();
+    let gone = session.presence().gone.clone();
+
+    let result = {
+        let work = Box::pin(async { offered.registry.execute_with_policy(call, &caller).await });
+        let leaving = async {
+            gone.cancelled().await;
+            cancel.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            biased;
+            result = reports.alongside(receiver, work) => result,
+            () = leaving => unreachable!("it waits for ever"),
+        }
+    };
+    let result = hinted(result);
+    if !known {
+        return Err(ErrorData::invalid_params(unknown_tool(&result), None));
+    }
+    Ok(result::of(&result, offered.registry.get(&result.tool)))
+}
+
+/// The arguments as the client wrote them.
+fn arguments(context: &RequestContext<RoleServer>, request: &CallToolRequestParams) -> String {
+    let of_http = || context.extensions.get::<::http::request::Parts>()?.extensions.get::<RawArguments>();
+    match context.extensions.get::<RawArguments>().or_else(of_http) {
+        Some(RawArguments(text)) => text.clone(),
+        // Whoever serves messages of another origin: what they were decoded to.
+        None => request.arguments.as_ref().map(|map| json!(map).to_string()).unwrap_or_default(),
+    }
+}
+
+fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc::Sender<Report>) -> Caller {
+    let mut caller = Caller::new(agent_id(context), session.run_id());
+    caller.cancel = context.ct.child_token();
+    caller.approver = approver(session, context);
+    let updates = reports.clone();
+    // Whoever is slow to read misses some of them: they inform, the result is what counts.
+    caller.on_progress = Some(Arc::new(move |text| {
+        let _ = reports.try_send(progress(text));
+    }));
+    caller.on_update = Some(Arc::new(move |partial| {
+        let _ = updates.try_send(progress(crate::output::text::of_content(&partial.content)));
+    }));
+    caller
+}
+
+fn progress(text: String) -> Report {
+    Report::Progress { progress: None, total: None, message: Some(bounded(text)) }
+}
+
+/// Who is asked: whom the operator has named, else the client, where it takes questions.
+fn approver(session: &Session, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Approver>> {
+    if let Some(approver) = session.server().own_approver() {
+        return Some(approver);
+    }
+    let approvals = Arc::clone(session.approvals());
+    ClientApprover::of(context, approvals).map(|approver| Arc::new(approver) as Arc<dyn Approver>)
+}
+
+/// The agent that a client is: its name, with what deceives the eye escaped, behind a word that no other front end
+/// uses.
+fn agent_id(context: &RequestContext<RoleServer>) -> String {
+    let name = context.client_info().map(|client| client.name).unwrap_or_default();
+    agent_of(&name)
+}
+
+fn agent_of(client: &str) -> String {
+    let mut name = escape_for_display(client).to_string();
+    name.truncate(name.floor_char_boundary(MAX_CLIENT_NAME_BYTES));
+    if name.is_empty() { "mcp".to_owned() } else { format!("mcp:{name}") }
+}
+
+/// Says how to approve of a call that nobody could be asked about. Only this front end knows.
+fn hinted(mut result: ToolResult) -> ToolResult {
+    result.outcome = result.outcome.map_err(|error| {
+        if error.code() == DenialCode::ApprovalUnavailable.as_str() && error.hint().is_none() {
+            error.with_hint(
+                "this client takes no questions (elicitation): the operator can allow the tool in the policy, or start the server with --approve",
+            )
+        } else {
+            error
+        }
+    });
+    result
+}
+
+fn unknown_tool(result: &ToolResult) -> String {
+    match &result.outcome {
+        Err(error) => error.for_model().replacen("Tool execution failed: ", "", 1),
+        Ok(_) => "there is no such tool".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_is_its_clients_name_bounded_and_escaped() {
+        assert_eq!(agent_of("claude-code"), "mcp:claude-code");
+        assert_eq!(agent_of(""), "mcp");
+        assert_eq!(agent_of("a\u{1b}[2J\u{202e}"), "mcp:a\\u{1b}[2J\\u{202e}");
+        assert_eq!(agent_of(&"\u{e4}".repeat(1000)).len(), "mcp:".len() + MAX_CLIENT_NAME_BYTES);
+    }
+}

@@ -1,0 +1,103 @@
+//! What a client's configuration must say to start this server: `serve --print-config`.
+
+use std::{ffi::OsString, path::PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::cli::ConfigClient;
+
+/// A way to start the server.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// The program, absolute.
+    pub(crate) program: PathBuf,
+    /// Its arguments.
+    pub(crate) arguments: Vec<OsString>,
+}
+
+/// The text for the client's configuration file, with a newline at its end; none if a path is no text, which no such
+/// file can say.
+pub(crate) fn snippet(client: ConfigClient, launch: &Launch) -> Option<String> {
+    let command = launch.program.to_str()?;
+    let arguments: Vec<&str> =
+        launch.arguments.iter().map(|argument| argument.to_str()).collect::<Option<_>>()?;
+    let plain = json!({ "command": command, "args": arguments });
+    let typed = json!({ "type": "stdio", "command": command, "args": arguments });
+    let config = match client {
+        ConfigClient::ClaudeDesktop
+        | ConfigClient::Cursor
+        | ConfigClient::Windsurf
+        | ConfigClient::GeminiCli => json!({ "mcpServers": { "portcullis": plain } }),
+        ConfigClient::ClaudeCode => json!({ "mcpServers": { "portcullis": typed } }),
+        ConfigClient::Vscode => json!({ "servers": { "portcullis": typed } }),
+        ConfigClient::Zed => {
+            json!({ "context_servers": { "portcullis": { "source": "custom", "command": command, "args": arguments } } })
+        }
+        ConfigClient::Codex => return Some(toml(command, &arguments)),
+    };
+    serde_json::to_string_pretty(&config).ok().map(|text| text + "\n")
+}
+
+fn toml(command: &str, arguments: &[&str]) -> String {
+    // A JSON string is a basic string of TOML, but for one control character that JSON leaves as it is.
+    let quoted = |text: &str| Value::from(text).to_string().replace('\u{7f}', "\\u007f");
+    let arguments: Vec<String> = arguments.iter().map(|argument| quoted(argument)).collect();
+    format!("[mcp_servers.portcullis]\ncommand = {}\nargs = [{}]\n", quoted(command), arguments.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::ValueEnum as _;
+
+    use super::*;
+
+    fn launch(workspace: &str) -> Launch {
+        let arguments = ["serve", "--workspace", workspace].map(OsString::from).to_vec();
+        Launch { program: "/usr/bin/portcullis".into(), arguments }
+    }
+
+    #[test]
+    fn every_client_is_told_program_and_arguments() {
+        for client in ConfigClient::value_variants() {
+            let text = snippet(*client, &launch("/home/me/my \"work\"")).expect("text");
+            assert!(text.contains("\"/usr/bin/portcullis\""), "{text}");
+            assert!(text.contains(r#""/home/me/my \"work\"""#), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_snippet_is_what_the_clients_manual_shows() {
+        assert_eq!(
+            snippet(ConfigClient::Codex, &launch("/w")).expect("text"),
+            "[mcp_servers.portcullis]\ncommand = \"/usr/bin/portcullis\"\nargs = [\"serve\", \"--workspace\", \"/w\"]\n"
+        );
+        let text = snippet(ConfigClient::Vscode, &launch("/w")).expect("text");
+        let expected = json!({"servers": {"portcullis": {
+            "type": "stdio", "command": "/usr/bin/portcullis", "args": ["serve", "--workspace", "/w"]
+        }}});
+        assert_eq!(serde_json::from_str::<Value>(&text).expect("JSON"), expected);
+    }
+
+    #[test]
+    fn the_manual_shows_what_is_printed() {
+        let manual = include_str!("../../../docs/mcp.md");
+        let arguments = ["serve", "--workspace", "/home/me/work"].map(OsString::from).to_vec();
+        let launch = Launch { program: "/usr/local/bin/portcullis".into(), arguments };
+        for client in [ConfigClient::ClaudeCode, ConfigClient::Codex] {
+            let text = snippet(client, &launch).expect("text");
+            assert!(manual.contains(&text), "{text}");
+        }
+        for client in ConfigClient::value_variants() {
+            let value = client.to_possible_value().expect("a name");
+            assert!(manual.contains(&format!("| `{}` |", value.get_name())));
+        }
+    }
+
+    #[test]
+    fn a_path_that_is_no_text_has_no_snippet() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let arguments = vec![OsString::from_vec(vec![0xff])];
+        let launch = Launch { program: "/p".into(), arguments };
+        assert_eq!(snippet(ConfigClient::Zed, &launch), None);
+    }
+}

@@ -1,0 +1,239 @@
+//! What a request must show before anything is done with it: Host, Origin, token, path, and a bounded body that
+//! comes in time.
+
+use std::{convert::Infallible, sync::Arc};
+
+use bytes::Bytes;
+use http::{
+    HeaderMap, Method, Request, Response, StatusCode,
+    header::{AUTHORIZATION, CONNECTION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE},
+    uri::Authority,
+};
+use http_body_util::{BodyExt as _, Full, Limited, combinators::BoxBody};
+use hyper::body::Incoming;
+use rmcp::transport::streamable_http_server::{
+    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+};
+use tokio::sync::Mutex;
+
+use super::{BearerToken, MCP_PATH};
+use crate::mcp::{McpServer, limits::McpLimits, session::Session, wire};
+
+/// What every answer is.
+pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// The header by which a request names its session.
+const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
+
+/// Who may make requests.
+#[derive(Debug)]
+pub struct HttpAccess {
+    token: BearerToken,
+    hosts: Vec<String>,
+    origins: Vec<String>,
+}
+
+impl HttpAccess {
+    /// Those who have the token and call this server `localhost`, `127.0.0.1` or `[::1]`; no web page.
+    #[must_use]
+    pub fn new(token: BearerToken) -> Self {
+        let hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
+        Self { token, hosts, origins: Vec::new() }
+    }
+
+    /// Lets the server be called by these names too, whatever the port.
+    #[must_use]
+    pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
+        self.hosts.extend(hosts.into_iter().map(|host| host.to_ascii_lowercase()));
+        self
+    }
+
+    /// Lets web pages of these origins make requests, such as `http://localhost:6274`.
+    #[must_use]
+    pub fn origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
+        self.origins.extend(origins.into_iter().map(|origin| origin.to_ascii_lowercase()));
+        self
+    }
+
+    /// Why a request is refused that has these headers; none if it is not. A page that was rebound to our address
+    /// names its own host, and a foreign one its own origin.
+    fn refusal(
+        &self,
+        headers: &HeaderMap,
+        authority: Option<&Authority>,
+    ) -> Option<(StatusCode, &'static str)> {
+        if !self.knows_host(headers, authority) {
+            return Some((StatusCode::FORBIDDEN, "the Host is not one of this server"));
+        }
+        let mut origins = headers.get_all(ORIGIN).iter();
+        let is_known = |origin: &HeaderValue| {
+            origin.to_str().is_ok_and(|origin| self.origins.contains(&origin.to_ascii_lowercase()))
+        };
+        if !origins.all(is_known) {
+            return Some((StatusCode::FORBIDDEN, "the Origin may not call this server"));
+        }
+        let mut shown = headers.get_all(AUTHORIZATION).iter();
+        match (shown.next(), shown.next()) {
+            (Some(value), None) if self.token.is_shown_by(value.as_bytes()) => None,
+            _ => Some((StatusCode::UNAUTHORIZED, "the token is missing or wrong")),
+        }
+    }
+
+    fn knows_host(&self, headers: &HeaderMap, authority: Option<&Authority>) -> bool {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else { return false };
+        let Some(host) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else {
+            return false;
+        };
+        let is_known = |host: &Authority| {
+            // `user@host` is no Host.
+            !host.as_str().contains('@') && self.hosts.contains(&host.host().to_ascii_lowercase())
+        };
+        is_known(&host) && authority.is_none_or(is_known)
+    }
+}
+
+/// Stands before the protocol.
+pub(super) struct Gate {
+    access: HttpAccess,
+    limits: McpLimits,
+    sessions: Arc<LocalSessionManager>,
+    /// Held while a session is made, so that no two are made in the last place.
+    making: Mutex<()>,
+    service: StreamableHttpService<Session, LocalSessionManager>,
+}
+
+impl Gate {
+    pub(super) fn new(server: &McpServer, access: HttpAccess, config: StreamableHttpServerConfig) -> Self {
+        let limits = server.limits().clone();
+        let mut sessions = LocalSessionManager::default();
+        sessions.session_config.keep_alive = Some(limits.idle);
+        sessions.session_config.init_timeout = Some(limits.initialize);
+        let sessions = Arc::new(sessions);
+        let served = server.clone();
+        let config = config
+            .with_max_request_body_bytes(limits.message_bytes)
+            .with_allowed_hosts(access.hosts.clone())
+            .with_allowed_origins(access.origins.clone())
+            .enforce_origin_validation();
+        let service = StreamableHttpService::new(
+            move || served.session().map_err(std::io::Error::other),
+            Arc::clone(&sessions),
+            config,
+        );
+        Self { access, limits, sessions, making: Mutex::new(()), service }
+    }
+
+    /// Answers one request.
+    ///
+    /// # Cancellation
+    /// Safe; a call that it started goes on until its session ends.
+    pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
+        if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
+            tracing::info!("a request was refused: {reason}");
+            return refuse(status, reason);
+        }
+        if request.uri().path() != MCP_PATH {
+            return refuse(StatusCode::NOT_FOUND, "there is only /mcp");
+        }
+        let (head, body) = request.into_parts();
+        let body = Limited::new(body, self.limits.message_bytes).collect();
+        let body = match tokio::time::timeout(self.limits.request, body).await {
+            Ok(Ok(body)) => body.to_bytes(),
+            Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
+                return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long");
+            }
+            Ok(Err(_)) => return refuse(StatusCode::BAD_REQUEST, "the request broke off"),
+            Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
+        };
+        let mut request = Request::from_parts(head, ());
+        if request.method() == Method::POST
+            && let Ok(arguments) = wire::arguments(&body)
+        {
+            request.extensions_mut().insert(arguments);
+        }
+        let makes_session = request.method() == Method::POST && !request.headers().contains_key(SESSION);
+        let request = request.map(|()| Full::new(body));
+        if !makes_session {
+            return self.service.handle(request).await;
+        }
+        let _making = self.making.lock().await;
+        if self.sessions.sessions.read().await.len() >= self.limits.sessions {
+            return refuse(StatusCode::SERVICE_UNAVAILABLE, "there are as many sessions as may be");
+        }
+        self.service.handle(request).await
+    }
+}
+
+/// An answer that refuses. What was not read of the request is not read.
+pub(super) fn refuse(status: StatusCode, reason: &'static str) -> Answer {
+    let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
+    let mut answer = Response::new(body);
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access() -> HttpAccess {
+        let state = tempfile::tempdir().expect("a folder");
+        let file = state.path().join("token");
+        std::fs::write(&file, "t".repeat(32)).expect("written");
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&file, private).expect("set");
+        let token = BearerToken::read(&file).expect("a token");
+        HttpAccess::new(token)
+            .hosts(["Tools.Example".to_owned()])
+            .origins(["http://localhost:6274".to_owned()])
+    }
+
+    #[track_caller]
+    fn check(headers: &[(&str, &str)], expected: Option<u16>) {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).expect("a name");
+            map.append(name, HeaderValue::from_str(value).expect("a value"));
+        }
+        let refused = access().refusal(&map, None).map(|(status, _)| status.as_u16());
+        assert_eq!(refused, expected, "{headers:?}");
+    }
+
+    #[test]
+    fn host_origin_and_token_must_all_be_right() {
+        let token = format!("Bearer {}", "t".repeat(32));
+        let right = ("authorization", token.as_str());
+        for host in ["localhost", "localhost:8808", "127.0.0.1:1", "[::1]:8808", "LOCALHOST", "tools.example"]
+        {
+            check(&[("host", host), right], None);
+        }
+        for host in [
+            "evil.example",
+            "localhost.evil.example",
+            "evil.example:8808",
+            "",
+            "localhost@evil.example",
+            "evil.example@localhost",
+            "0.0.0.0",
+            "127.0.0.1.evil.example",
+        ] {
+            check(&[("host", host), right], Some(403));
+        }
+        check(&[right], Some(403));
+        check(&[("host", "localhost"), ("host", "evil.example"), right], Some(403));
+        check(&[("host", "localhost"), ("origin", "http://localhost:6274"), right], None);
+        for origin in ["http://evil.example", "null", "http://localhost", "https://localhost:6274", "file://"]
+        {
+            check(&[("host", "localhost"), ("origin", origin), right], Some(403));
+        }
+        check(&[("host", "localhost")], Some(401));
+        check(&[("host", "localhost"), ("authorization", "Bearer wrong")], Some(401));
+        check(&[("host", "localhost"), right, right], Some(401));
+    }
+}

@@ -1,0 +1,126 @@
+//! The address, and the connections that come to it: bounded in number, in what they send, and in how long they take.
+
+use std::{convert::Infallible, io, net::SocketAddr, os::fd::AsFd as _, sync::Arc, time::Duration};
+
+use hyper::{server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use portcullis_types::CancellationToken;
+use rmcp::transport::streamable_http_server::StreamableHttpServerConfig;
+use rustix::net::sockopt::set_tcp_user_timeout;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    task::JoinSet,
+};
+
+use super::gate::{Gate, HttpAccess};
+use crate::mcp::{McpError, McpServer, limits::McpLimits};
+
+/// How many headers a request may have.
+const MAX_HEADERS: usize = 64;
+
+/// How long a client may leave unread what it was sent. After that its connection ends.
+const UNREAD: Duration = Duration::from_secs(60);
+
+/// How long to wait when the system gives no connection: it has none left.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// What a connection hears that is one too many.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+
+/// Listens at an address. One that other machines can reach must be allowed.
+///
+/// # Errors
+/// [`McpError::Remote`], [`McpError::Listen`].
+///
+/// # Cancellation
+/// Safe.
+pub async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener, McpError> {
+    if !address.ip().is_loopback() && !allow_remote {
+        return Err(McpError::Remote { address });
+    }
+    TcpListener::bind(address).await.map_err(|source| McpError::Listen { address, source })
+}
+
+/// Serves clients until `stop` fires, and until their calls have ended.
+///
+/// # Cancellation
+/// Dropping the future ends all connections and sessions.
+pub async fn serve_http(
+    server: &McpServer,
+    listener: TcpListener,
+    access: HttpAccess,
+    stop: CancellationToken,
+) {
+    // Sessions outlive connections; they end with this.
+    let sessions = stop.child_token();
+    let _sessions_end = sessions.clone().drop_guard();
+    let config = StreamableHttpServerConfig::default().with_cancellation_token(sessions.clone());
+    let gate = Arc::new(Gate::new(server, access, config));
+    let limits = server.limits();
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let mut connections = JoinSet::new();
+    loop {
+        // Those that have ended are forgotten.
+        while connections.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!("no connection: {error}");
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            // As far as it goes without waiting.
+            let _ = stream.try_write(FULL);
+            continue;
+        };
+        let connection = serve_connection(stream, Arc::clone(&gate), limits);
+        connections.spawn(async move {
+            connection.await;
+            drop(place);
+        });
+    }
+    sessions.cancel();
+    server.idle().await;
+}
+
+/// Serves one connection until it ends.
+fn serve_connection(
+    stream: TcpStream,
+    gate: Arc<Gate>,
+    limits: &McpLimits,
+) -> impl Future<Output = ()> + Send + 'static {
+    let mut protocol = http1::Builder::new();
+    protocol
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.request)
+        .max_buf_size(limits.head_bytes)
+        .max_headers(MAX_HEADERS);
+    async move {
+        if let Err(error) = prepare(&stream) {
+            tracing::info!("a connection is not used: {error}");
+            return;
+        }
+        let answering = service_fn(move |request| {
+            let gate = Arc::clone(&gate);
+            async move { Ok::<_, Infallible>(gate.answer(request).await) }
+        });
+        if let Err(error) = protocol.serve_connection(TokioIo::new(stream), answering).await {
+            tracing::debug!("a connection ended: {error}");
+        }
+    }
+}
+
+fn prepare(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    let unread = u32::try_from(UNREAD.as_millis()).unwrap_or(u32::MAX);
+    set_tcp_user_timeout(stream.as_fd(), unread)?;
+    Ok(())
+}

@@ -1,0 +1,162 @@
+//! The token that every request must carry.
+
+use std::{
+    fmt, fs,
+    io::{self, Read as _, Write as _},
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::OFlags;
+use subtle::ConstantTimeEq as _;
+
+use crate::mcp::McpError;
+
+/// The file of a token that was made here, in the state folder.
+const FILE: &str = "mcp-token";
+
+/// The shortest token that is taken: 128 bits in hexadecimal digits.
+const MIN_BYTES: usize = 32;
+
+/// The longest.
+const MAX_BYTES: usize = 4096;
+
+/// A secret that clients show. It is never printed.
+pub struct BearerToken(String);
+
+impl BearerToken {
+    /// The token in a file that nobody else can read.
+    ///
+    /// # Errors
+    /// [`McpError::Token`]: no such file, others can read it, or it holds no token.
+    pub fn read(path: &Path) -> Result<Self, McpError> {
+        read(path).map(Self).map_err(|source| McpError::Token { path: path.to_owned(), source })
+    }
+
+    /// The token of a state folder, which is made on first use, and its file.
+    ///
+    /// # Errors
+    /// [`McpError::Token`], or [`McpError::Random`].
+    pub fn of_state(folder: &Path) -> Result<(Self, PathBuf), McpError> {
+        let path = folder.join(FILE);
+        let failed = |source| McpError::Token { path: path.clone(), source };
+        let mut bytes = [0_u8; 32];
+        getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
+        make(folder, &path, &hex::encode(bytes)).map_err(failed)?;
+        Ok((Self::read(&path)?, path))
+    }
+
+    /// Whether a header's value shows this token. Takes as long for every other value of its length.
+    pub(super) fn is_shown_by(&self, value: &[u8]) -> bool {
+        let Some((scheme, shown)) = value.iter().position(|byte| *byte == b' ').map(|at| value.split_at(at))
+        else {
+            return false;
+        };
+        scheme.eq_ignore_ascii_case(b"bearer") && bool::from(shown.trim_ascii().ct_eq(self.0.as_bytes()))
+    }
+}
+
+impl fmt::Debug for BearerToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BearerToken(…)")
+    }
+}
+
+/// Makes the file, unless it is there. It is there whole or not at all.
+fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok() {
+        return Ok(());
+    }
+    let new = folder.join(format!("{FILE}.{}", &token[..16.min(token.len())]));
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    let made = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
+    // A link fails where another server was quicker: then its token is the one.
+    let linked = match made.and_then(|()| fs::hard_link(&new, path)) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    };
+    fs::remove_file(&new)?;
+    linked
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let found = file.metadata()?;
+    if !found.is_file() {
+        return Err(io::Error::other("it is no file"));
+    }
+    if found.mode() & 0o077 != 0 {
+        return Err(io::Error::other("others can read it: its permissions must be 0600"));
+    }
+    let mut text = String::new();
+    file.take(MAX_BYTES as u64 + 2).read_to_string(&mut text)?;
+    let token = text.trim_end_matches(['\n', '\r']);
+    if !(MIN_BYTES..=MAX_BYTES).contains(&token.len()) || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(io::Error::other("a token has 32 to 4096 characters, none of them a space"));
+    }
+    Ok(token.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn a_state_folder_has_one_private_token() {
+        let state = tempfile::tempdir().expect("a folder");
+        let (token, path) = BearerToken::of_state(state.path()).expect("made");
+        assert_eq!(fs::metadata(&path).expect("there").permissions().mode() & 0o777, 0o600);
+        assert_eq!(token.0.len(), 64);
+        let (again, _) = BearerToken::of_state(state.path()).expect("kept");
+        assert_eq!(again.0, token.0);
+        assert_eq!(fs::read_dir(state.path()).expect("readable").count(), 1);
+        assert!(!format!("{token:?}").contains(&token.0));
+    }
+
+    #[test]
+    fn a_file_that_others_can_read_or_that_holds_no_token_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("token");
+        let secret = "s".repeat(MIN_BYTES);
+        for (content, mode, is_taken) in [
+            (format!("{secret}\n"), 0o600, true),
+            (format!("{secret}\n"), 0o640, false),
+            ("short\n".to_owned(), 0o600, false),
+            (format!("{secret} {secret}"), 0o600, false),
+            ("s".repeat(MAX_BYTES + 1), 0o600, false),
+            (String::new(), 0o600, false),
+        ] {
+            fs::write(&path, &content).expect("written");
+            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("set");
+            assert_eq!(BearerToken::read(&path).is_ok(), is_taken, "{mode:o} {content}");
+        }
+        BearerToken::read(folder.path()).expect_err("a folder");
+        BearerToken::read(&folder.path().join("none")).expect_err("nothing");
+        let link = folder.path().join("link");
+        fs::write(&path, &secret).expect("written");
+        std::os::unix::fs::symlink(&path, &link).expect("linked");
+        BearerToken::read(&link).expect_err("a link");
+    }
+
+    #[test]
+    fn only_the_whole_token_under_its_scheme_is_taken() {
+        let token = BearerToken("s".repeat(MIN_BYTES));
+        let shown = |text: String| token.is_shown_by(text.as_bytes());
+        let secret = &token.0;
+        assert!(shown(format!("Bearer {secret}")) && shown(format!("bearer {secret}")));
+        for wrong in [
+            String::new(),
+            secret.clone(),
+            "Bearer ".to_owned(),
+            format!("Basic {secret}"),
+            format!("Bearer {secret}s"),
+            format!("Bearer {}", &secret[1..]),
+            format!("Bearer{secret}"),
+        ] {
+            assert!(!shown(wrong.clone()), "{wrong}");
+        }
+    }
+}

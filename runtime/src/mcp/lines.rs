@@ -1,0 +1,210 @@
+//! The transport of one message a line, bounded in every direction.
+//!
+//! A line that is too long is skipped and answered, one that is no message is answered, and a client that sends
+//! nothing but those is left. A client that does not read its answers is not read either. At the end of its input
+//! its calls have a moment to end; then they are cancelled.
+
+use std::{
+    io,
+    sync::{Arc, Weak},
+};
+
+use rmcp::{
+    RoleServer,
+    model::{ErrorData, JsonRpcMessage, RequestId},
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
+    transport::Transport,
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
+    sync::{Mutex, Semaphore},
+};
+
+use super::{limits::McpLimits, session::Presence, wire};
+
+/// How much is read at once.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// A transport of one message a line.
+pub(super) struct Lines<R, W> {
+    input: BufReader<R>,
+    /// What there is of the current line. It outlives a read that is given up half-way.
+    line: Vec<u8>,
+    /// Whether the rest of the current line is skipped: it was too long.
+    is_skipping: bool,
+    output: Arc<Mutex<W>>,
+    /// A permit for each message that may wait to be written.
+    unsent: Arc<Semaphore>,
+    /// How many unreadable messages came in a row.
+    unreadable: u32,
+    has_ended: bool,
+    limits: McpLimits,
+    presence: Presence,
+}
+
+/// What came of reading a line.
+enum Read {
+    /// It is in the buffer.
+    Line,
+    /// It was longer than may be.
+    TooLong,
+    /// There is nothing more.
+    End,
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+    pub(super) fn new(input: R, output: W, limits: &McpLimits, presence: Presence) -> Self {
+        Self {
+            input: BufReader::with_capacity(BUFFER_BYTES, input),
+            line: Vec::new(),
+            is_skipping: false,
+            output: Arc::new(Mutex::new(output)),
+            unsent: Arc::new(Semaphore::new(limits.unsent)),
+            unreadable: 0,
+            has_ended: false,
+            limits: limits.clone(),
+            presence,
+        }
+    }
+
+    /// Reads up to the end of a line.
+    ///
+    /// # Cancellation
+    /// Safe: what was read stays in the buffer.
+    async fn read_line(&mut self) -> io::Result<Read> {
+        loop {
+            let available = self.input.fill_buf().await?;
+            if available.is_empty() {
+                // A line without its end is half a message: it counts for none.
+                return Ok(Read::End);
+            }
+            let end = available.iter().position(|byte| *byte == b'\n');
+            let taken = end.map_or(available.len(), |end| end + 1);
+            if !self.is_skipping {
+                if self.line.len() + taken > self.limits.message_bytes {
+                    self.line = Vec::new();
+                    self.is_skipping = true;
+                } else {
+                    self.line.extend_from_slice(&available[..taken]);
+                }
+            }
+            self.input.consume(taken);
+            if end.is_some() {
+                let too_long = std::mem::take(&mut self.is_skipping);
+                return Ok(if too_long { Read::TooLong } else { Read::Line });
+            }
+        }
+    }
+
+    /// Answers what is no message.
+    ///
+    /// # Cancellation
+    /// The answer may be lost; it never stays half-written, since it is written elsewhere.
+    async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
+        self.unreadable += 1;
+        tracing::info!("a message was not taken: {}", error.message);
+        let answer = self.send(JsonRpcMessage::error(error, id));
+        let sent = super::task::detached(async move {
+            let _ = answer.await;
+        });
+        // Answers do not pile up for a client that reads none.
+        let _ = sent.await;
+        if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
+    }
+
+    async fn next(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            // Whoever does not read is not read.
+            drop(self.unsent.acquire().await);
+            let read = match self.read_line().await {
+                Ok(read) => read,
+                Err(error) => {
+                    tracing::info!("the client cannot be read: {error}");
+                    return None;
+                }
+            };
+            let refused = match read {
+                Read::End => return None,
+                Read::TooLong => {
+                    let message = format!("a message has at most {} bytes", self.limits.message_bytes);
+                    self.refuse(None, ErrorData::invalid_request(message, None)).await
+                }
+                Read::Line => {
+                    let line = std::mem::take(&mut self.line);
+                    let text = line.trim_ascii();
+                    if text.is_empty() {
+                        continue;
+                    }
+                    match wire::decode(text) {
+                        Ok(message) => {
+                            self.unreadable = 0;
+                            return Some(message);
+                        }
+                        Err(unreadable) => self.refuse(unreadable.id, unreadable.error).await,
+                    }
+                }
+            };
+            if refused.is_err() {
+                tracing::warn!(
+                    "the client is left: it sent {} unreadable messages in a row",
+                    self.unreadable
+                );
+                return None;
+            }
+        }
+    }
+}
+
+impl<R, W> Transport<RoleServer> for Lines<R, W>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
+        // Over the limit nothing is refused, but nothing more is read until what is waiting was written.
+        let place = Arc::clone(&self.unsent).try_acquire_owned().ok();
+        let output: Weak<Mutex<W>> = Arc::downgrade(&self.output);
+        let gone = self.presence.gone.clone();
+        async move {
+            let _place = place;
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let Some(output) = output.upgrade() else { return Err(io::ErrorKind::NotConnected.into()) };
+            let mut output = output.lock().await;
+            let written = async {
+                output.write_all(&line).await?;
+                output.flush().await
+            };
+            let written = written.await;
+            if written.is_err() {
+                // Nobody reads what calls answer.
+                gone.cancel();
+            }
+            written
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        if !self.has_ended {
+            if let Some(message) = self.next().await {
+                return Some(message);
+            }
+            self.has_ended = true;
+        }
+        let calls_end = self.presence.running.idle();
+        // Whether they end or not: the client has left.
+        let _ = tokio::time::timeout(self.limits.leave, calls_end).await;
+        self.presence.gone.cancel();
+        None
+    }
+
+    async fn close(&mut self) -> io::Result<()> {
+        self.presence.gone.cancel();
+        self.output.lock().await.shutdown().await
+    }
+}

@@ -1,0 +1,17 @@
+//! `tools/list`: what `portcullis tools --mcp` prints, as values of the protocol.
+
+use portcullis_tools::ToolRegistry;
+use rmcp::model::Tool;
+
+use super::McpError;
+use crate::command::mcp_tools;
+
+/// Every tool that a client is shown, by name.
+pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {
+    let offer = mcp_tools(registry);
+    for remark in offer.remarks {
+        tracing::warn!("{remark}");
+    }
+    let decode = |tool| serde_json::from_value(tool).map_err(|source| McpError::Listing { source });
+    offer.tools.into_iter().map(decode).collect()
+}

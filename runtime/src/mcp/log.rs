@@ -1,0 +1,118 @@
+//! What a client is told while its calls run, beside their results: `notifications/message`.
+
+use rmcp::{
+    RoleServer,
+    model::{LoggingLevel, LoggingMessageNotificationParam},
+    service::{Peer, ServiceError},
+};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The longest text of one message or report, in bytes. What is longer is cut.
+const MAX_TEXT_BYTES: usize = 4096;
+
+/// How much a message matters, in the protocol's words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Level {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+/// From which level on a client wants messages. Default: `info`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Threshold(pub(super) Level);
+
+impl Default for Threshold {
+    fn default() -> Self {
+        Self(Level::Info)
+    }
+}
+
+impl Threshold {
+    /// Whether a message of this level is wanted.
+    pub(super) fn lets_through(self, level: Level) -> bool {
+        level >= self.0
+    }
+}
+
+impl From<LoggingLevel> for Level {
+    fn from(level: LoggingLevel) -> Self {
+        match level {
+            LoggingLevel::Debug => Self::Debug,
+            LoggingLevel::Info => Self::Info,
+            LoggingLevel::Notice => Self::Notice,
+            LoggingLevel::Warning => Self::Warning,
+            LoggingLevel::Error => Self::Error,
+            LoggingLevel::Critical => Self::Critical,
+            LoggingLevel::Alert => Self::Alert,
+            LoggingLevel::Emergency => Self::Emergency,
+        }
+    }
+}
+
+impl From<Level> for LoggingLevel {
+    fn from(level: Level) -> Self {
+        match level {
+            Level::Debug => Self::Debug,
+            Level::Info => Self::Info,
+            Level::Notice => Self::Notice,
+            Level::Warning => Self::Warning,
+            Level::Error => Self::Error,
+            Level::Critical => Self::Critical,
+            Level::Alert => Self::Alert,
+            Level::Emergency => Self::Emergency,
+        }
+    }
+}
+
+/// Sends a message about a tool's call.
+///
+/// # Cancellation
+/// Safe; the message may be lost.
+pub(super) async fn send(
+    peer: &Peer<RoleServer>,
+    level: Level,
+    tool: &str,
+    data: Value,
+) -> Result<(), ServiceError> {
+    let mut message = LoggingMessageNotificationParam::new(level.into(), data);
+    message.logger = Some(format!("tools.{tool}"));
+    peer.notify_logging_message(message).await
+}
+
+/// A text of a tool's, bounded.
+pub(super) fn bounded(mut text: String) -> String {
+    if text.len() > MAX_TEXT_BYTES {
+        text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_below_the_level_that_a_client_sets_are_kept_from_it() {
+        let threshold = Threshold::default();
+        assert!(threshold.lets_through(Level::Info) && !threshold.lets_through(Level::Debug));
+        let strict = Threshold(Level::Error);
+        assert!(strict.lets_through(Level::Emergency) && !strict.lets_through(Level::Warning));
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        assert_eq!(bounded("short".into()), "short");
+        let cut = bounded("\u{e4}".repeat(4096));
+        assert_eq!(cut.chars().filter(|c| *c == '\u{e4}').count(), 2048);
+        assert!(cut.ends_with('…'));
+    }
+}

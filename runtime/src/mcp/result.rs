@@ -1,0 +1,128 @@
+//! From a result of the pipeline to one of the protocol. `details` are for people and stay here.
+
+use portcullis_tools::{RegisteredTool, ToolResult};
+use portcullis_types::{Content, ToolOutput};
+use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, ResourceContents};
+
+/// What a client gets.
+pub(super) fn of(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallToolResult {
+    match &result.outcome {
+        Ok(output) => {
+            answer(output, result.truncated, tool.is_some_and(|tool| tool.output_schema().is_some()))
+        }
+        Err(error) => CallToolResult::error(vec![ContentBlock::text(error.for_model())]),
+    }
+}
+
+/// The limit of an output holds for its data too: where the text was cut there is no data beside it. A tool that
+/// promises data then gives an error, since a client would refuse a result without.
+fn answer(output: &ToolOutput, truncated: bool, promises_data: bool) -> CallToolResult {
+    let mut answer = CallToolResult::success(output.content.iter().map(block).collect());
+    // Up to the revisions spoken here data is an object.
+    answer.structured_content = output.structured.clone().filter(|data| data.is_object() && !truncated);
+    if promises_data && answer.structured_content.is_none() {
+        answer.is_error = Some(true);
+    }
+    answer
+}
+
+fn block(content: &Content) -> ContentBlock {
+    match content {
+        Content::Text { text } => ContentBlock::text(text.clone()),
+        Content::Image { data, mime_type } => ContentBlock::image(data.clone(), mime_type.clone()),
+        Content::Audio { data, mime_type } => ContentBlock::audio(data.clone(), mime_type.clone()),
+        Content::Resource { uri, mime_type, text, blob } => {
+            let (uri, mime_type) = (uri.clone(), mime_type.clone());
+            let contents = match blob {
+                Some(blob) if text.is_none() => {
+                    ResourceContents::BlobResourceContents { uri, mime_type, blob: blob.clone(), meta: None }
+                }
+                _ => {
+                    let text = text.clone().unwrap_or_default();
+                    ResourceContents::TextResourceContents { uri, mime_type, text, meta: None }
+                }
+            };
+            ContentBlock::Resource(EmbeddedResource::new(contents))
+        }
+        Content::ResourceLink { uri, name, description, mime_type } => {
+            let mut link = Resource::new(uri.clone(), name.clone());
+            link.description.clone_from(description);
+            link.mime_type.clone_from(mime_type);
+            ContentBlock::ResourceLink(link)
+        }
+        _ => ContentBlock::text("[content of a kind that the protocol does not have]"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use portcullis_types::ToolError;
+    use serde_json::json;
+
+    use super::*;
+
+    fn result(outcome: Result<ToolOutput, ToolError>) -> ToolResult {
+        ToolResult {
+            call_id: "call_1".into(),
+            tool: "t".into(),
+            outcome,
+            details: json!({"secret": "for people"}),
+            truncated: false,
+            original_bytes: 0,
+            duration: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn every_kind_of_content_has_its_form_in_the_protocol_and_details_have_none() {
+        let content = vec![
+            Content::text("t"),
+            Content::Image { data: "AA==".into(), mime_type: "image/png".into() },
+            Content::Audio { data: "AA==".into(), mime_type: "audio/wav".into() },
+            Content::Resource {
+                uri: "x:1".into(),
+                mime_type: Some("text/plain".into()),
+                text: Some("r".into()),
+                blob: None,
+            },
+            Content::Resource { uri: "x:2".into(), mime_type: None, text: None, blob: Some("AA==".into()) },
+            Content::ResourceLink { uri: "x:3".into(), name: "n".into(), description: None, mime_type: None },
+        ];
+        let output = ToolOutput { content, ..ToolOutput::default() };
+        let mut answer = of(&result(Ok(output)), None);
+        answer.result_type = None;
+        assert_eq!(
+            serde_json::to_value(answer).expect("encodes"),
+            json!({"isError": false, "content": [
+                {"type": "text", "text": "t"},
+                {"type": "image", "data": "AA==", "mimeType": "image/png"},
+                {"type": "audio", "data": "AA==", "mimeType": "audio/wav"},
+                {"type": "resource", "resource": {"uri": "x:1", "mimeType": "text/plain", "text": "r"}},
+                {"type": "resource", "resource": {"uri": "x:2", "blob": "AA=="}},
+                {"type": "resource_link", "uri": "x:3", "name": "n"},
+            ]})
+        );
+    }
+
+    #[test]
+    fn a_failed_call_is_a_result_that_says_so() {
+        let answer = of(&result(Err(ToolError::failed("broken"))), None);
+        assert_eq!(answer.is_error, Some(true));
+        assert_eq!(answer.content, [ContentBlock::text("Tool execution failed: broken")]);
+        assert_eq!(answer.structured_content, None);
+    }
+
+    #[test]
+    fn data_is_handed_on_only_whole_and_only_as_an_object() {
+        let output = ToolOutput::structured(json!({"n": 1}));
+        assert_eq!(answer(&output, false, true).structured_content, Some(json!({"n": 1})));
+        let cut = answer(&output, true, true);
+        assert_eq!((cut.structured_content, cut.is_error), (None, Some(true)));
+        let cut = answer(&output, true, false);
+        assert_eq!((cut.structured_content, cut.is_error), (None, Some(false)));
+        let list = ToolOutput::structured(json!([1]));
+        assert_eq!(answer(&list, false, false).structured_content, None);
+    }
+}

@@ -1,0 +1,164 @@
+//! One client's session: who it is, what it may still do, and the requests that it makes.
+
+use std::{
+    borrow::Cow,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+};
+
+use portcullis_types::CancellationToken;
+use rmcp::{
+    RoleServer, ServerHandler,
+    model::{
+        CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
+        PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, SetLevelRequestParams,
+        Tool,
+    },
+    service::{NotificationContext, Peer, RequestContext},
+};
+
+use super::{
+    McpError, McpServer, call,
+    log::Threshold,
+    server::Running,
+    task::{self, Task},
+};
+use crate::approve::SessionApprovals;
+
+/// What a client is told of this server.
+const INSTRUCTIONS: &str = "Tools run confined, under a policy. They see the folders /shared, /tmp and /vault as far \
+                            as the policy opens them to each; relative paths start at /shared. A refusal says what \
+                            was refused and what would be allowed.";
+
+/// One client's session.
+#[derive(Debug)]
+pub(super) struct Session {
+    server: McpServer,
+    run_id: String,
+    approvals: Arc<SessionApprovals>,
+    threshold: Mutex<Threshold>,
+    presence: Presence,
+    /// Tells the client when the tools change; ends with the session.
+    herald: OnceLock<Task>,
+}
+
+/// Whether a client is there, and what of its calls still runs. Its transport and its session share it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Presence {
+    /// Fires when the client is gone for good.
+    pub(super) gone: CancellationToken,
+    /// The calls of the session.
+    pub(super) running: Running,
+}
+
+impl Session {
+    pub(super) fn new(server: McpServer) -> Result<Self, McpError> {
+        let mut bytes = [0_u8; 16];
+        getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
+        Ok(Self {
+            server,
+            run_id: format!("mcp_{}", hex::encode(bytes)),
+            approvals: Arc::default(),
+            threshold: Mutex::default(),
+            presence: Presence::default(),
+            herald: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn server(&self) -> &McpServer {
+        &self.server
+    }
+
+    /// The run that the session's calls belong to.
+    pub(super) fn run_id(&self) -> &str {
+        &self.run_id
+    }
+
+    pub(super) fn approvals(&self) -> &Arc<SessionApprovals> {
+        &self.approvals
+    }
+
+    pub(super) fn presence(&self) -> &Presence {
+        &self.presence
+    }
+
+    /// From which level on the client wants log messages.
+    pub(super) fn threshold(&self) -> Threshold {
+        *self.threshold.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn announce_changes(&self, peer: Peer<RoleServer>) {
+        let mut changes = self.server.changes();
+        self.herald.get_or_init(|| {
+            task::spawn(async move {
+                let mut known = Arc::clone(&changes.borrow_and_update());
+                while changes.changed().await.is_ok() {
+                    let now = Arc::clone(&changes.borrow_and_update());
+                    if now.tools != known.tools && peer.notify_tool_list_changed().await.is_err() {
+                        return;
+                    }
+                    known = now;
+                }
+            })
+        });
+    }
+}
+
+impl ServerHandler for Session {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_tool_list_changed().enable_logging().build();
+        let implementation =
+            Implementation::new("portcullis", env!("CARGO_PKG_VERSION")).with_title("Portcullis");
+        let mut info = ServerConfig::new(capabilities);
+        info.protocol_version = newest();
+        info.server_info = implementation;
+        info.instructions = Some(INSTRUCTIONS.to_owned());
+        info
+    }
+
+    /// Every revision that has sessions; approvals are asked for in one.
+    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
+        Cow::Borrowed(ProtocolVersion::known_up_to(&newest()))
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        self.announce_changes(context.peer);
+    }
+
+    async fn set_level(
+        &self,
+        request: SetLevelRequestParams,
+        _: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        *self.threshold.lock().unwrap_or_else(PoisonError::into_inner) = Threshold(request.level.into());
+        Ok(())
+    }
+
+    async fn list_tools(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        if request.is_some_and(|request| request.cursor.is_some()) {
+            return Err(ErrorData::invalid_params("no such cursor: all tools are on one page", None));
+        }
+        Ok(ListToolsResult::with_all_items(self.server.offered().tools.clone()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.server.offered().tools.iter().find(|tool| tool.name == name).cloned()
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        Box::pin(call::run(self, request, context)).await.map(CallToolResponse::Complete)
+    }
+}
+
+/// The newest revision with sessions.
+fn newest() -> ProtocolVersion {
+    ProtocolVersion::V_2025_11_25
+}

@@ -1,0 +1,77 @@
+//! Serves one client on standard input and output: one message a line.
+
+use std::{io, sync::Arc};
+
+use portcullis_types::CancellationToken;
+use rmcp::service::{QuitReason, ServerInitializeError, serve_server_with_ct};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::{
+    McpError, McpServer,
+    lines::Lines,
+    streams::{self, Streams},
+};
+
+/// Serves the client behind standard input and output until it leaves or `stop` fires, and until its calls have
+/// ended. From the first moment on, the process's own standard output leads to standard error and its standard
+/// input to nothing: what a tool of this process prints or reads can be no part of the protocol.
+///
+/// # Errors
+/// [`McpError`]: the streams cannot be had, or the client did not begin a session.
+///
+/// # Cancellation
+/// Dropping the future cancels the calls.
+pub async fn serve_stdio(server: &McpServer, stop: CancellationToken) -> Result<(), McpError> {
+    let Streams { input, output, pump } = streams::take().map_err(|source| McpError::Streams { source })?;
+    let served = serve_lines(server, input, output, stop).await;
+    if let Some(pump) = pump {
+        // What was answered is written; the stream is closed by now.
+        let _ = tokio::task::spawn_blocking(move || pump.join()).await;
+    }
+    served
+}
+
+/// Serves one client whose messages come and go on these streams, one a line.
+///
+/// # Errors
+/// [`McpError::Initialize`] if the client did not begin a session.
+///
+/// # Cancellation
+/// Dropping the future cancels the calls.
+pub async fn serve_lines<R, W>(
+    server: &McpServer,
+    input: R,
+    output: W,
+    stop: CancellationToken,
+) -> Result<(), McpError>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let session = server.session()?;
+    let presence = session.presence().clone();
+    let _gone = presence.gone.clone().drop_guard();
+    let lines = Lines::new(input, output, server.limits(), presence.clone());
+    let starting = serve_server_with_ct(session, lines, stop.clone());
+    let running = match tokio::time::timeout(server.limits().initialize, starting).await {
+        Ok(Ok(running)) => running,
+        // It left, or was told to, before it began.
+        Ok(Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled)) => {
+            return Ok(());
+        }
+        Ok(Err(error)) => return Err(McpError::Initialize { source: Arc::new(error) }),
+        Err(_) => {
+            let late = io::Error::new(io::ErrorKind::TimedOut, "no session was begun in time");
+            return Err(McpError::Streams { source: late });
+        }
+    };
+    let ended = running.waiting().await;
+    presence.gone.cancel();
+    presence.running.idle().await;
+    match ended {
+        Ok(QuitReason::JoinError(error)) | Err(error) => {
+            Err(McpError::Streams { source: io::Error::other(error) })
+        }
+        Ok(_) => Ok(()),
+    }
+}

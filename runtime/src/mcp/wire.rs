@@ -1,0 +1,134 @@
+//! Messages as they come: decoded once for the protocol, with the text of a call's arguments kept as it is.
+//!
+//! The pipeline decodes arguments itself, strictly: duplicate keys, numbers that do not fit and text behind the
+//! end are refused there. So it must get what the client wrote, not what a lenient decoder made of it.
+
+use rmcp::{
+    RoleServer,
+    model::{ClientRequest, ErrorData, GetExtensions as _, JsonRpcMessage, RequestId},
+    service::RxJsonRpcMessage,
+};
+use serde::Deserialize;
+use serde_json::{Value, error::Category, value::RawValue};
+
+/// The text of a call's arguments, as the client wrote it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RawArguments(pub(super) String);
+
+/// Why a message cannot be taken, and which request it would have been.
+#[derive(Debug)]
+pub(super) struct Unreadable {
+    pub(super) id: Option<RequestId>,
+    pub(super) error: ErrorData,
+}
+
+/// A request, as far as it matters here.
+#[derive(Deserialize)]
+struct Outline<'a> {
+    #[serde(borrow)]
+    params: Option<CallOutline<'a>>,
+}
+
+#[derive(Deserialize)]
+struct CallOutline<'a> {
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Identified {
+    id: Option<RequestId>,
+}
+
+/// Decodes one message.
+///
+/// # Errors
+/// [`Unreadable`] with the answer that the client gets.
+pub(super) fn decode(text: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Unreadable> {
+    let mut message: RxJsonRpcMessage<RoleServer> =
+        serde_json::from_slice(text).map_err(|error| refusal(text, &error))?;
+    if let JsonRpcMessage::Request(request) = &mut message
+        && let ClientRequest::CallToolRequest(call) = &mut request.request
+    {
+        let id = request.id.clone();
+        let arguments = arguments(text).map_err(|error| invalid(Some(id), &error))?;
+        call.extensions_mut().insert(arguments);
+    }
+    Ok(message)
+}
+
+/// The text of the arguments of a message that is a call; a call without any has the empty text.
+pub(super) fn arguments(text: &[u8]) -> Result<RawArguments, serde_json::Error> {
+    let outline: Outline<'_> = serde_json::from_slice(text)?;
+    let raw = outline.params.and_then(|params| params.arguments);
+    Ok(RawArguments(raw.map(|raw| raw.get().to_owned()).unwrap_or_default()))
+}
+
+fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
+    match error.classify() {
+        Category::Syntax | Category::Eof => {
+            let message = format!("this is no JSON: {error}");
+            Unreadable { id: None, error: ErrorData::parse_error(message, None) }
+        }
+        Category::Data | Category::Io => {
+            let id = serde_json::from_slice::<Identified>(text).ok().and_then(|message| message.id);
+            let batch = text.trim_ascii_start().first() == Some(&b'[');
+            if batch {
+                let message = "batches are not taken: send one message at a time";
+                return Unreadable { id: None, error: ErrorData::invalid_request(message, None) };
+            }
+            invalid(id, error)
+        }
+    }
+}
+
+fn invalid(id: Option<RequestId>, error: &serde_json::Error) -> Unreadable {
+    let message = format!("this is no message of the protocol: {error}");
+    Unreadable { id, error: ErrorData::invalid_request(message, None::<Value>) }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_a_call_are_kept_as_they_were_written() {
+        for (arguments, kept) in [
+            (r#","arguments":{"a": 1, "a" :2}"#, r#"{"a": 1, "a" :2}"#),
+            (
+                r#","arguments":{"n":340282366920938463463374607431768211455}"#,
+                r#"{"n":340282366920938463463374607431768211455}"#,
+            ),
+            ("", ""),
+        ] {
+            let text = format!(
+                r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo"{arguments}}}}}"#
+            );
+            let message = decode(text.as_bytes()).expect("decodes");
+            let JsonRpcMessage::Request(request) = message else { panic!("no request") };
+            let ClientRequest::CallToolRequest(call) = request.request else { panic!("no call") };
+            assert_eq!(call.extensions.get::<RawArguments>(), Some(&RawArguments(kept.to_owned())));
+        }
+    }
+
+    #[track_caller]
+    fn refused(text: &str, code: ErrorCode, id: Option<i64>) {
+        let refused = decode(text.as_bytes()).expect_err(text);
+        assert_eq!(refused.error.code, code, "{text}");
+        assert_eq!(refused.id, id.map(RequestId::Number), "{text}");
+    }
+
+    #[test]
+    fn what_is_no_message_is_refused_by_its_kind() {
+        refused("hello", ErrorCode::PARSE_ERROR, None);
+        refused(r#"{"jsonrpc":"2.0","id":1,"met"#, ErrorCode::PARSE_ERROR, None);
+        refused(&"[".repeat(100_000), ErrorCode::PARSE_ERROR, None);
+        refused("[]", ErrorCode::INVALID_REQUEST, None);
+        refused("7", ErrorCode::INVALID_REQUEST, None);
+        refused(r#"{"id":7}"#, ErrorCode::INVALID_REQUEST, Some(7));
+        refused("\u{0}", ErrorCode::PARSE_ERROR, None);
+        assert_eq!(decode(b"\"\xff\"").expect_err("no text").error.code, ErrorCode::PARSE_ERROR);
+    }
+}

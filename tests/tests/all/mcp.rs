@@ -1,0 +1,9 @@
+//! The server of the Model Context Protocol, spoken with in raw messages: the real program on its standard streams
+//! and over HTTP, and the library with tools that no program has.
+
+mod approvals;
+mod client;
+mod hostile;
+mod http;
+mod lifecycle;
+mod reports;

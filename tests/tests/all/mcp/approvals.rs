@@ -1,0 +1,162 @@
+//! Approvals through the client: what it is shown, what counts for a yes, and what a no leaves undone.
+
+use std::sync::atomic::Ordering;
+
+use portcullis_tests::World;
+use portcullis_types::SafetyTier;
+use serde_json::{Value, json};
+
+use super::client::{Client, Setup, ends, natives, text};
+use crate::support::{Spy, enabled};
+
+/// A client that takes questions.
+fn asking() -> Value {
+    json!({"elicitation": {}})
+}
+
+/// Calls a tool, answers the question, and gives the question and the call's result.
+fn ask(client: &mut Client, tool: &str, arguments: &Value, answer: &Value) -> (Value, Value) {
+    let id = client.ask("tools/call", json!({"name": tool, "arguments": arguments}));
+    let question = client.until(|message| message["method"] == "elicitation/create");
+    client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}).to_string());
+    (question["params"].clone(), client.answer(id)["result"].clone())
+}
+
+fn accept(answer: &str) -> Value {
+    json!({"action": "accept", "content": {"answer": answer}})
+}
+
+/// A world in which `side` must be asked about, a spy of that name, and a client of it.
+fn setup(
+    tier: SafetyTier,
+    capabilities: Value,
+) -> (World, std::sync::Arc<std::sync::atomic::AtomicUsize>, Client) {
+    let world = World::new().with_policy(&enabled("side"));
+    let spy = Spy::repeating("side").tier(tier).requiring_approval();
+    let calls = spy.calls();
+    let registry = natives(&world, |builder| builder.tool(spy));
+    let client = Client::of(registry, Setup::default()).begin(capabilities);
+    (world, calls, client)
+}
+
+#[test]
+fn the_client_is_shown_who_what_and_all_arguments_with_nothing_that_deceives() {
+    let (world, calls, mut client) = setup(SafetyTier::SideEffecting, asking());
+    let (question, result) =
+        ask(&mut client, "side", &json!({"x": "\u{202e}gpj", "y": 1}), &accept("approve"));
+    let shown = question["message"].as_str().expect("a text");
+    for part in ["side", "side_effecting", "agent mcp:tester", "unconfined", r"\u{202e}gpj", r#""y":1"#] {
+        assert!(shown.contains(part), "{part} is not in {shown}");
+    }
+    assert!(!shown.contains('\u{202e}'));
+    assert_eq!(question["requestedSchema"]["required"], json!(["answer"]));
+    assert_eq!(result["isError"], false, "{result}");
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    client.leave();
+    assert_eq!(ends(&world, "side")[0].approval.as_deref(), Some("approved"));
+}
+
+#[test]
+fn only_a_clear_yes_runs_the_call() {
+    let (_world, calls, mut client) = setup(SafetyTier::SideEffecting, asking());
+    for answer in [
+        json!({"action": "decline"}),
+        json!({"action": "cancel"}),
+        json!({"action": "accept"}),
+        json!({"action": "accept", "content": {}}),
+        json!({"action": "accept", "content": {"answer": "yes"}}),
+        json!({"action": "accept", "content": {"answer": true}}),
+        accept("deny"),
+    ] {
+        let (_, result) = ask(&mut client, "side", &json!({}), &answer);
+        assert_eq!(result["isError"], true, "{answer}");
+    }
+    let reason = json!({"action": "accept", "content": {"answer": "deny", "reason": "not on a Friday"}});
+    let (_, result) = ask(&mut client, "side", &json!({}), &reason);
+    assert!(text(&result).contains("not on a Friday"), "{result}");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn an_error_in_place_of_an_answer_is_a_no() {
+    let (_world, calls, mut client) = setup(SafetyTier::SideEffecting, asking());
+    let id = client.ask("tools/call", json!({"name": "side", "arguments": {}}));
+    let question = client.until(|message| message["method"] == "elicitation/create");
+    client.send(
+        &json!({"jsonrpc": "2.0", "id": question["id"], "error": {"code": -1, "message": "no"}}).to_string(),
+    );
+    assert_eq!(client.answer(id)["result"]["isError"], true);
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+}
+
+#[test]
+fn an_approval_for_the_session_spares_the_next_question() {
+    let (_world, calls, mut client) = setup(SafetyTier::SideEffecting, asking());
+    let (question, _) = ask(&mut client, "side", &json!({"n": 1}), &accept("approve_for_session"));
+    assert!(question["requestedSchema"].to_string().contains("approve_for_session"));
+    assert_eq!(client.call("side", json!({"n": 2}))["isError"], false);
+    assert_eq!(calls.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn a_privileged_call_has_no_approval_for_the_session() {
+    let (_world, calls, mut client) = setup(SafetyTier::Privileged, asking());
+    let (question, result) = ask(&mut client, "side", &json!({}), &accept("approve_for_session"));
+    assert!(!question["requestedSchema"].to_string().contains("approve_for_session"));
+    assert_eq!(result["isError"], true);
+    let (_, once) = ask(&mut client, "side", &json!({}), &accept("approve"));
+    assert_eq!(once["isError"], false);
+    let (_, again) = ask(&mut client, "side", &json!({}), &accept("deny"));
+    assert_eq!(again["isError"], true);
+    assert_eq!(calls.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_client_that_takes_no_questions_is_told_what_would_help() {
+    let (world, calls, mut client) = setup(SafetyTier::SideEffecting, json!({}));
+    let result = client.call("side", json!({}));
+    assert_eq!(result["isError"], true);
+    assert!(text(&result).contains("--approve"), "{result}");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    client.leave();
+    assert_eq!(ends(&world, "side").len(), 1);
+}
+
+#[test]
+fn the_operator_can_approve_of_everything_in_advance() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &["--approve"]).begin(asking());
+    let ran = client.call("shell_exec", json!({"command": "echo hi"}));
+    assert_eq!((text(&ran), &ran["isError"]), ("hi\n[exit code: 0]", &json!(false)));
+}
+
+#[test]
+fn a_question_is_withdrawn_when_its_call_is_cancelled() {
+    let (world, calls, mut client) = setup(SafetyTier::SideEffecting, asking());
+    let id = client.ask("tools/call", json!({"name": "side", "arguments": {}}));
+    let question = client.until(|message| message["method"] == "elicitation/create");
+    client.notify("notifications/cancelled", json!({"requestId": id, "reason": "enough"}));
+    let withdrawn = client.until(|message| message["method"] == "notifications/cancelled");
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    // Too late for a yes.
+    client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": accept("approve")}).to_string());
+    let rest = client.leave();
+    assert!(rest.iter().all(|message| message["id"] != id), "a cancelled request has no answer: {rest:?}");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    assert_eq!(ends(&world, "side").len(), 1);
+}
+
+#[test]
+fn a_command_is_shown_with_where_it_runs() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]).begin(asking());
+    let (question, result) =
+        ask(&mut client, "shell_exec", &json!({"command": "touch made"}), &accept("deny"));
+    let shown = question["message"].as_str().expect("a text");
+    assert!(
+        shown.contains("in a shell session, confined at least as") && shown.contains("touch made"),
+        "{shown}"
+    );
+    assert_eq!(result["isError"], true);
+    assert!(!world.shared("made").exists());
+}

@@ -1,0 +1,302 @@
+//! A client that says exactly what a test wants said, one line a message.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Receiver, RecvTimeoutError},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use portcullis::mcp::{Clients, McpError, McpLimits, McpServer, serve_lines};
+use portcullis_tests::{World, binary};
+use portcullis_tools::{
+    RegistryBuilder, ToolRegistry,
+    audit::{Event, Row},
+};
+use portcullis_types::CancellationToken;
+use serde_json::{Value, json};
+
+/// How long to wait for what must come.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How long a server may take no message before it takes none any more.
+const FULL: Duration = Duration::from_secs(10);
+
+/// A client of one server.
+pub(super) struct Client {
+    output: Option<Output>,
+    lines: Receiver<String>,
+    server: Server,
+    next_id: u64,
+    is_deaf: Arc<AtomicBool>,
+}
+
+enum Output {
+    Pipe(ChildStdin),
+    Socket(UnixStream),
+}
+
+impl Output {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Self::Pipe(pipe) => pipe.write_all(bytes),
+            Self::Socket(socket) => socket.write_all(bytes),
+        }
+    }
+}
+
+enum Server {
+    Process(Child),
+    Thread(Option<JoinHandle<Result<(), McpError>>>),
+}
+
+/// A server of this process to be.
+pub(super) struct Setup {
+    pub(super) clients: Clients,
+    pub(super) limits: McpLimits,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self { clients: Clients::default(), limits: McpLimits::default() }
+    }
+}
+
+impl Client {
+    /// Of `portcullis serve` in this world.
+    pub(super) fn of_program(world: &World, options: &[&str]) -> Self {
+        let mut server =
+            serve(world, options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+        let output = Output::Pipe(server.stdin.take().expect("piped"));
+        let (lines, is_deaf) = lines(server.stdout.take().expect("piped"));
+        Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, is_deaf }
+    }
+
+    /// Of a registry in this process.
+    pub(super) fn of(registry: ToolRegistry, setup: Setup) -> Self {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        theirs.set_nonblocking(true).expect("set");
+        let server = std::thread::spawn(move || {
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let server = McpServer::with_clients(Arc::new(registry), setup.limits, setup.clients)?;
+                let stream = tokio::net::UnixStream::from_std(theirs).expect("async");
+                let (input, output) = stream.into_split();
+                serve_lines(&server, input, output, CancellationToken::new()).await
+            })
+        });
+        let (lines, is_deaf) = lines(ours.try_clone().expect("cloned"));
+        let output = Some(Output::Socket(ours));
+        Self { output, lines, server: Server::Thread(Some(server)), next_id: 1, is_deaf }
+    }
+
+    /// The same, with a session that has begun. `capabilities` are the client's.
+    pub(super) fn begin(mut self, capabilities: Value) -> Self {
+        let params = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": capabilities,
+            "clientInfo": {"name": "tester", "version": "1"},
+        });
+        let answer = self.request("initialize", params);
+        assert!(answer["result"]["serverInfo"].is_object(), "{answer}");
+        self.notify("notifications/initialized", json!({}));
+        self
+    }
+
+    /// Writes bytes as they are.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.output.as_mut().expect("not left").write(bytes)
+    }
+
+    /// Sends a line.
+    #[track_caller]
+    pub(super) fn send(&mut self, message: &str) {
+        self.write(format!("{message}\n").as_bytes()).expect("the server reads");
+    }
+
+    #[track_caller]
+    pub(super) fn notify(&mut self, method: &str, params: Value) {
+        self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
+    }
+
+    /// Sends a request and tells its id.
+    #[track_caller]
+    pub(super) fn ask(&mut self, method: &str, params: Value) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).to_string());
+        id
+    }
+
+    /// Sends a request and waits for its answer; whatever comes before is thrown away.
+    #[track_caller]
+    pub(super) fn request(&mut self, method: &str, params: Value) -> Value {
+        let id = self.ask(method, params);
+        self.answer(id)
+    }
+
+    /// The answer to a request.
+    #[track_caller]
+    pub(super) fn answer(&mut self, id: u64) -> Value {
+        self.until(|message| message["id"] == id && message.get("method").is_none())
+    }
+
+    /// Calls a tool and gives its result.
+    #[track_caller]
+    pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
+        let answer = self.request("tools/call", json!({"name": tool, "arguments": arguments}));
+        assert!(answer["result"].is_object(), "{answer}");
+        answer["result"].clone()
+    }
+
+    /// The next message.
+    #[track_caller]
+    pub(super) fn next(&mut self) -> Value {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: no message: {line}"))
+            }
+            Err(RecvTimeoutError::Timeout) => panic!("nothing came"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the server has left"),
+        }
+    }
+
+    /// The next message that is like this.
+    #[track_caller]
+    pub(super) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let message = self.next();
+            if is_it(&message) {
+                return message;
+            }
+        }
+    }
+
+    /// Tells the program by a signal to read anew.
+    pub(super) fn hang_up(&self) {
+        let Server::Process(process) = &self.server else { panic!("no process") };
+        let id = rustix::process::Pid::from_child(process);
+        rustix::process::kill_process(id, rustix::process::Signal::HUP).expect("told");
+    }
+
+    /// What the program holds of the machine's memory, in bytes.
+    pub(super) fn memory(&self) -> usize {
+        let Server::Process(process) = &self.server else { panic!("no process") };
+        let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("readable");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+        line.trim().trim_end_matches(" kB").trim().parse::<usize>().expect("a number") * 1024
+    }
+
+    /// Reads nothing more. What has come is thrown away.
+    pub(super) fn stop_reading(&mut self) {
+        self.is_deaf.store(true, Ordering::SeqCst);
+    }
+
+    /// Writes messages until the server takes no more of them, at most this many, and tells how many it took.
+    pub(super) fn write_until_full(&mut self, most: usize, line: impl Fn(usize) -> String) -> usize {
+        let mut output = self.output.take().expect("not left");
+        let (took, taken) = mpsc::channel();
+        let lines: Vec<_> = (0..most).map(line).collect();
+        std::thread::spawn(move || {
+            for line in lines {
+                if output.write(line.as_bytes()).and(Ok(took.send(()))).is_err() {
+                    return;
+                }
+            }
+        });
+        std::iter::from_fn(|| taken.recv_timeout(FULL).ok()).count()
+    }
+
+    /// Sends nothing more, and still reads.
+    pub(super) fn close_input(&mut self) {
+        match self.output.take() {
+            Some(Output::Socket(socket)) => socket.shutdown(Shutdown::Write).expect("closed"),
+            Some(Output::Pipe(_)) | None => {}
+        }
+    }
+
+    /// Leaves, waits for the server's end, and gives what it still said.
+    #[track_caller]
+    pub(super) fn leave(mut self) -> Vec<Value> {
+        self.close_input();
+        let rest: Vec<_> = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
+        match &mut self.server {
+            Server::Process(process) => {
+                let status = process.wait().expect("ends");
+                assert!(status.success(), "{status}");
+            }
+            Server::Thread(thread) => {
+                thread.take().expect("once").join().expect("no panic").expect("serves");
+            }
+        }
+        rest.iter().map(|line| serde_json::from_str(line).expect("a message")).collect()
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Server::Process(process) = &mut self.server {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+/// `portcullis serve` in this world.
+pub(super) fn serve(world: &World, options: &[&str]) -> Command {
+    #[expect(clippy::disallowed_methods, reason = "the program under test")]
+    let mut command = Command::new(binary());
+    command
+        .arg("serve")
+        .args(options)
+        .arg("--workspace")
+        .arg(world.workspace())
+        .arg("--state")
+        .arg(world.state())
+        .arg("--policy")
+        .arg(world.policy_file())
+        .stderr(Stdio::null());
+    command
+}
+
+fn lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Arc<AtomicBool>) {
+    let (sender, receiver) = mpsc::channel();
+    let is_deaf = Arc::new(AtomicBool::new(false));
+    let stops = Arc::clone(&is_deaf);
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            while stops.load(Ordering::SeqCst) {
+                std::thread::park();
+            }
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    (receiver, is_deaf)
+}
+
+/// A registry of native tools alone.
+pub(super) fn natives(world: &World, add: impl FnOnce(RegistryBuilder) -> RegistryBuilder) -> ToolRegistry {
+    let files = portcullis_tools::PolicyFiles::find(&world.envelope()).expect("policy files");
+    let policy = files.load(portcullis_types::SandboxTier::Process).expect("a policy");
+    add(ToolRegistry::builder().policy(policy).state(world.state()).default_tools()).build().expect("builds")
+}
+
+/// The rows that tell the ends of a tool's calls.
+pub(super) fn ends(world: &World, tool: &str) -> Vec<Row> {
+    world.rows().into_iter().filter(|row| &*row.tool == tool && row.event == Event::End).collect()
+}
+
+/// A result's text.
+pub(super) fn text(result: &Value) -> &str {
+    result["content"][0]["text"].as_str().unwrap_or_default()
+}

@@ -1,0 +1,229 @@
+//! Clients that send what they should not, or too much of it, or leave in the middle: the server answers in kind or
+//! ends, and what it ran is on record.
+
+use std::time::Duration;
+
+use portcullis_tests::World;
+use portcullis_tools::audit::Event;
+use portcullis_types::{SafetyTier, ToolError};
+use serde_json::{Value, json};
+
+use super::client::{Client, Setup, ends, natives, text};
+use crate::support::{Spy, world_enabling};
+
+fn of_natives(world: &World, setup: Setup) -> Client {
+    Client::of(natives(world, |builder| builder), setup).begin(json!({}))
+}
+
+/// Sends a line and gives the code of the error that answers it.
+#[track_caller]
+fn refused(client: &mut Client, line: &str) -> (Value, Value) {
+    client.send(line);
+    let answer = client.until(|message| message["error"].is_object());
+    (answer["error"]["code"].clone(), answer["id"].clone())
+}
+
+#[test]
+fn what_is_no_message_is_answered_by_its_kind_and_the_session_goes_on() {
+    let world = World::new();
+    let mut client = of_natives(&world, Setup::default());
+    for (line, code, id) in [
+        ("hello", -32700, Value::Null),
+        ("\u{0}\u{1}", -32700, Value::Null),
+        (r#"{"jsonrpc":"2.0","id":4,"method":"tools/ca"#, -32700, Value::Null),
+        ("[]", -32600, Value::Null),
+        ("7", -32600, Value::Null),
+        (r#"{"jsonrpc":"1.0","id":"seven","method":7}"#, -32600, json!("seven")),
+        (r#"{"jsonrpc":"2.0","id":5,"method":"none/such"}"#, -32601, json!(5)),
+        (r#"{"jsonrpc":"2.0","id":6,"method":"prompts/get","params":{"name":"x"}}"#, -32601, json!(6)),
+    ] {
+        assert_eq!(refused(&mut client, line), (json!(code), id), "{line}");
+    }
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert_eq!(refused(&mut client, &deep).0, -32700);
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{{"name":"echo","arguments":{{"message":{}1{}}}}}}}"#,
+        "[".repeat(100),
+        "]".repeat(100)
+    );
+    client.send(&call);
+    let answer = client.until(|message| message["id"] == 8);
+    assert!(answer["error"].is_object() || answer["result"]["isError"] == true, "{answer}");
+    assert_eq!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"), true);
+    client.leave();
+}
+
+#[test]
+fn wrong_parameters_of_a_call_are_refused_and_run_nothing() {
+    let world = World::new();
+    let mut client = of_natives(&world, Setup::default());
+    for params in
+        [json!({}), json!({"name": 7}), json!({"name": "echo", "arguments": [1]}), json!(null), json!([])]
+    {
+        let answer = client.request("tools/call", params.clone());
+        let is_refused = answer["error"]["code"].is_number() || answer["result"]["isError"] == true;
+        assert!(is_refused, "{params}: {answer}");
+    }
+    client.leave();
+    let ran = ends(&world, "echo").iter().filter(|row| row.code.is_none()).count();
+    assert_eq!(ran, 0);
+}
+
+#[test]
+fn a_client_that_sends_nothing_but_garbage_is_left() {
+    let world = World::new();
+    let mut setup = Setup::default();
+    setup.limits.unreadable = 5;
+    let mut client = of_natives(&world, setup);
+    for _ in 0..5 {
+        client.send("garbage");
+    }
+    let rest = client.leave();
+    assert_eq!(rest.len(), 5, "{rest:?}");
+}
+
+#[test]
+fn bytes_that_are_no_text_do_not_stop_the_next_message() {
+    let world = World::new();
+    let mut client = of_natives(&world, Setup::default());
+    client.write(b"\xff\xfe\x00\n").expect("written");
+    assert_eq!(client.next()["error"]["code"], -32700);
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+}
+
+#[test]
+fn a_line_that_is_too_long_is_skipped_in_bounded_memory_and_answered() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let before = client.memory();
+    let chunk = vec![b'x'; 1 << 20];
+    for _ in 0..100 {
+        client.write(&chunk).expect("the server reads");
+    }
+    client.send("");
+    let answer = client.until(|message| message["error"].is_object());
+    assert_eq!(answer["error"]["code"], -32600, "{answer}");
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    let grown = client.memory().saturating_sub(before);
+    assert!(grown < 40 << 20, "{grown} bytes more");
+    client.leave();
+}
+
+#[test]
+fn half_a_message_at_the_end_counts_for_none() {
+    let world = World::new();
+    let mut client = of_natives(&world, Setup::default());
+    client
+        .write(br#"{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"echo","arguments":{"message":"x"}}}"#)
+        .expect("written");
+    assert!(client.leave().is_empty());
+    assert!(ends(&world, "echo").is_empty());
+}
+
+#[test]
+fn a_client_that_leaves_before_it_begins_is_no_error() {
+    let world = World::new();
+    Client::of(natives(&world, |builder| builder), Setup::default()).leave();
+    let mut client = Client::of_program(&world, &[]);
+    client.write(b"{\"jsonrpc\"").expect("written");
+    client.leave();
+}
+
+#[test]
+fn nothing_is_called_before_a_session_begins() {
+    let world = World::new();
+    let mut client = Client::of(natives(&world, |builder| builder), Setup::default());
+    client.ask("tools/call", json!({"name": "echo", "arguments": {"message": "x"}}));
+    assert!(client.next()["error"].is_object());
+    assert!(ends(&world, "echo").is_empty());
+}
+
+#[test]
+fn a_thousand_calls_at_once_whose_client_leaves_have_their_rows() {
+    let world = World::new();
+    world.put("note", "seen");
+    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let calls: String = (0..1000)
+        .map(|id| {
+            let params = json!({"name": "file_read", "arguments": {"path": "note"}});
+            format!(
+                "{}\n",
+                json!({"jsonrpc": "2.0", "id": format!("c{id}"), "method": "tools/call", "params": params})
+            )
+        })
+        .collect();
+    client.write(calls.as_bytes()).expect("the server reads");
+    let answered = client.leave().len();
+    assert!(answered <= 1000);
+    let rows = world.rows();
+    let ended = rows.iter().filter(|row| row.event == Event::End).count();
+    // Each call that was taken has one end, whatever became of it; none has two.
+    let mut ids: Vec<_> =
+        rows.iter().filter(|row| row.event == Event::End).map(|row| row.call_id.to_string()).collect();
+    ids.sort();
+    ids.dedup();
+    assert_eq!(ids.len(), ended);
+    assert!(ended >= answered && ended <= 1000, "{ended} of {answered}");
+}
+
+#[test]
+fn the_calls_of_a_client_that_leaves_are_cancelled() {
+    let world = world_enabling(&["waiting"]);
+    let spy = Spy::new("waiting", |ctx, _| async move {
+        ctx.progress("running");
+        ctx.cancel.cancelled().await;
+        Err(ToolError::cancelled("it was cancelled"))
+    })
+    .tier(SafetyTier::SideEffecting)
+    .timeout(Duration::from_secs(600));
+    let mut setup = Setup::default();
+    setup.limits.leave = Duration::ZERO;
+    let mut client = Client::of(natives(&world, |builder| builder.tool(spy)), setup).begin(json!({}));
+    client.ask("tools/call", json!({"name": "waiting"}));
+    client.until(|message| message["method"] == "notifications/message");
+    client.leave();
+    let rows = ends(&world, "waiting");
+    assert_eq!((rows.len(), rows[0].code.as_deref()), (1, Some("cancelled")));
+}
+
+#[test]
+fn a_command_of_a_client_that_is_gone_is_killed() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
+    let command = "echo started > started; sleep 600; echo ended > ended";
+    client.ask("tools/call", json!({"name": "shell_exec", "arguments": {"command": command}}));
+    while !world.shared("started").exists() {
+        assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    }
+    client.leave();
+    assert!(!world.shared("ended").exists());
+    assert_eq!(ends(&world, "shell_exec").len(), 1);
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_read_either() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    client.stop_reading();
+    let before = client.memory();
+    // Each answer is larger than its question; the pipes fill, and then the server takes no more.
+    let message = "x".repeat(8_000);
+    let line = |id| {
+        let params = json!({"name": "echo", "arguments": {"message": message}});
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+    };
+    let sent = client.write_until_full(20_000, line);
+    assert!(sent < 20_000, "the server reads on and on");
+    let grown = client.memory().saturating_sub(before);
+    assert!(grown < 200 << 20, "{grown} bytes more");
+}
+
+#[test]
+fn a_request_id_of_any_kind_comes_back_as_it_was() {
+    let world = World::new();
+    let mut client = of_natives(&world, Setup::default());
+    for id in [json!("a\u{0}b"), json!(9_007_199_254_740_993_i64), json!(-1), json!("x".repeat(10_000))] {
+        client.send(&json!({"jsonrpc": "2.0", "id": id, "method": "ping"}).to_string());
+        assert_eq!(client.next()["id"], id);
+    }
+}

@@ -1,0 +1,342 @@
+//! Streamable HTTP from outside: who is let in, what is bounded, and when a session ends.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    os::unix::fs::PermissionsExt,
+    process::{Child, Stdio},
+    time::Duration,
+};
+
+use portcullis_tests::World;
+use serde_json::{Value, json};
+
+use super::client::{ends, serve, text};
+use crate::modules::portcullis;
+
+/// `portcullis serve --http`, until it is dropped.
+struct Server {
+    process: Child,
+    address: SocketAddr,
+    token: String,
+}
+
+/// An answer.
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Server {
+    fn start(world: &World, options: &[&str]) -> Self {
+        let options = [&["--http", "127.0.0.1:0"], options].concat();
+        let mut process = serve(world, &options).stdin(Stdio::null()).stdout(Stdio::piped());
+        let mut process = process.stderr(Stdio::piped()).spawn().expect("starts");
+        let mut told = BufReader::new(process.stderr.take().expect("piped")).lines();
+        let mut after = |words: &str| {
+            let line = told.find_map(|line| line.expect("a line").strip_prefix(words).map(str::to_owned));
+            line.unwrap_or_else(|| panic!("it did not say `{words}`"))
+        };
+        let address = after("serving at http://").trim_end_matches("/mcp").parse().expect("an address");
+        let token = fs::read_to_string(after("the token is in ")).expect("readable").trim().to_owned();
+        // What else is said is read, so that nobody waits for it to be.
+        std::thread::spawn(move || told.for_each(drop));
+        Self { process, address, token }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.address).expect("connects");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("set");
+        stream
+    }
+
+    /// A request's head up to the empty line, with these headers beside those that every request has.
+    fn head(&self, method: &str, headers: &[(&str, &str)]) -> String {
+        let mut head = format!("{method} /mcp HTTP/1.1\r\n");
+        let usual = [
+            ("host", self.address.to_string()),
+            ("authorization", format!("Bearer {}", self.token)),
+            ("accept", "application/json, text/event-stream".to_owned()),
+            ("content-type", "application/json".to_owned()),
+            ("connection", "close".to_owned()),
+        ];
+        for (name, value) in usual {
+            if !headers.iter().any(|(given, _)| *given == name) {
+                head += &format!("{name}: {value}\r\n");
+            }
+        }
+        for (name, value) in headers.iter().filter(|(_, value)| !value.is_empty()) {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head
+    }
+
+    fn request(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut stream = self.connect();
+        let head = self.head(method, headers);
+        let message = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+        // It may answer before it has read all.
+        let _ = stream.write_all(message.as_bytes());
+        read(stream)
+    }
+
+    fn post(&self, headers: &[(&str, &str)], message: &Value) -> Answer {
+        self.request("POST", headers, &message.to_string())
+    }
+
+    /// Begins a session and gives its id.
+    fn begin(&self) -> String {
+        let answer = self.post(&[], &initialize());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let session = answer.header("mcp-session-id").expect("a session");
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+        assert_eq!(self.post(&[("mcp-session-id", &session)], &initialized).status, 202);
+        session
+    }
+
+    fn call(&self, session: &str, tool: &str, arguments: &Value) -> Value {
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                             "params": {"name": tool, "arguments": arguments}});
+        let answer = self.post(&[("mcp-session-id", session)], &message);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.message()["result"].clone()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<String> {
+        let head = self.head.to_ascii_lowercase();
+        head.lines().find_map(|line| line.strip_prefix(&format!("{name}: ")).map(str::to_owned))
+    }
+
+    /// The last message of the answer's stream.
+    fn message(&self) -> Value {
+        let data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+        let last =
+            data.filter(|data| !data.is_empty()).last().unwrap_or_else(|| panic!("no message: {self:?}"));
+        serde_json::from_str(last).expect("a message")
+    }
+}
+
+fn read(mut stream: TcpStream) -> Answer {
+    let mut bytes = Vec::new();
+    // A connection that is refused may be reset behind its answer.
+    let _ = stream.read_to_end(&mut bytes);
+    let all = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = all.split_once("\r\n\r\n").unwrap_or((&all, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+fn initialize() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "tester", "version": "1"}
+    }})
+}
+
+#[test]
+fn a_session_begins_calls_and_ends_and_then_is_not_known() {
+    let world = World::new();
+    world.put("note", "seen");
+    let server = Server::start(&world, &[]);
+    let session = server.begin();
+    let result = server.call(&session, "file_read", &json!({"path": "note"}));
+    assert_eq!((text(&result), &result["isError"]), ("seen", &json!(false)), "{result}");
+    let other = server.begin();
+    assert_ne!(other, session);
+    assert_eq!(server.request("DELETE", &[("mcp-session-id", &session)], "").status / 100, 2);
+    let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
+    assert_eq!(server.post(&[("mcp-session-id", &session)], &ping).status, 404);
+    assert_eq!(server.post(&[("mcp-session-id", &other)], &ping).status, 200);
+    let rows = ends(&world, "file_read");
+    assert_eq!((rows.len(), rows[0].agent.as_deref()), (1, Some("mcp:tester")));
+}
+
+#[test]
+fn whoever_has_no_token_or_a_foreign_host_or_origin_is_refused_and_starts_nothing() {
+    let world = World::new();
+    let server = Server::start(&world, &[]);
+    let wrong = format!("Bearer {}", "0".repeat(64));
+    let port = server.address.port();
+    let (rebound, origin) = (format!("evil.example:{port}"), format!("http://127.0.0.1:{port}"));
+    for (headers, status) in [
+        (&[("authorization", "")][..], 401),
+        (&[("authorization", wrong.as_str())], 401),
+        (&[("authorization", "Basic eDp5")], 401),
+        (&[("host", rebound.as_str())], 403),
+        (&[("host", "")], 403),
+        (&[("origin", "http://evil.example")], 403),
+        (&[("origin", "null")], 403),
+        (&[("origin", origin.as_str())], 403),
+    ] {
+        for method in ["POST", "GET", "DELETE", "OPTIONS"] {
+            let answer = server.request(method, headers, &initialize().to_string());
+            assert_eq!(answer.status, status, "{method} {headers:?} {answer:?}");
+            assert_eq!(answer.header("access-control-allow-origin"), None);
+            assert_eq!(answer.header("mcp-session-id"), None);
+        }
+    }
+    // The control: the same request with nothing wrong.
+    assert_eq!(server.post(&[], &initialize()).status, 200);
+}
+
+#[test]
+fn hosts_and_origins_that_the_operator_names_are_let_in() {
+    let world = World::new();
+    let options = ["--allow-host", "tools.example", "--allow-origin", "http://localhost:6274"];
+    let server = Server::start(&world, &options);
+    let headers = [("host", "tools.example"), ("origin", "http://localhost:6274")];
+    assert_eq!(server.post(&headers, &initialize()).status, 200);
+    assert_eq!(server.post(&[("origin", "http://localhost:6275")], &initialize()).status, 403);
+}
+
+#[test]
+fn the_token_is_private_stays_and_is_the_operators_where_one_is_named() {
+    let world = World::new();
+    let first = Server::start(&world, &[]).token.clone();
+    let file = world.state().join("mcp-token");
+    assert_eq!(fs::metadata(&file).expect("there").permissions().mode() & 0o777, 0o600);
+    assert_eq!(Server::start(&world, &[]).token, first);
+    let own = world.root().join("own");
+    fs::write(&own, "o".repeat(40)).expect("written");
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o600)).expect("set");
+    let named = Server::start(&world, &["--token-file", own.to_str().expect("text")]);
+    assert_eq!(named.post(&[], &initialize()).status, 200);
+    assert_eq!(named.post(&[("authorization", &format!("Bearer {first}"))], &initialize()).status, 401);
+    fs::set_permissions(&own, fs::Permissions::from_mode(0o644)).expect("set");
+    let options = ["serve", "--http", "127.0.0.1:0", "--token-file", own.to_str().expect("text")];
+    let refused = portcullis(&world, &options);
+    assert_eq!(refused.status.code(), Some(2), "{refused:?}");
+}
+
+#[test]
+fn an_address_that_others_can_reach_must_be_allowed() {
+    let world = World::new();
+    let refused = portcullis(&world, &["serve", "--http", "0.0.0.0:0"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--allow-remote"), "{refused:?}");
+}
+
+#[test]
+fn a_body_that_is_too_long_is_refused_whether_it_says_so_or_not() {
+    let world = World::new();
+    let server = Server::start(&world, &[]);
+    let long = "x".repeat((4 << 20) + 1);
+    assert_eq!(server.request("POST", &[], &long).status, 413);
+    let mut stream = server.connect();
+    let head = server.head("POST", &[("transfer-encoding", "chunked")]);
+    let chunk = format!("100000\r\n{}\r\n", "x".repeat(1 << 20));
+    let _ = stream.write_all(format!("{head}\r\n").as_bytes());
+    for _ in 0..6 {
+        let _ = stream.write_all(chunk.as_bytes());
+    }
+    assert_eq!(read(stream).status, 413);
+    assert_eq!(server.post(&[], &initialize()).status, 200);
+}
+
+#[test]
+fn a_head_that_is_too_long_or_has_too_many_headers_is_refused() {
+    let world = World::new();
+    let server = Server::start(&world, &[]);
+    let long = "x".repeat(64 << 10);
+    assert_eq!(server.post(&[("x-long", &long)], &initialize()).status, 431);
+    let names: Vec<_> = (0..200).map(|number| format!("x-{number}")).collect();
+    let many: Vec<_> = names.iter().map(|name| (name.as_str(), "1")).collect();
+    assert_eq!(server.post(&many, &initialize()).status, 431);
+}
+
+#[test]
+fn bodies_that_are_no_message_are_refused() {
+    let world = World::new();
+    let server = Server::start(&world, &[]);
+    let session = server.begin();
+    for body in ["hello", "", "[]", "{}", &"[".repeat(100_000), "{\"jsonrpc\":\"2.0\",\"id\":1,\"met"] {
+        let answer = server.request("POST", &[("mcp-session-id", &session)], body);
+        assert!((400..500).contains(&answer.status), "{body:.40}: {answer:?}");
+    }
+    assert_eq!(server.request("PUT", &[], "").status, 405);
+    assert_eq!(server.post(&[("content-type", "text/plain")], &initialize()).status, 415);
+    let unknown = [("mcp-session-id", "00000000-0000-0000-0000-000000000000")];
+    assert_eq!(server.post(&unknown, &initialize()).status, 404);
+    let result = server.call(&session, "echo", &json!({"message": "alive"}));
+    assert_eq!(result["isError"], false);
+}
+
+#[test]
+fn connections_above_the_limit_are_refused_and_the_others_go_on() {
+    let world = World::new();
+    let server = Server::start(&world, &[]);
+    let session = server.begin();
+    // As many streams as may be, held open.
+    let mut held = Vec::new();
+    for _ in 0..300 {
+        let mut stream = server.connect();
+        let head = server.head("GET", &[("mcp-session-id", &session), ("connection", "keep-alive")]);
+        let _ = stream.write_all(format!("{head}\r\n").as_bytes());
+        held.push(stream);
+    }
+    let answer = read(server.connect());
+    assert_eq!(answer.status, 503, "{answer:?}");
+    drop(held);
+    // Places become free as the server sees the others leave.
+    let is_back = (0..10_000).any(|_| server.post(&[], &initialize()).status == 200);
+    assert!(is_back);
+}
+
+#[test]
+fn sessions_above_the_limit_are_refused_until_one_ends() {
+    let world = World::new();
+    let server = Server::start(&world, &[]);
+    let sessions: Vec<_> = (0..64).map(|_| server.begin()).collect();
+    assert_eq!(server.post(&[], &initialize()).status, 503);
+    assert_eq!(server.request("DELETE", &[("mcp-session-id", &sessions[0])], "").status / 100, 2);
+    assert_eq!(server.post(&[], &initialize()).status, 200);
+}
+
+#[test]
+fn a_client_that_is_slow_to_ask_loses_its_connection() {
+    let world = World::new();
+    let server = Server::start(&world, &[]);
+    let mut stream = server.connect();
+    stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: local").expect("written");
+    // The server's own limit ends it: nothing more is sent.
+    let answer = read(stream);
+    assert!(matches!(answer.status, 0 | 408), "{answer:?}");
+    let mut stream = server.connect();
+    let head = server.head("POST", &[]);
+    stream.write_all(format!("{head}content-length: 100\r\n\r\n{{").as_bytes()).expect("written");
+    assert_eq!(read(stream).status, 408);
+}
+
+#[test]
+fn the_calls_of_a_session_that_ends_are_cancelled() {
+    let world = World::new();
+    let server = Server::start(&world, &["--approve"]);
+    let session = server.begin();
+    let command = json!({"command": "echo started > started; sleep 600"});
+    let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                         "params": {"name": "shell_exec", "arguments": command}});
+    let body = message.to_string();
+    let mut stream = server.connect();
+    let head = server.head("POST", &[("mcp-session-id", &session)]);
+    stream
+        .write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
+        .expect("written");
+    let ping = json!({"jsonrpc": "2.0", "id": 8, "method": "ping"});
+    while !world.shared("started").exists() {
+        assert_eq!(server.post(&[("mcp-session-id", &session)], &ping).status, 200);
+    }
+    assert_eq!(server.request("DELETE", &[("mcp-session-id", &session)], "").status / 100, 2);
+    let rows = (0..100_000).find_map(|_| Some(ends(&world, "shell_exec")).filter(|rows| !rows.is_empty()));
+    assert_eq!(rows.expect("a row")[0].code.as_deref(), Some("cancelled"));
+}

@@ -1,0 +1,234 @@
+//! A session from its beginning to its end: what is offered, what a call gives, and what the log says of it.
+
+use portcullis_tests::World;
+use portcullis_tools::policy::DEFAULT_POLICY;
+use portcullis_types::{Content, JsonSchema, ToolError, ToolMeta, ToolOutput};
+use serde_json::{Value, json};
+
+use super::client::{Client, Setup, ends, natives, text};
+use crate::{
+    modules::{portcullis, stdout},
+    support::{Spy, enabled, world_enabling},
+};
+
+#[test]
+fn a_session_begins_lists_calls_and_ends_with_its_rows_written() {
+    let world = World::new();
+    world.put("note.txt", "seen");
+    let mut client = Client::of_program(&world, &[]);
+    let answer = client.request(
+        "initialize",
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "a\u{202e}b", "version": "1"}}),
+    );
+    let result = &answer["result"];
+    assert_eq!(result["protocolVersion"], "2025-06-18");
+    assert_eq!(result["serverInfo"]["name"], "portcullis");
+    assert_eq!(result["capabilities"], json!({"logging": {}, "tools": {"listChanged": true}}));
+    client.notify("notifications/initialized", json!({}));
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    let read = client.call("file_read", json!({"path": "note.txt"}));
+    assert_eq!((text(&read), &read["isError"]), ("seen", &json!(false)), "{read}");
+    assert_eq!(read.get("_meta"), None);
+    assert!(client.leave().is_empty());
+    let rows = ends(&world, "file_read");
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].agent.as_deref(), Some("mcp:a\\u{202e}b"));
+    assert!(rows[0].run_id.as_deref().is_some_and(|run| run.starts_with("mcp_")));
+}
+
+#[test]
+fn clients_are_offered_what_the_command_line_prints() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let listed = client.request("tools/list", json!({}));
+    let printed: Value =
+        serde_json::from_str(&stdout(&portcullis(&world, &["tools", "--mcp"]))).expect("JSON");
+    assert_eq!(listed["result"]["tools"], printed["tools"]);
+    let tools = printed["tools"].as_array().expect("a list");
+    let of = |name: &str| tools.iter().find(|tool| tool["name"] == name).expect(name);
+    assert_eq!(
+        of("file_read")["annotations"],
+        json!({"readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false})
+    );
+    assert_eq!(of("file_delete")["annotations"]["destructiveHint"], true);
+    assert_eq!(of("shell_exec")["annotations"]["openWorldHint"], true);
+    let cursor = client.request("tools/list", json!({"cursor": "x"}));
+    assert_eq!(cursor["error"]["code"], -32602);
+}
+
+#[test]
+fn a_client_of_an_unknown_revision_is_answered_with_one_that_has_sessions() {
+    let world = World::new();
+    for (asked, answered) in [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-03-26", "2025-03-26"),
+        ("2025-11-25", "2025-11-25"),
+        ("2026-07-28", "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ] {
+        let mut client = Client::of(natives(&world, |builder| builder), Setup::default());
+        let params = json!({"protocolVersion": asked, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        assert_eq!(client.request("initialize", params)["result"]["protocolVersion"], answered);
+        client.leave();
+    }
+}
+
+#[test]
+fn a_tool_that_is_not_there_is_an_error_of_the_protocol_and_on_record() {
+    let world = World::new();
+    let mut client = Client::of(natives(&world, |builder| builder), Setup::default()).begin(json!({}));
+    let answer = client.request("tools/call", json!({"name": "ecko", "arguments": {}}));
+    assert_eq!(answer["error"]["code"], -32602);
+    assert!(answer["error"]["message"].as_str().expect("a text").contains("echo"), "{answer}");
+    client.leave();
+    assert_eq!(ends(&world, "ecko").len(), 1);
+}
+
+#[test]
+fn failures_and_denials_are_results_that_a_model_can_read() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    let failed = client.call("file_read", json!({"path": "/shared/none"}));
+    assert_eq!(failed["isError"], true);
+    assert!(text(&failed).starts_with("Tool execution failed: "), "{failed}");
+    let missing = client.call("file_read", json!({}));
+    assert_eq!(text(&missing), "Tool execution failed: missing required field 'path' in arguments");
+    let denied = client.call("file_write", json!({"path": "/vault/x", "content": "x"}));
+    assert_eq!(denied["isError"], true);
+    assert!(!world.workspace().join("vault/x").exists());
+    client.leave();
+    assert_eq!(ends(&world, "file_write").len(), 1);
+}
+
+#[test]
+fn arguments_reach_the_pipeline_as_they_were_written() {
+    let world = World::new();
+    let mut client = Client::of(natives(&world, |builder| builder), Setup::default()).begin(json!({}));
+    client.send(
+        r#"{"jsonrpc":"2.0","id":"twice","method":"tools/call","params":{"name":"echo","arguments":{"message":"a","message":"b"}}}"#,
+    );
+    let answer = client.until(|message| message["id"] == "twice");
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert!(text(&answer["result"]).contains("message"), "{answer}");
+    let once = client.call("echo", json!({"message": "b"}));
+    assert_eq!(once["isError"], false);
+}
+
+#[test]
+fn every_kind_of_content_arrives_and_details_do_not() {
+    let world = world_enabling(&["kinds"]);
+    let spy = Spy::new("kinds", |_, _| async {
+        let content = vec![
+            Content::text("t"),
+            Content::Image { data: "AA==".into(), mime_type: "image/png".into() },
+            Content::ResourceLink { uri: "x:1".into(), name: "n".into(), description: None, mime_type: None },
+        ];
+        let details = json!({"secret": "for people"});
+        Ok(ToolOutput { content, details, structured: Some(json!({"n": 1})) })
+    });
+    let mut client =
+        Client::of(natives(&world, |builder| builder.tool(spy)), Setup::default()).begin(json!({}));
+    let result = client.call("kinds", json!({}));
+    assert_eq!(
+        result,
+        json!({"isError": false, "structuredContent": {"n": 1}, "content": [
+            {"type": "text", "text": "t"},
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+            {"type": "resource_link", "uri": "x:1", "name": "n"},
+        ]})
+    );
+}
+
+#[test]
+fn a_hidden_tool_is_not_offered_and_can_be_called() {
+    let world = world_enabling(&["hidden"]);
+    let spy = Spy::repeating("hidden").meta(ToolMeta { hidden: true, ..ToolMeta::default() });
+    let mut client =
+        Client::of(natives(&world, |builder| builder.tool(spy)), Setup::default()).begin(json!({}));
+    let listed = client.request("tools/list", json!({}));
+    let names = listed["result"]["tools"].as_array().expect("a list").iter().map(|tool| &tool["name"]);
+    assert!(names.clone().count() > 3 && !names.clone().any(|name| name == "hidden"));
+    assert_eq!(client.call("hidden", json!({}))["isError"], false);
+}
+
+#[test]
+fn what_a_tool_prints_is_no_part_of_the_protocol() {
+    // The program's standard output leads elsewhere, so that even a print of its own process is no message.
+    let world = World::new();
+    let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
+    let ran =
+        client.call("shell_exec", json!({"command": "echo '{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}'"}));
+    assert!(text(&ran).contains("jsonrpc"), "{ran}");
+    let rest = client.leave();
+    assert!(rest.iter().all(|message| message["id"] != 99), "{rest:?}");
+}
+
+#[test]
+fn clients_are_told_when_a_hangup_changes_the_tools() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    // Only an answer shows that the session has begun on the other side too.
+    client.request("ping", json!({}));
+    let policy = format!("{DEFAULT_POLICY}\n[tools.echo]\nenabled = false\n");
+    std::fs::write(world.root().join("policy.toml"), policy).expect("written");
+    client.hang_up();
+    client.until(|message| message["method"] == "notifications/tools/list_changed");
+    let listed = client.request("tools/list", json!({}));
+    assert!(!listed.to_string().contains("\"echo\""), "{listed}");
+    assert_eq!(client.call("echo", json!({"message": "x"}))["isError"], true);
+}
+
+#[test]
+fn a_tool_that_promises_data_gives_it() {
+    struct Promising;
+    #[async_trait::async_trait]
+    impl portcullis_types::Tool for Promising {
+        fn schema(&self) -> portcullis_types::FunctionDecl {
+            let parameters = JsonSchema::empty_object();
+            portcullis_types::FunctionDecl { name: "promising".into(), description: None, parameters }
+        }
+        async fn execute(&self, _: &str) -> Result<String, ToolError> {
+            Err(ToolError::failed("the registry uses `call`"))
+        }
+        fn timeout(&self) -> std::time::Duration {
+            portcullis_types::DEFAULT_TIMEOUT
+        }
+        fn safety_tier(&self) -> portcullis_types::SafetyTier {
+            portcullis_types::SafetyTier::ReadOnly
+        }
+        fn output_schema(&self) -> Option<JsonSchema> {
+            Some(JsonSchema::new(json!({"type": "object", "properties": {"n": {"type": "integer"}}})))
+        }
+        async fn call(
+            &self,
+            _: &portcullis_types::ToolContext,
+            _: &portcullis_types::ToolArgs,
+        ) -> Result<ToolOutput, ToolError> {
+            Ok(ToolOutput::structured(json!({"n": 7})))
+        }
+    }
+    let world = World::new().with_policy(&enabled("promising"));
+    let mut client =
+        Client::of(natives(&world, |builder| builder.tool(Promising)), Setup::default()).begin(json!({}));
+    let listed = client.request("tools/list", json!({}));
+    let tools = listed["result"]["tools"].as_array().expect("a list");
+    let shown = tools.iter().find(|tool| tool["name"] == "promising").expect("listed");
+    assert_eq!(shown["outputSchema"]["type"], "object");
+    assert_eq!(client.call("promising", json!({}))["structuredContent"], json!({"n": 7}));
+}
+
+#[test]
+fn a_client_is_configured_by_paths_that_hold_anywhere() {
+    let world = World::new();
+    let printed = portcullis(&world, &["serve", "--print-config", "claude-code"]);
+    let config: Value = serde_json::from_str(&stdout(&printed)).expect("JSON");
+    let server = &config["mcpServers"]["portcullis"];
+    assert_eq!(server["command"], portcullis_tests::binary().to_str().expect("text"));
+    let arguments: Vec<_> =
+        server["args"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
+    assert_eq!(arguments[..2], ["serve", "--workspace"]);
+    assert_eq!(arguments[2], world.workspace().to_str().expect("text"));
+    assert!(!world.state().exists(), "nothing is made");
+    let unknown = portcullis(&world, &["serve", "--print-config", "emacs"]);
+    assert_eq!(unknown.status.code(), Some(2));
+}

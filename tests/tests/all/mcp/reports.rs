@@ -1,0 +1,194 @@
+//! What is said while a call runs: progress, messages, questions of a tool, and the end that a client brings.
+
+use std::{sync::Arc, time::Duration};
+
+use portcullis::mcp::{ClientError, Clients};
+use portcullis_types::{SafetyTier, ToolError, ToolOutput};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::client::{Client, Setup, ends, natives, text};
+use crate::support::{Spy, world_enabling};
+
+/// The notifications of a method up to an answer.
+fn until_answer(client: &mut Client, id: u64, method: &str) -> (Vec<Value>, Value) {
+    let mut heard = Vec::new();
+    loop {
+        let message = client.next();
+        if message["id"] == id {
+            return (heard, message["result"].clone());
+        }
+        if message["method"] == method {
+            heard.push(message["params"].clone());
+        }
+    }
+}
+
+fn talking() -> Spy {
+    Spy::new("talking", |ctx, _| async move {
+        ctx.progress("first");
+        ctx.update(ToolOutput::text("second"));
+        ctx.progress("third");
+        Ok(ToolOutput::text("done"))
+    })
+}
+
+#[test]
+fn progress_comes_in_order_before_the_result_where_it_was_asked_for() {
+    let world = world_enabling(&["talking"]);
+    let registry = natives(&world, |builder| builder.tool(talking()));
+    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let id = client.ask("tools/call", json!({"name": "talking", "_meta": {"progressToken": "t1"}}));
+    let (heard, result) = until_answer(&mut client, id, "notifications/progress");
+    let expected = [(1.0, "first"), (2.0, "second"), (3.0, "third")]
+        .map(|(progress, message)| json!({"progressToken": "t1", "progress": progress, "message": message}));
+    assert_eq!(heard, expected);
+    assert_eq!(text(&result), "done");
+}
+
+#[test]
+fn without_a_token_it_comes_as_messages_of_the_level_that_is_set() {
+    let world = world_enabling(&["talking"]);
+    let registry = natives(&world, |builder| builder.tool(talking()));
+    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let id = client.ask("tools/call", json!({"name": "talking"}));
+    let (heard, _) = until_answer(&mut client, id, "notifications/message");
+    let expected = ["first", "second", "third"]
+        .map(|data| json!({"level": "info", "logger": "tools.talking", "data": data}));
+    assert_eq!(heard, expected);
+    assert_eq!(client.request("logging/setLevel", json!({"level": "error"}))["result"], json!({}));
+    let id = client.ask("tools/call", json!({"name": "talking"}));
+    assert!(until_answer(&mut client, id, "notifications/message").0.is_empty());
+    let wrong = client.request("logging/setLevel", json!({"level": "loud"}));
+    assert!(wrong["error"]["code"].is_number(), "{wrong}");
+}
+
+#[test]
+fn a_flood_of_progress_is_bounded_and_holds_up_nothing() {
+    let world = world_enabling(&["flooding"]);
+    let spy = Spy::new("flooding", |ctx, _| async move {
+        let long = "x".repeat(100_000);
+        for _ in 0..10_000 {
+            ctx.progress(long.clone());
+        }
+        Ok(ToolOutput::text("done"))
+    });
+    let registry = natives(&world, |builder| builder.tool(spy));
+    let setup = Setup::default();
+    let limit = setup.limits.reports;
+    let mut client = Client::of(registry, setup).begin(json!({}));
+    let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
+    let (heard, result) = until_answer(&mut client, id, "notifications/progress");
+    assert_eq!(text(&result), "done");
+    // Some go out while others come in.
+    assert!((1..=10_000).contains(&heard.len()), "{} of {limit}", heard.len());
+    assert!(heard.iter().all(|report| report["message"].as_str().is_some_and(|text| text.len() <= 4100)));
+    let counted: Vec<_> = heard.iter().filter_map(|report| report["progress"].as_f64()).collect();
+    assert!(counted.windows(2).all(|pair| pair[0] < pair[1]));
+}
+
+#[test]
+fn a_cancelled_call_stops_has_no_answer_and_has_its_row() {
+    let world = world_enabling(&["waiting"]);
+    let spy = Spy::new("waiting", |ctx, _| async move {
+        ctx.progress("running");
+        ctx.cancel.cancelled().await;
+        Err(ToolError::cancelled("it was cancelled"))
+    })
+    .tier(SafetyTier::SideEffecting);
+    let registry = natives(&world, |builder| builder.tool(spy));
+    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let id = client.ask("tools/call", json!({"name": "waiting", "_meta": {"progressToken": 1}}));
+    client.until(|message| message["method"] == "notifications/progress");
+    client.notify("notifications/cancelled", json!({"requestId": id}));
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    let rest = client.leave();
+    assert!(rest.iter().all(|message| message["id"] != id), "{rest:?}");
+    let rows = ends(&world, "waiting");
+    assert_eq!((rows.len(), rows[0].code.as_deref()), (1, Some("cancelled")));
+}
+
+#[test]
+fn a_tool_of_this_process_can_speak_with_the_client_of_its_call() {
+    let world = world_enabling(&["speaking"]);
+    let setup = Setup::default();
+    let clients: Clients = setup.clients.clone();
+    let spy = Spy::new("speaking", move |ctx, _| {
+        let clients = clients.clone();
+        async move {
+            let gone = |error: ClientError| ToolError::failed(error.to_string());
+            let client = clients.of(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
+            client.progress(0.0, Some(100.0), None).await.map_err(gone)?;
+            client.progress(50.0, Some(100.0), None).await.map_err(gone)?;
+            client.log("warning", json!({"n": 1})).await.map_err(gone)?;
+            let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+            let elicited = client.elicit("Who?", schema).await.map_err(gone)?;
+            Ok(ToolOutput::text(format!("{} {:?}", elicited.action, elicited.content)))
+        }
+    });
+    let registry = natives(&world, |builder| builder.tool(spy));
+    let mut client = Client::of(registry, setup).begin(json!({"elicitation": {"form": {}}}));
+    let id = client.ask("tools/call", json!({"name": "speaking", "_meta": {"progressToken": 1}}));
+    assert_eq!(client.next()["params"], json!({"progressToken": 1, "progress": 0.0, "total": 100.0}));
+    assert_eq!(client.next()["params"]["progress"], 50.0);
+    assert_eq!(
+        client.next()["params"],
+        json!({"level": "warning", "logger": "tools.speaking", "data": {"n": 1}})
+    );
+    let question = client.next();
+    assert_eq!(question["params"]["message"], "Who?");
+    let answer = json!({"action": "accept", "content": {"name": "me"}});
+    client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": answer}).to_string());
+    assert_eq!(text(&client.answer(id)["result"]), r#"accept Some(Object {"name": String("me")})"#);
+}
+
+#[test]
+fn a_tool_cannot_ask_a_client_that_takes_no_questions() {
+    let world = world_enabling(&["speaking"]);
+    let setup = Setup::default();
+    let clients = setup.clients.clone();
+    let spy = Spy::new("speaking", move |ctx, _| {
+        let clients = clients.clone();
+        async move {
+            let client = clients.of(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
+            let asked = client.elicit("Who?", json!({"type": "object", "properties": {}})).await;
+            Ok(ToolOutput::text(format!("{asked:?}")))
+        }
+    });
+    let registry = natives(&world, |builder| builder.tool(spy));
+    let mut client = Client::of(registry, setup).begin(json!({}));
+    assert_eq!(text(&client.call("speaking", json!({}))), "Err(Unsupported)");
+}
+
+#[test]
+fn calls_beyond_the_limit_are_refused_at_once_and_the_others_go_on() {
+    let world = world_enabling(&["waiting"]);
+    let gate = Arc::new(Semaphore::new(0));
+    let open = Arc::clone(&gate);
+    let spy = Spy::new("waiting", move |ctx, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            ctx.progress("running");
+            drop(gate.acquire().await);
+            Ok(ToolOutput::text("done"))
+        }
+    })
+    .timeout(Duration::from_secs(120));
+    let registry = natives(&world, |builder| builder.tool(spy));
+    let mut setup = Setup::default();
+    setup.limits.calls = 3;
+    let mut client = Client::of(registry, setup).begin(json!({}));
+    let ids: Vec<_> = (0..5).map(|_| client.ask("tools/call", json!({"name": "waiting"}))).collect();
+    for _ in 0..2 {
+        let refused = client.until(|message| message["error"].is_object());
+        assert_eq!(refused["error"]["code"], -32000, "{refused}");
+    }
+    open.add_permits(5);
+    let mut done = 0;
+    while done < 3 {
+        let message = client.until(|message| message["result"].is_object());
+        assert!(ids.iter().any(|id| message["id"] == *id));
+        done += 1;
+    }
+    assert_eq!(client.call("waiting", json!({}))["isError"], false);
+}
