@@ -296,7 +296,13 @@ fn enter_user_namespace(
     if let Err(error) = sys::unshare(UnshareFlags::NEWUSER, one_thread) {
         return Ok(Err(advice::user_namespace(&error)));
     }
-    stay(uid, gid).map_err(broken("stay the same user"))?;
+    // The map of somebody who was root is refused to who might have marked no file as root's.
+    let step = if uid.is_root() {
+        "stay root, which takes CAP_SETFCAP (--cap-add=SETFCAP, or --user with an ordinary user's number)"
+    } else {
+        "stay the same user"
+    };
+    stay(uid, gid).map_err(broken(step))?;
     Ok(Ok(()))
 }
 

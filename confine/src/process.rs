@@ -123,6 +123,10 @@ fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineE
     let kept = |errno: rustix::io::Errno| ConfineError::CapabilitiesKept { source: errno.into() };
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })?;
+    // The other layers make this promise for themselves; where they are missing nothing else would notice.
+    if !rustix::thread::no_new_privs().map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })? {
+        return Err(ConfineError::NoNewPrivs { source: io::Error::other("it is not set afterwards") });
+    }
     // Needs a capability itself, so an ordinary user fails here. That costs nothing: with no_new_privs a
     // program gains no capability that its starter has not, whatever the bounding set says.
     for bit in 0..u64::BITS {

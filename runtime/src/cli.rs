@@ -10,8 +10,10 @@ use portcullis_types::SandboxTier;
 
 use crate::sidecar::ShellOption;
 
+mod agent;
 mod tool;
 
+pub(crate) use agent::{Agent, Demo};
 pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
 
 /// The agent and the run that calls from the command line belong to.
@@ -91,6 +93,8 @@ pub(crate) enum Command {
     /// Read or verify the audit log.
     #[command(subcommand)]
     Audit(Audit),
+    Agent(Agent),
+    Demo(Demo),
     Shell(Shell),
     Doctor(Doctor),
 }
@@ -272,6 +276,7 @@ Environment:
                    or a list such as `info,portcullis_tools=debug`
 
 First steps:
+  portcullis demo
   portcullis call file_read '{\"path\": \"/shared/README.md\"}'
   portcullis tools
   portcullis doctor";
@@ -361,6 +366,6 @@ mod tests {
     fn the_commands_are_those_that_are_built() {
         let command = Cli::command();
         let names: Vec<_> = command.get_subcommands().map(clap::Command::get_name).collect();
-        assert_eq!(names, ["call", "tools", "tool", "policy", "audit", "shell", "doctor"]);
+        assert_eq!(names, ["call", "tools", "tool", "policy", "audit", "agent", "demo", "shell", "doctor"]);
     }
 }

@@ -10,7 +10,7 @@ use portcullis_tools::{
 };
 use thiserror::Error;
 
-use crate::command::tool::AuthorError;
+use crate::{agent::ProviderError, command::tool::AuthorError};
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;
@@ -54,6 +54,18 @@ pub(crate) enum CliError {
         #[from]
         source: PinError,
     },
+    /// The model cannot be asked as the options say.
+    #[error("cannot ask the model")]
+    Provider {
+        #[from]
+        source: ProviderError,
+    },
+    /// The operator's instructions to the model cannot be read.
+    #[error("cannot read the instructions in `{}`", path.display())]
+    Instructions { path: PathBuf, source: io::Error },
+    /// The demonstration has no place.
+    #[error("cannot prepare the demonstration")]
+    Demo { source: io::Error },
     /// A tool's crate cannot be made, built or tried.
     #[error(transparent)]
     Author(#[from] AuthorError),
@@ -83,7 +95,9 @@ impl CliError {
             | Self::Workspace { .. }
             | Self::NoState
             | Self::ShellToken
-            | Self::Arguments { .. } => USAGE,
+            | Self::Arguments { .. }
+            | Self::Provider { .. }
+            | Self::Instructions { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
             Self::Author(error) if error.is_usage() => USAGE,
             Self::Author(error) if error.is_unavailable() => UNAVAILABLE,

@@ -12,6 +12,7 @@
 //! | `cli.rs` | the options, and the manual that `--help` prints |
 //! | `agent/` | the loop between a model and its tools |
 //! | `executor.rs` | the registry as an agent's executor of calls |
+//! | `compat/` | what programs import that were written for other projects' agents |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
@@ -32,6 +33,7 @@ pub mod agent;
 mod approve;
 mod cli;
 mod command;
+pub mod compat;
 mod error;
 mod executor;
 mod output;

@@ -227,11 +227,13 @@ impl Visitor<'_> for Key {
 mod tests {
     use crate::{ToolError, testing, tool};
 
+    /// Says what it took, and takes nothing else.
     #[tool(deny_unknown)]
     async fn strict(path: &str, limit: Option<u8>, #[arg(max = 9)] wide: Option<u128>) -> String {
         format!("{path} {limit:?} {wide:?}")
     }
 
+    /// Says what it took.
     #[tool]
     async fn loose(
         ratio: Option<f32>,

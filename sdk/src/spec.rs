@@ -283,7 +283,7 @@ impl LiteralValue {
     }
 
     /// The value as the schema shows it.
-    fn shown(self) -> Value {
+    pub(crate) fn shown(self) -> Value {
         match self {
             Self::String(text) => text.into(),
             Self::Boolean(value) => value.into(),

@@ -7,9 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{Canary, PathAccess, ProcessLimits};
+use portcullis_confine::{Canary, PathAccess};
 use portcullis_policy::ProtectedPaths;
-use portcullis_shell_daemon::{PostureChoice, SessionMount, SessionSpec, ShellSession, enter_if_session};
+use portcullis_shell_daemon::{
+    PostureChoice, SessionLimits, SessionMount, SessionSpec, ShellSession, enter_if_session,
+};
 use portcullis_types::ShellPosture;
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
@@ -31,13 +33,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
             mounts: vec![mount("shared"), mount("tmp")],
             home: "shared".to_owned(),
             environment: Vec::new(),
-            limits: ProcessLimits {
-                descriptors: 1024,
-                memory_bytes: 2 << 30,
-                file_bytes: 1 << 30,
-                processes: None,
-                cpu: None,
-            },
+            limits: SessionLimits::default().of_each_process(),
             group: None,
             canary: Canary::create(&world.path().join("state"))?,
             posture: PostureChoice::Exactly(level),

@@ -9,7 +9,7 @@ use std::{
 #[path = "src/extract.rs"]
 mod extract;
 
-use extract::{block_with, fill, mend, paragraphs, until, whole};
+use extract::{block_after, block_with, fill, mend, paragraphs, restore, until, whole};
 
 /// Beside the repository: this folder is three levels below that place.
 const FOLDER: &str = "../../../shared/specs";
@@ -57,6 +57,11 @@ fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
         fill(block_with(&yoagent, "struct DataProcessorTool")?, "// ...", "supplied_methods!();")?;
     let file_read =
         fill(block_with(&own, "async fn file_read")?, "// implementation", "supplied_body(path).await")?;
+    // Of the sign before a failure, a byte was lost: U+274C has 0x9d, which is no character of Windows-1252.
+    let deploy = restore(block_with(&yoagent, "struct DeployTool")?, "\u{fffd} {} failed", "❌ {} failed")?;
+    let agent = |lines: &str, provider: &str, made: &str| {
+        format!("pub(super) fn {made}(provider: {provider}) -> Agent {{\n{lines}\nagent\n}}\n")
+    };
     let examples = vec![
         ("000_trait.rs", block_with(&everruns, "pub trait Tool: Send + Sync")?.to_owned()),
         ("000_defaults.rs", format!("pub(super) fn defaults() -> Built {{\n{defaults}\nregistry\n}}\n")),
@@ -73,7 +78,21 @@ fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
         ("002_update.rs", block_with(&yoagent, "pub type ToolUpdateFn")?.to_owned()),
         ("002_weather.rs", block_with(&yoagent, "pub struct WeatherTool")?.to_owned()),
         ("002_data_processor.rs", data_processor),
-        ("002_deploy.rs", until(block_with(&yoagent, "struct DeployTool")?, "#[tokio::main]")?.to_owned()),
+        ("002_deploy.rs", until(&deploy, "#[tokio::main]")?.to_owned()),
+        ("002_program.rs", deploy),
+        ("002_transcript.txt", block_after(&yoagent, "Running this produces:")?.to_owned()),
+        (
+            "002_registered.rs",
+            agent(block_with(&yoagent, "use yoagent::tools::default_tools;")?, "Llm", "registered"),
+        ),
+        (
+            "002_strategies.rs",
+            agent(
+                block_with(&yoagent, "ToolExecutionStrategy::Sequential")?,
+                "AnthropicProvider",
+                "strategies",
+            ),
+        ),
         ("004_trait.rs", block_with(&own, "pub trait Tool: Send + Sync")?.to_owned()),
         ("004_tier.rs", block_with(&own, "pub enum SafetyTier")?.to_owned()),
         ("004_schema.rs", block_with(&own, "pub struct FunctionDecl")?.to_owned()),

@@ -13,7 +13,7 @@ use crate::{
     literal::Literal,
     model::{Argument, Default, Model, Names, Param},
     parse::Parsed,
-    spec,
+    spec, undocumented,
 };
 
 /// The function and what belongs to it.
@@ -22,6 +22,7 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
     let names = Names::of(&item.sig);
     let spec = spec::spec(facade, &names, &item.sig.output, model);
     let defaults = defaults(facade, &names, &item.attrs, model);
+    let warning = undocumented::warning(&mut item, model);
     let body = body(facade, &names, &item.sig.output, model);
     let companions = companions(facade, &names, &item.vis, &item.attrs, &spec, &body);
     if needs_errors_section(&item.sig.output, model) {
@@ -32,6 +33,7 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
     }
     quote! {
         #item
+        #warning
         #companions
         #defaults
     }

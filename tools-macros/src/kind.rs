@@ -67,6 +67,9 @@ pub(crate) struct Integer {
 }
 
 impl Shape {
+    /// Whatever has no bounds.
+    pub(crate) const NO_NUMBER: Self = Self { value: Value::Any, optional: false, borrowed: false };
+
     fn of(value: Value) -> Self {
         Self { value, optional: false, borrowed: false }
     }

@@ -25,6 +25,7 @@ mod parse;
 mod spec;
 mod suggest;
 mod tool;
+mod undocumented;
 mod validate;
 
 use proc_macro::TokenStream;

@@ -84,8 +84,8 @@ fn param(facade: &TokenStream, names: &Names, index: usize, argument: &Argument)
         None if argument.shape.optional => quote!(Optional),
         None => quote!(Required),
     };
-    let minimum = option(argument.min.as_ref().map(|bound| literal(facade, bound)));
-    let maximum = option(argument.max.as_ref().map(|bound| literal(facade, bound)));
+    let minimum = bound(facade, argument.min.as_ref());
+    let maximum = bound(facade, argument.max.as_ref());
     let one_of = &argument.one_of;
     let role = option(argument.role.map(|role| match role {
         Role::PathRead => quote!(#facade::RoleKind::Path(#facade::Access::Read)),
@@ -163,6 +163,11 @@ fn default_value(facade: &TokenStream, names: &Names, index: usize, value: &Defa
             }
         }
     }
+}
+
+/// A bound that may be there.
+pub(crate) fn bound(facade: &TokenStream, bound: Option<&Literal>) -> TokenStream {
+    option(bound.map(|bound| literal(facade, bound)))
 }
 
 fn literal(facade: &TokenStream, value: &Literal) -> TokenStream {

@@ -153,7 +153,12 @@ fn pattern<'p>(pattern: &'p Pat, errors: &mut Errors) -> Option<&'p Ident> {
     }
 }
 
-fn bounds(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> (Option<Literal>, Option<Literal>) {
+/// The bounds of a number.
+pub(crate) fn bounds(
+    keys: &ArgKeys,
+    shape: &Shape,
+    errors: &mut Errors,
+) -> (Option<Literal>, Option<Literal>) {
     let Some(primitive @ (Primitive::Integer(_) | Primitive::Float(_))) = shape.primitive() else {
         for bound in keys.min.iter().chain(&keys.max) {
             errors.at(bound, "`min` and `max` are for numbers: check other types in the body");

@@ -37,6 +37,7 @@ enum Order {
     Down,
 }
 
+/// Gives the filter back.
 #[tool]
 async fn echo(filter: Filter) -> Json<Filter> {
     Json(filter)

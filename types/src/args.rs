@@ -1,6 +1,6 @@
 //! The arguments of one call: their exact text and the value it stands for.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -10,17 +10,25 @@ use serde_json::Value;
 ///
 /// The registry makes these after its strict decoding (duplicate keys, depth and size refused); a tool
 /// only reads them.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct ToolArgs {
     text: Arc<str>,
-    value: Value,
+    /// Made when it is first asked for: the value of a long text is many times its size, and most tools read
+    /// the text.
+    value: OnceLock<Value>,
 }
 
 impl ToolArgs {
     /// Pairs a text with the value that it was decoded to. The caller vouches that they belong together.
     #[must_use]
     pub fn from_decoded(text: impl Into<Arc<str>>, value: Value) -> Self {
-        Self { text: text.into(), value }
+        Self { text: text.into(), value: OnceLock::from(value) }
+    }
+
+    /// Takes a text whose value nobody has needed yet. The caller vouches that it is JSON and was checked.
+    #[must_use]
+    pub fn from_checked(text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into(), value: OnceLock::new() }
     }
 
     /// Parses a text without the registry's strictness; meant for tests and for tools that build calls.
@@ -28,7 +36,7 @@ impl ToolArgs {
     /// # Errors
     /// When the text is not JSON.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        Ok(Self { text: text.into(), value: serde_json::from_str(text)? })
+        Ok(Self::from_decoded(text, serde_json::from_str(text)?))
     }
 
     /// The JSON text.
@@ -38,9 +46,12 @@ impl ToolArgs {
     }
 
     /// The decoded value.
+    ///
+    /// # Panics
+    /// Where [`ToolArgs::from_checked`] was given what is no JSON.
     #[must_use]
     pub fn value(&self) -> &Value {
-        &self.value
+        self.value.get_or_init(|| serde_json::from_str(&self.text).expect("the caller vouched for the text"))
     }
 
     /// Decodes the text into a type; from the text, so that no number loses digits.
@@ -52,9 +63,25 @@ impl ToolArgs {
     }
 }
 
+impl PartialEq for ToolArgs {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text && self.value() == other.value()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_value_is_the_same_whenever_it_is_made() {
+        let text = r#"{"b":[1,2.5,"x"],"a":null}"#;
+        let (early, late) = (ToolArgs::parse(text).expect("valid JSON"), ToolArgs::from_checked(text));
+        assert_eq!(early, late);
+        assert_eq!(late.value()["b"][1], 2.5);
+        assert_eq!(late.clone().text(), text);
+        assert_ne!(late, ToolArgs::from_checked("{}"));
+    }
 
     #[test]
     fn decoding_keeps_numbers_that_a_value_cannot_hold() {

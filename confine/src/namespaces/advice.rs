@@ -76,6 +76,6 @@ const APPARMOR: (&str, &str, &str) = (
 );
 
 const PROFILE: &str = "a container's profile forbids it as a rule: podman or docker run --security-opt \
-                       seccomp=FILE with a profile that lets unshare, mount, pivot_root and the calls of \
-                       the new mount interface through (and --security-opt apparmor=unconfined where \
+                       seccomp=FILE with a profile that lets unshare, mount, pivot_root, sethostname and \
+                       the calls of the new mount interface through (and --security-opt apparmor=unconfined where \
                        AppArmor is on), or --cap-add=SYS_ADMIN";

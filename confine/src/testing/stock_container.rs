@@ -9,13 +9,14 @@ use seccompiler::{
     apply_filter,
 };
 
-/// Filters the calling thread as a stock container does that is not privileged: no namespaces and no mounts
-/// (`EPERM`), no `clone3` (`ENOSYS`).
+/// Filters the calling thread as Docker's default profile does for a container that is not privileged: no
+/// namespaces, no mounts, none of the kernel's rarer interfaces (`EPERM`), no `clone3` (`ENOSYS`).
 pub(crate) fn enter_stock_container() {
-    let forbidden =
-        [libc::SYS_unshare, libc::SYS_setns, libc::SYS_mount, libc::SYS_umount2, libc::SYS_pivot_root];
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
-        forbidden.into_iter().map(|number| (number, Vec::new())).collect();
+        FORBIDDEN.into_iter().map(|number| (number, Vec::new())).collect();
+    let vsock = u64::from(libc::AF_VSOCK.cast_unsigned());
+    let to_the_host = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, vsock).unwrap();
+    refused.insert(libc::SYS_socket, vec![SeccompRule::new(vec![to_the_host]).unwrap()]);
     let namespaces = [
         libc::CLONE_NEWNS,
         libc::CLONE_NEWCGROUP,
@@ -44,3 +45,38 @@ pub(crate) fn enter_stock_container() {
         apply_filter(&program).unwrap();
     }
 }
+
+/// What that profile lets only containers with further capabilities do, or nobody.
+const FORBIDDEN: [libc::c_long; 31] = [
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_clock_settime,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_io_uring_setup,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pivot_root,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_unshare,
+    libc::SYS_userfaultfd,
+];

@@ -2,4 +2,4 @@
 
 mod terminal;
 
-pub(crate) use terminal::TerminalApprover;
+pub(crate) use terminal::{TerminalApprover, question};

@@ -75,7 +75,7 @@ fn no_answer() -> ApprovalAnswer {
 }
 
 /// The question. Everything that a model or a tool chose is escaped.
-fn question(request: &ApprovalRequest) -> String {
+pub(crate) fn question(request: &ApprovalRequest) -> String {
     let mut out = String::from("\nThis call needs your approval.\n");
     let mut line = |name: &str, value: &str| {
         // Writing to a string cannot fail.

@@ -1,6 +1,11 @@
 //! `portcullis audit`: what happened, and whether the record of it holds.
 
-use std::{collections::VecDeque, fmt::Write as _, path::PathBuf, process::ExitCode};
+use std::{
+    collections::VecDeque,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
 use portcullis_tools::audit::{self, Event, Row, VerifyReport};
 
@@ -68,26 +73,55 @@ fn lines(rows: &VecDeque<Row>) -> Result<String, CliError> {
 
 fn listing(rows: &VecDeque<Row>) -> String {
     let rows = rows.iter().map(|row| {
-        let outcome = match (row.event, row.outcome) {
-            (Event::Begin, _) => "begins".to_owned(),
-            (Event::End, Some(outcome)) => outcome.to_string(),
-            (Event::End, None) => "–".to_owned(),
-            (Event::Approve, _) => "approves".to_owned(),
-            (Event::Revoke, _) => "revokes".to_owned(),
-        };
         let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
         [
             row.seq.to_string(),
             format!("{:.3}", row.time),
             row.agent.as_deref().unwrap_or("–").to_owned(),
             row.tool.to_string(),
-            outcome,
+            ended(row),
             row.code.as_deref().unwrap_or("–").to_owned(),
             row.duration_us.map_or_else(|| "–".to_owned(), milliseconds),
             subjects.join(", "),
         ]
     });
     table::render(["SEQ", "TIME", "AGENT", "TOOL", "OUTCOME", "CODE", "TIME TAKEN", "NAMES"], rows)
+}
+
+/// The rows of a short log, with what each call could touch and what held it.
+pub(super) fn demonstrated(path: &Path) -> Result<String, CliError> {
+    let rows: Vec<Row> =
+        audit::rows(path).collect::<Result<_, _>>().map_err(|source| CliError::Audit { source })?;
+    let rows = rows.iter().map(|row| {
+        let mounts: Vec<String> =
+            row.mounts.iter().map(|mount| format!("{} {}", mount.name, mount.access)).collect();
+        let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
+        let posture =
+            row.posture.as_deref().map_or("–", |posture| posture.split('(').next().unwrap_or(posture));
+        [
+            row.seq.to_string(),
+            row.tool.to_string(),
+            ended(row),
+            row.code.as_deref().unwrap_or("–").to_owned(),
+            subjects.join(", "),
+            mounts.join(", "),
+            posture.to_owned(),
+            row.duration_us.map_or_else(|| "–".to_owned(), milliseconds),
+        ]
+    });
+    let head = ["SEQ", "TOOL", "OUTCOME", "CODE", "NAMES", "COULD TOUCH", "HELD BY", "TIME TAKEN"];
+    Ok(table::render(head, rows))
+}
+
+/// What a row says of its call.
+fn ended(row: &Row) -> String {
+    match (row.event, row.outcome) {
+        (Event::Begin, _) => "begins".to_owned(),
+        (Event::End, Some(outcome)) => outcome.to_string(),
+        (Event::End, None) => "–".to_owned(),
+        (Event::Approve, _) => "approves".to_owned(),
+        (Event::Revoke, _) => "revokes".to_owned(),
+    }
 }
 
 fn milliseconds(microseconds: u64) -> String {

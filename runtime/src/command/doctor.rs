@@ -392,6 +392,30 @@ fn shown(findings: &Findings) -> String {
     out
 }
 
+/// The same in a few lines, for whoever has seen the rest at work.
+pub(super) fn summary(common: &Common) -> Result<String, CliError> {
+    let findings = examine(common)?;
+    let mut out = String::new();
+    for layer in &findings.layers {
+        let proof = if layer.proven { ", proven" } else { "" };
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "  {:<12} {}{proof}", layer.layer.as_str(), status(&layer.status));
+    }
+    let shell = findings.shell.as_ref();
+    let posture = shell.and_then(|shell| shell.posture.as_deref().or(shell.reason.as_deref()));
+    let _ = writeln!(out, "  {:<12} {}", "shell", text::for_terminal(posture.unwrap_or("none")));
+    out.push_str(verdict(&findings));
+    Ok(out)
+}
+
+fn verdict(findings: &Findings) -> &'static str {
+    if findings.ok {
+        "\nAll that the policy requires is enforced and proven.\n"
+    } else {
+        "\nNot all that the policy requires is enforced and proven.\n"
+    }
+}
+
 fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     let Findings { kernel, policy, .. } = findings;
     writeln!(out, "portcullis {} on Linux {}, {}", findings.version, kernel.release, kernel.arch)?;
@@ -449,11 +473,7 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     if let Some(error) = &findings.error {
         writeln!(out, "\nthe tools cannot start: {}", text::for_terminal(error))?;
     }
-    if findings.ok {
-        writeln!(out, "\nAll that the policy requires is enforced and proven.")
-    } else {
-        writeln!(out, "\nNot all that the policy requires is enforced and proven.")
-    }
+    out.write_str(verdict(findings))
 }
 
 fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {

@@ -1,7 +1,9 @@
 //! The commands, one per file, and which is which.
 
+mod agent;
 mod audit;
 mod call;
+mod demo;
 mod doctor;
 mod policy;
 mod shell;
@@ -28,6 +30,8 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Audit(Audit::Log { limit, json }) => audit::log(common, limit, json),
         Command::Audit(Audit::Verify) => audit::verify(common),
         Command::Shell(options) => shell::run(common, options),
+        Command::Agent(options) => agent::run(common, options),
+        Command::Demo(options) => demo::run(common, &options),
         Command::Doctor(options) => doctor::run(common, &options),
     }
 }

@@ -3,7 +3,7 @@
 //! Not a validator: decoding has failed already, and this finds the words. It knows the keywords of the
 //! normal form and takes a value that it cannot judge for right.
 
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Number, Value, value::RawValue};
 
 use super::primitive::shown_text;
 use crate::{ParamSpec, schema::Definitions};
@@ -60,7 +60,12 @@ impl Search {
         match value {
             Value::Object(members) => self.members(members, map, place, depth),
             Value::Array(items) => self.items(items, map, place, depth),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            Value::Number(number) => {
+                if let Some(problem) = beyond(number, map) {
+                    self.fault(place, &format!("{} is {problem}", show(value)));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::String(_) => {}
         }
     }
 
@@ -181,6 +186,23 @@ impl Search {
 
     fn fault(&mut self, place: &str, problem: &str) {
         self.found.push(format!("field '{place}': {problem}"));
+    }
+}
+
+/// Which bound a number breaks.
+fn beyond(number: &Number, schema: &Map<String, Value>) -> Option<String> {
+    let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_number);
+    match (bound("minimum"), bound("maximum")) {
+        (Some(least), _) if is_below(number, least) => Some(format!("less than the minimum of {least}")),
+        (_, Some(most)) if is_below(most, number) => Some(format!("greater than the maximum of {most}")),
+        _ => None,
+    }
+}
+
+fn is_below(this: &Number, other: &Number) -> bool {
+    match (this.as_i128(), other.as_i128()) {
+        (Some(this), Some(other)) => this < other,
+        _ => this.as_f64() < other.as_f64(),
     }
 }
 

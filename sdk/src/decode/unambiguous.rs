@@ -1,137 +1,96 @@
 //! Keys that come twice. A reader that keeps the first and one that keeps the last would see different
 //! calls, and a map keeps the last without a word.
 
-use std::{borrow::Cow, collections::BTreeSet, fmt};
+use std::{borrow::Cow, collections::BTreeSet};
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
-};
+use super::whole::after_string;
 
 /// Refuses a text in which an object has a key twice; says which.
+///
+/// The syntax was checked when the arguments were taken apart. So this reads no values: it goes from string
+/// to string, and one that a colon follows is a key.
 pub(super) fn ensure(text: &str) -> Result<(), String> {
-    match serde_json::from_str::<Unambiguous>(text) {
-        Err(error) if error.is_data() => {
-            let message = error.to_string();
-            Err(message.split(" at line ").next().unwrap_or_default().to_owned())
-        }
-        // The syntax was checked when the arguments were taken apart; what is too deep fails to decode.
-        _ => Ok(()),
-    }
-}
-
-/// Any JSON value whose objects have each key once. Keeps nothing.
-struct Unambiguous;
-
-impl<'de> Deserialize<'de> for Unambiguous {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Walk)
-    }
-}
-
-struct Walk;
-
-impl<'de> Visitor<'de> for Walk {
-    type Value = Unambiguous;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_bool<E>(self, _: bool) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_unit<E>(self) -> Result<Unambiguous, E> {
-        Ok(Unambiguous)
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Unambiguous, A::Error> {
-        while items.next_element::<Unambiguous>()?.is_some() {}
-        Ok(Unambiguous)
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unambiguous, A::Error> {
-        let mut seen = Seen::default();
-        while let Some(Key(key)) = members.next_key()? {
-            if seen.contains(&key) {
-                members.next_value::<IgnoredAny>()?;
-                return Err(A::Error::custom(format_args!("key '{key}' is given twice")));
+    let bytes = text.as_bytes();
+    let mut open = Open::default();
+    let mut at = 0;
+    while let Some(byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let end = after_string(bytes, at);
+                if is_before_colon(&bytes[end..]) {
+                    let key = text.get(at..end).map(unescaped).unwrap_or_default();
+                    open.note(key).map_err(|key| format!("key '{key}' is given twice"))?;
+                }
+                at = end;
+                continue;
             }
-            members.next_value::<Unambiguous>()?;
-            seen.insert(key);
+            b'{' => open.begin(),
+            b'}' => open.end(),
+            _ => {}
         }
-        Ok(Unambiguous)
+        at += 1;
     }
+    Ok(())
 }
 
-/// The keys of one object so far. Most objects have few, and a list has many objects: the first keys need no
-/// allocation.
+fn is_before_colon(bytes: &[u8]) -> bool {
+    bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
+}
+
+/// What a key stands for, lent by the text unless it has escapes. One that stands for nothing stands for
+/// itself: it will not decode.
+fn unescaped(quoted: &str) -> Cow<'_, str> {
+    if quoted.contains('\\')
+        && let Ok(key) = serde_json::from_str(quoted)
+    {
+        return Cow::Owned(key);
+    }
+    Cow::Borrowed(quoted.get(1..quoted.len() - 1).unwrap_or_default())
+}
+
+/// The keys so far of the objects that the walk is in, the innermost last.
 #[derive(Default)]
-struct Seen<'de> {
-    few: [Option<Cow<'de, str>>; FEW],
-    more: BTreeSet<Cow<'de, str>>,
+struct Open<'t> {
+    keys: Vec<Cow<'t, str>>,
+    objects: Vec<Object<'t>>,
 }
 
-impl<'de> Seen<'de> {
-    fn contains(&self, key: &str) -> bool {
-        self.few.iter().map_while(Option::as_deref).any(|seen| seen == key) || self.more.contains(key)
+/// One of them. Most objects have few keys, and a list has many objects: the first keys lie with those of
+/// all the others and need no allocation of their own.
+struct Object<'t> {
+    /// Where its keys begin.
+    first: usize,
+    more: BTreeSet<Cow<'t, str>>,
+}
+
+impl<'t> Open<'t> {
+    fn begin(&mut self) {
+        self.objects.push(Object { first: self.keys.len(), more: BTreeSet::new() });
     }
 
-    fn insert(&mut self, key: Cow<'de, str>) {
-        match self.few.iter_mut().find(|place| place.is_none()) {
-            Some(place) => *place = Some(key),
-            None => {
-                self.more.insert(key);
-            }
+    fn end(&mut self) {
+        if let Some(object) = self.objects.pop() {
+            self.keys.truncate(object.first);
         }
+    }
+
+    /// Notes a key of the innermost object; gives it back if it was there.
+    fn note(&mut self, key: Cow<'t, str>) -> Result<(), Cow<'t, str>> {
+        let Some(object) = self.objects.last_mut() else { return Ok(()) };
+        let few = &self.keys[object.first..];
+        if few.contains(&key) || object.more.contains(&key) {
+            return Err(key);
+        }
+        if few.len() < FEW {
+            self.keys.push(key);
+        } else {
+            object.more.insert(key);
+        }
+        Ok(())
     }
 }
 
 const FEW: usize = 8;
-
-/// A key, lent by the text unless it has escapes.
-struct Key<'de>(Cow<'de, str>);
-
-impl<'de> Deserialize<'de> for Key<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(KeyVisitor)
-    }
-}
-
-struct KeyVisitor;
-
-impl<'de> Visitor<'de> for KeyVisitor {
-    type Value = Key<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_borrowed_str<E>(self, key: &'de str) -> Result<Key<'de>, E> {
-        Ok(Key(Cow::Borrowed(key)))
-    }
-
-    fn visit_str<E>(self, key: &str) -> Result<Key<'de>, E> {
-        Ok(Key(Cow::Owned(key.to_owned())))
-    }
-}
 
 #[cfg(test)]
 mod tests {

@@ -36,7 +36,7 @@ pub(super) fn numbers(text: &str) -> Option<String> {
 }
 
 /// The place after a string that begins at this quote.
-fn after_string(bytes: &[u8], quote: usize) -> usize {
+pub(super) fn after_string(bytes: &[u8], quote: usize) -> usize {
     let mut at = quote + 1;
     while at < bytes.len() {
         match bytes[at] {

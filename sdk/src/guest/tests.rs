@@ -19,6 +19,7 @@ async fn greet(name: &str) -> String {
     format!("hello {name}")
 }
 
+/// Tells how it goes.
 #[tool]
 async fn busy(ctx: &ToolContext) -> String {
     ctx.progress("half");
@@ -28,12 +29,14 @@ async fn busy(ctx: &ToolContext) -> String {
     format!("{} {}", ctx.call_id, ctx.tool_name)
 }
 
+/// Fails.
 #[tool]
 async fn fails(kind: &str) -> Result<(), ToolError> {
     let kind = ToolErrorKind::ALL.into_iter().find(|known| known.as_str() == kind);
     Err(ToolError::new(kind.unwrap_or(ToolErrorKind::Failed), "the very words"))
 }
 
+/// Never ends.
 #[tool]
 async fn endless() -> String {
     "x".repeat(MAX_FINAL_FRAME_BYTES)

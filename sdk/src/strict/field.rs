@@ -9,6 +9,8 @@ use std::marker::PhantomData;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
+pub use super::bounds::{Bounded, Range, bounded, read_within};
+
 /// What a field of an `#[args]` type can be.
 #[diagnostic::on_unimplemented(
     message = "a field cannot be of type `{Self}`: it has no schema",

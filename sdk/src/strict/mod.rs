@@ -3,6 +3,7 @@
 //! serde's derived code takes more than a schema shows: a list for an object, `{"Name": null}` for `"Name"`.
 //! These adapters stand between the derived code and the input and let through only what is shown.
 
+mod bounds;
 mod choice;
 pub mod field;
 mod object;

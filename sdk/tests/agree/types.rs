@@ -148,9 +148,55 @@ pub(crate) struct Nested {
     choice: Option<Size>,
 }
 
+/// Numbers with bounds, in every place that a field can have.
+#[args]
+pub(crate) struct Bounded {
+    #[arg(min = 2, max = 90)]
+    number: u8,
+    #[arg(max = 60)]
+    count: Option<i64>,
+    #[arg(min = 0.6)]
+    #[arg(max = 6.5)]
+    ratio: Option<f32>,
+    #[arg(min = 0.5, max = 2.0)]
+    exact: f64,
+    #[serde(default = "five")]
+    #[arg(min = 5)]
+    defaulted: i64,
+    level: Option<Level>,
+    amount: Amount,
+    dial: Option<Dial>,
+}
+
+#[args]
+pub(crate) struct Level(#[arg(min = 1, max = 90)] u32);
+
+#[args]
+#[serde(untagged)]
+pub(crate) enum Amount {
+    Low(#[arg(max = 30)] i64),
+    High(#[arg(min = 50)] i64),
+    Text(String),
+}
+
+#[args(deny_unknown)]
+#[serde(tag = "kind")]
+pub(crate) enum Dial {
+    Turn {
+        #[arg(min = 1, max = 100)]
+        radius: u16,
+    },
+    Off {
+        #[serde(default)]
+        #[arg(max = 90)]
+        order: Option<u16>,
+    },
+}
+
 macro_rules! takes {
     ($($name:ident: $ty:ty,)*) => {
         $(
+            /// Takes a value.
             #[tool]
             async fn $name(value: $ty) {
                 let _ = value;
@@ -173,12 +219,14 @@ takes! {
     take_all_default: AllDefault,
     take_wide: Wide,
     take_nested: Nested,
+    take_bounded_fields: Bounded,
     take_grid: [[u8; 2]; 2],
     take_pairs: Vec<(String, Option<Order>, bool)>,
     take_lookup: BTreeMap<String, Vec<f64>>,
     take_anything: serde_json::Value,
 }
 
+/// Takes what may be left out.
 #[tool(deny_unknown)]
 async fn take_optional(
     value: Option<Vec<Strict>>,
@@ -188,6 +236,7 @@ async fn take_optional(
     let _ = (value, order, numbers);
 }
 
+/// Takes what has bounds.
 #[tool]
 async fn take_bounded(
     value: Option<Vec<u8>>,
@@ -214,6 +263,7 @@ pub(crate) fn tools() -> Vec<&'static dyn DeclaredTool> {
         &TakeAllDefault,
         &TakeWide,
         &TakeNested,
+        &TakeBoundedFields,
         &TakeGrid,
         &TakePairs,
         &TakeLookup,

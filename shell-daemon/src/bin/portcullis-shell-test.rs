@@ -5,11 +5,11 @@
 
 use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 
-use portcullis_confine::{Canary, PathAccess, ProcessLimits};
+use portcullis_confine::{Canary, PathAccess};
 use portcullis_policy::ProtectedPaths;
 use portcullis_shell_daemon::{
-    Cancellation, CommandRequest, Ending, PostureChoice, SessionMount, SessionSpec, ShellSession,
-    enter_if_session,
+    Cancellation, CommandRequest, Ending, PostureChoice, SessionLimits, SessionMount, SessionSpec,
+    ShellSession, enter_if_session,
 };
 use portcullis_types::ShellPosture;
 
@@ -42,13 +42,7 @@ fn run() -> Result<ExitCode, Box<dyn Error>> {
         }],
         home: "shared".to_owned(),
         environment: Vec::new(),
-        limits: ProcessLimits {
-            descriptors: 1024,
-            memory_bytes: 2 << 30,
-            file_bytes: 1 << 30,
-            processes: None,
-            cpu: None,
-        },
+        limits: SessionLimits::default().of_each_process(),
         group: None,
         canary: Canary::create(&folder.join("state"))?,
         posture,

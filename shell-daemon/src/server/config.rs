@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
+use portcullis_confine::ProcessLimits;
 use portcullis_policy::{CommandRules, VariableName};
 use portcullis_types::Access;
 use serde::{Deserialize, Serialize};
@@ -87,6 +88,21 @@ impl Default for SessionLimits {
             command_timeout: Duration::from_secs(60),
             max_command_timeout: Duration::from_secs(600),
             idle_timeout: Duration::from_secs(30 * 60),
+        }
+    }
+}
+
+impl SessionLimits {
+    /// What the kernel holds each process of such a session to. It counts neither processes, which it would
+    /// count by user, nor processor time, since a command has a deadline.
+    #[must_use]
+    pub fn of_each_process(&self) -> ProcessLimits {
+        ProcessLimits {
+            descriptors: self.descriptors,
+            memory_bytes: self.memory_bytes,
+            file_bytes: self.file_bytes,
+            processes: None,
+            cpu: None,
         }
     }
 }

@@ -72,11 +72,9 @@ pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Res
             home,
             environment: environment(daemon, request)?,
             limits: ProcessLimits {
-                descriptors: daemon.config.session.descriptors,
                 memory_bytes: limits.memory_bytes,
                 file_bytes: limits.file_bytes,
-                processes: None,
-                cpu: None,
+                ..daemon.config.session.of_each_process()
             },
             group: Some(GroupLimits {
                 memory_bytes: daemon.config.session.group_memory_bytes,

@@ -1,5 +1,7 @@
 //! Where an operator's log goes: standard error.
 
+use std::io::IsTerminal as _;
+
 use tracing_subscriber::EnvFilter;
 
 /// How a line of the log looks.
@@ -14,7 +16,10 @@ pub(super) enum Form {
 /// Begins to log what `RUST_LOG` asks for, or from `least` on.
 pub(super) fn begin(form: Form, least: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_unset| EnvFilter::new(least));
-    let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // A file or a container's log has no colours.
+    let is_plain = std::env::var_os("NO_COLOR").is_some() || !std::io::stderr().is_terminal();
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(!is_plain).with_writer(std::io::stderr);
     // Only a second subscriber could be refused, and there is none.
     let _ = match form {
         Form::Text => logs.try_init(),

@@ -3,6 +3,7 @@
 
 use std::{
     net::{TcpListener, UdpSocket},
+    os::unix::process::CommandExt as _,
     process::Command,
 };
 
@@ -179,4 +180,23 @@ fn no_packet_leaves_a_network_of_its_own() {
     let Some(world) = World::without(&[others, vec![Layer::NetNamespace]].concat()) else { return };
     assert_eq!(world.session().run(&script).end.ending, WORKS);
     assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok(), "the control");
+}
+
+/// Without Landlock and the filter, which make the same promise for themselves.
+#[test]
+fn the_promise_of_no_new_privileges_alone_keeps_a_setuid_program_from_its_rights() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let world = World::bare();
+    for folder in ["", "shared"] {
+        std::os::unix::fs::chown(world.path(folder), Some(12345), Some(12345)).unwrap();
+    }
+    let program = world.path("shared/setuid");
+    // By another program: as long as one of ours has it open to be written, nobody can run it.
+    let made = Command::new("install").args(["-m", "4755", "/usr/bin/id"]).arg(&program).status().unwrap();
+    assert!(made.success());
+    assert_eq!(world.session().output("id -u; ./setuid -u"), "12345\n12345\n");
+    let control = Command::new(&program).arg("-u").uid(12345).gid(12345).output().unwrap();
+    assert_eq!(String::from_utf8(control.stdout).unwrap(), "0\n", "the control");
 }

@@ -161,7 +161,7 @@ fn root_without_all_its_privileges_has_the_same_sessions() {
     assert_works(&output, "contained");
     assert!(text(&output.stderr).contains("pid_ns=missing"), "{output:?}");
     let said = text(&run("-sys_admin,-setfcap", None, "strong").stderr);
-    assert!(said.contains("stay the same user"), "{said}");
+    assert!(said.contains("stay root, which takes CAP_SETFCAP"), "{said}");
 }
 
 /// Runs a program where namespaces are refused.

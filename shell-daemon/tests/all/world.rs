@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_confine::{Canary, Layer, PathAccess, ProcessLimits, probe_kernel};
+use portcullis_confine::{Canary, Layer, PathAccess, probe_kernel};
 use portcullis_policy::ProtectedPaths;
 use portcullis_shell_daemon::{
     Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending, PostureChoice,
-    SessionMount, SessionSpec, ShellError, ShellSession, Stream,
+    SessionLimits, SessionMount, SessionSpec, ShellError, ShellSession, Stream,
 };
 use portcullis_types::ShellPosture;
 use tempfile::TempDir;
@@ -126,13 +126,7 @@ impl World {
             ],
             home: "shared".to_owned(),
             environment: Vec::new(),
-            limits: ProcessLimits {
-                descriptors: 1024,
-                memory_bytes: 2 << 30,
-                file_bytes: 1 << 30,
-                processes: None,
-                cpu: None,
-            },
+            limits: SessionLimits::default().of_each_process(),
             group: None,
             canary: Canary::create(&self.path("state")).unwrap(),
             posture: self.posture,

@@ -47,6 +47,40 @@ pub(crate) fn block_with<'t>(text: &'t str, needle: &str) -> Result<&'t str, Str
     }
 }
 
+/// What the one block without a language holds that comes next after this line.
+///
+/// # Errors
+/// When the line is not there once, or another block follows it.
+pub(crate) fn block_after<'t>(text: &'t str, line: &str) -> Result<&'t str, String> {
+    let mut parts = text.split(line);
+    let (Some(_), Some(rest), None) = (parts.next(), parts.next(), parts.next()) else {
+        return Err(format!("`{line}` is not there once"));
+    };
+    let mut start = None;
+    let mut at = 0;
+    for line in rest.split_inclusive('\n') {
+        match (start, fence(line)) {
+            (None, Some((_, ""))) => start = Some(at + line.len()),
+            (Some(start), Some((_, ""))) => return Ok(&rest[start..at]),
+            (None, Some((_, info))) => return Err(format!("a block of `{info}` follows")),
+            _ => {}
+        }
+        at += line.len();
+    }
+    Err(format!("no block follows `{line}`"))
+}
+
+/// A block with the one text of which bytes were lost as it was meant.
+///
+/// # Errors
+/// When the text is not there once.
+pub(crate) fn restore(block: &str, lost: &str, meant: &str) -> Result<String, String> {
+    match block.matches(lost).count() {
+        1 => Ok(block.replace(lost, meant)),
+        count => Err(format!("`{lost}` is there {count} times")),
+    }
+}
+
 /// The beginning of a block, up to this text.
 ///
 /// # Errors
@@ -167,7 +201,19 @@ mod tests {
     }
 
     #[test]
+    fn what_is_printed_under_a_program_is_found() {
+        let text = "```rust\nx\n```\nIt prints:\n\n```\na\n b\n```\n```\nc\n```\n";
+        assert_eq!(block_after(text, "It prints:"), Ok("a\n b\n"));
+        assert!(block_after(text, "It says:").is_err(), "no such line");
+        assert!(block_after(text, "```").is_err(), "not once");
+        assert!(block_after("It prints:\n```json\n{}\n```\n", "It prints:").is_err(), "another language");
+        assert!(block_after("It prints:\n```\nx\n", "It prints:").is_err(), "never closed");
+    }
+
+    #[test]
     fn parts_of_a_block_are_cut_and_filled() {
+        assert_eq!(restore("a \u{fffd} b", "\u{fffd}", "❌").as_deref(), Ok("a ❌ b"));
+        assert!(restore("a", "\u{fffd}", "❌").is_err() && restore("??", "?", "!").is_err());
         assert_eq!(until("a\nb\nc", "b"), Ok("a\n"));
         assert!(until("a", "b").is_err());
         assert_eq!(fill("{\n    // ... more ...\n}", "// ...", "more!();").as_deref(), Ok("{\nmore!();\n}"));

@@ -6,14 +6,20 @@
 //! There is nothing here but tests. A crate of its own, because the examples are of an older edition.
 #![forbid(unsafe_code)]
 
+#[cfg(all(test, specifications))]
+mod alone;
 #[cfg(test)]
 mod extract;
+#[cfg(all(test, specifications))]
+mod messages_api;
 #[cfg(test)]
 mod presence;
 #[cfg(all(test, specifications))]
 mod spec_000;
 #[cfg(all(test, specifications))]
 mod spec_002;
+#[cfg(all(test, specifications))]
+mod spec_002_agent;
 #[cfg(all(test, specifications))]
 mod spec_004;
 #[cfg(all(test, specifications))]

@@ -1,18 +1,30 @@
 //! Specification 000: its trait, and its lines that build a registry, in a process whose operator has a policy
 //! in the usual place and whose state goes to a folder of the test's own.
 
-use std::{fs, process::Command};
+use std::{fs, num::NonZeroU32};
 
+use portcullis::{
+    agent::{
+        event_channel,
+        forms::{Everruns, Form},
+        AgentConfig, EventSender, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider,
+        DEFAULT_EVENT_CAPACITY,
+    },
+    compat::everruns::AgentLoopError,
+};
 use portcullis_tests::World;
 use portcullis_tools::{
     audit::{self, Confinement, Event},
     compat::everruns::{self, async_trait, Tool, ToolExecutionResult, ToolPolicy},
     BootstrapError, Caller, ToolRegistry,
 };
-use portcullis_types::{SafetyTier, ToolErrorKind};
+use portcullis_types::{MessageRole, SafetyTier, ToolErrorKind};
 use serde_json::{json, Value};
 
-use crate::support::{call, listening, Stage};
+use crate::{
+    alone::{is_alone, run_alone},
+    support::{call, listening, Stage},
+};
 
 /// The trait as it is stated.
 #[expect(unreachable_pub, reason = "the specification's own word")]
@@ -23,12 +35,12 @@ mod stated {
 }
 
 /// The registry's lines, in functions that hand out what they make. What they name and the specification
-/// does not show is the test's: a tool, and the loop that takes the registry.
+/// does not show is the test's: a tool, and what the loop takes beside the registry.
 #[expect(clippy::let_and_return, reason = "the lines are as they are")]
 mod lines {
-    use portcullis_tools::compat::everruns::*;
+    use portcullis::compat::everruns::*;
 
-    use super::{AgentLoop, Built, Config, Emitter, Llm, MyCustomTool, Store};
+    use super::{Built, Config, Emitter, Llm, MyCustomTool, Store};
 
     include!(concat!(env!("OUT_DIR"), "/000_defaults.rs"));
     include!(concat!(env!("OUT_DIR"), "/000_custom.rs"));
@@ -37,21 +49,10 @@ mod lines {
 /// A registry may not come about: a name is taken, the state folder is not writable.
 type Built = Result<ToolRegistry, BootstrapError>;
 
-struct Config;
-struct Emitter;
-struct Store;
-struct Llm;
-
-/// The loop, of which this test wants the registry alone.
-struct AgentLoop {
-    registry: ToolRegistry,
-}
-
-impl AgentLoop {
-    fn new(_config: Config, _emitter: Emitter, _store: Store, _llm: Llm, registry: Built) -> Self {
-        Self { registry: registry.expect("builds") }
-    }
-}
+type Config = AgentConfig;
+type Emitter = EventSender;
+type Store = InMemoryMessageStore;
+type Llm = ScriptedProvider;
 
 /// A tool with every outcome that the interface knows.
 struct MyCustomTool;
@@ -120,42 +121,28 @@ impl<T: Tool> stated::Tool for Stated<T> {
     }
 }
 
-/// Set in the process that the lines run in.
-const MARK: &str = "PORTCULLIS_TEST_ALONE";
-
 const OPERATORS_POLICY: &str =
     "[tools.my_custom_tool]\nenabled = true\n[tools.get_current_time]\nenabled = true\n";
 
 #[tokio::test]
 async fn the_lines_build_registries_that_run_under_the_operators_policy() {
-    if std::env::var_os(MARK).is_some() {
+    if is_alone() {
         return run_the_lines().await;
     }
-    if fs::exists("/etc/portcullis/portcullis.toml").unwrap_or(true) {
-        assert!(std::env::var_os("CI").is_none(), "this machine has an operator's policy of its own");
-        println!("skipped: this machine has an operator's policy, which comes before the test's");
+    let world = World::new().with_policy(OPERATORS_POLICY);
+    let name = "spec_000::the_lines_build_registries_that_run_under_the_operators_policy";
+    if run_alone(name, &world, &[]).is_none() {
         return;
     }
-    let world = World::new().with_policy(OPERATORS_POLICY);
-    let config = world.root().join("config/portcullis");
-    fs::create_dir_all(&config).expect("a folder");
-    fs::copy(world.policy_file(), config.join("portcullis.toml")).expect("copied");
-
-    #[expect(clippy::disallowed_methods, reason = "the test binary itself, for an environment of its own")]
-    let mut command = Command::new(std::env::current_exe().expect("a path"));
-    let name = "spec_000::the_lines_build_registries_that_run_under_the_operators_policy";
-    command.args(["--exact", name, "--nocapture"]).env(MARK, "1");
-    command.env("XDG_CONFIG_HOME", world.root().join("config")).env("XDG_STATE_HOME", world.state());
-    let output = command.output().expect("starts");
-    let text =
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && text.contains("1 passed"), "{text}");
-
     let rows = audit::rows(&audit::log_path(&world.state().join("portcullis/in-process")));
     let rows: Vec<_> = rows.map(|row| row.expect("a readable row")).collect();
     let called: Vec<&str> = rows.iter().filter(|row| row.event == Event::End).map(|row| &*row.tool).collect();
     let custom = "my_custom_tool";
-    assert_eq!(called, ["echo", "divide", "get_current_time", custom, custom, custom, "echo"]);
+    let unknown = "unknown_tool";
+    assert_eq!(
+        called,
+        ["echo", "divide", "get_current_time", custom, custom, custom, "echo", unknown, unknown]
+    );
     for row in rows.iter().filter(|row| &*row.tool == custom) {
         assert_eq!(row.confinement, Some(Confinement::Native));
         assert_eq!(row.tier, Some(SafetyTier::SideEffecting), "the interface has no tiers");
@@ -175,20 +162,80 @@ async fn run_the_lines() {
         let divided = call(&registry, "divide", &json!({"a": 1, "b": 0}), &caller).await;
         assert_eq!(ToolExecutionResult::from(divided).model_value(), json!({"error": "division by zero"}));
     }
-    let registry = lines::custom(Config, Emitter, Store, Llm).registry;
-    let told = call(&registry, "get_current_time", &json!({"format": "unix"}), &caller).await;
-    assert!(ToolExecutionResult::from(told).model_value()["timestamp"].is_i64());
-    for (city, expected) in [
-        ("Paris", json!({"city": "Paris", "people": 2_100_000})),
-        ("Atlantis", json!({"error": "City not found"})),
-        ("Nowhere", json!({"error": "An internal error occurred while executing the tool"})),
-    ] {
-        let result = call(&registry, "my_custom_tool", &json!({"city": city}), &caller).await;
-        assert_eq!(ToolExecutionResult::from(result).model_value(), expected, "{city}");
+    a_run_of_the_loop().await;
+    a_run_without_an_end().await;
+}
+
+/// What the model of a run says: every outcome of a tool, and a tool that is not there.
+const QUESTIONS: &str = r#"
+{"expect": {"messages": 1}}
+{"call": {"index": 0, "id": "c1", "name": "get_current_time", "arguments": "{\"format\":\"unix\"}"}}
+{"call": {"index": 1, "id": "c2", "name": "my_custom_tool", "arguments": "{\"city\":\"Paris\"}"}}
+{"call": {"index": 2, "id": "c3", "name": "my_custom_tool", "arguments": "{\"city\":\"Atlantis\"}"}}
+{"call": {"index": 3, "id": "c4", "name": "my_custom_tool", "arguments": "{\"city\":\"Nowhere\"}"}}
+{"call": {"index": 4, "id": "c5", "name": "echo", "arguments": "{\"message\":\"hi\"}"}}
+{"end": "tool_calls"}
+{"expect": {"messages": 7}}
+{"text": "Done."}
+{"end": "stop"}
+"#;
+
+/// The loop of the lines: start, call, result, and the model again.
+async fn a_run_of_the_loop() {
+    let mut config = AgentConfig::new("tester");
+    config.strategy = ExecutionStrategy::Sequential;
+    let (emitter, mut events) = event_channel(DEFAULT_EVENT_CAPACITY);
+    let store = InMemoryMessageStore::new();
+    let llm = ScriptedProvider::from_lines(QUESTIONS).expect("a script");
+    let mut agent_loop = lines::custom(config, emitter, store.clone(), llm);
+    assert_eq!(agent_loop.run("Ask all of them.").await.expect("an answer"), "Done.");
+
+    let mut form = Everruns::default();
+    let mut told = Vec::new();
+    while let Some(event) = events.try_recv() {
+        told.extend(form.values(&event));
     }
-    let unknown = call(&registry, "echo", &json!({"message": "hi"}), &caller).await;
-    let error = unknown.outcome.expect_err("only registered tools run");
-    assert_eq!(error.kind(), ToolErrorKind::NotFound);
+    let of = |kind: &str| -> Vec<&Value> { told.iter().filter(|value| value["type"] == kind).collect() };
+    let at = |kind: &str, id: &str| {
+        told.iter().position(|value| value["type"] == kind && value["toolCallId"] == id)
+    };
+    for id in ["c1", "c2", "c3", "c4", "c5"] {
+        assert!(
+            at("ToolCallStart", id).is_some() && at("ToolCallStart", id) < at("ToolCallResult", id),
+            "{id}"
+        );
+    }
+    let results: Vec<&Value> = of("ToolCallResult").into_iter().map(|value| &value["content"]).collect();
+    assert!(results[0]["timestamp"].is_i64(), "{results:?}");
+    assert_eq!(*results[1], json!({"city": "Paris", "people": 2_100_000}));
+    assert_eq!(*results[2], json!({"error": "City not found"}));
+    assert_eq!(*results[3], json!({"error": "An internal error occurred while executing the tool"}));
+    assert!(results[4]["error"].is_string(), "only registered tools run");
+    assert_eq!((of("StepStarted").len(), of("RunFinished").len()), (2, 1));
+
+    let messages = store.messages();
+    let roles: Vec<MessageRole> = messages.iter().map(|message| message.role).collect();
+    let (user, assistant, tool) = (MessageRole::User, MessageRole::Assistant, MessageRole::Tool);
+    assert_eq!(roles, [user, assistant, tool, tool, tool, tool, tool, assistant]);
+    assert_eq!(messages[4].text(), "Tool execution failed: City not found");
+    let everything = format!("{told:?} {}", serde_json::to_string(&messages).expect("JSON"));
+    assert!(!everything.contains(SECRET));
+}
+
+/// A model that never comes to an answer.
+async fn a_run_without_an_end() {
+    let mut config = AgentConfig::new("tester");
+    config.max_iterations = NonZeroU32::new(2).expect("not 0");
+    let turn = |n: u32| {
+        let arguments = format!("{{\\\"city\\\":\\\"Nowhere {n}\\\"}}");
+        let call = r#"{"call": {"index": 0, "id": "c", "name": "unknown_tool", "arguments": "#;
+        format!("{call}\"{arguments}\"}}}}\n{{\"end\": \"tool_calls\"}}\n")
+    };
+    let llm = ScriptedProvider::from_lines(&(0..3).map(turn).collect::<String>()).expect("a script");
+    let (emitter, _) = event_channel(DEFAULT_EVENT_CAPACITY);
+    let mut agent_loop = lines::custom(config, emitter, InMemoryMessageStore::new(), llm);
+    let error = agent_loop.run("Go on.").await.expect_err("no answer");
+    assert!(matches!(error, AgentLoopError::MaxIterationsReached(2)), "{error:?}");
 }
 
 #[tokio::test]

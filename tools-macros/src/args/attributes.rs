@@ -83,6 +83,13 @@ pub(crate) fn has_own_schema(attrs: &[Attribute]) -> bool {
     })
 }
 
+/// Refuses `#[arg]` where no field is.
+pub(crate) fn no_arg(attrs: &[Attribute], errors: &mut Errors) {
+    for attr in attrs.iter().filter(|attr| attr.path().is_ident("arg")) {
+        errors.at(attr, "`#[arg]` is for a tool's parameters and the fields of `#[args]`: move it to one");
+    }
+}
+
 /// Refuses what would put anything into the schema that the decoder does not check.
 pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
     const ALLOWED: [&str; 4] = ["with", "schema_with", "description", "example"];
@@ -94,19 +101,19 @@ pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
                     let name = key(&meta);
                     if !ALLOWED.contains(&name.as_str()) {
                         let known = list(&ALLOWED);
+                        let instead = match name.as_str() {
+                            "range" => "write `#[arg(min = 1, max = 10)]`",
+                            _ => "check it in the tool's body",
+                        };
                         errors.at(
                             meta.path(),
-                            format!("`{name}` would say what the decoder does not check: check it in the tool's body (the keys here are {known})"),
+                            format!("`{name}` would say what the decoder does not check: {instead} (the keys here are {known})"),
                         );
                     }
                 }
             }
-            ("arg", _) => errors.at(
-                attr,
-                "`#[arg]` is for a tool's parameters: use `#[serde(default)]` for a default, and check bounds in the tool's body",
-            ),
             ("validate" | "garde", _) => {
-                errors.at(attr, "the decoder checks no bounds: check them in the tool's body");
+                errors.at(attr, "the decoder does not ask these: write `#[arg(min = 1, max = 10)]` on a number, and check all else in the tool's body");
             }
             _ => {}
         }

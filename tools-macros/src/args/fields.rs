@@ -11,7 +11,10 @@ use syn::{
     ext::IdentExt, parse_quote, spanned::Spanned,
 };
 
-use super::attributes::{self, Place};
+use super::{
+    attributes::{self, Place},
+    bounds::Bounds,
+};
 use crate::{attr::key, errors::Errors, expand::shown_at};
 
 /// Gives every field its functions; returns them, to be put into an `impl` of the type, and the assertions
@@ -70,6 +73,8 @@ impl Around<'_> {
     fn field(&self, index: usize, field: &mut Field) -> Option<TokenStream> {
         let Self { facade, name, .. } = self;
         let metas = attributes::serde(&field.attrs, Place::Field, &mut Errors::default());
+        let bounds = Bounds::parse(field, &mut Errors::default()).map(|bounds| bounds.arguments(facade));
+        field.attrs.retain(|attr| !attr.path().is_ident("arg"));
         if metas.iter().any(|meta| key(meta) == "skip") {
             return None;
         }
@@ -101,17 +106,28 @@ impl Around<'_> {
         }
         let ty = &field.ty;
         let default = self.default_of(field.ident.as_ref(), &metas);
+        let read_as = |ty: TokenStream| match &bounds {
+            Some(bounds) => quote!(#facade::field::read_within::<#ty, __D>(deserializer, #bounds)),
+            None => quote!((&&#facade::field::Field::<#ty>::NEW).read(deserializer)),
+        };
         let reading = match default {
-            Some(default) if !optional => quote! {
-                let value: ::core::option::Option<#ty> =
-                    (&&#facade::field::Field::<::core::option::Option<#ty>>::NEW).read(deserializer)?;
-                ::core::result::Result::Ok(value.unwrap_or_else(#default))
-            },
-            _ => quote!((&&#facade::field::Field::<#ty>::NEW).read(deserializer)),
+            Some(default) if !optional => {
+                let read = read_as(quote!(::core::option::Option<#ty>));
+                quote! {
+                    let value: ::core::option::Option<#ty> = #read?;
+                    ::core::result::Result::Ok(value.unwrap_or_else(#default))
+                }
+            }
+            _ => read_as(quote!(#ty)),
         };
         let schema =
             if self.tagged && field.ident.is_none() { quote!(schema_beside_tag) } else { quote!(schema) };
         let describing = (!own_schema).then(|| {
+            let described = quote!((&&#facade::field::Field::<#ty>::NEW).#schema(generator));
+            let described = match &bounds {
+                Some(bounds) => quote!(#facade::field::bounded(#described, #bounds)),
+                None => described,
+            };
             quote! {
                 #[allow(non_snake_case)]
                 fn #describe(
@@ -119,7 +135,7 @@ impl Around<'_> {
                 ) -> #facade::schemars::Schema {
                     #[allow(unused_imports)]
                     use #facade::field::{Describe as _, Undescribed as _};
-                    (&&#facade::field::Field::<#ty>::NEW).#schema(generator)
+                    #described
                 }
             }
         });

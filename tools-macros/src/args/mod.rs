@@ -4,6 +4,7 @@
 //! two in step: an attribute that would let the decoder take what the schema does not show is refused.
 
 mod attributes;
+mod bounds;
 mod expand;
 mod fields;
 mod rules;

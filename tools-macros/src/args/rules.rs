@@ -4,7 +4,10 @@ use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Attribute, Data, DataEnum, DeriveInput, Fields, Meta, Path};
 
-use super::attributes::{self, Keys, Place};
+use super::{
+    attributes::{self, Keys, Place},
+    bounds::Bounds,
+};
 use crate::{attr::key, errors::Errors};
 
 /// How a type is written in JSON.
@@ -32,6 +35,7 @@ pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Op
     derives(&input.attrs, errors);
     let container = attributes::serde(&input.attrs, Place::Container, errors);
     attributes::schemars(&input.attrs, errors);
+    attributes::no_arg(&input.attrs, errors);
     match &input.data {
         Data::Struct(data) => structure(input, &data.fields, &container, errors),
         Data::Enum(data) => enumeration(keys, input, data, &container, errors),
@@ -105,6 +109,7 @@ fn enumeration(
     for variant in &data.variants {
         attributes::serde(&variant.attrs, Place::Variant, errors);
         attributes::schemars(&variant.attrs, errors);
+        attributes::no_arg(&variant.attrs, errors);
         fields(&variant.fields, errors);
         match &variant.fields {
             Fields::Unnamed(unnamed) if unnamed.unnamed.len() != 1 => {
@@ -150,6 +155,7 @@ fn fields(fields: &Fields, errors: &mut Errors) {
         }
         attributes::serde(&field.attrs, Place::Field, errors);
         attributes::schemars(&field.attrs, errors);
+        Bounds::parse(field, errors);
     }
 }
 

@@ -1,6 +1,13 @@
 // What the macros write; see `src/expansions.rs`.
 
 async fn now() {}
+const _: () = {
+    #[deprecated(
+        note = "tool `now` has no documentation, and a model chooses by it: write `///` and what the tool does above the function"
+    )]
+    const UNDOCUMENTED_TOOL: () = ();
+    UNDOCUMENTED_TOOL
+};
 ///The tool made of the function `now`.
 #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
 struct Now;

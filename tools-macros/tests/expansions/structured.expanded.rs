@@ -8,6 +8,13 @@ async fn search(
 ) -> Json<Hits> {
     hits(filters, order, numbers, tags)
 }
+const _: () = {
+    #[deprecated(
+        note = "tool `search` has no documentation, and a model chooses by it: write `///` and what the tool does above the function"
+    )]
+    const UNDOCUMENTED_TOOL: () = ();
+    UNDOCUMENTED_TOOL
+};
 ///The tool made of the function `search`.
 #[derive(::core::fmt::Debug, ::core::clone::Clone, ::core::marker::Copy)]
 struct Search;

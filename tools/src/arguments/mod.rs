@@ -11,6 +11,7 @@ mod references;
 mod repair;
 mod rewrite;
 mod schema;
+mod tree;
 mod view;
 
 pub use bounds::MAX_SCHEMA_BYTES;

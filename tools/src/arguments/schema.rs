@@ -19,6 +19,7 @@ use super::{
     references::spell_out_references,
     repair::{Repaired, Scope, has_whole_float, repair, reread},
     rewrite::{Edit, rewrite},
+    tree::{Read, Tree, Trees},
     view::{SchemaView, Types},
 };
 
@@ -31,7 +32,7 @@ use super::{
 pub struct ArgumentSchema {
     /// With its references spelled out.
     schema: Value,
-    validator: Validator,
+    validator: Validator<Trees>,
     known_keys: KnownKeys,
 }
 
@@ -51,7 +52,7 @@ impl ArgumentSchema {
         }
         let mut with_ranges = written.clone();
         spell_out_formats(&mut with_ranges);
-        let validator = jsonschema::options()
+        let validator = jsonschema::options_for::<Trees>()
             .with_draft(Draft::Draft202012)
             .offline()
             .with_pattern_options(PatternOptions::regex().size_limit(MAX_PATTERN_BYTES))
@@ -73,6 +74,10 @@ impl ArgumentSchema {
     /// # Errors
     /// `invalid_arguments`, with everything that is wrong in one message.
     pub fn check(&self, text: &str, repairs: Repairs) -> Result<CheckedArguments, ToolError> {
+        if self.fits(text) {
+            let args = ToolArgs::from_checked(text);
+            return Ok(CheckedArguments { args, repaired: Vec::new(), ignored: Vec::new() });
+        }
         let mut changes = Changes::default();
         let (text, mut value) = open(text, repairs, &mut changes)?;
         let Value::Object(members) = &mut value else {
@@ -83,18 +88,27 @@ impl ArgumentSchema {
         };
         changes.ignore_unknown(members, &self.known_keys);
 
-        let mut valid = self.validator.is_valid(&value);
+        let mut valid = self.validator.is_valid(&Tree::of(&value));
         if repairs == Repairs::Allowed && (!valid || has_whole_float(&value)) {
             let scope = if valid { Scope::WholeNumbers } else { Scope::Everything };
             changes.take(repair(&mut value, &self.schema, scope));
-            valid = self.validator.is_valid(&value);
+            valid = self.validator.is_valid(&Tree::of(&value));
         }
         let mut complaints = Complaints::default();
         if !valid {
-            complaints.collect(&self.schema, self.validator.iter_errors(&value));
+            let tree = Tree::of(&value);
+            complaints.collect(&self.schema, self.validator.iter_errors(&tree));
         }
         complaints.into_result()?;
         changes.finish(&text, value)
+    }
+
+    /// Whether a text fits as it stands, with nothing to repair, to leave out or to complain of. So it is with
+    /// most calls, and nothing of the text needs to be copied to see it.
+    fn fits(&self, text: &str) -> bool {
+        let Some(Read { tree, has_whole_float: false }) = Tree::read(text) else { return false };
+        let Tree::Object(members) = &tree else { return false };
+        self.known_keys.all(members.names()) && self.validator.is_valid(&tree)
     }
 
     /// Refuses floats where whole numbers are meant, such as 5.0. To JSON Schema that is an integer, so
@@ -270,6 +284,13 @@ enum KnownKeys {
 }
 
 impl KnownKeys {
+    fn all<'n>(&self, mut names: impl Iterator<Item = &'n str>) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(known) => names.all(|name| known.contains(name)),
+        }
+    }
+
     fn of(schema: &Value) -> Self {
         if SPEAKS_OF_OTHER_KEYS.iter().any(|keyword| schema.get(keyword).is_some()) {
             return Self::Any;

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use portcullis_policy::{
     Approval, CallRequest, Decision, Denial, DenialCode, Grant, RequestedSubject, WorkspaceSecurityPolicy,
 };
-use portcullis_types::{Access, GuestPath, RoleKind, ToolError, ToolEvent};
+use portcullis_types::{Access, GuestPath, RoleKind, ToolArgs, ToolError, ToolEvent};
 use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
@@ -89,7 +89,7 @@ fn grants(
     mounts: &MountTable,
     trail: &mut Trail,
 ) -> Result<Grants, ToolError> {
-    let (tool, args) = (&checked.tool, checked.args.value());
+    let (tool, args) = (&checked.tool, &checked.args);
     let subjects = subjects(tool, args)?;
     trail.row.subjects = subjects.iter().map(row_subject).collect();
     let mut steps = Vec::new();
@@ -147,11 +147,11 @@ fn judge(
 }
 
 /// What the arguments name, by the roles that the tool declares.
-fn subjects(tool: &RegisteredTool, args: &Value) -> Result<Vec<RequestedSubject>, ToolError> {
+fn subjects(tool: &RegisteredTool, args: &ToolArgs) -> Result<Vec<RequestedSubject>, ToolError> {
     let mut subjects = Vec::new();
     for role in &tool.facts().roles {
         let argument = &role.argument;
-        let text = match args.get(argument) {
+        let text = match args.value().get(argument) {
             Some(Value::String(text)) => text.as_str(),
             // A default stands for an argument that is left out; it is a path like any other.
             None | Some(Value::Null) => match tool.default_of(argument) {

@@ -43,28 +43,20 @@ impl Asked {
                 "it is elsewhere, and redirects are not followed; the base URL has to name the place"
                     .to_owned()
             } else {
-                Told::in_body(&text(response).await).message
+                self.words(&Told::in_body(&text(response).await))
             };
             let error = self.error(kind, &format!("answered {status}: {said}")).with_status(status.as_u16());
             return Err(Failure { error, again });
         }
-        let media_type = response
-            .headers()
-            .get(CONTENT_TYPE)
-            .and_then(|value| value.to_str().ok())
-            .and_then(|value| value.split(';').next())
-            .map(|value| value.trim().to_ascii_lowercase());
-        if media_type.as_deref() == Some(expected) {
+        let media_type = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        if media_type.eq_ignore_ascii_case(expected) {
             return Ok(response);
         }
-        let got = media_type.unwrap_or_else(|| "nothing that says what it is".to_owned());
-        let said = Told::in_body(&text(response).await).message;
-        Err(Failure::last(
-            self.error(
-                ProviderErrorKind::Malformed,
-                &format!("answered {got:?} instead of {expected}: {said}"),
-            ),
-        ))
+        let got = wire::shown(&self.without_key(media_type));
+        let said = self.words(&Told::in_body(&text(response).await));
+        let what = format!("answered {got:?} instead of {expected}: {said}");
+        Err(Failure::last(self.error(ProviderErrorKind::Malformed, &what)))
     }
 
     /// The connection failed.
@@ -96,7 +88,7 @@ impl Asked {
         let malformed = |what| Failure::last(self.error(ProviderErrorKind::Malformed, what));
         match fault {
             ReadFault::Told(told) => {
-                let what = format!("broke its answer off: {}", told.message);
+                let what = format!("broke its answer off: {}", self.words(&told));
                 let error = self.error(told.kind, &what);
                 match told.kind {
                     ProviderErrorKind::Server | ProviderErrorKind::RateLimited => Failure::passing(error),
@@ -119,14 +111,18 @@ impl Asked {
     }
 
     fn error(&self, kind: ProviderErrorKind, what: &str) -> ProviderError {
-        let message = format!("{} {what}", self.kind);
-        ProviderError::new(
-            kind,
-            match &self.key {
-                Some(key) => key.out_of(&message),
-                None => message,
-            },
-        )
+        ProviderError::new(kind, self.without_key(&format!("{} {what}", self.kind)))
+    }
+
+    fn words(&self, told: &Told) -> String {
+        wire::shown(&self.without_key(&told.message))
+    }
+
+    fn without_key(&self, text: &str) -> String {
+        match &self.key {
+            Some(key) => key.out_of(text),
+            None => text.to_owned(),
+        }
     }
 }
 

@@ -303,6 +303,13 @@ mod tests {
     }
 
     #[test]
+    fn a_providers_own_address_is_known_however_it_is_written() {
+        let official = |text: &str| is_official(&Url::parse(text).expect("a URL"));
+        assert!(official("https://api.openai.com/") && official("https://API.anthropic.com:443/v1"));
+        assert!(!official("https://api.openai.com.example.com/v1") && !official("http://127.0.0.1:11434"));
+    }
+
+    #[test]
     fn no_debug_output_of_settings_shows_the_key() {
         let settings = at("https://example.com").with_key(key());
         assert!(!format!("{settings:?}").contains("secret"));

@@ -8,6 +8,7 @@ struct Filter {
     pattern: String,
 }
 
+/// Documented.
 #[tool]
 async fn search(filter: Filter) -> String {
     format!("{filter:?}")

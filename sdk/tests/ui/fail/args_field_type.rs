@@ -18,6 +18,7 @@ enum Query {
     Pattern(Pattern),
 }
 
+/// Documented.
 #[tool]
 async fn search(filter: Filter, query: Option<Query>) {
     let _ = (filter, query);

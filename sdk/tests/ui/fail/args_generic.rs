@@ -7,6 +7,7 @@ struct Page<T> {
     items: Vec<T>,
 }
 
+/// Documented.
 #[tool]
 async fn generic(page: Page<u8>) {
     let _ = page.items;

@@ -10,6 +10,7 @@ enum Size {
     Between(u32, u32),
 }
 
+/// Documented.
 #[tool]
 async fn uses(range: Range, size: Size) {
     let _ = (range, size);

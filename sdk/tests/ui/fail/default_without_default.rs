@@ -7,6 +7,7 @@ struct Filter {
     pattern: String,
 }
 
+/// Documented.
 #[tool]
 async fn default_without_default(#[arg(default)] filter: Filter) -> String {
     filter.pattern

@@ -4,6 +4,7 @@ use portcullis_sdk::tool;
 
 struct MyError;
 
+/// Documented.
 #[tool]
 async fn error_type(path: String) -> Result<String, MyError> {
     let _ = path;

@@ -2,6 +2,7 @@
 
 use portcullis_sdk::tool;
 
+/// Documented.
 #[tool]
 async fn once() {}
 

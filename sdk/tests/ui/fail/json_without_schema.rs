@@ -8,6 +8,7 @@ struct Hits {
     paths: Vec<String>,
 }
 
+/// Documented.
 #[tool]
 async fn json_without_schema(path: String) -> Json<Hits> {
     Json(Hits { paths: vec![path] })

@@ -2,6 +2,7 @@
 
 use portcullis_sdk::tool;
 
+/// Documented.
 #[tool]
 async fn not_send(path: String) -> String {
     let shared = std::rc::Rc::new(path);

@@ -2,6 +2,7 @@
 
 use portcullis_sdk::tool;
 
+/// Documented.
 #[tool]
 async fn result_in_result(path: String) -> Result<std::time::Instant, portcullis_sdk::ToolError> {
     let _ = path;

@@ -2,6 +2,7 @@
 
 use portcullis_sdk::tool;
 
+/// Documented.
 #[tool]
 async fn result_type(path: String) -> std::time::Instant {
     let _ = path;

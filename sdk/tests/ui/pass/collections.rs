@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use portcullis_sdk::{serde_json, serde_json::json, testing::call, tool};
 
+/// Takes collections.
 #[tool]
 async fn collections(
     /// Which ones.

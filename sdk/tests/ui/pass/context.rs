@@ -2,16 +2,19 @@
 
 use portcullis_sdk::{testing::call, tool, ToolContext};
 
+/// Takes the context first.
 #[tool]
 async fn first(ctx: &ToolContext, path: String) -> String {
     ctx.tool_name.clone() + &path
 }
 
+/// Takes the context last.
 #[tool]
 async fn last(path: String, whatever: &portcullis_sdk::ToolContext) -> String {
     whatever.tool_name.clone() + &path
 }
 
+/// Takes the context alone.
 #[tool]
 async fn only(_ctx: &ToolContext) {}
 

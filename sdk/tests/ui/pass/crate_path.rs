@@ -13,6 +13,7 @@ struct Filter {
     glob: String,
 }
 
+/// Searches.
 #[tool(crate = "crate::reexport::tools")]
 async fn search(#[ctx] call: &Call, filter: Filter) -> String {
     format!("{} {}", call.tool_name, filter.glob)

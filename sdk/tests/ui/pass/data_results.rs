@@ -29,36 +29,43 @@ impl std::error::Error for Secret {}
 
 type Outcome<T> = Result<T, Secret>;
 
+/// A number.
 #[tool]
 async fn number() -> u32 {
     5
 }
 
+/// A list.
 #[tool]
 async fn plain() -> Vec<Plain> {
     vec![Plain { n: 1 }]
 }
 
+/// Perhaps a text.
 #[tool]
 async fn maybe() -> Option<String> {
     None
 }
 
+/// Described data.
 #[tool]
 async fn declared() -> Json<Hits> {
     Json(Hits { paths: vec!["a".to_owned()], more: None })
 }
 
+/// Described data, under an alias.
 #[tool]
 async fn aliased() -> Outcome<Json<Hits>> {
     Err(Secret)
 }
 
+/// Data, or a text for an error.
 #[tool]
 async fn data_or_text() -> Result<Plain, &'static str> {
     Err("told")
 }
 
+/// Data, or any error.
 #[tool]
 async fn any_error() -> Result<Plain, Box<dyn std::error::Error + Send + Sync>> {
     Err("secret")?

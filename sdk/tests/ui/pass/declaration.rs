@@ -17,6 +17,7 @@ async fn fetch(
     let _ = (address, to, then);
 }
 
+/// Says nothing more.
 #[tool]
 async fn bare() {}
 

@@ -25,6 +25,7 @@ async fn around() {}
 async fn block() {}
 
 #[doc(hidden)]
+#[allow(deprecated)]
 #[tool]
 async fn none(
     /// Of a parameter.

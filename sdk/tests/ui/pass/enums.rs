@@ -31,6 +31,7 @@ enum Size {
     Exact(u32),
 }
 
+/// Takes enumerations.
 #[tool]
 async fn enums(
     order: SortOrder,

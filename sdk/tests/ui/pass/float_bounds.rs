@@ -2,6 +2,7 @@
 
 use portcullis_sdk::{serde_json::json, testing::call, tool};
 
+/// Mixes.
 #[tool]
 async fn mix(
     #[arg(min = 0.0, max = 1.0)] share: f64,

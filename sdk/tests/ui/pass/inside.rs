@@ -2,6 +2,7 @@
 
 macro_rules! make {
     ($name:ident, $ty:ty) => {
+        /// Made by a macro.
         #[portcullis_sdk::tool]
         async fn $name(value: $ty, maybe: Option<$ty>) -> String {
             format!("{value:?} {maybe:?}")
@@ -12,6 +13,7 @@ macro_rules! make {
 make!(made, u8);
 
 fn main() {
+    /// Made in a function.
     #[portcullis_sdk::tool]
     async fn local(value: u8) -> String {
         value.to_string()

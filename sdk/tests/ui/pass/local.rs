@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use portcullis_sdk::{Tool, ToolContext, ToolError, testing::call, tool};
 
+/// Stays on its thread.
 #[tool(local)]
 async fn local(ctx: &ToolContext, path: String, times: Option<u8>) -> Result<String, ToolError> {
     let shared = Rc::new(path);

@@ -2,9 +2,11 @@
 
 use portcullis_sdk::{Tool, ToolMeta, tool};
 
+/// Hints.
 #[tool(aliases("grep_files", "search"), idempotent, parallel, hidden, output_cap = "4KiB")]
 async fn hinted() {}
 
+/// Hints at nothing.
 #[tool]
 async fn bare() {}
 

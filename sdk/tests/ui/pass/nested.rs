@@ -39,6 +39,7 @@ impl Tree {
 
 type Filters = Vec<Filter>;
 
+/// Takes structures within each other.
 #[tool(deny_unknown)]
 async fn nested(
     /// What to look for.

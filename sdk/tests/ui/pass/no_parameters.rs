@@ -2,6 +2,7 @@
 
 use portcullis_sdk::{testing::call, tool, Tool};
 
+/// Tells the time.
 #[tool]
 async fn now() -> &'static str {
     "now"

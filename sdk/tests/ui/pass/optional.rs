@@ -2,6 +2,7 @@
 
 use portcullis_sdk::{serde_json::json, testing::call, tool};
 
+/// Takes what may be left out.
 #[tool]
 async fn optional(
     a: Option<String>,

@@ -8,6 +8,7 @@ async fn file_read(path: String) -> String {
     path
 }
 
+#[allow(deprecated)]
 #[tool]
 #[allow(clippy::too_many_arguments)]
 async fn all(

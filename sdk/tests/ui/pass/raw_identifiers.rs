@@ -2,6 +2,7 @@
 
 use portcullis_sdk::{testing::call, tool};
 
+/// Is named by a keyword.
 #[tool]
 async fn r#type(r#match: String, mut r#in: String) -> String {
     r#in.push_str(&r#match);

@@ -2,24 +2,29 @@
 
 use portcullis_sdk::{Json, ToolError, ToolErrorKind, ToolOutput, serde_json, testing::call, tool};
 
+/// Nothing.
 #[tool]
 async fn unit() {}
 
+/// A text.
 #[tool]
 async fn text() -> String {
     "text".to_owned()
 }
 
+/// An output.
 #[tool]
 async fn output() -> ToolOutput {
     ToolOutput::text("output").with_details(serde_json::json!(1))
 }
 
+/// Data.
 #[tool]
 async fn data() -> Json<Vec<u8>> {
     Json(vec![1, 2])
 }
 
+/// Data, or an error.
 #[tool]
 async fn fallible() -> Result<Json<u8>, ToolError> {
     Ok(Json(1))
@@ -34,16 +39,19 @@ impl From<MyError> for ToolError {
     }
 }
 
+/// An error of the author's.
 #[tool]
 async fn own_error() -> Result<(), MyError> {
     Err(MyError)
 }
 
+/// A text for an error.
 #[tool]
 async fn text_error() -> Result<(), String> {
     Err("told".to_owned())
 }
 
+/// An error of the standard library.
 #[tool]
 async fn io_error() -> Result<String, std::io::Error> {
     Err(std::io::Error::other("secret"))

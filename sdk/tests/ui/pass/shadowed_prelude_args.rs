@@ -27,6 +27,7 @@ struct Filter {
     list: ::std::vec::Vec<u8>,
 }
 
+/// Takes a type of that name.
 #[portcullis_sdk::tool]
 async fn shadowed(
     filter: Filter,

@@ -10,8 +10,8 @@ use portcullis_shell_daemon::protocol::{ExecRequest, HealthRequest};
 use tonic::Code;
 
 use super::sidecar::{
-    Credentials, Standalone, client, config, embedded, exec, memory_kib, output, run, session, setup_line,
-    soon, standalone, start_embedded,
+    Credentials, client, config, embedded, exec, memory_kib, output, run, session, setup_line, soon,
+    standalone, start_embedded,
 };
 use crate::world::World;
 
@@ -130,41 +130,4 @@ async fn calls_without_the_token_are_no_greeting() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(refused > 0);
-}
-
-#[tokio::test]
-async fn a_flood_of_connections_is_bounded_and_leaves_those_that_are_there() {
-    let Some(world) = World::new() else { return };
-    let daemon = standalone(&world, &[]).await;
-    let mut shell = daemon.client().await;
-    let own = session(&mut shell).await;
-    let mut flood = Vec::new();
-    for _ in 0..500 {
-        flood.extend(UnixStream::connect(&daemon.socket));
-        assert!(descriptors(&daemon) < 200, "{}", descriptors(&daemon));
-    }
-    assert_eq!(flood.len(), 500);
-    assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
-    // All but 64 have been hung up on, and the one that is in use is among these.
-    soon("the others are closed", || flood.iter().filter(|stream| !is_closed(stream)).count() <= 63).await;
-    // A client that comes to its point takes the place of one that does not.
-    session(&mut daemon.client().await).await;
-}
-
-fn descriptors(daemon: &Standalone) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).unwrap().count()
-}
-
-/// Whether the other side has hung up; what it wrote before is left aside.
-fn is_closed(stream: &UnixStream) -> bool {
-    stream.set_nonblocking(true).unwrap();
-    let mut read = [0; 1024];
-    let mut stream = stream;
-    loop {
-        match stream.read(&mut read) {
-            Ok(0) => return true,
-            Ok(_) => {}
-            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
-        }
-    }
 }

@@ -1,12 +1,17 @@
 //! The daemon that a parent process has to itself.
 
-use portcullis_shell_daemon::protocol::{
-    HealthRequest, KillSessionRequest, ListSessionsRequest, PostureReport, exited::Ending,
-};
+use std::{io::Write as _, process::Command};
 
+use portcullis_shell_daemon::{
+    EMBEDDED_ENTRY, PostureChoice,
+    protocol::{HealthRequest, KillSessionRequest, ListSessionsRequest, PostureReport, exited::Ending},
+};
 use portcullis_types::ShellPosture;
 
-use super::sidecar::{code, config, embedded, everything, exec, output, run, session, soon};
+use super::sidecar::{
+    Credentials, client, code, config, embedded, everything, exec, output, run, session, setup_line, soon,
+    spawn_embedded,
+};
 use crate::world::{World, marker, processes_with};
 
 #[tokio::test]
@@ -63,4 +68,37 @@ async fn the_daemon_ends_with_its_connection_and_leaves_nothing() {
     soon("the daemon has ended", || daemon.child.try_wait().unwrap().is_some()).await;
     assert!(daemon.child.wait().unwrap().success());
     assert_eq!(processes_with(&marker), Vec::<String>::new());
+}
+
+/// What somebody left open when the daemon was started reaches neither the daemon nor its sessions.
+#[tokio::test]
+#[expect(clippy::disallowed_methods, reason = "the parent that leaves it open is a program")]
+async fn what_a_parent_left_open_reaches_no_command() {
+    let Some(world) = World::new() else { return };
+    let secret = world.path("vault/secret");
+    let opened = format!("exec 9< {} 150<&9; exec \"$0\" \"$@\"", secret.display());
+    for posture in ShellPosture::ALL {
+        if posture == ShellPosture::Strong && World::strong().is_none() {
+            continue;
+        }
+        let mut config = config(&world);
+        config.posture = PostureChoice::Exactly(posture);
+        let mut command = Command::new("bash");
+        command.args(["--norc", "-c", &opened, env!("CARGO_BIN_EXE_portcullis-shelld"), EMBEDDED_ENTRY]);
+        let (daemon, mut stream) = spawn_embedded(&mut command);
+        stream.write_all(setup_line(&config).as_bytes()).unwrap();
+        let mut shell = client(stream, Credentials::good()).await;
+        let session = session(&mut shell).await;
+        let listing = "perl -e 'for (3..400) { print \"$_ \" if open(my $file, \"<&\", $_) }'";
+        // The state of the session is still to be written there.
+        assert_eq!(output(&mut shell, &session, listing).await, "200 ", "{posture}");
+        let of_daemon = std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).unwrap();
+        let held =
+            of_daemon.flatten().filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == secret));
+        assert_eq!(held.count(), 0, "{posture}");
+    }
+    // The control: any other program has them.
+    let mut command = Command::new("bash");
+    let had = command.args(["-c", &opened, "cat", "/proc/self/fd/150"]).output().unwrap();
+    assert_eq!(had.stdout, b"vault/secret");
 }

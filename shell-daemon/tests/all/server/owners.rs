@@ -8,16 +8,16 @@ use std::{
 };
 
 use portcullis_shell_daemon::protocol::{
-    CancelRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest,
+    CancelRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest, exited::Ending,
 };
 use rustix::process::Uid;
 use tonic::Code;
 
 use super::sidecar::{
     Credentials, begin, client, code, config, embedded, everything, exec, finish, output, run, session,
-    standalone,
+    standalone, standalone_in,
 };
-use crate::world::World;
+use crate::{outer::Outer, world::World};
 
 #[tokio::test]
 async fn nobody_is_served_without_the_token() {
@@ -149,4 +149,42 @@ async fn sessions_of_one_connection_have_states_of_their_own() {
     output(&mut shell, &two, "v=two").await;
     assert_eq!(output(&mut shell, &one, "echo $v").await, "one\n");
     assert_eq!(output(&mut shell, &two, "echo $v").await, "two\n");
+}
+
+/// Whether the daemon has namespaces to give or not: its sessions can make no socket to come by.
+#[tokio::test]
+async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
+    if World::new().is_none() {
+        return;
+    }
+    for (outer, posture) in [(Outer::Nothing, None), (Outer::StockContainer, Some("contained"))] {
+        let world = World::new().unwrap();
+        let daemon = standalone_in(&world, &[], outer).await;
+        let mut shell = daemon.client().await;
+        let health = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap();
+        assert!(posture.is_none_or(|posture| health.posture == posture), "{health:?}");
+        let session = session(&mut shell).await;
+        let socket = daemon.socket.display();
+        let attack = format!(
+            "perl -e 'use Socket; socket(S, AF_UNIX, SOCK_STREAM, 0) && connect(S, pack_sockaddr_un(\"{socket}\")) || exit 1'"
+        );
+        let ran = run(&mut shell, exec(&session, &attack)).await.unwrap();
+        assert_eq!(ran.exited.ending, Some(Ending::Code(1)), "{ran:?}");
+        // Nor can it read what would be asked for there.
+        let token = format!("cat {}", world.path("token").display());
+        let ran = run(&mut shell, exec(&session, &token)).await.unwrap();
+        assert_eq!((ran.exited.ending, ran.stdout.as_str()), (Some(Ending::Code(1)), ""), "{ran:?}");
+        // The control: whoever is not confined comes as far as being asked for it.
+        let status = outside(&["bash", "-c", &format!("{attack} && {token}")]);
+        assert!(status.success(), "the control");
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the control is a program")]
+fn outside(command: &[&str]) -> std::process::ExitStatus {
+    std::process::Command::new(command[0])
+        .args(&command[1..])
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap()
 }

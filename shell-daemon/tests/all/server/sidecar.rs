@@ -31,7 +31,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::world::World;
+use crate::{outer::Outer, world::World};
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
@@ -100,13 +100,13 @@ impl Drop for Embedded {
 /// Starts a daemon whose standard input is the other end of what comes back.
 #[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
 pub(crate) fn start_embedded() -> (Embedded, StdUnixStream) {
+    spawn_embedded(Command::new(env!("CARGO_BIN_EXE_portcullis-shelld")).arg(EMBEDDED_ENTRY))
+}
+
+/// As [`start_embedded`], by a command that becomes the daemon.
+pub(crate) fn spawn_embedded(command: &mut Command) -> (Embedded, StdUnixStream) {
     let (ours, theirs) = StdUnixStream::pair().unwrap();
-    let child = Command::new(env!("CARGO_BIN_EXE_portcullis-shelld"))
-        .arg(EMBEDDED_ENTRY)
-        .env_clear()
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .spawn()
-        .unwrap();
+    let child = command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).spawn().unwrap();
     (Embedded { child }, ours)
 }
 
@@ -171,8 +171,14 @@ pub(crate) fn shelld_with(world: &World, state: &str) -> (Command, PathBuf) {
 
 /// Starts a daemon of its own and waits until it lets clients in.
 pub(crate) async fn standalone(world: &World, more: &[&str]) -> Standalone {
+    standalone_in(world, more, Outer::Nothing).await
+}
+
+/// As [`standalone`], with something around it.
+pub(crate) async fn standalone_in(world: &World, more: &[&str], outer: Outer) -> Standalone {
     let (mut command, socket) = shelld(world);
-    let mut daemon = Standalone { child: command.args(more).spawn().unwrap(), socket };
+    let child = outer.start(|| command.args(more).spawn().unwrap());
+    let mut daemon = Standalone { child, socket };
     soon("the daemon listens", || {
         assert_eq!(daemon.child.try_wait().unwrap(), None, "the daemon has ended");
         StdUnixStream::connect(&daemon.socket).is_ok()

@@ -12,7 +12,7 @@ const MAX_SHOWN: usize = 500;
 pub(in super::super) struct Told {
     /// What kind of failure it is, as far as the words say.
     pub(in super::super) kind: ProviderErrorKind,
-    /// Its words: one line, cut, without control characters.
+    /// Its words, whatever they are. [`shown`] makes them fit to be shown.
     pub(in super::super) message: String,
 }
 
@@ -22,7 +22,7 @@ impl Told {
         serde_json::from_str::<Value>(body)
             .ok()
             .and_then(|value| Self::in_value(&value))
-            .unwrap_or_else(|| Self { kind: ProviderErrorKind::Server, message: shown(body) })
+            .unwrap_or_else(|| Self::unread(body))
     }
 
     /// Reads an event; none if it tells of no error.
@@ -32,8 +32,12 @@ impl Told {
             return None;
         }
         let value: Value = serde_json::from_str(data).ok()?;
-        value.get("error").filter(|error| !error.is_null())?;
-        Self::in_value(&value)
+        let error = value.get("error").filter(|error| !error.is_null())?;
+        Some(Self::in_value(&value).unwrap_or_else(|| Self::unread(&error.to_string())))
+    }
+
+    fn unread(text: &str) -> Self {
+        Self { kind: ProviderErrorKind::Server, message: text.to_owned() }
     }
 
     fn in_value(value: &Value) -> Option<Self> {
@@ -46,7 +50,7 @@ impl Told {
         };
         let words = ["type", "code", "status"].iter().filter_map(|key| error.get(key));
         let kind = words.filter_map(kind_of).next().unwrap_or(ProviderErrorKind::Server);
-        Some(Self { kind, message: shown(message) })
+        Some(Self { kind, message: message.to_owned() })
     }
 }
 
@@ -88,8 +92,9 @@ pub(in super::super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
     }
 }
 
-/// A provider's words for a terminal or a log: one line, without what could steer either.
-fn shown(text: &str) -> String {
+/// A provider's words for a terminal or a log: one line, cut, without what could steer either. The key is
+/// taken out before, since half of one would not be found.
+pub(in super::super) fn shown(text: &str) -> String {
     let mut shown: String =
         text.trim().chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.trim().chars().nth(MAX_SHOWN).is_some() {
@@ -104,7 +109,8 @@ mod tests {
 
     #[track_caller]
     fn check(body: &str, kind: ProviderErrorKind, message: &str) {
-        assert_eq!(Told::in_body(body), Told { kind, message: message.into() });
+        let told = Told::in_body(body);
+        assert_eq!((told.kind, shown(&told.message).as_str()), (kind, message));
     }
 
     #[test]
@@ -139,13 +145,15 @@ mod tests {
         check("{}", Server, "{}");
         check("[]", Server, "[]");
         check(r#"{"error":{"message":5}}"#, Server, r#"{"error":{"message":5}}"#);
-        assert_eq!(Told::in_body(&"x".repeat(10_000)).message.chars().count(), MAX_SHOWN + 1);
+        assert_eq!(shown(&"é".repeat(10_000)).chars().count(), MAX_SHOWN + 1);
     }
 
     #[test]
     fn an_event_without_an_error_tells_none() {
         assert_eq!(Told::in_event(r#"{"choices":[],"error":null}"#), None);
         assert_eq!(Told::in_event(r#"{"text":"an \"error\" in quotes"}"#), None);
-        assert!(Told::in_event(r#"{"error":{"message":"m"}}"#).is_some());
+        for data in [r#"{"error":{"message":"m"}}"#, r#"{"error":{"code":500}}"#, r#"{"error":true}"#] {
+            assert!(Told::in_event(data).is_some(), "{data}");
+        }
     }
 }

@@ -28,7 +28,7 @@ use super::{
 };
 use crate::agent::{Delta, ModelRequest, ProviderError, StopReason};
 
-pub(super) use fault::{Told, of_status};
+pub(super) use fault::{Told, of_status, shown};
 
 /// A request, and how the provider wants it.
 #[derive(Debug, Clone, Copy)]

@@ -1,0 +1,118 @@
+//! Google's Gemini API.
+
+use super::*;
+use crate::agent::{StopReason, Usage};
+
+fn finish(reason: &str) -> Value {
+    json!({"candidates": [{"content": {"parts": [], "role": "model"}, "finishReason": reason, "index": 0}]})
+}
+
+#[tokio::test]
+async fn a_conversation_is_sent_as_the_protocol_has_it() {
+    let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
+    answer(&provider(ProviderKind::Gemini, &server), whole_conversation()).await;
+    let seen = &server.seen()[0];
+    assert_eq!(seen.line, "POST /models/a-model:streamGenerateContent?alt=sse");
+    assert_eq!(seen.header("x-goog-api-key"), Some(KEY));
+    assert_eq!(seen.header("authorization"), None);
+    let mut body = seen.body();
+    assert!(seen.text.contains("\"n\":340282366920938463463374607431768211455"), "{}", seen.text);
+    body["contents"][1]["parts"][1]["functionCall"]["args"]["n"] = json!("checked above");
+    // The dialect's form has its own tests.
+    let declared = body["tools"][0]["functionDeclarations"][0].take();
+    assert_eq!(declared["name"], "file_read");
+    assert_eq!(declared["parameters"]["properties"]["path"]["type"], "string");
+    assert_eq!(
+        body,
+        json!({
+            "systemInstruction": {"parts": [{"text": "Be brief."}]},
+            "generationConfig": {"maxOutputTokens": 100, "temperature": 0.5},
+            "tools": [{"functionDeclarations": [null]}],
+            "contents": [
+                {"role": "user", "parts": [
+                    {"text": "What is this?"},
+                    {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+                ]},
+                {"role": "model", "parts": [
+                    {"text": "I look."},
+                    {"functionCall": {"name": "file_read", "args": {"path": "a", "n": "checked above"}}},
+                    {"functionCall": {"name": "file_list", "args": {}}},
+                ]},
+                {"role": "user", "parts": [
+                    {"functionResponse": {"name": "file_read", "response": {"output": "content of a"}}},
+                    {"inlineData": {"mimeType": "image/png", "data": "AAAA"}},
+                    {"functionResponse": {"name": "file_list",
+                        "response": {"error": "Tool execution failed: no path"}}},
+                    {"text": "And now?"},
+                ]},
+            ],
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_schema_that_the_dialect_cannot_say_is_sent_as_it_is() {
+    let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
+    let schema = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let map =
+        FunctionDecl { name: "map".into(), description: None, parameters: JsonSchema::new(schema.clone()) };
+    assert!(portcullis_types::SchemaProfile::Gemini.render(&map.parameters).is_err(), "has no words for it");
+    let asked = ModelRequest { tools: vec![map], ..request(vec![Message::user("x")]) };
+    answer(&provider(ProviderKind::Gemini, &server), asked).await;
+    let declared = &server.seen()[0].body()["tools"][0]["functionDeclarations"][0];
+    assert_eq!(declared["parametersJsonSchema"], schema);
+    assert_eq!(declared.get("parameters"), None);
+}
+
+#[tokio::test]
+async fn calls_of_the_third_generation_say_that_they_have_no_signature() {
+    let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
+    let asked = ModelRequest { model: "gemini-3-pro".into(), ..whole_conversation() };
+    answer(&provider(ProviderKind::Gemini, &server), asked).await;
+    let part = &server.seen()[0].body()["contents"][1]["parts"][1];
+    assert_eq!(part["thoughtSignature"], "skip_thought_signature_validator");
+}
+
+#[tokio::test]
+async fn an_answer_comes_in_its_pieces() {
+    let parts = |parts: Value| json!({"candidates": [{"content": {"parts": parts, "role": "model"}}]});
+    let server = Server::start([Reply::events(events(&[
+        parts(json!([{"text": "hm", "thought": true}])),
+        parts(json!([{"text": "I read."}])),
+        parts(json!([
+            {"functionCall": {"name": "file_read", "args": {"path": "a"}}, "thoughtSignature": "AA=="},
+            {"functionCall": {"id": "x", "name": "file_list"}},
+        ])),
+        finish("STOP"),
+        json!({"usageMetadata": {"promptTokenCount": 4, "candidatesTokenCount": 2, "thoughtsTokenCount": 1}}),
+    ]))])
+    .await;
+    let deltas = answer(&provider(ProviderKind::Gemini, &server), request(vec![Message::user("x")])).await;
+    assert_eq!(
+        deltas,
+        [
+            Delta::Thinking("hm".into()),
+            Delta::Text("I read.".into()),
+            piece(0, None, Some("file_read"), Some("{\"path\":\"a\"}")),
+            piece(1, Some("x"), Some("file_list"), None),
+            Delta::Usage(Usage { input_tokens: 4, output_tokens: 3 }),
+            Delta::End(StopReason::ToolCalls),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn what_the_provider_withholds_is_said() {
+    let blocked = json!({"promptFeedback": {"blockReason": "SAFETY"}});
+    for (event, reason) in [
+        (blocked, StopReason::ContentFilter),
+        (finish("SAFETY"), StopReason::ContentFilter),
+        (finish("MAX_TOKENS"), StopReason::Length),
+        (finish("MALFORMED_FUNCTION_CALL"), StopReason::Other("MALFORMED_FUNCTION_CALL".into())),
+    ] {
+        let server = Server::start([Reply::events(events(&[event]))]).await;
+        let deltas =
+            answer(&provider(ProviderKind::Gemini, &server), request(vec![Message::user("x")])).await;
+        assert_eq!(deltas, [Delta::End(reason)]);
+    }
+}

@@ -1,0 +1,162 @@
+//! `portcullis agent`: a model at work with the tools.
+
+use std::{fs, io, path::Path, process::ExitCode, sync::Arc};
+
+use portcullis_tools::{Caller, ToolRegistry, approval::Approver};
+use portcullis_types::{CancellationToken, ToolErrorKind};
+
+use super::call::{self, INTERRUPTED};
+use crate::{
+    agent::{
+        AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, ApiKey, DEFAULT_EVENT_CAPACITY,
+        InMemoryMessageStore, Provider, ProviderErrorKind, ProviderSettings, RemoteProvider, event_channel,
+    },
+    cli::{Agent, CLI_ID, Common},
+    error::CliError,
+    executor::RegistryExecutor,
+    output::{
+        live::{Live, Quiet},
+        stream, text,
+    },
+    setup, sidecar,
+};
+
+/// The longest file of instructions.
+const MAX_SYSTEM_BYTES: u64 = 1 << 20;
+
+/// What a model is told where the operator has no instructions of their own.
+const SYSTEM: &str = "\
+You work through tools, in a sandbox. Files are in /shared, which you and the person share, and in /tmp, which is \
+for what may be thrown away; /vault can be read where the policy lets you. Relative paths start at /shared. A call \
+that is refused says why; do what it asks for, or go another way.";
+
+/// Runs the command.
+pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError> {
+    let provider = provider(&options)?;
+    let mut config = AgentConfig::new(CLI_ID);
+    config.system = Some(system(options.system.as_deref())?);
+    config.max_iterations = options.max_turns;
+    config.strategy = options.strategy.0;
+    let prompt = call::arguments(options.prompt)?;
+    let envelope = setup::envelope_with(common, options.modules)?;
+    let place = sidecar::place(common);
+
+    let live = (!options.json).then(|| Arc::new(Live::to_stderr()));
+    let mut caller = call::caller(CLI_ID.to_owned(), options.approve);
+    // The run's events say it.
+    (caller.on_progress, caller.on_update) = (None, None);
+    if let (Some(live), Some(approver)) = (&live, caller.approver.take()) {
+        caller.approver = Some(Arc::new(Quiet::new(approver, Arc::clone(live))) as Arc<dyn Approver>);
+    }
+    let form = options.json.then_some(options.form);
+
+    let cancel = CancellationToken::new();
+    let given_up = cancel.clone();
+    let ended = call::apart(&cancel, move || {
+        let runtime = setup::runtime()?;
+        let run = runtime.block_on(async {
+            let registry = Arc::new(setup::registry(&envelope, place).await?);
+            let mut form = form.map(crate::agent::forms::EventForm::begin);
+            let mut fault = Ok(());
+            let run = converse(config, provider, registry, caller, prompt, &given_up, |event| {
+                if let Some(live) = &live {
+                    live.show(event);
+                }
+                if let (Some(form), Ok(())) = (&mut form, &fault) {
+                    fault = stream::answer(&form.lines(event));
+                }
+            });
+            let run = run.await;
+            fault.map(|()| run)
+        });
+        // A native tool that blocks its thread, or a question that nobody answers, must not keep us.
+        runtime.shutdown_background();
+        run
+    })?;
+    match ended {
+        Some(run) => {
+            let seen = options.json || (stream::stderr_is_terminal() && stream::stdout_is_terminal());
+            if let (Some(answer), false) = (run.answer(), seen) {
+                stream::answer(&format!("{answer}\n"))?;
+            }
+            Ok(exit_code(&run.end))
+        }
+        None => Ok(ExitCode::from(INTERRUPTED)),
+    }
+}
+
+/// One question to an agent, from the first turn to the answer, with all its events in order.
+///
+/// # Cancellation
+/// `given_up` ends the run in order.
+pub(super) async fn converse(
+    config: AgentConfig,
+    provider: impl Provider + 'static,
+    registry: Arc<ToolRegistry>,
+    caller: Caller,
+    prompt: String,
+    given_up: &CancellationToken,
+    mut show: impl FnMut(&AgentEvent),
+) -> AgentRun {
+    let (events, mut happens) = event_channel(DEFAULT_EVENT_CAPACITY);
+    let executor = RegistryExecutor::new(registry, caller);
+    let mut agent = AgentLoop::new(config, events, InMemoryMessageStore::new(), provider, executor);
+    let handle = agent.handle();
+    let work = async move {
+        let run = agent.run(prompt).await;
+        // Its end of the events goes with it.
+        drop(agent);
+        run
+    };
+    let watch = async {
+        while let Some(event) = happens.recv().await {
+            show(&event);
+        }
+    };
+    let both = futures_util::future::join(work, watch);
+    let mut both = std::pin::pin!(both);
+    tokio::select! {
+        (run, ()) = &mut both => return run,
+        () = given_up.cancelled() => handle.cancel(),
+    }
+    both.await.0
+}
+
+/// What a run's end lets the process exit with.
+pub(super) fn exit_code(end: &AgentEnd) -> ExitCode {
+    match end {
+        AgentEnd::Answer { .. } => ExitCode::SUCCESS,
+        AgentEnd::Cancelled => ExitCode::from(INTERRUPTED),
+        AgentEnd::Provider { kind: ProviderErrorKind::Configuration, .. } => ExitCode::from(2),
+        AgentEnd::Provider { .. } => ExitCode::from(ToolErrorKind::Unavailable.exit_code()),
+        AgentEnd::MaxIterations { .. }
+        | AgentEnd::Length { .. }
+        | AgentEnd::Repeated { .. }
+        | AgentEnd::Internal { .. } => ExitCode::FAILURE,
+    }
+}
+
+fn provider(options: &Agent) -> Result<RemoteProvider, CliError> {
+    let mut settings = ProviderSettings::new(options.provider, options.model.clone());
+    settings.base_url.clone_from(&options.base_url);
+    settings.key = match (&options.key_file, options.provider.key_variable()) {
+        (Some(file), _) => Some(ApiKey::from_file(file)?),
+        // Somebody else's server is not given the key of the provider's own.
+        (None, Some(variable)) if options.base_url.is_none() => Some(ApiKey::from_env(variable)?),
+        (None, _) => None,
+    };
+    Ok(RemoteProvider::new(settings)?)
+}
+
+fn system(file: Option<&Path>) -> Result<String, CliError> {
+    let Some(path) = file else { return Ok(SYSTEM.to_owned()) };
+    let failed = |source| CliError::Instructions { path: path.to_owned(), source };
+    let file = fs::File::open(path).map_err(failed)?;
+    let mut text = String::new();
+    io::Read::read_to_string(&mut io::Read::take(file, MAX_SYSTEM_BYTES + 1), &mut text).map_err(failed)?;
+    if text.len() as u64 > MAX_SYSTEM_BYTES {
+        let limit = text::bytes(MAX_SYSTEM_BYTES);
+        return Err(failed(io::Error::other(format!("it is longer than {limit}"))));
+    }
+    Ok(text)
+}

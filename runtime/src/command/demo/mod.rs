@@ -1,0 +1,94 @@
+//! `portcullis demo`: a scripted agent at work, with everything but the model real.
+
+mod scene;
+
+use std::{process::ExitCode, sync::Arc, time::Duration};
+
+use portcullis_tools::{
+    Caller,
+    approval::{ApprovalAnswer, ApprovalRequest, Approver},
+    audit,
+};
+use portcullis_types::{CancellationToken, async_trait};
+
+use super::{
+    agent, audit as rows,
+    call::{self, INTERRUPTED},
+    doctor,
+};
+use crate::{
+    agent::{AgentConfig, ScriptedProvider},
+    approve,
+    cli::{Common, Demo},
+    error::CliError,
+    output::{live::Live, stream},
+    setup, sidecar,
+};
+
+/// The agent, as the audit log names it.
+const AGENT: &str = "demo";
+
+/// Between two pieces of the model's words, for a person who reads along.
+const PACE: Duration = Duration::from_millis(40);
+
+/// What the model says, turn by turn.
+const SCRIPT: &str = include_str!("script.jsonl");
+
+/// What the person asks.
+const PROMPT: &str =
+    "Bring my notes in order, fetch the letter template from the vault, and count the words.";
+
+/// Runs the command.
+pub(crate) fn run(common: &Common, options: &Demo) -> Result<ExitCode, CliError> {
+    let failed = |source| CliError::Demo { source };
+    let scene = scene::Scene::set(common).map_err(failed)?;
+    let watched = stream::stdout_is_terminal();
+    let script = ScriptedProvider::from_lines(SCRIPT)
+        .map_err(|error| failed(std::io::Error::other(error)))?
+        .with_pace(if watched { PACE } else { Duration::ZERO });
+
+    let live = Arc::new(Live::to_stdout());
+    live.say(&format!("{}\n\nyou: {PROMPT}\n", scene.introduction()));
+    let envelope = setup::envelope(&scene.common)?;
+    let place = sidecar::place(&scene.common);
+    let cancel = CancellationToken::new();
+    let given_up = cancel.clone();
+    let ended = call::apart(&cancel, move || {
+        let runtime = setup::runtime()?;
+        let run = runtime.block_on(async {
+            let registry = Arc::new(setup::registry(&envelope, place).await?);
+            let mut caller = Caller::new(AGENT, AGENT);
+            caller.approver = Some(Arc::new(Person { live: Arc::clone(&live) }));
+            let config = AgentConfig::new(AGENT);
+            let show = |event: &_| live.show(event);
+            Ok(agent::converse(config, script, registry, caller, PROMPT.to_owned(), &given_up, show).await)
+        });
+        runtime.shutdown_background();
+        run
+    })?;
+    let Some(run) = ended else { return Ok(ExitCode::from(INTERRUPTED)) };
+
+    let log = audit::log_path(&setup::envelope(&scene.common)?.state);
+    let verified = audit::verify(&log).map_err(|source| CliError::Audit { source })?;
+    stream::answer(&format!(
+        "\nthe audit log: a row for each call, before its result was let go\n\n{}\n{}",
+        rows::demonstrated(&log)?,
+        rows::verdict(&verified),
+    ))?;
+    stream::answer(&format!("\nwhat was enforced\n\n{}", doctor::summary(&scene.common)?))?;
+    stream::answer(&scene.close(options.keep))?;
+    Ok(agent::exit_code(&run.end))
+}
+
+/// The person of the demonstration, who reads each question and says yes.
+struct Person {
+    live: Arc<Live>,
+}
+
+#[async_trait]
+impl Approver for Person {
+    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+        self.live.say(&format!("{}y (the demonstration answers)", approve::question(request)));
+        ApprovalAnswer::Approve
+    }
+}

@@ -1,0 +1,95 @@
+//! The folder that the demonstration takes place in.
+
+use std::{fs, io, path::Path};
+
+use portcullis_tools::policy::DEFAULT_POLICY;
+use tempfile::TempDir;
+
+use crate::cli::Common;
+
+/// The size of the long file: the one whose truncation the first specification shows.
+const LONG_FILE_BYTES: usize = 142_857;
+
+/// A workspace under the shipped policy, with something to do in it.
+pub(super) struct Scene {
+    folder: TempDir,
+    /// The options that lead into it.
+    pub(super) common: Common,
+}
+
+impl Scene {
+    /// Makes the folder and what is in it. The shell is where the options say; all else is the scene's own.
+    pub(super) fn set(options: &Common) -> io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("portcullis-demo-").tempdir()?;
+        let root = folder.path();
+        let workspace = root.join("workspace");
+        for (path, text) in [
+            (
+                "shared/notes/todo.md",
+                "# To do\n\n- [ ] call Ada\n- [x] write to Grace\n- [ ] TODO: pay the gas\n",
+            ),
+            ("shared/notes/ideas.md", "# Ideas\n\nA gate that opens for whoever may pass.\n"),
+            ("vault/letter.md", "Dear NAME,\n\nthank you for your letter.\n"),
+        ] {
+            put(&workspace.join(path), text)?;
+        }
+        put(&workspace.join("shared/log.txt"), &long_text())?;
+        fs::create_dir_all(workspace.join("tmp"))?;
+        let policy = root.join("policy.toml");
+        fs::write(&policy, DEFAULT_POLICY)?;
+        let common = Common {
+            workspace,
+            policy: Some(policy),
+            state: Some(root.join("state")),
+            sandbox_tier: options.sandbox_tier,
+            shell: options.shell.clone(),
+            shell_token_file: options.shell_token_file.clone(),
+        };
+        Ok(Self { folder, common })
+    }
+
+    /// What a person is told first.
+    pub(super) fn introduction(&self) -> String {
+        format!(
+            "A scripted model works in {}. The tools, the policy, the sandbox and the audit log are real.",
+            self.folder.path().display()
+        )
+    }
+
+    /// Ends the scene, and says what is left of it.
+    pub(super) fn close(self, keep: bool) -> String {
+        if keep {
+            let kept = self.folder.keep();
+            return format!(
+                "\nkept: {0}\n  portcullis audit log --workspace {0}/workspace --state {0}/state --policy \
+                 {0}/policy.toml\n",
+                kept.display()
+            );
+        }
+        String::new()
+    }
+}
+
+fn put(path: &Path, text: &str) -> io::Result<()> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    fs::write(path, text)
+}
+
+/// Numbered lines, cut to the size.
+fn long_text() -> String {
+    let mut text: String = (1..).map(|number| format!("line {number} of a long log\n")).take(8000).collect();
+    text.truncate(LONG_FILE_BYTES);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_long_file_has_exactly_its_size() {
+        assert_eq!(long_text().len(), LONG_FILE_BYTES);
+    }
+}

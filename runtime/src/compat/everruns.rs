@@ -1,0 +1,69 @@
+//! Specification 000, "ToolRegistry": the registry's lines, and the loop that takes the registry.
+//!
+//! The lines hand over what the builder gives, so a registry that could not be built is an error of the run.
+
+use std::sync::Arc;
+
+use portcullis_tools::BootstrapError;
+pub use portcullis_tools::compat::everruns::*;
+use thiserror::Error;
+
+use crate::agent::{self, AgentEnd};
+pub use crate::agent::{
+    AgentConfig, EventEmitter, EventReceiver, EventSender, InMemoryMessageStore, MessageStore, Provider,
+    ToolExecutor, event_channel,
+};
+
+/// The loop of specification 000 ("Execution Flow"): the model is asked, its calls run through the registry, and
+/// it is asked again, at most [`AgentConfig::max_iterations`] times.
+#[derive(Debug)]
+pub struct AgentLoop {
+    inner: Result<agent::AgentLoop, Arc<BootstrapError>>,
+}
+
+impl AgentLoop {
+    /// A loop that tells `emitter` what happens (`()` for nobody), keeps its conversation in `store`, asks `llm`
+    /// and runs calls through `registry`, which is what the builder gives. Nobody is asked for approvals.
+    #[must_use]
+    pub fn new(
+        config: AgentConfig,
+        emitter: impl EventEmitter + 'static,
+        store: impl MessageStore + 'static,
+        llm: impl Provider + 'static,
+        registry: Result<ToolRegistry, BootstrapError>,
+    ) -> Self {
+        let inner = registry.map(|registry| agent::AgentLoop::new(config, emitter, store, llm, registry));
+        Self { inner: inner.map_err(Arc::new) }
+    }
+
+    /// Asks the model a question, and gives its final answer.
+    ///
+    /// # Errors
+    /// [`AgentLoopError`] for a run that ends otherwise.
+    ///
+    /// # Cancellation
+    /// As [`agent::AgentLoop::run`].
+    pub async fn run(&mut self, question: impl Into<String>) -> Result<String, AgentLoopError> {
+        let agent = self.inner.as_mut().map_err(|error| AgentLoopError::Registry(Arc::clone(error)))?;
+        match agent.run(question).await.end {
+            AgentEnd::Answer { text } => Ok(text),
+            AgentEnd::MaxIterations { limit } => Err(AgentLoopError::MaxIterationsReached(limit)),
+            end => Err(AgentLoopError::Ended(end)),
+        }
+    }
+}
+
+/// Why a run gave no final answer. For the operator.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AgentLoopError {
+    /// The registry could not be built; the model was not asked.
+    #[error("the registry could not be built")]
+    Registry(#[source] Arc<BootstrapError>),
+    /// The model went on asking for calls.
+    #[error("max iterations reached: {0}")]
+    MaxIterationsReached(u32),
+    /// The run ended otherwise.
+    #[error("the run ended without an answer: {0:?}")]
+    Ended(AgentEnd),
+}

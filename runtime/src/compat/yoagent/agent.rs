@@ -1,0 +1,257 @@
+//! [`Agent`]: the agent of specification 002, on our loop and a registry of its tools.
+
+use std::{collections::VecDeque, fmt, future::Future, mem, pin::Pin, sync::Arc};
+
+use portcullis_tools::{BootstrapError, ToolRegistry};
+use portcullis_types::chain;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use super::{
+    provider::StreamProvider,
+    types::{AgentEvent, AgentTool, ToolExecutionStrategy},
+};
+use crate::agent::{
+    self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, DEFAULT_EVENT_CAPACITY, EventReceiver,
+    InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent,
+};
+
+/// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
+/// conversation.
+///
+/// Its tools are native tools of a registry under the operator's policy, found in the usual places: each runs
+/// only where the policy enables it by name, and nobody is asked for approvals.
+pub struct Agent {
+    provider: Arc<dyn StreamProvider>,
+    system_prompt: Option<String>,
+    model: String,
+    api_key: String,
+    strategy: ToolExecutionStrategy,
+    tools: Tools,
+    store: InMemoryMessageStore,
+    /// Held by the run that goes on: one conversation has one at a time.
+    turn: Arc<Mutex<()>>,
+    handle: Option<AgentHandle>,
+}
+
+impl Agent {
+    /// An agent without instructions, model name, key or tools; calls of one answer run in parallel.
+    #[must_use]
+    pub fn new(provider: impl StreamProvider + 'static) -> Self {
+        Self {
+            provider: Arc::new(provider),
+            system_prompt: None,
+            model: String::new(),
+            api_key: String::new(),
+            strategy: ToolExecutionStrategy::default(),
+            tools: Tools::Given(Vec::new()),
+            store: InMemoryMessageStore::new(),
+            turn: Arc::default(),
+            handle: None,
+        }
+    }
+
+    /// The same with instructions.
+    #[must_use]
+    pub fn with_system_prompt(mut self, prompt: impl Into<String>) -> Self {
+        self.system_prompt = Some(prompt.into());
+        self
+    }
+
+    /// The same with a model's name.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.model = model.into();
+        self
+    }
+
+    /// The same with the provider's key.
+    #[must_use]
+    pub fn with_api_key(mut self, key: impl Into<String>) -> Self {
+        self.api_key = key.into();
+        self
+    }
+
+    /// The same with these tools instead of those it had.
+    #[must_use]
+    pub fn with_tools(mut self, tools: Vec<Box<dyn AgentTool>>) -> Self {
+        self.tools = Tools::Given(tools);
+        self
+    }
+
+    /// The same with another way to run the calls of one answer.
+    #[must_use]
+    pub fn with_tool_execution(mut self, strategy: ToolExecutionStrategy) -> Self {
+        self.strategy = strategy;
+        self
+    }
+
+    /// Asks the agent something, and gives what happens. The run goes on while its events are read. One
+    /// conversation has one run at a time: while the events of the last one are neither read to their end nor
+    /// dropped, the next one ends at once, with an error.
+    ///
+    /// # Cancellation
+    /// Dropping the events drops the run.
+    pub async fn prompt(&mut self, text: impl Into<String>) -> AgentEvents {
+        let (turn, registry, provider) = match self.ready() {
+            Ok(ready) => ready,
+            Err(end) => return AgentEvents::of_no_run(end),
+        };
+        let mut config = AgentConfig::new(AGENT);
+        config.system.clone_from(&self.system_prompt);
+        config.model.clone_from(&self.model);
+        config.strategy = self.strategy.into();
+        let (sender, receiver) = event_channel(DEFAULT_EVENT_CAPACITY);
+        let mut agent = AgentLoop::new(config, sender, self.store.clone(), provider, registry);
+        self.handle = Some(agent.handle());
+        let text = text.into();
+        AgentEvents::of(receiver, async move {
+            agent.run(text).await;
+            drop(turn);
+        })
+    }
+
+    /// A hold on the run that was begun last: to say something in between, or to give it up.
+    #[must_use]
+    pub fn handle(&self) -> Option<AgentHandle> {
+        self.handle.clone()
+    }
+
+    /// The registry that the agent's tools run in.
+    ///
+    /// # Errors
+    /// Why there is none, for the operator: a name that is taken, a policy or a state folder that cannot be
+    /// used.
+    pub fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
+        self.tools.registry()
+    }
+
+    /// What a run needs, or how it ends without.
+    fn ready(&mut self) -> Result<(OwnedMutexGuard<()>, Arc<ToolRegistry>, Box<dyn Provider>), AgentEnd> {
+        let internal = |message| AgentEnd::Internal { message };
+        let turn = Arc::clone(&self.turn).try_lock_owned();
+        let turn = turn.map_err(|error| internal(format!("a run of this agent goes on: {error}")))?;
+        let registry = self.tools.registry().map_err(internal)?;
+        let provider = self.provider.connect(&self.api_key, &self.model);
+        let provider =
+            provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: chain(&error) })?;
+        Ok((turn, registry, provider))
+    }
+}
+
+impl fmt::Debug for Agent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Agent").field("model", &self.model).finish_non_exhaustive()
+    }
+}
+
+/// What happens in a run, in the words of specification 002.
+pub struct AgentEvents {
+    /// None when the run is over.
+    run: Option<Running>,
+    form: Yoagent,
+    ready: VecDeque<AgentEvent>,
+    end: Option<AgentEnd>,
+}
+
+impl AgentEvents {
+    /// The next event; none after [`AgentEvent::AgentEnd`].
+    ///
+    /// # Cancellation
+    /// Dropping the future loses no event; the run stands still until the next one is asked for.
+    pub async fn recv(&mut self) -> Option<AgentEvent> {
+        while self.ready.is_empty() {
+            let Running { run, events } = self.run.as_mut()?;
+            let event = match run.as_mut() {
+                Some(going) => tokio::select! {
+                    biased;
+                    event = events.recv() => event,
+                    () = going => {
+                        *run = None;
+                        events.try_recv()
+                    }
+                },
+                None => events.try_recv(),
+            };
+            if let Some(agent::AgentEvent::AgentEnd { end }) = &event {
+                self.end = Some(end.clone());
+                // Nothing comes after it, and the next run need not wait for whoever holds this.
+                self.run = None;
+            }
+            match event {
+                Some(event) => self.ready.extend(self.form.events(&event)),
+                None => self.run = None,
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    /// How the run ended, in words for the operator; none while it goes on.
+    #[must_use]
+    pub fn end(&self) -> Option<&AgentEnd> {
+        self.end.as_ref()
+    }
+
+    fn of(events: EventReceiver, run: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self {
+            run: Some(Running { run: Some(Box::pin(run)), events }),
+            form: Yoagent::default(),
+            ready: VecDeque::new(),
+            end: None,
+        }
+    }
+
+    /// The events of a run that could not begin.
+    fn of_no_run(end: AgentEnd) -> Self {
+        let mut form = Yoagent::default();
+        let begin = agent::AgentEvent::AgentStart { agent_id: AGENT.to_owned(), run_id: String::new() };
+        let over = agent::AgentEvent::AgentEnd { end: end.clone() };
+        let ready = [begin, over].iter().flat_map(|event| form.events(event)).collect();
+        Self { run: None, form, ready, end: Some(end) }
+    }
+}
+
+/// A run, and its events.
+struct Running {
+    /// None when it has come to its end and only events are left.
+    run: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
+    events: EventReceiver,
+}
+
+impl fmt::Debug for AgentEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgentEvents").field("end", &self.end).finish_non_exhaustive()
+    }
+}
+
+/// An agent's tools.
+enum Tools {
+    /// Not registered yet.
+    Given(Vec<Box<dyn AgentTool>>),
+    Registered(Arc<ToolRegistry>),
+    /// They cannot be registered, for this reason.
+    Refused(String),
+}
+
+impl Tools {
+    /// The registry of the tools, which is built when it is first asked for.
+    fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
+        if let Self::Given(tools) = self {
+            *self = match registry_of(mem::take(tools)) {
+                Ok(registry) => Self::Registered(Arc::new(registry)),
+                Err(error) => Self::Refused(chain(&error)),
+            };
+        }
+        match self {
+            Self::Registered(registry) => Ok(Arc::clone(registry)),
+            Self::Refused(why) => Err(why.clone()),
+            Self::Given(_) => Err("the tools are not registered".to_owned()),
+        }
+    }
+}
+
+fn registry_of(tools: Vec<Box<dyn AgentTool>>) -> Result<ToolRegistry, BootstrapError> {
+    tools.into_iter().fold(ToolRegistry::builder(), |builder, tool| builder.tool(tool)).build()
+}
+
+/// Which agent the calls are of, for rate limits and the audit log.
+const AGENT: &str = "yoagent";

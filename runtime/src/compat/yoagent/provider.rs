@@ -1,0 +1,39 @@
+//! Who answers for a model in programs of specification 002.
+
+use std::env;
+
+use crate::agent::{ApiKey, Provider, ProviderError, ProviderKind, ProviderSettings, RemoteProvider};
+
+/// Somebody who can be connected to with a key. Every [`Provider`] that can be cloned is one, and has its key
+/// and model already.
+pub trait StreamProvider: Send + Sync {
+    /// The provider, for one run.
+    ///
+    /// # Errors
+    /// [`ProviderError`] where it cannot be asked as it is set up.
+    fn connect(&self, api_key: &str, model: &str) -> Result<Box<dyn Provider>, ProviderError>;
+}
+
+impl<P: Provider + Clone + 'static> StreamProvider for P {
+    fn connect(&self, _api_key: &str, _model: &str) -> Result<Box<dyn Provider>, ProviderError> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+/// Anthropic's Messages API, at the address in the environment variable `ANTHROPIC_BASE_URL`, else at its own.
+#[derive(Debug, Clone, Copy)]
+pub struct AnthropicProvider;
+
+impl StreamProvider for AnthropicProvider {
+    fn connect(&self, api_key: &str, model: &str) -> Result<Box<dyn Provider>, ProviderError> {
+        let mut settings = ProviderSettings::new(ProviderKind::Anthropic, model);
+        settings.base_url = env::var(BASE_URL).ok().filter(|url| !url.is_empty());
+        if !api_key.is_empty() {
+            settings.key = Some(ApiKey::new(api_key)?);
+        }
+        Ok(Box::new(RemoteProvider::new(settings)?))
+    }
+}
+
+/// Where the Messages API is, as the provider's own programs read it.
+const BASE_URL: &str = "ANTHROPIC_BASE_URL";

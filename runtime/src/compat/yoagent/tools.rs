@@ -1,0 +1,63 @@
+//! The tools that an agent of specification 002 begins with.
+
+use std::sync::Arc;
+
+use portcullis_types::{FunctionDecl, Tool, ToolArgs, async_trait};
+
+use super::types::{AgentTool, ToolContext, ToolError, ToolResult};
+
+/// The tools of this program that need no workspace: the time, echo, arithmetic. As every tool of an agent they
+/// run where the policy enables them by name. Tools over files and commands come with a workspace, which the
+/// specification's programs do not name: `bootstrap_runtime_tools` makes a registry of them.
+#[must_use]
+pub fn default_tools() -> Vec<Box<dyn AgentTool>> {
+    let shipped = portcullis_tools::native::default_tools().into_iter();
+    shipped.map(|tool| -> Box<dyn AgentTool> { Box::new(Shipped::new(tool)) }).collect()
+}
+
+/// One of our tools, as a tool of that interface.
+struct Shipped {
+    decl: FunctionDecl,
+    label: String,
+    tool: Arc<dyn Tool>,
+}
+
+impl Shipped {
+    fn new(tool: Arc<dyn Tool>) -> Self {
+        let decl = tool.schema();
+        let label = tool.label().unwrap_or_else(|| decl.name.clone());
+        Self { decl, label, tool }
+    }
+}
+
+#[async_trait]
+impl AgentTool for Shipped {
+    fn name(&self) -> &str {
+        &self.decl.name
+    }
+
+    fn label(&self) -> &str {
+        &self.label
+    }
+
+    fn description(&self) -> &str {
+        self.decl.description.as_deref().unwrap_or_default()
+    }
+
+    fn parameters_schema(&self) -> serde_json::Value {
+        self.decl.parameters.as_value().clone()
+    }
+
+    async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
+        let args = ToolArgs::parse(&params.to_string())
+            .map_err(|error| ToolError::InvalidArgs(error.to_string()))?;
+        let mut ours = portcullis_types::ToolContext::detached(&ctx.tool_name);
+        ours.call_id = ctx.tool_call_id;
+        ours.cancel = ctx.cancel;
+        ours.on_progress = ctx.on_progress;
+        ours.on_update = ctx.on_update.map(|listener| -> portcullis_types::ToolUpdateFn {
+            Arc::new(move |partial| listener(partial.into()))
+        });
+        self.tool.call(&ours, &args).await.map(Into::into).map_err(|error| (&error).into())
+    }
+}

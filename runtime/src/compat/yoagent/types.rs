@@ -1,0 +1,37 @@
+//! The vocabulary of specification 002: tools, events, strategies.
+
+use std::num::NonZeroUsize;
+
+pub use portcullis_types::compat::yoagent::*;
+
+use crate::agent::ExecutionStrategy;
+pub use crate::agent::forms::yoagent::{
+    AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage,
+};
+
+/// How the calls of one answer run (specification 002, "Execution Strategies").
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ToolExecutionStrategy {
+    /// One at a time.
+    Sequential,
+    /// All that may, at once.
+    #[default]
+    Parallel,
+    /// In groups.
+    Batched {
+        /// How many calls a group has at most; 0 counts as 1.
+        size: usize,
+    },
+}
+
+impl From<ToolExecutionStrategy> for ExecutionStrategy {
+    fn from(strategy: ToolExecutionStrategy) -> Self {
+        match strategy {
+            ToolExecutionStrategy::Sequential => Self::Sequential,
+            ToolExecutionStrategy::Parallel => Self::Parallel,
+            ToolExecutionStrategy::Batched { size } => {
+                Self::Batched { size: NonZeroUsize::new(size).unwrap_or(NonZeroUsize::MIN) }
+            }
+        }
+    }
+}

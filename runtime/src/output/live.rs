@@ -1,0 +1,303 @@
+//! What happens in a run, for a person who watches: the model's words, each call, what came of it.
+
+use std::{
+    io::{self, IsTerminal as _, Write},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
+use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
+
+use super::text;
+use crate::agent::{AgentEnd, AgentEvent};
+
+/// How many lines of a result are shown.
+const SHOWN_LINES: usize = 8;
+
+/// How many characters of one line, or of a call's arguments, are shown.
+const SHOWN_CHARS: usize = 160;
+
+/// How often the sign of life moves.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Shows the events of a run on one of the standard streams. On a terminal a line at the bottom says what is
+/// waited for, and whatever a terminal would act on is escaped.
+pub(crate) struct Live {
+    out: Out,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Out {
+    Stdout,
+    Stderr,
+}
+
+#[derive(Default)]
+struct State {
+    /// Whether the last thing shown was the beginning of a line.
+    within_a_line: bool,
+    /// The calls that run, with their tools.
+    running: Vec<(String, String)>,
+    /// Calls whose output was shown as it came.
+    streamed: Vec<String>,
+    /// The sign of life, while something is waited for.
+    waiting: Option<ProgressBar>,
+}
+
+impl Live {
+    /// Beside an answer, which goes to standard output.
+    pub(crate) fn to_stderr() -> Self {
+        Self { out: Out::Stderr, state: Mutex::default() }
+    }
+
+    /// As the answer itself.
+    pub(crate) fn to_stdout() -> Self {
+        Self { out: Out::Stdout, state: Mutex::default() }
+    }
+
+    /// Shows an event.
+    pub(crate) fn show(&self, event: &AgentEvent) {
+        let mut state = self.state();
+        match event {
+            AgentEvent::TurnStart { .. } => self.wait(&mut state, "the model thinks"),
+            AgentEvent::TextDelta { delta } => self.write(&mut state, delta),
+            AgentEvent::Tool(event) => self.show_call(&mut state, event),
+            AgentEvent::ToolEnd { result } => self.show_result(&mut state, result),
+            AgentEvent::Steered { messages } => {
+                for message in messages.iter() {
+                    self.line(&mut state, &format!("you: {}", cut(&Message::text(message))));
+                }
+            }
+            AgentEvent::MessageEnd { .. } => self.end_line(&mut state),
+            AgentEvent::AgentEnd { end } => self.show_end(&mut state, end),
+            AgentEvent::AgentStart { .. } | AgentEvent::ThinkingDelta { .. } | AgentEvent::TurnEnd { .. } => {
+            }
+        }
+    }
+
+    /// Shows a text of our own.
+    pub(crate) fn say(&self, words: &str) {
+        let mut state = self.state();
+        self.end_line(&mut state);
+        self.write(&mut state, words);
+        self.end_line(&mut state);
+    }
+
+    /// Leaves the terminal to somebody else; the next event takes it back.
+    fn pause(&self) {
+        let mut state = self.state();
+        self.end_line(&mut state);
+    }
+
+    fn show_call(&self, state: &mut State, event: &ToolEvent) {
+        match event {
+            ToolEvent::Requested { call_id, tool, arguments } => {
+                self.line(state, &format!("→ {tool} {}", cut(arguments)));
+                state.running.push((call_id.clone(), tool.clone()));
+                self.wait_for_calls(state);
+            }
+            ToolEvent::Progress { text, .. } => {
+                self.line(state, &format!("  · {}", cut(text.trim_end())));
+                self.wait_for_calls(state);
+            }
+            ToolEvent::Update { call_id, partial } => {
+                let shown = text::of_content(&partial.content);
+                self.block(state, &shown, usize::MAX);
+                if partial.details.get("stream").is_some() && !state.streamed.contains(call_id) {
+                    state.streamed.push(call_id.clone());
+                }
+                self.wait_for_calls(state);
+            }
+            ToolEvent::ApprovalResolved { approved, .. } => {
+                self.line(state, if *approved { "  approved" } else { "  not approved" });
+                self.wait_for_calls(state);
+            }
+            ToolEvent::Pending { .. } => self.line(state, "  the result will come later"),
+            // Said by what comes before or after.
+            _ => {}
+        }
+    }
+
+    fn show_result(&self, state: &mut State, result: &ToolResult) {
+        let several = state.running.len() > 1;
+        state.running.retain(|(call, _)| *call != result.call_id);
+        let streamed = state.streamed.iter().any(|call| *call == result.call_id);
+        state.streamed.retain(|call| *call != result.call_id);
+        let name = if several { format!("{}, ", result.tool) } else { String::new() };
+        let took = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
+        match &result.outcome {
+            Ok(output) => {
+                let shown = text::of_content(&output.content);
+                if streamed {
+                    // What was not in the stream: what is said of its end.
+                    let last = shown.lines().last().filter(|line| line.starts_with('[')).unwrap_or_default();
+                    self.block(state, last, 1);
+                } else {
+                    self.block(state, &shown, SHOWN_LINES);
+                }
+                self.line(state, &format!("  ✓ {name}{took}"));
+            }
+            Err(error) => {
+                self.line(state, &format!("  ✗ {name}{} [{}], {took}", error.for_model(), error.code()))
+            }
+        }
+        self.wait_for_calls(state);
+    }
+
+    fn show_end(&self, state: &mut State, end: &AgentEnd) {
+        state.running.clear();
+        let said = match end {
+            AgentEnd::Answer { .. } => None,
+            AgentEnd::MaxIterations { limit } => {
+                Some(format!("the model was asked {limit} times and has not come to an answer"))
+            }
+            AgentEnd::Length { .. } => Some("the limit of tokens cut the answer off".to_owned()),
+            AgentEnd::Repeated { tool } => {
+                Some(format!("the model made the same call of {tool} over and over"))
+            }
+            AgentEnd::Cancelled => Some("given up".to_owned()),
+            AgentEnd::Provider { kind, message } => Some(format!("the provider failed ({kind}): {message}")),
+            AgentEnd::Internal { message } => Some(format!("a fault on our side: {message}")),
+        };
+        self.end_line(state);
+        if let Some(said) = said {
+            self.line(state, &said);
+        }
+    }
+
+    /// A text in whole lines, of which so many are shown.
+    fn block(&self, state: &mut State, shown: &str, most: usize) {
+        if shown.is_empty() {
+            return;
+        }
+        let lines: Vec<&str> = shown.lines().collect();
+        // The last one may say that there is more.
+        let (first, last) = if lines.len() > most { (most - 1, 1) } else { (lines.len(), 0) };
+        for line in &lines[..first] {
+            self.line(state, &format!("  │ {}", cut(line)));
+        }
+        if last == 1 {
+            self.line(state, &format!("  ┆ {} more lines", lines.len() - most));
+            self.line(state, &format!("  │ {}", cut(lines[lines.len() - 1])));
+        }
+    }
+
+    fn wait_for_calls(&self, state: &mut State) {
+        let tools: Vec<&str> = state.running.iter().map(|(_, tool)| tool.as_str()).collect();
+        if !tools.is_empty() {
+            let tools = tools.join(", ");
+            self.wait(state, &tools);
+        }
+    }
+
+    /// Shows what is waited for, on a terminal.
+    fn wait(&self, state: &mut State, what: &str) {
+        if !self.is_terminal() || state.within_a_line {
+            return;
+        }
+        let target = match self.out {
+            Out::Stdout => ProgressDrawTarget::stdout(),
+            Out::Stderr => ProgressDrawTarget::stderr(),
+        };
+        let bar = state.waiting.get_or_insert_with(|| {
+            let bar = ProgressBar::with_draw_target(None, target);
+            // Only a template that is none is an error, and then the usual one will do.
+            if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
+                bar.set_style(style);
+            }
+            bar.enable_steady_tick(TICK);
+            bar
+        });
+        bar.set_message(text::inline(what));
+    }
+
+    fn line(&self, state: &mut State, line: &str) {
+        self.end_line(state);
+        self.write(state, line);
+        self.write(state, "\n");
+    }
+
+    /// Ends the line that is being shown, if there is one, and the sign of life.
+    fn end_line(&self, state: &mut State) {
+        if state.within_a_line {
+            self.write(state, "\n");
+        }
+        if let Some(bar) = state.waiting.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    fn write(&self, state: &mut State, words: &str) {
+        let Some(last) = words.chars().last() else { return };
+        if let Some(bar) = state.waiting.take() {
+            bar.finish_and_clear();
+        }
+        state.within_a_line = last != '\n';
+        let shown = if self.is_terminal() { text::for_terminal(words) } else { words.to_owned() };
+        // Nobody is left to be told that nobody can be told.
+        let _ = match self.out {
+            Out::Stdout => put(io::stdout().lock(), &shown),
+            Out::Stderr => put(io::stderr().lock(), &shown),
+        };
+    }
+
+    fn is_terminal(&self) -> bool {
+        match self.out {
+            Out::Stdout => io::stdout().is_terminal(),
+            Out::Stderr => io::stderr().is_terminal(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing here can be left half done.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn put(mut out: impl Write, shown: &str) -> io::Result<()> {
+    out.write_all(shown.as_bytes())?;
+    out.flush()
+}
+
+/// A text within a line: without what would end or change it, and not longer than a line.
+fn cut(words: &str) -> String {
+    let mut characters = words.chars();
+    let shown: String = characters.by_ref().take(SHOWN_CHARS).collect();
+    let more = if characters.next().is_some() { "…" } else { "" };
+    format!("{}{more}", text::inline(&shown))
+}
+
+/// Asks somebody while nothing else is shown.
+pub(crate) struct Quiet {
+    asked: Arc<dyn Approver>,
+    live: Arc<Live>,
+}
+
+impl Quiet {
+    pub(crate) fn new(asked: Arc<dyn Approver>, live: Arc<Live>) -> Self {
+        Self { asked, live }
+    }
+}
+
+#[async_trait]
+impl Approver for Quiet {
+    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+        self.live.pause();
+        self.asked.decide(request).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_and_cannot_act_on_a_terminal() {
+        assert_eq!(cut("short"), "short");
+        assert_eq!(cut(&"x".repeat(SHOWN_CHARS + 1)), format!("{}…", "x".repeat(SHOWN_CHARS)));
+        assert!(!cut("a\u{1b}[2Kb\nc").contains(['\u{1b}', '\n']));
+    }
+}

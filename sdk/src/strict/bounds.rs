@@ -1,0 +1,124 @@
+//! A field that is a number with bounds: it decodes only within them, and its schema shows them.
+
+use std::{fmt, marker::PhantomData};
+
+use schemars::Schema;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IntoDeserializer, Visitor},
+};
+
+use crate::LiteralValue;
+
+/// Reads a number, or an option of one, and refuses what lies outside the bounds.
+///
+/// # Errors
+/// What decoding reports, or which bound the number breaks.
+pub fn read_within<'de, T: Bounded<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+    least: Option<LiteralValue>,
+    most: Option<LiteralValue>,
+) -> Result<T, D::Error> {
+    T::read(deserializer, Range { least, most })
+}
+
+/// The schema with the bounds that the author gave, and no others.
+#[must_use]
+pub fn bounded(mut schema: Schema, least: Option<LiteralValue>, most: Option<LiteralValue>) -> Schema {
+    // What schemars says of the type's width; normal form has no word of it.
+    schema.remove("format");
+    for (keyword, bound) in [("minimum", least), ("maximum", most)] {
+        match bound {
+            Some(bound) => schema.insert(keyword.to_owned(), bound.shown()),
+            None => schema.remove(keyword),
+        };
+    }
+    schema
+}
+
+/// What a number may be.
+#[derive(Debug, Clone, Copy)]
+pub struct Range {
+    least: Option<LiteralValue>,
+    most: Option<LiteralValue>,
+}
+
+impl Range {
+    fn check<E: Error>(self, value: LiteralValue, written: impl fmt::Display) -> Result<(), E> {
+        match (self.least, self.most) {
+            (Some(least), _) if value.is_below(least) => {
+                Err(E::custom(format_args!("{written} is less than the minimum of {least}")))
+            }
+            (_, Some(most)) if most.is_below(value) => {
+                Err(E::custom(format_args!("{written} is greater than the maximum of {most}")))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A type that can have bounds.
+pub trait Bounded<'de>: Sized {
+    /// Reads a value within a range.
+    ///
+    /// # Errors
+    /// As [`read_within`].
+    fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error>;
+}
+
+macro_rules! integers {
+    ($($ty:ty),*) => {$(
+        impl<'de> Bounded<'de> for $ty {
+            fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error> {
+                let value = Self::deserialize(deserializer)?;
+                // Bounds fit `i128`; a value that does not is above every one of them.
+                let wide = LiteralValue::Integer(i128::try_from(value).unwrap_or(i128::MAX));
+                range.check(wide, value).map(|()| value)
+            }
+        }
+    )*};
+}
+
+integers!(i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize);
+
+impl<'de> Bounded<'de> for f64 {
+    fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error> {
+        let value = Self::deserialize(deserializer)?;
+        range.check(LiteralValue::Number(value), value).map(|()| value)
+    }
+}
+
+impl<'de> Bounded<'de> for f32 {
+    fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error> {
+        // Bounds are those of the number that was written, not of the nearest that has 32 bits.
+        Self::deserialize(f64::read(deserializer, range)?.into_deserializer())
+    }
+}
+
+impl<'de, T: Bounded<'de>> Bounded<'de> for Option<T> {
+    fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(Present(range, PhantomData))
+    }
+}
+
+struct Present<T>(Range, PhantomData<T>);
+
+impl<'de, T: Bounded<'de>> Visitor<'de> for Present<T> {
+    type Value = Option<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("option")
+    }
+
+    fn visit_unit<E>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+
+    fn visit_none<E>(self) -> Result<Option<T>, E> {
+        Ok(None)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<T>, D::Error> {
+        T::read(deserializer, self.0).map(Some)
+    }
+}

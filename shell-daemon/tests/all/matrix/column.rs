@@ -1,0 +1,217 @@
+//! A column of the table: a daemon in one posture, of one user, in one surrounding, and a session of it.
+#![expect(clippy::disallowed_methods, reason = "the daemon is a program")]
+
+use std::{
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::Path,
+    process::Command,
+};
+
+use portcullis_shell_daemon::{
+    EMBEDDED_ENTRY, PostureChoice,
+    protocol::{Exited, HealthRequest},
+};
+use portcullis_types::ShellPosture;
+
+use super::listeners::Listeners;
+use crate::{
+    outer::Outer,
+    server::sidecar::{
+        Credentials, Embedded, Ran, Shell, client, config, exec, run, session, setup_line, spawn_embedded,
+    },
+    world::{World, marker},
+};
+
+/// One daemon that every case is tried against.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Column {
+    pub(crate) posture: ShellPosture,
+    pub(crate) who: Who,
+    pub(crate) outer: Outer,
+}
+
+/// Whose the daemon, the workspace and all that lies near it are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    Root,
+    Ordinary,
+}
+
+impl Column {
+    /// Those of a posture. Only root can be somebody else, and whoever is not root is an ordinary user already.
+    pub(crate) fn of(posture: ShellPosture) -> Vec<Self> {
+        let outers: &[Outer] = match posture {
+            ShellPosture::Contained => &[Outer::Nothing, Outer::StockContainer],
+            // At its least: with limits, without privileges, and with nothing else.
+            ShellPosture::Minimal => &[Outer::BARE],
+            ShellPosture::Strong | ShellPosture::None => &[Outer::Nothing],
+        };
+        let everybody: &[Who] =
+            if rustix::process::geteuid().is_root() { &[Who::Root, Who::Ordinary] } else { &[Who::Ordinary] };
+        let columns = outers
+            .iter()
+            .flat_map(|outer| everybody.iter().map(move |who| Self { posture, who: *who, outer: *outer }));
+        columns.collect()
+    }
+
+    /// All that work here.
+    pub(crate) fn all() -> Vec<Self> {
+        ShellPosture::ALL.into_iter().flat_map(Self::of).collect()
+    }
+}
+
+/// A running daemon, its session, and the world around it.
+pub(crate) struct Place {
+    pub(crate) world: World,
+    pub(crate) listeners: Listeners,
+    pub(crate) daemon: Embedded,
+    pub(crate) shell: Shell,
+    pub(crate) session: String,
+    pub(crate) mark: String,
+}
+
+impl Place {
+    /// `None` where the machine cannot hold such a session, if that may be so here.
+    pub(crate) async fn new(column: Column, test: &str) -> Option<Self> {
+        let is_possible = match column.posture {
+            ShellPosture::Strong => World::strong().is_some(),
+            ShellPosture::Contained => World::new().is_some(),
+            ShellPosture::Minimal | ShellPosture::None => true,
+        };
+        if !is_possible {
+            return None;
+        }
+        println!("{column:?}");
+        let world = World::make(PostureChoice::Exactly(column.posture));
+        let mark = marker(&format!("{test}-{:?}-{}", column.who, world.path("").display()).replace('/', "-"));
+        fill(&world);
+        let listeners = Listeners::new(&world, &mark);
+        let mut command = daemon_of(&world, column.who);
+        add_setuid_program(&world);
+        let (daemon, mut stream) = column.outer.start(|| spawn_embedded(&mut command));
+        let mut config = config(&world);
+        config.posture = PostureChoice::Exactly(column.posture);
+        config.protected =
+            [".git/hooks", ".bashrc", ".envrc", ".vscode/tasks.json"].map(str::to_owned).into();
+        config.session.memory_bytes = 256 << 20;
+        config.session.file_bytes = 8 << 20;
+        config.session.descriptors = 256;
+        config.session.processes = 40;
+        config.session.output_bytes = 1 << 20;
+        std::io::Write::write_all(&mut stream, setup_line(&config).as_bytes()).unwrap();
+        let mut shell = client(stream, Credentials::good()).await;
+        let health = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap();
+        assert_eq!(health.posture, column.posture.as_str(), "{health:?}");
+        let session = session(&mut shell).await;
+        Some(Self { world, listeners, daemon, shell, session, mark })
+    }
+
+    /// Runs a script in a shell of its own, in the home of the session.
+    pub(crate) async fn attempt(&mut self, script: &str, timeout_ms: u64) -> Ran {
+        let command = format!("cd; (\n{script}\n)");
+        let request =
+            portcullis_shell_daemon::protocol::ExecRequest { timeout_ms, ..exec(&self.session, &command) };
+        run(&mut self.shell, request).await.unwrap_or_else(|error| panic!("{script}: {error:?}"))
+    }
+
+    /// A script with all words filled in.
+    pub(crate) fn script(&self, script: &str) -> String {
+        let path = |name: &str| self.world.path(name).display().to_string();
+        let mut words = vec![
+            ("root", self.world.path("").display().to_string().trim_end_matches('/').to_owned()),
+            ("vault", path("vault")),
+            ("state", path("state")),
+            ("swapped", "swapped".to_owned()),
+            ("daemon", self.daemon.child.id().to_string()),
+            ("mark", self.mark.clone()),
+        ];
+        words.extend(self.listeners.names.iter().cloned());
+        words.extend(CALLS.iter().map(|(name, number)| (*name, number.to_string())));
+        let mut text = script.to_owned();
+        for (word, meaning) in words {
+            text = text.replace(&format!("@{word}@"), &meaning);
+        }
+        text
+    }
+}
+
+/// Where all that can be attacked lies.
+fn fill(world: &World) {
+    for folder in ["shared/.git/hooks", "shared/deep/er", "shared/.vscode"] {
+        std::fs::create_dir_all(world.path(folder)).unwrap();
+    }
+    for file in [
+        "shared/.git/hooks/pre-commit",
+        "shared/deep/er/.bashrc",
+        "shared/.envrc",
+        "shared/.vscode/tasks.json",
+        "shared/read-me",
+        "shared/plain-text",
+        "vault/prey",
+        "read/other",
+    ] {
+        std::fs::write(world.path(file), "old\n").unwrap();
+    }
+}
+
+/// The daemon's program, as that of a user to whom everything in the world belongs.
+pub(crate) fn daemon_of(world: &World, who: Who) -> Command {
+    if who == Who::Root || !rustix::process::geteuid().is_root() {
+        let mut command = Command::new(SHELLD);
+        command.arg(EMBEDDED_ENTRY);
+        return command;
+    }
+    // A link where that is possible: a copy is busy as long as another test's new process has its descriptors.
+    let link = world.path("program");
+    if std::fs::hard_link(SHELLD, &link).is_err() {
+        std::fs::copy(SHELLD, &link).unwrap();
+    }
+    give(&world.path(""), &link);
+    let mut command = Command::new(link);
+    command.arg(EMBEDDED_ENTRY).uid(65534).gid(65534);
+    command
+}
+
+/// Gives everything below a folder to an ordinary user, but for the program.
+fn give(path: &Path, program: &Path) {
+    if path == program {
+        return;
+    }
+    std::os::unix::fs::lchown(path, Some(65534), Some(65534)).unwrap();
+    if path.symlink_metadata().unwrap().is_dir() {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        for entry in std::fs::read_dir(path).unwrap() {
+            give(&entry.unwrap().path(), program);
+        }
+    }
+}
+
+/// A program of root's that anybody may run as root, where that can be made.
+fn add_setuid_program(world: &World) {
+    // By another program: as long as one of ours has it open to be written, nobody can run it.
+    let made =
+        Command::new("install").args(["-m", "4755", "/usr/bin/id"]).arg(world.path("shared/setuid")).status();
+    assert!(made.unwrap().success());
+}
+
+/// Whether a command was ended by the daemon.
+pub(crate) fn is_killed(exited: &Exited) -> bool {
+    !exited.interruption.is_empty()
+}
+
+const SHELLD: &str = env!("CARGO_BIN_EXE_portcullis-shelld");
+
+/// System calls that no program makes for a script.
+const CALLS: [(&str, libc::c_long); 11] = [
+    ("add_key", libc::SYS_add_key),
+    ("bpf", libc::SYS_bpf),
+    ("clone", libc::SYS_clone),
+    ("io_uring_setup", libc::SYS_io_uring_setup),
+    ("keyctl", libc::SYS_keyctl),
+    ("pidfd_getfd", libc::SYS_pidfd_getfd),
+    ("pidfd_open", libc::SYS_pidfd_open),
+    ("process_vm_readv", libc::SYS_process_vm_readv),
+    ("ptrace", libc::SYS_ptrace),
+    ("setns", libc::SYS_setns),
+    ("userfaultfd", libc::SYS_userfaultfd),
+];

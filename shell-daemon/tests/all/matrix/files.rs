@@ -1,0 +1,125 @@
+//! Attacks on files.
+
+use super::case::{
+    Case,
+    Fate::{Open, OpenToRoot, Refused, Told},
+    Witness,
+};
+
+pub(crate) const CASES: &[Case] = &[
+    Case {
+        about: "reads a file outside the mounts and the system's folders, such as one of the vault",
+        attacks: &[
+            "cat @vault@/secret",
+            "cat @state@/canary",
+            "ln -sf @vault@/secret link && cat link",
+            "ln -sfn @vault@ folder && cat folder/secret",
+            "ln -f @vault@/secret hard && cat hard",
+            "cat ../vault/secret",
+            "cat /proc/self/root@vault@/secret",
+            "cat /proc/self/cwd/../vault/secret",
+            "exec 7< . && cat /proc/self/fd/7/../vault/secret",
+            "ls @root@",
+            "cat /etc/hostname",
+            "ls /run /var /home",
+        ],
+        fates: [Refused, Refused, Open, Open],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "reads it by a link that somebody swaps all the time",
+        attacks: &[
+            "for ((i = 0; i < 20000; i++)); do x=; read -r x < @swapped@; [[ $x == vault* ]] && exit 0; done 2>/dev/null; exit 1",
+        ],
+        fates: [Refused, Refused, Open, Open],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "writes, makes or removes a file outside the mounts, also by a link in one",
+        attacks: &[
+            "echo x > @vault@/new",
+            "ln -sfn @vault@ out && echo x > out/new2",
+            "ln -sf @vault@/new3 out3 && echo x > out3",
+            "ln -sf @vault@/prey prey && : >> prey",
+            "mv @vault@/prey stolen && mv stolen @vault@/prey",
+            "cp read-me @vault@/copy && rm @vault@/copy",
+        ],
+        fates: [Refused, Refused, Open, Open],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "writes to a mount that it may only read",
+        attacks: &[
+            "echo x > $PORTCULLIS_READ/new",
+            ": > $PORTCULLIS_READ/other",
+            "ln -sf $PORTCULLIS_READ/new4 in && echo x > in",
+            "mkdir $PORTCULLIS_READ/folder",
+        ],
+        fates: [Refused, Refused, Open, Open],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "learns whether a file outside exists, its size, owner and times, or enters its folder",
+        attacks: &["stat @vault@/secret", "[[ -e @vault@/secret ]]", "cd @vault@"],
+        fates: [Refused, Open, Open, Open],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "changes mode or times of a file outside that is its own user's",
+        attacks: &["chmod 640 @vault@/prey", "touch -d @1 @vault@/prey"],
+        fates: [Refused, Open, Open, Open],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "changes what the machine has in its own folders",
+        attacks: &["mkdir /run/@mark@ && rmdir /run/@mark@", "mkdir /etc/@mark@ && rmdir /etc/@mark@"],
+        fates: [Refused, Refused, OpenToRoot, OpenToRoot],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "makes a device",
+        attacks: &["mknod device c 1 3 && rm device", "mknod disk b 8 0 && rm disk"],
+        fates: [Refused, Refused, Refused, OpenToRoot],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "writes a file that is larger than the limit, with holes or without",
+        attacks: &[
+            "truncate -s 20M sparse",
+            "head -c 20000000 /dev/zero > full",
+            "fallocate -l 20M reserved",
+        ],
+        fates: [Refused, Refused, Refused, Open],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "makes very many files in a mount that it may write to",
+        attacks: &["mkdir many && cd many && seq 3000 | xargs touch && cd .. && rm -r many"],
+        fates: [Open, Open, Open, Open],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "writes a protected path that is there, such as `.git/hooks/pre-commit`",
+        attacks: &[
+            "echo new >> .git/hooks/pre-commit",
+            "echo new >> deep/er/.bashrc",
+            "echo new > plain && mv plain .envrc",
+            "chmod 755 .vscode/tasks.json && echo new >> .vscode/tasks.json",
+        ],
+        fates: [Refused, Told, Told, Told],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "makes a protected path that is not there, at any depth",
+        attacks: &[
+            "mkdir -p a/.git/hooks && echo x > a/.git/hooks/pre-commit",
+            "mkdir -p a/b/c && echo x > a/b/c/.bashrc",
+            "ln -s ../read-me a/.envrc",
+            "mkdir -p a/b/.VSCode && echo x > a/b/.VSCode/Tasks.json",
+            "echo x > $PORTCULLIS_TMP/.bashrc",
+            "mkfifo a/b/.envrc",
+        ],
+        fates: [Told, Told, Told, Told],
+        witness: Witness::Script,
+    },
+];

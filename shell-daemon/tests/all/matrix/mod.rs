@@ -1,0 +1,17 @@
+//! What each posture stops and what it does not: one table of cases, tried against the real daemon in each
+//! posture, as root and as an ordinary user.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "test code, which clippy.toml lets off by function only"
+)]
+
+mod bounds;
+mod case;
+pub(crate) mod column;
+mod docs;
+mod files;
+mod listeners;
+mod network;
+mod processes;
+mod trial;

@@ -1,0 +1,151 @@
+//! Every case in every column.
+
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use portcullis_shell_daemon::protocol::exited::Ending;
+use portcullis_types::ShellPosture;
+
+use super::{
+    case::{Case, Fate, Witness, all},
+    column::{Column, Place, is_killed},
+};
+use crate::{
+    server::sidecar::{Ran, soon},
+    world::processes_with,
+};
+
+#[tokio::test]
+async fn strong_stops_what_the_table_says() {
+    check(ShellPosture::Strong).await;
+}
+
+#[tokio::test]
+async fn contained_stops_what_the_table_says_on_a_host_and_in_a_stock_container() {
+    check(ShellPosture::Contained).await;
+}
+
+#[tokio::test]
+async fn minimal_leaves_open_what_the_table_says() {
+    check(ShellPosture::Minimal).await;
+}
+
+#[tokio::test]
+async fn none_leaves_open_what_the_table_says() {
+    check(ShellPosture::None).await;
+}
+
+/// Tries every case in every column of a posture, and tells all that is otherwise at once.
+async fn check(posture: ShellPosture) {
+    let mut otherwise = Vec::new();
+    for column in Column::of(posture) {
+        let Some(mut place) = Place::new(column, "matrix").await else { return };
+        for case in all() {
+            for attack in case.attacks {
+                let expected = case.fate(column);
+                if let Err(seen) = meet(&mut place, &case, attack, expected).await {
+                    otherwise
+                        .push(format!("{column:?}: {}: {attack}: {expected:?} expected, {seen}", case.about));
+                }
+            }
+        }
+        if matches!(posture, ShellPosture::Strong | ShellPosture::Contained) {
+            assert_untouched(&place);
+        }
+    }
+    assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
+}
+
+/// Makes one attack; what was seen, where that is not what was expected.
+async fn meet(place: &mut Place, case: &Case, attack: &str, expected: Fate) -> Result<(), String> {
+    let script = place.script(attack);
+    let timeout = if expected == Fate::Killed { SHORT_MS } else { LONG_MS };
+    let swaps = attack.contains("@swapped@").then(|| Swapper::start(place));
+    let ran = place.attempt(&script, timeout).await;
+    drop(swaps);
+    let seen = fate(&ran);
+    let heard = place.listeners.heard();
+    let mark = place.mark.clone();
+    soon("nothing of it is left", || processes_with(&mark).is_empty()).await;
+    if expected == Fate::Refused && ran.stdout.contains("vault/secret") {
+        return Err(format!("something was read: {ran:?}"));
+    }
+    if case.witness == Witness::Listener && (heard > 0) != (expected == Fate::Open) {
+        return Err(format!("{heard} listeners heard something: {ran:?}"));
+    }
+    if case.witness == Witness::ScriptIfSupported && seen == Fate::Refused && expected == Fate::Open {
+        let kernel = ran.stderr;
+        println!("no control on this machine: {}: {attack}: {kernel}", case.about);
+        return Ok(());
+    }
+    if seen == expected { Ok(()) } else { Err(format!("{seen:?}: {ran:?}")) }
+}
+
+fn fate(ran: &Ran) -> Fate {
+    if is_killed(&ran.exited) {
+        Fate::Killed
+    } else if ran.exited.ending != Some(Ending::Code(0)) {
+        Fate::Refused
+    } else if ran.exited.protected_paths.is_empty() {
+        Fate::Open
+    } else {
+        Fate::Told
+    }
+}
+
+/// What no command could write is as it was.
+#[track_caller]
+fn assert_untouched(place: &Place) {
+    for (file, text) in
+        [("vault/secret", "vault/secret"), ("read/file", "read/file"), ("read/other", "old\n")]
+    {
+        assert_eq!(std::fs::read_to_string(place.world.path(file)).unwrap(), text);
+    }
+    for (folder, expected) in [("vault", 2), ("read", 2)] {
+        assert_eq!(std::fs::read_dir(place.world.path(folder)).unwrap().count(), expected, "{folder}");
+    }
+}
+
+/// Lets a name stand for a harmless file and for the secret by turns.
+struct Swapper {
+    stop: std::sync::Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Swapper {
+    fn start(place: &Place) -> Self {
+        let stop = std::sync::Arc::new(AtomicBool::new(false));
+        let (is_over, link, next) = (
+            std::sync::Arc::clone(&stop),
+            place.world.path("shared/swapped"),
+            place.world.path("shared/next"),
+        );
+        let secret = place.world.path("vault/secret");
+        let thread = std::thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                for target in [Path::new("plain-text"), &secret] {
+                    std::os::unix::fs::symlink(target, &next).unwrap();
+                    std::fs::rename(&next, &link).unwrap();
+                }
+            }
+        });
+        Self { stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Swapper {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().unwrap();
+        }
+    }
+}
+
+/// For what does not end by itself.
+const SHORT_MS: u64 = 250;
+
+/// For all else, which takes a fraction of it.
+const LONG_MS: u64 = 30_000;

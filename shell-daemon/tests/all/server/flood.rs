@@ -1,0 +1,113 @@
+//! Ten thousand connections: those that are there go on, the daemon stays small, and a client gets in.
+
+use std::{
+    collections::VecDeque,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use super::sidecar::{memory_kib, output, session, soon, standalone};
+use crate::world::World;
+
+const CONNECTIONS: usize = 10_000;
+
+/// Connections at a time of a daemon, and of these one is in use.
+const LEFT: usize = 63;
+
+/// What one of the flood says before it says nothing more: nothing, the beginning of a greeting, or garbage.
+const WORDS: [&[u8]; 3] = [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0", &[0xff; 64]];
+
+#[tokio::test]
+async fn a_flood_of_connections_is_bounded_and_leaves_those_that_are_there() {
+    let Some(world) = World::new() else { return };
+    let daemon = standalone(&world, &[]).await;
+    let mut shell = daemon.client().await;
+    let own = session(&mut shell).await;
+    let before = memory_kib(&daemon.child, "VmHWM:");
+    let mut flooder = flooder(&world, &daemon.socket);
+    let mut most = 0;
+    while !world.path("flooded").exists() {
+        assert!(flooder.try_wait().unwrap().is_none(), "the flood has ended too early");
+        most = most.max(descriptors(&daemon.child));
+        assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
+    }
+    assert!(most < 200, "the daemon had {most} descriptors");
+    // A client that comes to its point takes the place of one that does not.
+    session(&mut daemon.client().await).await;
+    let grown = memory_kib(&daemon.child, "VmHWM:") - before;
+    assert!(grown < 32 << 10, "the daemon grew by {grown} KiB");
+    // All but those for which there is a place have been hung up on.
+    soon("the flooder has seen it", || flooder.try_wait().unwrap().is_some()).await;
+    assert!(flooder.wait().unwrap().success());
+    assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
+}
+
+fn descriptors(process: &Child) -> usize {
+    std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().count()
+}
+
+/// Starts this very program, to be the flood: [`a_flood`] and no other test. The descriptors that it takes are
+/// not those of the other tests.
+#[expect(clippy::disallowed_methods, reason = "the flood is a program")]
+fn flooder(world: &World, socket: &Path) -> Child {
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "server::flood::a_flood"])
+        .env("TMPDIR", world.path(""))
+        .env(SOCKET, socket)
+        .env(FLOODED, world.path("flooded"))
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+const SOCKET: &str = "PORTCULLIS_TEST_SOCKET";
+const FLOODED: &str = "PORTCULLIS_TEST_FLOODED";
+
+/// What the flood does; nothing where nobody asks for one.
+#[test]
+fn a_flood() {
+    let (Some(socket), Some(flooded)) = (std::env::var_os(SOCKET), std::env::var_os(FLOODED)) else { return };
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    let most = limit.maximum.map_or(CONNECTIONS, |most| usize::try_from(most).unwrap().saturating_sub(100));
+    // Where not so many can be open at a time they come in waves: the oldest go.
+    let at_a_time = CONNECTIONS.min(most);
+    let mut flood = VecDeque::new();
+    for number in 0..CONNECTIONS {
+        if flood.len() == at_a_time {
+            flood.pop_front();
+        }
+        let mut stream = UnixStream::connect(PathBuf::from(&socket)).unwrap();
+        // The daemon may have hung up already.
+        let _ = stream.write_all(WORDS[number % WORDS.len()]);
+        flood.push_back(stream);
+    }
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        let open = flood.iter().filter(|stream| !is_closed(stream)).count();
+        if open <= LEFT {
+            break;
+        }
+        assert!(std::time::Instant::now() < deadline, "{open} of {at_a_time} are open");
+        std::thread::yield_now();
+    }
+    std::fs::write(flooded, "").unwrap();
+}
+
+/// Whether the other side has hung up; what it wrote before is left aside.
+fn is_closed(stream: &UnixStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let mut read = [0; 1024];
+    let mut stream = stream;
+    loop {
+        match stream.read(&mut read) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() != std::io::ErrorKind::WouldBlock,
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! A layer that is taken away, or that only pretends to hold, is noticed by the daemon: what it says of its
+//! sessions changes, and whoever asks for more gets none.
+#![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
+
+use std::io::Write as _;
+
+use portcullis_shell_daemon::{
+    PostureChoice,
+    protocol::{CreateSessionRequest, HealthRequest, PostureReport},
+};
+use portcullis_types::ShellPosture;
+use tonic::Status;
+
+use crate::{
+    matrix::column::{Who, daemon_of},
+    outer::{Call, Outer},
+    server::sidecar::{
+        Credentials, Embedded, Shell, client, code, config, everything, setup_line, spawn_embedded,
+    },
+    world::World,
+};
+
+/// A daemon that takes what it gets, from `minimal` upwards.
+async fn daemon(who: Who, outer: Outer) -> (World, Embedded, Shell) {
+    let world = World::make(PostureChoice::AtLeast(ShellPosture::Minimal));
+    let mut command = daemon_of(&world, who);
+    let (daemon, mut stream) = outer.start(|| spawn_embedded(&mut command));
+    let mut config = config(&world);
+    config.posture = PostureChoice::AtLeast(ShellPosture::Minimal);
+    stream.write_all(setup_line(&config).as_bytes()).unwrap();
+    (world, daemon, client(stream, Credentials::good()).await)
+}
+
+fn at_least(posture: ShellPosture) -> CreateSessionRequest {
+    CreateSessionRequest { least_posture: posture.as_str().to_owned(), ..everything() }
+}
+
+fn status(report: &PostureReport, layer: &str) -> String {
+    report
+        .layers
+        .iter()
+        .find(|found| found.name == layer)
+        .map(|found| found.status.clone())
+        .unwrap_or_default()
+}
+
+/// Where the kernel refuses a layer, it is missing, the posture is the next one, and more cannot be had.
+async fn check_missing(who: Who, outer: Outer, missing: &[&str], reached: ShellPosture) {
+    if World::strong().is_none() || (who == Who::Root && !rustix::process::geteuid().is_root()) {
+        return;
+    }
+    let (_control_world, _control_daemon, mut control) = daemon(who, Outer::Nothing).await;
+    let whole = control.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap();
+    let (_world, _daemon, mut shell) = daemon(who, outer).await;
+    let health = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap();
+    let created = shell.create_session(at_least(reached)).await.unwrap().into_inner().posture.unwrap();
+    for report in [&health, &created] {
+        assert_eq!(report.posture, reached.as_str(), "{outer:?}: {report:?}");
+        assert_ne!(report.summary, whole.summary, "the row says so");
+        for layer in &report.layers {
+            let is_missing = missing.contains(&layer.name.as_str());
+            assert_eq!(
+                layer.status == "missing",
+                is_missing || layer.name == "cgroup",
+                "{outer:?}: {report:?}"
+            );
+            assert!(!(layer.evidence.is_empty() && layer.reason.is_empty()), "{layer:?}");
+            assert!(!is_missing || report.summary.contains(&format!("{}=missing", layer.name)), "{report:?}");
+        }
+    }
+    for layer in missing {
+        assert_eq!(
+            status(&whole, layer).replace("partial", "enforced"),
+            "enforced",
+            "the control: {whole:?}"
+        );
+    }
+    assert_eq!(whole.posture, "strong", "the control");
+    for more in ShellPosture::ALL.into_iter().filter(|more| *more > reached) {
+        let refused = shell.create_session(at_least(more)).await.unwrap_err();
+        assert_eq!(code(&refused), "posture", "{refused:?}");
+        for layer in missing.iter().filter(|_| more == ShellPosture::Strong) {
+            assert!(refused.message().contains(layer), "{layer}: {refused:?}");
+        }
+    }
+}
+
+/// Where a layer that every session must have cannot be had, or does not hold, there is no session at all.
+async fn check_refused(who: Who, outer: Outer, words: &[&str]) {
+    if World::strong().is_none() || (who == Who::Root && !rustix::process::geteuid().is_root()) {
+        return;
+    }
+    let (world, _daemon, mut shell) = daemon(who, outer).await;
+    let refused: [Status; 2] = [
+        shell.health(HealthRequest {}).await.unwrap_err(),
+        shell.create_session(everything()).await.unwrap_err(),
+    ];
+    for status in refused {
+        assert_eq!(code(&status), "start", "{outer:?}: {status:?}");
+        for word in words {
+            assert!(status.message().contains(word), "{outer:?}: {word}: {status:?}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(world.path("shared")).unwrap().count(), 0);
+}
+
+const BOTH: [Who; 2] = [Who::Root, Who::Ordinary];
+
+#[tokio::test]
+async fn without_landlock_there_is_less_than_contained() {
+    for who in BOTH {
+        let outer = Outer::Answer(&[(Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS)]);
+        check_missing(who, outer, &["landlock"], ShellPosture::Minimal).await;
+    }
+}
+
+#[tokio::test]
+async fn without_a_filter_there_is_less_than_contained() {
+    for who in BOTH {
+        let outer = Outer::Answer(&[(Call::Any(libc::SYS_seccomp), libc::ENOSYS)]);
+        check_missing(who, outer, &["seccomp"], ShellPosture::Minimal).await;
+    }
+}
+
+/// What a call that makes one kind of namespace is answered with.
+const fn unshare(flag: libc::c_int, errno: libc::c_int) -> (Call, libc::c_int) {
+    (Call::WithFlag(libc::SYS_unshare, flag), errno)
+}
+
+const ALL: [&str; 5] = ["pid_ns", "ipc_ns", "uts_ns", "net_ns", "mount_ns"];
+
+#[tokio::test]
+async fn without_one_of_the_namespaces_there_is_less_than_strong() {
+    const REFUSED: libc::c_int = libc::EPERM;
+    for (outer, missing) in [
+        (Outer::Answer(const { &[unshare(libc::CLONE_NEWPID, REFUSED)] }), &["pid_ns", "mount_ns"][..]),
+        (Outer::Answer(const { &[unshare(libc::CLONE_NEWIPC, REFUSED)] }), &["ipc_ns"]),
+        (Outer::Answer(const { &[unshare(libc::CLONE_NEWUTS, REFUSED)] }), &["uts_ns"]),
+        (Outer::Answer(const { &[unshare(libc::CLONE_NEWNET, REFUSED)] }), &["net_ns"]),
+        (Outer::Answer(const { &[unshare(libc::CLONE_NEWNS, REFUSED)] }), &["mount_ns"]),
+        // Who is on the way into a file tree cannot go back, and begins anew without any of them.
+        (Outer::Answer(&[(Call::Any(libc::SYS_pivot_root), REFUSED)]), &ALL),
+    ] {
+        for who in BOTH {
+            check_missing(who, outer, missing, ShellPosture::Contained).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_user_namespace_an_ordinary_user_has_none_of_the_others() {
+    let outer = Outer::Answer(const { &[unshare(libc::CLONE_NEWUSER, libc::EPERM)] });
+    check_missing(Who::Ordinary, outer, &ALL, ShellPosture::Contained).await;
+}
+
+/// Not those of names and mounts: what is done next would then be done to the machine itself.
+#[tokio::test]
+async fn a_namespace_that_only_pretends_is_none() {
+    for outer in [
+        Outer::Answer(const { &[unshare(libc::CLONE_NEWPID, 0)] }),
+        Outer::Answer(const { &[unshare(libc::CLONE_NEWIPC, 0)] }),
+        Outer::Answer(const { &[unshare(libc::CLONE_NEWNET, 0)] }),
+    ] {
+        for who in BOTH {
+            check_missing(who, outer, &ALL, ShellPosture::Contained).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn landlock_that_only_pretends_is_noticed() {
+    for who in BOTH {
+        let outer = Outer::Answer(&[(Call::Any(libc::SYS_landlock_restrict_self), 0)]);
+        check_refused(who, outer, &["landlock"]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_only_pretends_is_noticed() {
+    for who in BOTH {
+        check_refused(who, Outer::Answer(&[(Call::Any(libc::SYS_seccomp), 0)]), &["seccomp"]).await;
+    }
+}
+
+#[tokio::test]
+async fn limits_that_cannot_be_set_or_only_pretend_are_noticed() {
+    for who in BOTH {
+        for outer in [
+            Outer::Answer(&[(Call::WithPointer(libc::SYS_prlimit64, 2), libc::EPERM)]),
+            Outer::Answer(&[(Call::WithPointer(libc::SYS_prlimit64, 2), 0)]),
+        ] {
+            check_refused(who, outer, &["limit"]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn privileges_that_cannot_be_given_up_are_noticed() {
+    for who in BOTH {
+        let outer = Outer::Answer(&[(Call::Any(libc::SYS_capset), libc::EPERM)]);
+        check_refused(who, outer, &["capabilities"]).await;
+        let outer =
+            Outer::Answer(&[(Call::WithFirst(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS), libc::EPERM)]);
+        check_refused(who, outer, &["no_new_privs"]).await;
+    }
+    // An ordinary user has none to keep, and in namespaces root becomes one.
+    let outer =
+        Outer::Answer(&[(Call::Any(libc::SYS_capset), 0), (Call::Any(libc::SYS_unshare), libc::EPERM)]);
+    check_refused(Who::Root, outer, &["capabilities"]).await;
+}

@@ -1,0 +1,299 @@
+//! Specification 002: its whole program, against a server that speaks the Messages API, and its other lines
+//! that make an agent.
+
+use std::sync::Arc;
+
+use portcullis::{
+    agent::{AgentEnd, ScriptedProvider},
+    compat::yoagent::{
+        agent::{Agent, AgentEvents},
+        provider::AnthropicProvider,
+        types::{AgentEvent, AgentTool, Content, StreamDelta, ToolExecutionStrategy},
+    },
+};
+use portcullis_tests::World;
+use portcullis_tools::audit::{self, Event, Outcome, Row, Verdict};
+use portcullis_types::ToolErrorKind;
+use serde_json::{json, Value};
+
+use crate::{
+    alone::{is_alone, printing, run_alone},
+    messages_api::{Block, Server},
+};
+
+/// The end-to-end example, as it stands.
+#[expect(
+    clippy::print_stdout,
+    clippy::uninlined_format_args,
+    clippy::unwrap_used,
+    reason = "the example is as it is"
+)]
+mod program {
+    use portcullis::compat::yoagent;
+
+    /// Time that passes at once.
+    mod tokio {
+        pub(super) use ::tokio::{main, runtime};
+
+        pub(super) mod time {
+            use ::tokio;
+
+            pub(in super::super) async fn sleep(duration: std::time::Duration) {
+                assert_eq!(duration.as_secs(), 2);
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    include!(concat!(env!("OUT_DIR"), "/002_program.rs"));
+
+    pub(super) fn run() {
+        main();
+    }
+}
+
+/// The lines that make agents, in functions that hand them out.
+#[expect(unused_variables, clippy::let_and_return, reason = "the lines are as they are")]
+mod lines {
+    use portcullis::compat::yoagent;
+
+    use super::{weather::WeatherTool, Agent, AnthropicProvider, Llm};
+
+    include!(concat!(env!("OUT_DIR"), "/002_registered.rs"));
+    include!(concat!(env!("OUT_DIR"), "/002_strategies.rs"));
+}
+
+mod weather {
+    use portcullis::compat::yoagent;
+
+    #[expect(unreachable_pub, clippy::uninlined_format_args, reason = "the example is as it is")]
+    mod example {
+        use super::yoagent;
+
+        include!(concat!(env!("OUT_DIR"), "/002_weather.rs"));
+    }
+
+    pub(super) use example::WeatherTool;
+}
+
+type Llm = Arc<ScriptedProvider>;
+
+/// What stands under the program.
+const TRANSCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/002_transcript.txt"));
+
+/// The rows of programs that keep their state in the usual place.
+fn rows(world: &World) -> Vec<Row> {
+    let rows = audit::rows(&audit::log_path(&world.state().join("portcullis/in-process")));
+    rows.map(|row| row.expect("a readable row")).collect()
+}
+
+/// A server for the program: the model deploys, then says so.
+fn deploying() -> Server {
+    let pieces = &["Successfully deployed to production.", " The deployment completed", " all 4 stages."];
+    let call = Block::Call("toolu_01", "deploy", &["", "{\"env\": \"prod", "uction\"}"]);
+    Server::start(vec![vec![call], vec![Block::Text(pieces)]])
+}
+
+fn environment(server: &Server) -> [(&'static str, String); 2] {
+    [("ANTHROPIC_BASE_URL", server.url.clone()), ("ANTHROPIC_API_KEY", "sk-test-key".to_owned())]
+}
+
+fn run_program(test: &str, world: &World, server: &Server) -> Option<String> {
+    let environment = environment(server);
+    let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
+    run_alone(&format!("spec_002_agent::{test}"), world, &environment)
+}
+
+#[test]
+fn the_program_prints_what_stands_under_it() {
+    if is_alone() {
+        return printing(program::run);
+    }
+    let world = World::new().with_policy("[tools.deploy]\nenabled = true\n");
+    let server = deploying();
+    let Some(printed) = run_program("the_program_prints_what_stands_under_it", &world, &server) else {
+        return;
+    };
+    assert_eq!(printed.trim(), TRANSCRIPT.trim());
+    assert!(TRANSCRIPT.contains("🚀 Starting deploy...") && TRANSCRIPT.contains("✅"), "decoded");
+
+    let requests = server.requests();
+    for request in &requests {
+        assert_eq!(request.line, "POST /v1/messages HTTP/1.1");
+        assert!(request.headers.contains(&"x-api-key: sk-test-key".to_owned()), "{:?}", request.headers);
+        assert_eq!(request.body["model"], "claude-sonnet-4-20250514");
+        assert_eq!(request.body["tools"][0]["name"], "deploy");
+        assert!(request.body["system"].to_string().contains("You are a deployment assistant."));
+    }
+    let [first, second] = requests.as_slice() else { panic!("{requests:?}") };
+    assert_eq!(texts(&first.body["messages"][0]), ["Deploy to production"]);
+    // The model is told the result and nothing of the way there.
+    let told = &second.body["messages"][2];
+    let blocks = told["content"].as_array().expect("blocks");
+    assert_eq!((&told["role"], blocks.len()), (&json!("user"), 1));
+    assert_eq!((&blocks[0]["type"], &blocks[0]["tool_use_id"]), (&json!("tool_result"), &json!("toolu_01")));
+    assert!(!blocks[0]["is_error"].as_bool().unwrap_or(false), "{told}");
+    assert_eq!(texts(&blocks[0]), ["Successfully deployed to production"]);
+    let all = second.body.to_string();
+    for update in ["Building image", "[1/4]", "phase", "\"status\""] {
+        assert!(!all.contains(update), "{update} in {all}");
+    }
+    let ended: Vec<_> = rows(&world).into_iter().filter(|row| row.event == Event::End).collect();
+    assert_eq!(ended.len(), 1);
+    assert_eq!((&*ended[0].tool, ended[0].outcome), ("deploy", Some(Outcome::Ok)));
+}
+
+/// The texts of a message's or a result's content, which may be one text or blocks.
+fn texts(value: &Value) -> Vec<&str> {
+    match &value["content"] {
+        Value::String(text) => vec![text],
+        content => {
+            let blocks = content.as_array().map(Vec::as_slice).unwrap_or_default();
+            blocks.iter().filter_map(|block| block["text"].as_str()).collect()
+        }
+    }
+}
+
+#[test]
+fn without_the_operators_word_the_programs_tool_does_not_run() {
+    if is_alone() {
+        return printing(program::run);
+    }
+    let world = World::new();
+    let server = deploying();
+    let test = "without_the_operators_word_the_programs_tool_does_not_run";
+    let Some(printed) = run_program(test, &world, &server) else { return };
+    assert!(printed.contains("❌ deploy failed") && !printed.contains("[1/4]"), "{printed}");
+    let requests = server.requests();
+    assert!(!requests[0].body["tools"].to_string().contains("\"deploy\""), "it is not offered");
+    assert_eq!(requests[1].body["messages"][2]["content"][0]["is_error"], true);
+    let rows = rows(&world);
+    assert_eq!((rows.len(), rows[0].decision), (1, Some(Verdict::Deny)));
+}
+
+/// Two turns: the weather here, nowhere and of no city at all, and the time; then an answer.
+const WEATHER: &str = r#"
+{"expect": {"tools": ["get_current_time", "get_weather", "output_read"], "messages": 1}}
+{"text": "Let me look. "}
+{"call": {"index": 0, "id": "c1", "name": "get_weather", "arguments": "{\"city\":"}}
+{"call": {"index": 0, "arguments": "\"Paris\"}"}}
+{"call": {"index": 1, "id": "c2", "name": "get_weather", "arguments": "{}"}}
+{"call": {"index": 2, "id": "c3", "name": "get_current_time", "arguments": "{\"format\":\"unix\"}"}}
+{"call": {"index": 3, "id": "c4", "name": "echo", "arguments": "{\"message\":\"hi\"}"}}
+{"end": "tool_calls"}
+{"expect": {"messages": 6}}
+{"text": "It is sunny."}
+{"end": "stop"}
+{"expect": {"messages": 8, "last": {"role": "user", "contains": "Thank you"}}}
+{"text": "You are welcome."}
+{"end": "stop"}
+"#;
+
+#[test]
+fn tools_of_ones_own_run_beside_those_that_are_there() {
+    if is_alone() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        return runtime.block_on(ask_about_the_weather());
+    }
+    let world = World::new()
+        .with_policy("[tools.get_weather]\nenabled = true\n[tools.get_current_time]\nenabled = true\n");
+    let test = "spec_002_agent::tools_of_ones_own_run_beside_those_that_are_there";
+    if run_alone(test, &world, &[]).is_none() {
+        return;
+    }
+    let ended = rows(&world).into_iter().filter(|row| row.event == Event::End);
+    let mut ended: Vec<_> = ended.map(|row| (row.tool.to_string(), row.outcome)).collect();
+    ended.sort_by_key(|(tool, outcome)| (tool.clone(), outcome.map(|outcome| format!("{outcome:?}"))));
+    let failed = |kind| Some(Outcome::Error(kind));
+    assert_eq!(
+        ended,
+        [
+            ("echo".to_owned(), failed(ToolErrorKind::Denied)),
+            ("get_current_time".to_owned(), Some(Outcome::Ok)),
+            ("get_weather".to_owned(), failed(ToolErrorKind::InvalidArguments)),
+            ("get_weather".to_owned(), Some(Outcome::Ok)),
+        ]
+    );
+}
+
+/// In the process of its own.
+async fn ask_about_the_weather() {
+    let provider = Arc::new(ScriptedProvider::from_lines(WEATHER).expect("a script"));
+    let mut agent = lines::registered(provider);
+    let mut events = agent.prompt("How is the weather?").await;
+    let seen = all(&mut events).await;
+    assert_eq!(events.end(), Some(&AgentEnd::Answer { text: "It is sunny.".to_owned() }));
+
+    let mut started = Vec::new();
+    let mut ended = Vec::new();
+    let mut text = String::new();
+    for event in &seen {
+        match event {
+            AgentEvent::ToolExecutionStart { tool_call_id, tool_name, .. } => {
+                started.push((tool_call_id.as_str(), tool_name.as_str()));
+            }
+            AgentEvent::ToolExecutionEnd { tool_call_id, result, is_error, .. } => {
+                let first = result.content.first().and_then(Content::as_text).unwrap_or_default();
+                ended.push((tool_call_id.as_str(), *is_error, first));
+            }
+            AgentEvent::MessageUpdate { delta: StreamDelta::Text { delta }, .. } => text.push_str(delta),
+            _ => {}
+        }
+    }
+    ended.sort_unstable();
+    assert_eq!(started.len(), 4, "{started:?}");
+    assert_eq!(ended[0], ("c1", false, "Weather in Paris: 72°F, sunny"));
+    assert_eq!(ended[1], ("c2", true, "missing required field 'city' in arguments"));
+    assert!(ended[2].0 == "c3" && !ended[2].1 && ended[2].2.contains("timestamp"), "{ended:?}");
+    assert!(ended[3].0 == "c4" && ended[3].1, "not enabled: {ended:?}");
+    assert_eq!(text, "Let me look. It is sunny.");
+    assert!(matches!(seen.first(), Some(AgentEvent::AgentStart)));
+    assert!(matches!(seen.last(), Some(AgentEvent::AgentEnd { .. })));
+
+    // The same conversation goes on, with one run at a time.
+    let mut events = agent.prompt("Thank you").await;
+    let mut refused = agent.prompt("And now?").await;
+    all(&mut refused).await;
+    assert!(matches!(refused.end(), Some(AgentEnd::Internal { .. })), "{:?}", refused.end());
+    all(&mut events).await;
+    assert_eq!(events.end(), Some(&AgentEnd::Answer { text: "You are welcome.".to_owned() }));
+}
+
+async fn all(events: &mut AgentEvents) -> Vec<AgentEvent> {
+    let mut seen = Vec::new();
+    while let Some(event) = events.recv().await {
+        seen.push(event);
+    }
+    seen
+}
+
+#[test]
+fn the_lines_about_strategies_make_agents() {
+    let agent = lines::strategies(AnthropicProvider);
+    assert!(format!("{agent:?}").starts_with("Agent"));
+    assert_eq!(ToolExecutionStrategy::default(), ToolExecutionStrategy::Parallel);
+}
+
+#[test]
+fn an_agent_that_cannot_begin_says_so_and_no_more() {
+    if is_alone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        return runtime.block_on(ask_in_vain());
+    }
+    run_alone("spec_002_agent::an_agent_that_cannot_begin_says_so_and_no_more", &World::new(), &[]);
+}
+
+/// In the process of its own.
+async fn ask_in_vain() {
+    let tools: Vec<Box<dyn AgentTool>> = vec![Box::new(weather::WeatherTool), Box::new(weather::WeatherTool)];
+    let mut agent = Agent::new(Arc::new(ScriptedProvider::new())).with_tools(tools);
+    for _ in 0..2 {
+        let mut events = agent.prompt("hello").await;
+        let seen = all(&mut events).await;
+        let Some(AgentEnd::Internal { message }) = events.end() else { panic!("{:?}", events.end()) };
+        assert!(message.contains("get_weather"), "the operator learns which: {message}");
+        let told: Vec<String> = seen.iter().map(|event| json!(event).to_string()).collect();
+        let told = told.join("\n");
+        assert!(!told.contains("get_weather") && told.contains("an internal error"), "{told}");
+    }
+}

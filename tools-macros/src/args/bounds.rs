@@ -1,0 +1,79 @@
+//! `#[arg(min = …, max = …)]` on a field: the bounds of a number, as on a tool's parameter.
+
+use proc_macro2::TokenStream;
+use quote::{ToTokens, quote};
+use syn::{Attribute, Field, Meta};
+
+use super::attributes::has_own_schema;
+use crate::{
+    attr::ArgKeys,
+    errors::Errors,
+    kind::{self, Kind, Shape},
+    literal::Literal,
+    spec, validate,
+};
+
+/// The bounds of a field; at least one of them is there.
+pub(super) struct Bounds {
+    min: Option<Literal>,
+    max: Option<Literal>,
+}
+
+impl Bounds {
+    /// Reads a field's `#[arg(…)]`s; none where it has none, or mistakes.
+    pub(super) fn parse(field: &Field, errors: &mut Errors) -> Option<Self> {
+        let attrs: Vec<&Attribute> = field.attrs.iter().filter(|attr| attr.path().is_ident("arg")).collect();
+        let mut keys = ArgKeys::default();
+        for attr in &attrs {
+            match &attr.meta {
+                Meta::List(list) => keys.add(list.tokens.clone(), errors),
+                Meta::Path(_) | Meta::NameValue(_) => {
+                    errors.at(attr, "`#[arg]` takes keys: write `#[arg(min = 1)]`, for example");
+                }
+            }
+        }
+        only_bounds(&keys, errors);
+        let bounds = || keys.min.iter().chain(&keys.max);
+        bounds().next()?;
+        if has_own_schema(&field.attrs) {
+            bounds().for_each(|bound| {
+                errors.at(bound, "this field has a schema of its own, which would not show this: remove one");
+            });
+            return None;
+        }
+        // A type that is no parameter may well be a field; it is no number then.
+        let shape = match kind::classify(&field.ty) {
+            Ok(Kind::Value(shape)) => shape,
+            _ => Shape::NO_NUMBER,
+        };
+        let (min, max) = validate::bounds(&keys, &shape, errors);
+        (min.is_some() || max.is_some()).then_some(Self { min, max })
+    }
+
+    /// Both, as the facade's functions take them.
+    pub(super) fn arguments(&self, facade: &TokenStream) -> TokenStream {
+        let bound = |bound: &Option<Literal>| spec::bound(facade, bound.as_ref());
+        let (min, max) = (bound(&self.min), bound(&self.max));
+        quote!(#min, #max)
+    }
+}
+
+/// Refuses what is for parameters alone.
+fn only_bounds(keys: &ArgKeys, errors: &mut Errors) {
+    let mut refuse = |token: Option<&dyn ToTokens>, hint: &str| {
+        if let Some(token) = token {
+            errors.at(&token, hint);
+        }
+    };
+    const ROLE: &str = "the policy sees nothing within an argument: make it a parameter of the tool";
+    refuse(keys.path.as_ref().map(|key| key as _), ROLE);
+    refuse(keys.url.as_ref().map(|key| key as _), ROLE);
+    refuse(keys.command.as_ref().map(|key| key as _), ROLE);
+    refuse(
+        keys.default.as_ref().map(|key| key as _),
+        "a field's default is serde's: write `#[serde(default)]`",
+    );
+    for value in keys.one_of.iter().flatten().take(1) {
+        refuse(Some(value), "a field that is one of several texts is an `enum` with `#[args]`: write one");
+    }
+}

@@ -1,0 +1,353 @@
+//! The arguments as they are held against the schema: their text, taken apart and mostly lent.
+//!
+//! A `Value` copies every key and every text, into maps of a size for many keys; for a long list of objects
+//! that takes longer than all checks together, and most calls need no such copy. What is read here is as
+//! strict as [`super::decode`], which says what is wrong where this does not read.
+
+use std::{borrow::Cow, cell::Cell, fmt};
+
+use jsonschema::{
+    JsonType,
+    json::{Array, Json, Node, NodeIdentity, Object},
+};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value};
+
+use super::decode::{MAX_ARGUMENT_BYTES, MAX_ARGUMENT_DEPTH};
+
+/// A JSON value.
+#[derive(Debug)]
+pub(super) enum Tree<'t> {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(Cow<'t, str>),
+    Array(Vec<Tree<'t>>),
+    Object(Members<'t>),
+}
+
+/// What [`Tree::read`] reads.
+pub(super) struct Read<'t> {
+    pub(super) tree: Tree<'t>,
+    /// Whether there is a number that is whole and not written so.
+    pub(super) has_whole_float: bool,
+}
+
+impl<'t> Tree<'t> {
+    /// Takes a text apart; nothing where it would be refused, for whatever reason.
+    pub(super) fn read(text: &'t str) -> Option<Read<'t>> {
+        if text.len() > MAX_ARGUMENT_BYTES {
+            return None;
+        }
+        let has_whole_float = Cell::new(false);
+        let mut deserializer = serde_json::Deserializer::from_str(text);
+        let tree =
+            Reader { depth: 0, has_whole_float: &has_whole_float }.deserialize(&mut deserializer).ok()?;
+        deserializer.end().ok()?;
+        Some(Read { tree, has_whole_float: has_whole_float.get() })
+    }
+
+    /// The same for a value that is there already.
+    pub(super) fn of(value: &'t Value) -> Self {
+        match value {
+            Value::Null => Self::Null,
+            Value::Bool(value) => Self::Bool(*value),
+            Value::Number(number) => Self::Number(number.clone()),
+            Value::String(text) => Self::Text(Cow::Borrowed(text)),
+            Value::Array(items) => Self::Array(items.iter().map(Self::of).collect()),
+            // In order of the keys, as members are.
+            Value::Object(members) => Self::Object(Members(
+                members.iter().map(|(name, value)| (Cow::Borrowed(name.as_str()), Self::of(value))).collect(),
+            )),
+        }
+    }
+
+    fn value(&self) -> Value {
+        match self {
+            Self::Null => Value::Null,
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Number(number) => Value::Number(number.clone()),
+            Self::Text(text) => Value::String(text.as_ref().to_owned()),
+            Self::Array(items) => items.iter().map(Tree::value).collect(),
+            Self::Object(Members(members)) => {
+                members.iter().map(|(name, value)| (name.as_ref().to_owned(), value.value())).collect()
+            }
+        }
+    }
+}
+
+/// The members of an object; more than a few are in order of their names.
+#[derive(Debug)]
+pub(super) struct Members<'t>(Vec<(Cow<'t, str>, Tree<'t>)>);
+
+impl<'t> Members<'t> {
+    /// Nothing where a name comes twice.
+    fn new(mut members: Vec<(Cow<'t, str>, Tree<'t>)>) -> Option<Self> {
+        let unique = if members.len() > FEW {
+            members.sort_by(|(one, _), (other, _)| one.cmp(other));
+            members.windows(2).all(|pair| pair[0].0 != pair[1].0)
+        } else {
+            let rest = |index: usize| &members[index + 1..];
+            members
+                .iter()
+                .enumerate()
+                .all(|(index, (name, _))| rest(index).iter().all(|(other, _)| other != name))
+        };
+        unique.then_some(Self(members))
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| name.as_ref())
+    }
+
+    fn get(&self, name: &str) -> Option<&Tree<'t>> {
+        let index = if self.0.len() > FEW {
+            self.0.binary_search_by(|(other, _)| other.as_ref().cmp(name)).ok()?
+        } else {
+            self.0.iter().position(|(other, _)| other == name)?
+        };
+        Some(&self.0[index].1)
+    }
+}
+
+/// So many are found faster by looking at each.
+const FEW: usize = 8;
+
+/// Reads one value and knows how deep it lies.
+#[derive(Clone, Copy)]
+struct Reader<'c> {
+    depth: usize,
+    has_whole_float: &'c Cell<bool>,
+}
+
+impl Reader<'_> {
+    fn deeper<E: Error>(self) -> Result<Self, E> {
+        if self.depth == MAX_ARGUMENT_DEPTH {
+            return Err(E::custom("too deep"));
+        }
+        Ok(Self { depth: self.depth + 1, ..self })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Reader<'_> {
+    type Value = Tree<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Tree<'de>, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Reader<'_> {
+    type Value = Tree<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Tree<'de>, E> {
+        Ok(Tree::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Tree<'de>, E> {
+        Ok(Tree::Bool(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Tree<'de>, E> {
+        Ok(Tree::Number(value.into()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Tree<'de>, E> {
+        Ok(Tree::Number(value.into()))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Tree<'de>, E> {
+        if value.fract() == 0.0 {
+            self.has_whole_float.set(true);
+        }
+        Number::from_f64(value).map(Tree::Number).ok_or_else(|| E::custom("number out of range"))
+    }
+
+    fn visit_borrowed_str<E>(self, value: &'de str) -> Result<Tree<'de>, E> {
+        Ok(Tree::Text(Cow::Borrowed(value)))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Tree<'de>, E> {
+        Ok(Tree::Text(Cow::Owned(value.to_owned())))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Tree<'de>, A::Error> {
+        let inner = self.deeper()?;
+        let mut array = Vec::new();
+        while let Some(item) = items.next_element_seed(inner)? {
+            array.push(item);
+        }
+        Ok(Tree::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Tree<'de>, A::Error> {
+        let inner = self.deeper()?;
+        let mut members = Vec::new();
+        while let Some(Name(name)) = entries.next_key()? {
+            members.push((name, entries.next_value_seed(inner)?));
+        }
+        Members::new(members).map(Tree::Object).ok_or_else(|| A::Error::custom("duplicate key"))
+    }
+}
+
+/// A name, lent by the text unless it has escapes.
+struct Name<'de>(Cow<'de, str>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(NameVisitor)
+    }
+}
+
+struct NameVisitor;
+
+impl<'de> Visitor<'de> for NameVisitor {
+    type Value = Name<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_borrowed_str<E>(self, name: &'de str) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Borrowed(name)))
+    }
+
+    fn visit_str<E>(self, name: &str) -> Result<Name<'de>, E> {
+        Ok(Name(Cow::Owned(name.to_owned())))
+    }
+}
+
+/// The validator's word for values that are trees.
+pub(super) struct Trees;
+
+impl Json for Trees {
+    type Node<'a> = &'a Tree<'a>;
+    type PreparedKey = String;
+    type StringBuffer = ();
+
+    fn prepare_key(key: &str) -> String {
+        key.to_owned()
+    }
+
+    fn with_string_node<T>((): &mut (), string: &str, f: impl FnOnce(Self::Node<'_>) -> T) -> T {
+        f(&Tree::Text(Cow::Borrowed(string)))
+    }
+}
+
+impl<'a> Node<'a, Trees> for &'a Tree<'a> {
+    type Object = &'a Members<'a>;
+    type Array = &'a [Tree<'a>];
+    type Number = &'a Number;
+
+    fn as_object(&self) -> Option<&'a Members<'a>> {
+        match self {
+            Tree::Object(members) => Some(members),
+            _ => None,
+        }
+    }
+
+    fn as_array(&self) -> Option<&'a [Tree<'a>]> {
+        match self {
+            Tree::Array(items) => Some(items),
+            _ => None,
+        }
+    }
+
+    fn as_string(&self) -> Option<Cow<'a, str>> {
+        match self {
+            Tree::Text(text) => Some(Cow::Borrowed(text)),
+            _ => None,
+        }
+    }
+
+    fn as_number(&self) -> Option<&'a Number> {
+        match self {
+            Tree::Number(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    fn as_boolean(&self) -> Option<bool> {
+        match self {
+            Tree::Bool(value) => Some(*value),
+            _ => None,
+        }
+    }
+
+    fn is_null(&self) -> bool {
+        matches!(self, Tree::Null)
+    }
+
+    fn json_type(&self) -> JsonType {
+        match self {
+            Tree::Null => JsonType::Null,
+            Tree::Bool(_) => JsonType::Boolean,
+            Tree::Number(_) => JsonType::Number,
+            Tree::Text(_) => JsonType::String,
+            Tree::Array(_) => JsonType::Array,
+            Tree::Object(_) => JsonType::Object,
+        }
+    }
+
+    fn equals_value(&self, expected: &Value) -> bool {
+        match (self, expected) {
+            (Tree::Text(text), Value::String(expected)) => text == expected,
+            (Tree::Text(_), _) | (_, Value::String(_)) => false,
+            _ => jsonschema::json::cmp::equal(&self.value(), expected),
+        }
+    }
+
+    fn to_value(&self) -> Cow<'a, Value> {
+        Cow::Owned(self.value())
+    }
+
+    fn identity(&self) -> Option<NodeIdentity> {
+        Some(NodeIdentity::new(std::ptr::from_ref::<Tree<'a>>(self).addr()))
+    }
+}
+
+impl<'a> Object<'a, Trees> for &'a Members<'a> {
+    type Node = &'a Tree<'a>;
+    type MemberName = &'a str;
+    type MembersIter = MembersIter<'a>;
+
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn get(&self, key: &String) -> Option<&'a Tree<'a>> {
+        (*self).get(key.as_str())
+    }
+
+    fn members(&self) -> MembersIter<'a> {
+        MembersIter(self.0.iter())
+    }
+}
+
+/// Names and values.
+pub(super) struct MembersIter<'a>(std::slice::Iter<'a, (Cow<'a, str>, Tree<'a>)>);
+
+impl<'a> Iterator for MembersIter<'a> {
+    type Item = (&'a str, &'a Tree<'a>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.0.next().map(|(name, value)| (name.as_ref(), value))
+    }
+}
+
+impl<'a> Array<'a, Trees> for &'a [Tree<'a>] {
+    type Node = &'a Tree<'a>;
+    type ElementsIter = std::slice::Iter<'a, Tree<'a>>;
+
+    fn len(&self) -> usize {
+        <[Tree<'_>]>::len(self)
+    }
+
+    fn elements(&self) -> std::slice::Iter<'a, Tree<'a>> {
+        (*self).iter()
+    }
+}
