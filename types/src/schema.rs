@@ -2,7 +2,7 @@
 //!
 //! Schemas are data here. Validation is the registry's.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -21,16 +21,16 @@ pub struct FunctionDecl {
 }
 
 /// A JSON Schema of draft 2020-12, as it is written. [`JsonSchemaType`] is the typed view of the part that
-/// specification 004 knows; conversion goes both ways.
+/// specification 004 knows; conversion goes both ways. Clones share it: every turn of a model is told of every tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct JsonSchema(Value);
+pub struct JsonSchema(Arc<Value>);
 
 impl JsonSchema {
     /// Takes any value as a schema. Whether it is one, registration finds out.
     #[must_use]
     pub fn new(value: Value) -> Self {
-        Self(value)
+        Self(Arc::new(value))
     }
 
     /// The schema of a tool without parameters.
@@ -48,13 +48,13 @@ impl JsonSchema {
     /// The schema as JSON, by value.
     #[must_use]
     pub fn into_value(self) -> Value {
-        self.0
+        Arc::unwrap_or_clone(self.0)
     }
 
     /// The same schema with one more keyword at its top level; no change where it is no object.
     #[must_use]
     pub fn with_keyword(mut self, keyword: &str, value: Value) -> Self {
-        if let Value::Object(map) = &mut self.0 {
+        if let Value::Object(map) = Arc::make_mut(&mut self.0) {
             map.insert(keyword.to_owned(), value);
         }
         self
@@ -85,7 +85,7 @@ impl From<JsonSchemaType> for JsonSchema {
             map.insert("type".into(), kind.into());
             map
         };
-        Self(match schema {
+        Self::new(match schema {
             JsonSchemaType::Object { properties, required } => json!({
                 "properties": properties,
                 "required": required,
@@ -103,7 +103,7 @@ impl From<JsonSchemaType> for JsonSchema {
             JsonSchemaType::Boolean { description } => described("boolean", description).into(),
             JsonSchemaType::Array { items, description } => {
                 let mut map = described("array", description);
-                map.insert("items".into(), items.0);
+                map.insert("items".into(), items.into_value());
                 Value::Object(map)
             }
         })

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use portcullis_types::{Message, ToolResult};
+use portcullis_types::{Message, ToolResult, chain};
 
 use super::{
     AgentConfig, AgentEnd, AgentEvent, AgentHandle, AssembledCall, EventEmitter, MessageStore, ModelRequest,
@@ -11,7 +11,7 @@ use super::{
     calls::Calls,
     guard::{Repeat, RepeatGuard},
     transcript,
-    turn::{Answer, BrokenAnswer, ask, with_causes},
+    turn::{Answer, BrokenAnswer, ask},
     watch::{self, Fault, Patience, Watch},
 };
 
@@ -179,7 +179,7 @@ impl Run<'_> {
     async fn load(&mut self) -> Result<(), AgentEnd> {
         let loading = self.patience.with("store", async { self.agent.store.load().await });
         let messages =
-            loading.await.map_err(internal)?.map_err(|error| internal_text(with_causes(&error)))?;
+            loading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))?;
         self.messages = transcript::repaired(messages);
         self.ids = CallIds::of(&self.messages);
         Ok(())
@@ -188,7 +188,7 @@ impl Run<'_> {
     async fn append(&mut self, messages: Vec<Message>) -> Result<(), AgentEnd> {
         self.messages.extend_from_slice(&messages);
         let appending = self.patience.with("store", async { self.agent.store.append(messages).await });
-        appending.await.map_err(internal)?.map_err(|error| internal_text(with_causes(&error)))
+        appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
     }
 
     /// Adds what a person has said in between.

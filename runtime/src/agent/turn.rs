@@ -3,7 +3,7 @@
 use std::{panic::AssertUnwindSafe, time::Duration};
 
 use futures_util::{FutureExt, StreamExt};
-use portcullis_types::ToolEvent;
+use portcullis_types::{ToolEvent, chain};
 
 use super::{
     AgentEnd, AgentEvent, ArgumentsPiece, AssembledCall, Delta, DeltaStream, ModelRequest, OfferedTool,
@@ -128,7 +128,7 @@ impl Reading {
         if kind == ProviderErrorKind::Cancelled {
             return self.broken(AgentEnd::Cancelled);
         }
-        self.broken(AgentEnd::Provider { kind, message: with_causes(error) })
+        self.broken(AgentEnd::Provider { kind, message: chain(error) })
     }
 
     fn incomplete(&mut self, message: impl Into<String>) -> BrokenAnswer {
@@ -146,15 +146,4 @@ impl Reading {
     fn panicked(&mut self, panic: &(dyn std::any::Any + Send)) -> BrokenAnswer {
         self.broken(AgentEnd::Internal { message: panicked("provider", panic).to_string() })
     }
-}
-
-/// An error's message with those of its causes, for the operator.
-pub(super) fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

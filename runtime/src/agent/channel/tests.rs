@@ -20,7 +20,11 @@ fn text(delta: &str) -> AgentEvent {
 }
 
 fn arguments(call: &str, delta: &str) -> AgentEvent {
-    AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id: call.into(), delta: delta.into() })
+    AgentEvent::Tool(ToolEvent::ArgumentsDelta {
+        call_id: call.into(),
+        tool: "t".into(),
+        delta: delta.into(),
+    })
 }
 
 fn update(call: &str, text: &str) -> AgentEvent {
