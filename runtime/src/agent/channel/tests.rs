@@ -20,11 +20,8 @@ fn text(delta: &str) -> AgentEvent {
 }
 
 fn arguments(call: &str, delta: &str) -> AgentEvent {
-    AgentEvent::Tool(ToolEvent::ArgumentsDelta {
-        call_id: call.into(),
-        tool: "t".into(),
-        delta: delta.into(),
-    })
+    let (call_id, tool) = (call.into(), "t".into());
+    AgentEvent::Tool(ToolEvent::ArgumentsDelta { call_id, tool, delta: delta.into() })
 }
 
 fn update(call: &str, text: &str) -> AgentEvent {
