@@ -351,3 +351,123 @@ impl<'a> Array<'a, Trees> for &'a [Tree<'a>] {
         (*self).iter()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{super::decode::decode_strict, *};
+
+    #[track_caller]
+    fn check(text: &str) {
+        let read = Tree::read(text).map(|read| read.tree.value());
+        assert_eq!(read, decode_strict(text).ok(), "{text}");
+        if let Some(value) = read {
+            assert_eq!(Tree::of(&value).value(), value, "{text}");
+        }
+    }
+
+    #[test]
+    fn it_reads_what_strict_decoding_reads_and_refuses_what_that_refuses() {
+        for text in [
+            "",
+            "null",
+            " {} ",
+            r#"{"a":[1,-1,1.5,1e3,18446744073709551615,-9223372036854775808,"x\n\u00e9",true,null]}"#,
+            "340282366920938463463374607431768211455",
+            "1e400",
+            r#"{"a":1,"a":2}"#,
+            r#"{"a":1,"\u0061":2}"#,
+            r#"{"\u0061":{"b":{},"b":{}}}"#,
+            r#""\ud800""#,
+            r#"{"\ud800":1}"#,
+            "{} x",
+            "{",
+            "NaN",
+        ] {
+            check(text);
+        }
+        for depth in [MAX_ARGUMENT_DEPTH, MAX_ARGUMENT_DEPTH + 1] {
+            check(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
+        }
+        for bytes in [MAX_ARGUMENT_BYTES, MAX_ARGUMENT_BYTES + 1] {
+            check(&format!("\"{}\"", "x".repeat(bytes - 2)));
+        }
+        let members = |last: usize| {
+            let members: Vec<String> =
+                (0..30).chain([last]).map(|key| format!(r#""k{key}":{key}"#)).collect();
+            format!("{{{}}}", members.join(","))
+        };
+        for last in [0, FEW - 1, FEW, 29, 30] {
+            check(&members(last));
+        }
+    }
+
+    #[test]
+    fn a_whole_number_that_is_written_otherwise_is_noticed_at_any_depth() {
+        for (text, expected) in
+            [("[1,2.5]", false), ("[{\"a\":[1.0]}]", true), ("1e2", true), ("-0.0", true), ("\"1.0\"", false)]
+        {
+            let read = Tree::read(text).expect("JSON");
+            assert_eq!(read.has_whole_float, expected, "{text}");
+        }
+    }
+
+    /// Each keyword asks its values something else.
+    #[test]
+    fn the_validator_says_of_a_tree_what_it_says_of_the_value() {
+        let schemas = [
+            json!({"const": {"a": [1, "x"]}}),
+            json!({"enum": ["x", 1, null, [1.0], "ä"]}),
+            json!({"uniqueItems": true}),
+            json!({"maxLength": 1, "minLength": 1, "pattern": "^.$"}),
+            json!({"propertyNames": {"maxLength": 1}, "minProperties": 1}),
+            json!({"patternProperties": {"^k": {"type": "integer"}}, "additionalProperties": {"type": "array"}}),
+            json!({"dependentRequired": {"a": ["b"]}, "properties": {"a": {"type": ["array", "number"]}}}),
+            json!({"contains": {"multipleOf": 2}, "maxContains": 1}),
+            json!({"prefixItems": [{"type": "integer"}], "items": {"type": "string"}}),
+            json!({"$ref": "#/$defs/n", "$defs": {"n": {"type": ["object", "array"], "items": {"$ref": "#/$defs/n"}}}}),
+            json!({"unevaluatedProperties": false, "anyOf": [{"properties": {"a": true}}, {"required": ["k7"]}]}),
+            json!({"required": ["k0", "k9"]}),
+        ];
+        let many: serde_json::Map<_, _> = (0..12).map(|n| (format!("k{n}"), json!(n))).collect();
+        let values = [
+            json!({"a": [1, "x"]}),
+            json!({"a": [1.0, "x"]}),
+            json!("x"),
+            json!("ä"),
+            json!("xy"),
+            json!([1, 1.0]),
+            json!([2, 4, "x"]),
+            json!([1, "x", {}]),
+            json!([[], [{}], {"a": 1}]),
+            json!({"a": 1}),
+            json!({"ab": [], "k": 1.0}),
+            json!([1.0]),
+            json!(null),
+            many.into(),
+        ];
+        let mut fitting = 0;
+        for schema in &schemas {
+            let trees = jsonschema::options_for::<Trees>().build(schema).expect("compiles");
+            let plain = jsonschema::validator_for(schema).expect("compiles");
+            for value in &values {
+                let text = value.to_string();
+                let read = Tree::read(&text).expect("JSON");
+                let expected = plain.is_valid(value);
+                assert_eq!(trees.is_valid(&read.tree), expected, "{schema} of {text}");
+                let tree = Tree::of(value);
+                let said = |errors: jsonschema::ErrorIterator<'_>| -> Vec<String> {
+                    errors.map(|error| format!("{} {error}", error.instance_path())).collect()
+                };
+                assert_eq!(
+                    said(trees.iter_errors(&tree)),
+                    said(plain.iter_errors(value)),
+                    "{schema} of {text}"
+                );
+                fitting += usize::from(expected);
+            }
+        }
+        assert!((20..schemas.len() * values.len() - 20).contains(&fitting), "{fitting} fit");
+    }
+}
