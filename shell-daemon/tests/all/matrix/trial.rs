@@ -1,8 +1,12 @@
 //! Every case in every column.
 
 use std::{
-    path::Path,
-    sync::atomic::{AtomicBool, Ordering},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
 };
 
 use portcullis_shell_daemon::protocol::exited::Ending;
@@ -62,7 +66,7 @@ async fn check(posture: ShellPosture) {
 async fn meet(place: &mut Place, case: &Case, attack: &str, expected: Fate) -> Result<(), String> {
     let script = place.script(attack);
     let timeout = if expected == Fate::Killed { SHORT_MS } else { LONG_MS };
-    let swaps = attack.contains("@swapped@").then(|| Swapper::start(place));
+    let swaps = attack.contains("@swapped@").then(|| Swapper::start(place, expected));
     let ran = place.attempt(&script, timeout).await;
     drop(swaps);
     let seen = fate(&ran);
@@ -108,30 +112,36 @@ fn assert_untouched(place: &Place) {
     }
 }
 
-/// Lets a name stand for a harmless file and for the secret by turns.
+/// Lets a name stand for a harmless file and for the secret by turns. A command that must not get at the secret is
+/// told when it has tried for long enough; one that must goes on until it has it.
 struct Swapper {
-    stop: std::sync::Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    enough: PathBuf,
 }
 
 impl Swapper {
-    fn start(place: &Place) -> Self {
-        let stop = std::sync::Arc::new(AtomicBool::new(false));
-        let (is_over, link, next) = (
-            std::sync::Arc::clone(&stop),
-            place.world.path("shared/swapped"),
-            place.world.path("shared/next"),
-        );
-        let secret = place.world.path("vault/secret");
+    fn start(place: &Place, expected: Fate) -> Self {
+        let path = |name: &str| place.world.path(name);
+        let (link, next, enough) = (path("shared/swapped"), path("shared/next"), path("shared/enough"));
+        let targets = [PathBuf::from("plain-text"), path("vault/secret")];
+        let stop = Arc::new(AtomicBool::new(false));
+        let (is_over, end) = (Arc::clone(&stop), enough.clone());
         let thread = std::thread::spawn(move || {
+            let mut swaps = 0;
             while !is_over.load(Ordering::Relaxed) {
-                for target in [Path::new("plain-text"), &secret] {
+                for target in &targets {
                     std::os::unix::fs::symlink(target, &next).unwrap();
                     std::fs::rename(&next, &link).unwrap();
+                    std::thread::yield_now();
+                }
+                swaps += 1;
+                if swaps == ENOUGH && expected == Fate::Refused {
+                    std::fs::write(&end, "").unwrap();
                 }
             }
         });
-        Self { stop, thread: Some(thread) }
+        Self { stop, thread: Some(thread), enough }
     }
 }
 
@@ -141,6 +151,7 @@ impl Drop for Swapper {
         if let Some(thread) = self.thread.take() {
             thread.join().unwrap();
         }
+        let _ = std::fs::remove_file(&self.enough);
     }
 }
 
@@ -149,3 +160,6 @@ const SHORT_MS: u64 = 250;
 
 /// For all else, which takes a fraction of it.
 const LONG_MS: u64 = 30_000;
+
+/// Swaps there and back; a command looks about as often.
+const ENOUGH: usize = 5000;
