@@ -32,6 +32,16 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::ScriptIfSupported,
     },
     Case {
+        about: "goes by its own parent in `/proc`, which is the session's: files, environment, memory",
+        attacks: &[
+            "cat /proc/$PPID/root@vault@/secret",
+            "cat /proc/$PPID/environ",
+            "exec 7< /proc/$PPID/mem",
+        ],
+        fates: [Refused, Refused, Refused, Open],
+        witness: Witness::ScriptIfSupported,
+    },
+    Case {
         about: "traces the sidecar, reads its memory or takes its descriptors by system calls",
         attacks: &[
             "perl -e 'exit(syscall(@ptrace@, 0x4206, @daemon@, 0, 0) == 0 ? 0 : 1)'",
