@@ -92,7 +92,7 @@ impl Agent {
     /// # Cancellation
     /// Dropping the events drops the run.
     pub async fn prompt(&mut self, text: impl Into<String>) -> AgentEvents {
-        let (turn, registry, provider) = match self.ready() {
+        let Needs { turn, registry, provider } = match self.ready() {
             Ok(ready) => ready,
             Err(end) => return AgentEvents::of_no_run(end),
         };
@@ -126,7 +126,7 @@ impl Agent {
     }
 
     /// What a run needs, or how it ends without.
-    fn ready(&mut self) -> Result<(OwnedMutexGuard<()>, Arc<ToolRegistry>, Box<dyn Provider>), AgentEnd> {
+    fn ready(&mut self) -> Result<Needs, AgentEnd> {
         let internal = |message| AgentEnd::Internal { message };
         let turn = Arc::clone(&self.turn).try_lock_owned();
         let turn = turn.map_err(|error| internal(format!("a run of this agent goes on: {error}")))?;
@@ -134,7 +134,7 @@ impl Agent {
         let provider = self.provider.connect(&self.api_key, &self.model);
         let provider =
             provider.map_err(|error| AgentEnd::Provider { kind: error.kind(), message: chain(&error) })?;
-        Ok((turn, registry, provider))
+        Ok(Needs { turn, registry, provider })
     }
 }
 
@@ -142,6 +142,14 @@ impl fmt::Debug for Agent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Agent").field("model", &self.model).finish_non_exhaustive()
     }
+}
+
+/// What a run needs.
+struct Needs {
+    /// The conversation's one run at a time.
+    turn: OwnedMutexGuard<()>,
+    registry: Arc<ToolRegistry>,
+    provider: Box<dyn Provider>,
 }
 
 /// What happens in a run, in the words of specification 002.
