@@ -6,7 +6,11 @@ use clap::Parser;
 use portcullis_tools::wasm::{compile_from_stdin, is_compiler};
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use crate::{cli::Cli, command, output::stream};
+use crate::{
+    cli::{Cli, Command},
+    command,
+    output::stream,
+};
 
 /// The variable that says what is logged to standard error, in the syntax of `tracing_subscriber`.
 const LOG_VARIABLE: &str = "PORTCULLIS_LOG";
@@ -37,7 +41,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    log_to_stderr();
+    log_to_stderr(&cli.command);
     match command::dispatch(cli) {
         Ok(code) => code,
         Err(error) => {
@@ -47,8 +51,11 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
+/// What a server logs by default: not what the protocol's library warns of, since a client decides how often.
+const SERVER_LOG: &str = "warn,rmcp=error";
+
 /// Starts the log. A second call in one process changes nothing.
-fn log_to_stderr() {
+fn log_to_stderr(command: &Command) {
     let builder =
         tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(stream::stderr_is_terminal());
     let started = match std::env::var(LOG_VARIABLE) {
@@ -59,6 +66,9 @@ fn log_to_stderr() {
                 builder.with_max_level(LevelFilter::WARN).try_init()
             }
         },
+        _ if matches!(command, Command::Serve(_)) => {
+            builder.with_env_filter(EnvFilter::new(SERVER_LOG)).try_init()
+        }
         // The default without the filter's machinery, which every start would pay for.
         _ => builder.with_max_level(LevelFilter::WARN).try_init(),
     };

@@ -9,16 +9,16 @@ use portcullis_types::CancellationToken;
 use rmcp::{
     RoleServer, ServerHandler,
     model::{
-        CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ListToolsResult,
-        PaginatedRequestParams, ProtocolVersion, ServerCapabilities, ServerConfig, SetLevelRequestParams,
-        Tool,
+        CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, ErrorCode, ErrorData,
+        Implementation, ListToolsResult, PaginatedRequestParams, ProtocolVersion, ServerCapabilities,
+        ServerConfig, SetLevelRequestParams, Tool,
     },
     service::{NotificationContext, Peer, RequestContext},
 };
 
 use super::{
     McpError, McpServer, call,
-    log::Threshold,
+    log::{self, Threshold},
     server::Running,
     task::{self, Task},
 };
@@ -28,6 +28,9 @@ use crate::approve::SessionApprovals;
 const INSTRUCTIONS: &str = "Tools run confined, under a policy. They see the folders /shared, /tmp and /vault as far \
                             as the policy opens them to each; relative paths start at /shared. A refusal says what \
                             was refused and what would be allowed.";
+
+/// The requests with parameters that are served.
+const SERVED: [&str; 4] = ["initialize", "tools/list", "tools/call", "logging/setLevel"];
 
 /// One client's session.
 #[derive(Debug)]
@@ -143,6 +146,20 @@ impl ServerHandler for Session {
             return Err(ErrorData::invalid_params("no such cursor: all tools are on one page", None));
         }
         Ok(ListToolsResult::with_all_items(self.server.offered().tools.clone()))
+    }
+
+    /// What no other request fits: another method, or one of ours with parameters that it cannot have.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method;
+        if SERVED.contains(&method.as_str()) {
+            let message = format!("the parameters are not those of `{method}`");
+            return Err(ErrorData::invalid_params(message, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, log::bounded(method), None))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, error::Category, value::RawValue};
 
 /// The text of a call's arguments, as the client wrote it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RawArguments(pub(super) String);
 
 /// Why a message cannot be taken, and which request it would have been.
@@ -57,8 +57,17 @@ pub(super) fn decode(text: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Unread
     Ok(message)
 }
 
+/// The text of the arguments that [`decode`] has kept.
+pub(super) fn raw_arguments(message: &RxJsonRpcMessage<RoleServer>) -> RawArguments {
+    let kept = match message {
+        JsonRpcMessage::Request(request) => request.request.extensions().get::<RawArguments>().cloned(),
+        _ => None,
+    };
+    kept.unwrap_or_default()
+}
+
 /// The text of the arguments of a message that is a call; a call without any has the empty text.
-pub(super) fn arguments(text: &[u8]) -> Result<RawArguments, serde_json::Error> {
+fn arguments(text: &[u8]) -> Result<RawArguments, serde_json::Error> {
     let outline: Outline<'_> = serde_json::from_slice(text)?;
     let raw = outline.params.and_then(|params| params.arguments);
     Ok(RawArguments(raw.map(|raw| raw.get().to_owned()).unwrap_or_default()))

@@ -268,7 +268,7 @@ mod tests {
         assert_eq!((&tool["title"], &tool["outputSchema"]["type"]), (&json!("Odd"), &json!("object")));
         assert_eq!(
             tool["annotations"],
-            json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": true})
+            json!({"readOnlyHint": false, "destructiveHint": true, "idempotentHint": true, "openWorldHint": true})
         );
         assert!(remarks.is_empty());
     }

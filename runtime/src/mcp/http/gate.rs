@@ -6,18 +6,30 @@ use std::{convert::Infallible, sync::Arc};
 use bytes::Bytes;
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
-    header::{AUTHORIZATION, CONNECTION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE},
+    header::{
+        AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+    },
     uri::Authority,
 };
 use http_body_util::{BodyExt as _, Full, Limited, combinators::BoxBody};
 use hyper::body::Incoming;
-use rmcp::transport::streamable_http_server::{
-    StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+use rmcp::{
+    RoleServer,
+    model::JsonRpcMessage,
+    service::TxJsonRpcMessage,
+    transport::streamable_http_server::{
+        StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
+    },
 };
 use tokio::sync::Mutex;
 
 use super::{BearerToken, MCP_PATH};
-use crate::mcp::{McpServer, limits::McpLimits, session::Session, wire};
+use crate::mcp::{
+    McpServer,
+    limits::McpLimits,
+    session::Session,
+    wire::{self, Unreadable},
+};
 
 /// What every answer is.
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -147,10 +159,12 @@ impl Gate {
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
         };
         let mut request = Request::from_parts(head, ());
-        if request.method() == Method::POST
-            && let Ok(arguments) = wire::arguments(&body)
-        {
-            request.extensions_mut().insert(arguments);
+        // What is of another kind is refused for that.
+        if request.method() == Method::POST && is_json(request.headers()) {
+            match wire::decode(&body) {
+                Ok(message) => request.extensions_mut().insert(wire::raw_arguments(&message)),
+                Err(unreadable) => return unreadable_answer(unreadable),
+            };
         }
         let makes_session = request.method() == Method::POST && !request.headers().contains_key(SESSION);
         let request = request.map(|()| Full::new(body));
@@ -175,6 +189,25 @@ pub(super) fn refuse(status: StatusCode, reason: &'static str) -> Answer {
     if status == StatusCode::UNAUTHORIZED {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
+    answer
+}
+
+/// Whether the body says that it is JSON.
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
+}
+
+/// The answer to what is no message: the protocol's own, with the status that goes with it.
+fn unreadable_answer(unreadable: Unreadable) -> Answer {
+    let Unreadable { id, error } = unreadable;
+    let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);
+    let Ok(text) = serde_json::to_vec(&message) else {
+        return refuse(StatusCode::BAD_REQUEST, "this is no message of the protocol");
+    };
+    let mut answer = Response::new(Full::new(Bytes::from(text)).boxed());
+    *answer.status_mut() = StatusCode::BAD_REQUEST;
+    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     answer
 }
 

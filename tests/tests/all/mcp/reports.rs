@@ -60,7 +60,7 @@ fn without_a_token_it_comes_as_messages_of_the_level_that_is_set() {
     let id = client.ask("tools/call", json!({"name": "talking"}));
     assert!(until_answer(&mut client, id, "notifications/message").0.is_empty());
     let wrong = client.request("logging/setLevel", json!({"level": "loud"}));
-    assert!(wrong["error"]["code"].is_number(), "{wrong}");
+    assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
 }
 
 #[test]
