@@ -12,7 +12,7 @@ use std::{
 };
 
 use portcullis_tests::{Answer, World, approving};
-use portcullis_tools::{ToolCall, ToolRegistry, audit::Row};
+use portcullis_tools::{ToolCall, ToolRegistry, audit::Row, new_call};
 use serde_json::{Value, json};
 
 use crate::support::snapshot;

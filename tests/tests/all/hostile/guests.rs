@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fs};
 
 use portcullis_tests::{Answer, World, approving};
-use portcullis_tools::ToolCall;
+use portcullis_tools::new_call;
 use portcullis_types::ToolErrorKind::{
     Denied, Failed, InvalidArguments, NotFound, ResourceLimit, Timeout, Unavailable,
 };
