@@ -90,7 +90,7 @@ impl CliError {
             | Self::NoState
             | Self::ShellToken
             | Self::Unprintable
-            | Self::Mcp(McpError::Remote { .. })
+            | Self::Mcp(McpError::Remote { .. } | McpError::Token { .. })
             | Self::Arguments { .. } => USAGE,
             Self::Bootstrap(BootstrapError::MissingLayer { .. }) => UNAVAILABLE,
             Self::Author(error) if error.is_usage() => USAGE,
