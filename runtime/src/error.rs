@@ -102,7 +102,7 @@ impl CliError {
             | Self::NoState
             | Self::ShellToken
             | Self::Unprintable
-            | Self::Mcp(McpError::Remote { .. })
+            | Self::Mcp(McpError::Remote { .. } | McpError::Token { .. })
             | Self::Arguments { .. }
             | Self::Provider { .. }
             | Self::Instructions { .. } => USAGE,

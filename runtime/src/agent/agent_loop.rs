@@ -178,8 +178,7 @@ impl Run<'_> {
 
     async fn load(&mut self) -> Result<(), AgentEnd> {
         let loading = self.patience.with("store", async { self.agent.store.load().await });
-        let messages =
-            loading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))?;
+        let messages = loading.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))?;
         self.messages = transcript::repaired(messages);
         self.ids = CallIds::of(&self.messages);
         Ok(())

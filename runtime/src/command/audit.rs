@@ -96,8 +96,7 @@ pub(super) fn demonstrated(path: &Path) -> Result<String, CliError> {
         let mounts: Vec<String> =
             row.mounts.iter().map(|mount| format!("{} {}", mount.name, mount.access)).collect();
         let subjects: Vec<&str> = row.subjects.iter().map(|subject| &*subject.value).collect();
-        let posture =
-            row.posture.as_deref().map_or("–", |posture| posture.split('(').next().unwrap_or(posture));
+        let posture = row.posture.as_deref().map_or_else(|| "–".to_owned(), held_by);
         [
             row.seq.to_string(),
             row.tool.to_string(),
@@ -105,12 +104,28 @@ pub(super) fn demonstrated(path: &Path) -> Result<String, CliError> {
             row.code.as_deref().unwrap_or("–").to_owned(),
             subjects.join(", "),
             mounts.join(", "),
-            posture.to_owned(),
+            posture,
             row.duration_us.map_or_else(|| "–".to_owned(), milliseconds),
         ]
     });
     let head = ["SEQ", "TOOL", "OUTCOME", "CODE", "NAMES", "COULD TOUCH", "HELD BY", "TIME TAKEN"];
     Ok(table::render(head, rows))
+}
+
+/// A posture in short: a session's word, or the names of a thread's layers.
+fn held_by(posture: &str) -> String {
+    let mut inside = 0_usize;
+    let outside = posture.chars().filter(|character| {
+        match character {
+            '(' => inside += 1,
+            ')' => inside = inside.saturating_sub(1),
+            _ => {}
+        }
+        inside == 0 && *character != ')'
+    });
+    let layers: String = outside.collect();
+    let names = layers.split(',').map(|layer| layer.split('=').next().unwrap_or(layer));
+    names.collect::<Vec<_>>().join(", ")
 }
 
 /// What a row says of its call.

@@ -41,8 +41,12 @@ struct State {
     within_a_line: bool,
     /// The calls that run, with their tools.
     running: Vec<(String, String)>,
+    /// Whether calls run beside others, so that results have to name theirs.
+    several: bool,
     /// Calls whose output was shown as it came.
     streamed: Vec<String>,
+    /// The call whose output the line that is being shown belongs to.
+    streams: Option<String>,
     /// The sign of life, while something is waited for.
     waiting: Option<ProgressBar>,
 }
@@ -62,7 +66,12 @@ impl Live {
     pub(crate) fn show(&self, event: &AgentEvent) {
         let mut state = self.state();
         match event {
-            AgentEvent::TurnStart { .. } => self.wait(&mut state, "the model thinks"),
+            AgentEvent::TurnStart { iteration } => {
+                if *iteration > 1 {
+                    self.line(&mut state, "");
+                }
+                self.wait(&mut state, "the model thinks");
+            }
             AgentEvent::TextDelta { delta } => self.write(&mut state, delta),
             AgentEvent::Tool(event) => self.show_call(&mut state, event),
             AgentEvent::ToolEnd { result } => self.show_result(&mut state, result),
@@ -97,6 +106,7 @@ impl Live {
             ToolEvent::Requested { call_id, tool, arguments } => {
                 self.line(state, &format!("→ {tool} {}", cut(arguments)));
                 state.running.push((call_id.clone(), tool.clone()));
+                state.several = state.running.len() > 1;
                 self.wait_for_calls(state);
             }
             ToolEvent::Progress { text, .. } => {
@@ -105,9 +115,10 @@ impl Live {
             }
             ToolEvent::Update { call_id, partial } => {
                 let shown = text::of_content(&partial.content);
-                self.block(state, &shown, usize::MAX);
-                if partial.details.get("stream").is_some() && !state.streamed.contains(call_id) {
-                    state.streamed.push(call_id.clone());
+                if partial.details.get("stream").is_some() {
+                    self.stream(state, call_id, &shown);
+                } else {
+                    self.block(state, &shown, SHOWN_LINES);
                 }
                 self.wait_for_calls(state);
             }
@@ -122,11 +133,10 @@ impl Live {
     }
 
     fn show_result(&self, state: &mut State, result: &ToolResult) {
-        let several = state.running.len() > 1;
         state.running.retain(|(call, _)| *call != result.call_id);
         let streamed = state.streamed.iter().any(|call| *call == result.call_id);
         state.streamed.retain(|call| *call != result.call_id);
-        let name = if several { format!("{}, ", result.tool) } else { String::new() };
+        let name = if state.several { format!("{}, ", result.tool) } else { String::new() };
         let took = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
         match &result.outcome {
             Ok(output) => {
@@ -144,7 +154,27 @@ impl Live {
                 self.line(state, &format!("  ✗ {name}{} [{}], {took}", error.for_model(), error.code()))
             }
         }
+        state.several &= !state.running.is_empty();
         self.wait_for_calls(state);
+    }
+
+    /// Shows more of a call's output, as it comes: a piece may end within a line, and the next one goes on there.
+    fn stream(&self, state: &mut State, call: &str, shown: &str) {
+        if !state.streamed.iter().any(|known| known == call) {
+            state.streamed.push(call.to_owned());
+        }
+        for piece in shown.split_inclusive('\n') {
+            if !(state.within_a_line && state.streams.as_deref() == Some(call)) {
+                self.end_line(state);
+                self.write(state, "  │ ");
+            }
+            self.write(state, &text::inline(piece.trim_end_matches('\n')));
+            state.within_a_line = true;
+            state.streams = Some(call.to_owned());
+            if piece.ends_with('\n') {
+                self.write(state, "\n");
+            }
+        }
     }
 
     fn show_end(&self, state: &mut State, end: &AgentEnd) {
@@ -175,11 +205,11 @@ impl Live {
         }
         let lines: Vec<&str> = shown.lines().collect();
         // The last one may say that there is more.
-        let (first, last) = if lines.len() > most { (most - 1, 1) } else { (lines.len(), 0) };
+        let first = if lines.len() > most { most - 1 } else { lines.len() };
         for line in &lines[..first] {
             self.line(state, &format!("  │ {}", cut(line)));
         }
-        if last == 1 {
+        if first < lines.len() {
             self.line(state, &format!("  ┆ {} more lines", lines.len() - most));
             self.line(state, &format!("  │ {}", cut(lines[lines.len() - 1])));
         }
@@ -236,6 +266,7 @@ impl Live {
             bar.finish_and_clear();
         }
         state.within_a_line = last != '\n';
+        state.streams = None;
         let shown = if self.is_terminal() { text::for_terminal(words) } else { words.to_owned() };
         // Nobody is left to be told that nobody can be told.
         let _ = match self.out {

@@ -32,7 +32,8 @@ fn setup(
     capabilities: Value,
 ) -> (World, std::sync::Arc<std::sync::atomic::AtomicUsize>, Client) {
     let world = World::new().with_policy(&enabled("side"));
-    let spy = Spy::repeating("side").tier(tier).requiring_approval();
+    let parameters = json!({"type": "object", "properties": {"x": {}, "y": {}, "n": {}}, "required": []});
+    let spy = Spy::repeating("side").parameters(parameters).tier(tier).requiring_approval();
     let calls = spy.calls();
     let registry = natives(&world, |builder| builder.tool(spy));
     let client = Client::of(registry, Setup::default()).begin(capabilities);

@@ -57,9 +57,7 @@ fn what_is_no_message_is_answered_by_its_kind_and_the_session_goes_on() {
 fn wrong_parameters_of_a_call_are_refused_and_run_nothing() {
     let world = World::new();
     let mut client = of_natives(&world, Setup::default());
-    for params in
-        [json!({}), json!({"name": 7}), json!({"name": "echo", "arguments": [1]}), json!(null), json!([])]
-    {
+    for params in [json!({}), json!({"name": 7}), json!({"name": "echo", "arguments": [1]}), json!(null)] {
         let answer = client.request("tools/call", params.clone());
         assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
     }

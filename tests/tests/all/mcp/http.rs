@@ -33,8 +33,9 @@ struct Answer {
 impl Server {
     fn start(world: &World, options: &[&str]) -> Self {
         let options = [&["--http", "127.0.0.1:0"], options].concat();
-        let mut process = serve(world, &options).stdin(Stdio::null()).stdout(Stdio::piped());
-        let mut process = process.stderr(Stdio::piped()).spawn().expect("starts");
+        let mut program = serve(world, &options);
+        program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = program.spawn().expect("starts");
         let mut told = BufReader::new(process.stderr.take().expect("piped")).lines();
         let mut after = |words: &str| {
             let line = told.find_map(|line| line.expect("a line").strip_prefix(words).map(str::to_owned));
