@@ -6,6 +6,7 @@ use std::{
     time::Duration,
 };
 
+use console::{Style, colors_enabled, colors_enabled_stderr};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
 use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
@@ -267,12 +268,24 @@ impl Live {
         }
         state.within_a_line = last != '\n';
         state.streams = None;
-        let shown = if self.is_terminal() { text::for_terminal(words) } else { words.to_owned() };
+        let shown = match (self.is_terminal(), self.has_colours()) {
+            (false, _) => words.to_owned(),
+            (true, false) => text::for_terminal(words),
+            (true, true) => coloured(&text::for_terminal(words)),
+        };
         // Nobody is left to be told that nobody can be told.
         let _ = match self.out {
             Out::Stdout => put(io::stdout().lock(), &shown),
             Out::Stderr => put(io::stderr().lock(), &shown),
         };
+    }
+
+    /// Whether colours are wanted: `NO_COLOR` and `CLICOLOR` say so.
+    fn has_colours(&self) -> bool {
+        match self.out {
+            Out::Stdout => colors_enabled(),
+            Out::Stderr => colors_enabled_stderr(),
+        }
     }
 
     fn is_terminal(&self) -> bool {
@@ -286,6 +299,20 @@ impl Live {
         // Nothing here can be left half done.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A line of ours in the colour of what it begins with; other words as they are.
+fn coloured(line: &str) -> String {
+    let styles = [
+        ("→ ", Style::new().cyan().bold()),
+        ("  ✓ ", Style::new().green()),
+        ("  ✗ ", Style::new().red()),
+        ("  │ ", Style::new().dim()),
+        ("  ┆ ", Style::new().dim()),
+        ("  · ", Style::new().dim()),
+    ];
+    let style = styles.into_iter().find(|(mark, _)| line.starts_with(mark));
+    style.map_or_else(|| line.to_owned(), |(_, style)| style.force_styling(true).apply_to(line).to_string())
 }
 
 fn put(mut out: impl Write, shown: &str) -> io::Result<()> {
@@ -324,6 +351,12 @@ impl Approver for Quiet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_lines_of_ours_have_a_colour() {
+        assert_eq!(coloured("  ✓ 1 ms"), "\u{1b}[32m  ✓ 1 ms\u{1b}[0m");
+        assert_eq!(coloured("the model says ✓"), "the model says ✓");
+    }
 
     #[test]
     fn a_line_is_cut_and_cannot_act_on_a_terminal() {

@@ -5,9 +5,11 @@
 //! that are measured against them. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
 //! audit log on disk, Landlock and seccomp on, another file at each call, the output compared.
 
+mod agent;
 mod arguments;
 mod authoring;
 mod list;
+mod mcp;
 mod memory;
 mod modules;
 mod process;
@@ -57,6 +59,13 @@ fn main() -> ExitCode {
     }
     if runs("shell") {
         runtime.block_on(shell::commands(&world, &mut report));
+    }
+    if runs("agent") {
+        runtime.block_on(agent::overhead(&registry, &mut report));
+        agent::slow_reader(&mut report);
+    }
+    if runs("mcp") {
+        mcp::calls(&world, &mut report);
     }
     if runs("arguments") {
         arguments::decoding(&mut report);

@@ -1,10 +1,13 @@
 //! Logs as text, as a container's runtime or a service manager collects them.
 
-use std::{os::unix::net::UnixStream, process::Stdio};
+use std::{
+    io::{BufRead as _, BufReader, Read as _},
+    process::Stdio,
+};
 
 use rustix::process::Signal;
 
-use super::sidecar::{Standalone, shelld, signal, soon};
+use super::sidecar::{Standalone, shelld, signal};
 use crate::world::World;
 
 #[test]
@@ -13,14 +16,14 @@ fn logs_that_no_terminal_shows_have_no_control_characters() {
     let (mut command, socket) = shelld(&world);
     let child = command.stderr(Stdio::piped()).spawn().unwrap();
     let mut daemon = Standalone { child, socket };
-    let logs = daemon.child.stderr.take().unwrap();
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        soon("the daemon listens", || UnixStream::connect(&daemon.socket).is_ok()).await;
-        signal(&daemon.child, Signal::TERM);
-        soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
-    });
-    let logs = std::io::read_to_string(logs).unwrap();
-    assert!(logs.contains("ready") && logs.contains("stopping"), "{logs}");
+    let mut lines = BufReader::new(daemon.child.stderr.take().unwrap());
+    let mut logs = String::new();
+    while !logs.contains("ready") {
+        assert!(lines.read_line(&mut logs).unwrap() > 0, "it ends before it is ready: {logs}");
+    }
+    signal(&daemon.child, Signal::TERM);
+    lines.read_to_string(&mut logs).unwrap();
+    assert!(daemon.child.wait().unwrap().success());
+    assert!(logs.contains("stopping"), "{logs}");
     assert!(logs.chars().all(|sign| sign == '\n' || !sign.is_control()), "{logs:?}");
 }

@@ -1,0 +1,133 @@
+//! `tools/call` over standard streams, beside the reference server for files.
+
+use std::{
+    io::{BufRead as _, BufReader, Write as _},
+    path::Path,
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use portcullis_tests::World;
+use serde_json::{Value, json};
+
+use crate::{process, report::Report, sample::median_us};
+
+/// Below the shipped policy's rate, which stays in force.
+const ROUNDS: usize = 500;
+const STARTS: usize = 15;
+
+/// The reference server, as npm unpacks it.
+const REFERENCE: &str = "@modelcontextprotocol/server-filesystem";
+
+pub(crate) fn calls(world: &World, report: &mut Report) {
+    let state = world.root().join("mcp-state");
+    // The first start fills the module cache.
+    drop(Server::start(serve(world, &state)));
+    let mut starts = Vec::with_capacity(STARTS);
+    for _ in 0..STARTS {
+        let start = Instant::now();
+        let server = Server::start(serve(world, &state));
+        starts.push(start.elapsed());
+        drop(server);
+    }
+    let start = median_us(&mut starts) / 1000.0;
+    report.at_most("`portcullis serve`, from its start to its first answer, p50", start, 60.0, "ms");
+
+    let mut ours = Server::start(serve(world, &state));
+    let mut theirs = reference(world).map(Server::start);
+    let (mut own, mut other) = (Vec::new(), Vec::new());
+    for number in 0..ROUNDS {
+        let path = format!("bench/{number}.txt");
+        own.push(ours.read(number, "file_read", &format!("/shared/{path}")));
+        if let Some(theirs) = &mut theirs {
+            let path = world.shared(&path).display().to_string();
+            other.push(theirs.read(number, "read_text_file", &path));
+        }
+    }
+    let own = median_us(&mut own);
+    report.at_most("`tools/call file_read` over standard streams, p50", own, 200.0, "µs");
+    let what = format!("the same beside `{REFERENCE}`");
+    if other.is_empty() {
+        report.impossible(&what, "it is not installed: npm install --prefix DIR, and MCP_REFERENCE=DIR");
+    } else {
+        let other = median_us(&mut other);
+        report.reference(&format!("`{REFERENCE}`, p50"), other, "µs");
+        report.at_most(&what, own / other, 1.0 / 3.0, "×");
+    }
+}
+
+fn serve(world: &World, state: &Path) -> Command {
+    let mut command = process::command(world, state);
+    command.arg("serve");
+    command
+}
+
+/// The reference server, where `MCP_REFERENCE` names the folder that npm put it into.
+#[expect(clippy::disallowed_methods, reason = "the program that we are compared with")]
+fn reference(world: &World) -> Option<Command> {
+    let folder = std::env::var_os("MCP_REFERENCE")?;
+    let entry = Path::new(&folder).join("node_modules").join(REFERENCE).join("dist/index.js");
+    let mut command = Command::new("node");
+    command.arg(entry).arg(world.workspace().join("shared"));
+    Some(command)
+}
+
+struct Server {
+    process: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Server {
+    /// Starts it, and waits until it has answered.
+    fn start(mut command: Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = command.spawn().expect("starts");
+        let input = process.stdin.take();
+        let output = BufReader::new(process.stdout.take().expect("piped"));
+        let mut server = Self { process, input, output };
+        let client = json!({"name": "bench", "version": "1"});
+        let hello = json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        server.say(&json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello}));
+        server.answer(&json!("hello"));
+        server.say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        server
+    }
+
+    fn read(&mut self, number: usize, tool: &str, path: &str) -> Duration {
+        let params = json!({"name": tool, "arguments": {"path": path}});
+        let start = Instant::now();
+        self.say(&json!({"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}));
+        let answer = self.answer(&json!(number));
+        let elapsed = start.elapsed();
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(text.starts_with(&format!("file {number}\n")), "{answer}");
+        elapsed
+    }
+
+    fn say(&mut self, message: &Value) {
+        let input = self.input.as_mut().expect("open");
+        input.write_all(format!("{message}\n").as_bytes()).expect("is read");
+        input.flush().expect("is read");
+    }
+
+    /// The answer to a request; what else the server says is passed over.
+    fn answer(&mut self, id: &Value) -> Value {
+        loop {
+            let mut line = String::new();
+            assert!(self.output.read_line(&mut line).expect("readable") > 0, "the server is gone");
+            let message: Value = serde_json::from_str(&line).expect("a message");
+            if message["id"] == *id && message.get("method").is_none() {
+                return message;
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Its end of file is what ends a server.
+        drop(self.input.take());
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,5 @@
+//! A model at work with the tools: the demonstration, and `portcullis agent` with a server that plays a model.
+
+mod command_line;
+mod demo;
+mod model;

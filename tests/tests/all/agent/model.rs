@@ -1,0 +1,97 @@
+//! A server on this machine that plays a model: it answers each request with the next body.
+
+use std::{
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use serde_json::{Value, json};
+
+/// The server. It ends with the test's process.
+pub(super) struct Model {
+    address: String,
+    heard: Arc<Mutex<Vec<Value>>>,
+}
+
+impl Model {
+    /// A server that says these bodies, each with its status.
+    pub(super) fn saying(answers: Vec<(u16, String)>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = format!("http://{}/v1", listener.local_addr().expect("bound"));
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let requests = Arc::clone(&heard);
+        thread::spawn(move || {
+            for (status, body) in answers {
+                let (stream, _) = listener.accept().expect("a connection");
+                let request = answer(stream, status, &body);
+                requests.lock().expect("not poisoned").push(request);
+            }
+        });
+        Self { address, heard }
+    }
+
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The bodies of the requests so far.
+    pub(super) fn heard(&self) -> Vec<Value> {
+        self.heard.lock().expect("not poisoned").clone()
+    }
+}
+
+fn answer(stream: TcpStream, status: u16, body: &str) -> Value {
+    let mut reader = BufReader::new(stream);
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).expect("a head");
+        if line == "\r\n" {
+            break;
+        }
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().expect("a length");
+        }
+    }
+    let mut request = vec![0; length];
+    reader.read_exact(&mut request).expect("a body");
+    let head = format!(
+        "HTTP/1.1 {status} X\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut stream = reader.into_inner();
+    // A client may have gone meanwhile.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
+    serde_json::from_slice(&request).expect("JSON")
+}
+
+/// An answer with text alone, as OpenAI streams it.
+pub(super) fn text(words: &str) -> (u16, String) {
+    (200, chunks(&[json!({"content": words})], "stop"))
+}
+
+/// An answer with calls, their arguments in two pieces each.
+pub(super) fn calls(calls: &[(&str, &str)]) -> (u16, String) {
+    let pieces = calls.iter().enumerate().flat_map(|(index, (tool, arguments))| {
+        let half = arguments.len() / 2;
+        let first = json!({"index": index, "id": format!("call-{index}"), "type": "function",
+            "function": {"name": tool, "arguments": &arguments[..half]}});
+        let second = json!({"index": index, "function": {"arguments": &arguments[half..]}});
+        [first, second].map(|call| json!({"tool_calls": [call]}))
+    });
+    (200, chunks(&pieces.collect::<Vec<_>>(), "tool_calls"))
+}
+
+fn chunks(deltas: &[Value], reason: &str) -> String {
+    let mut body = String::new();
+    let ends = [(json!({}), json!(reason))];
+    for (delta, reason) in deltas.iter().map(|delta| (delta.clone(), Value::Null)).chain(ends) {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": reason});
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": [choice]});
+        body.push_str(&format!("data: {chunk}\n\n"));
+    }
+    body.push_str("data: [DONE]\n\n");
+    body
+}
