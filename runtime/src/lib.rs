@@ -23,6 +23,10 @@
 //! | `approve/` | who is asked for approvals |
 //! | `output/` | text, tables, JSON, and the two streams |
 //!
+//! | feature | what it adds |
+//! |---|---|
+//! | `otel` | `agent::telemetry`: spans and metrics of an agent's runs; off by default, and nothing is enforced by it |
+//!
 //! ```
 //! use std::process::ExitCode;
 //!

@@ -15,6 +15,7 @@
 //! | `event.rs` | what happens, for whoever watches |
 //! | `forms/` | the same in other systems' words |
 //! | `emitter.rs`, `channel.rs`, `watch.rs` | who is told, the stream of events, and what a faulty watcher may do |
+//! | `telemetry/` | spans and metrics for OpenTelemetry, with the feature `otel` |
 //! | `providers/` | the providers: models behind HTTP, and a script |
 
 mod accumulator;
@@ -33,6 +34,8 @@ mod provider;
 mod providers;
 mod steering;
 mod store;
+#[cfg(feature = "otel")]
+pub mod telemetry;
 #[cfg(test)]
 mod testing;
 mod transcript;

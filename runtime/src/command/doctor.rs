@@ -2,7 +2,9 @@
 //!
 //! What it finds is a value, shown as text or as JSON. A start that fails is a finding too.
 
-use std::{fmt::Write as _, path::PathBuf, process::ExitCode, sync::Arc};
+mod shown;
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use portcullis_tools::{
     BootstrapError, HostWasmToolRunner, PolicyFiles, RegisteredTool, ToolRegistry,
@@ -21,7 +23,7 @@ use serde::Serialize;
 use crate::{
     cli::{self, Common},
     error::{CliError, causes},
-    output::{json, stream, text},
+    output::{json, stream},
     setup, sidecar,
 };
 
@@ -33,9 +35,14 @@ pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, Cl
     if options.json {
         json::answer(&findings)?;
     } else {
-        stream::answer(&shown(&findings))?;
+        stream::answer(&shown::shown(&findings))?;
     }
     Ok(if findings.ok { ExitCode::SUCCESS } else { ExitCode::from(ToolErrorKind::Unavailable.exit_code()) })
+}
+
+/// What it finds, in a few lines.
+pub(super) fn summary(common: &Common) -> Result<String, CliError> {
+    Ok(shown::summary(&examine(common)?))
 }
 
 /// All that was found.
@@ -383,126 +390,4 @@ fn remedy(layer: Layer, reason: &str) -> String {
         _ => "",
     };
     format!("{reason}; {how}")
-}
-
-fn shown(findings: &Findings) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_shown(&mut out, findings);
-    out
-}
-
-/// The same in a few lines, for whoever has seen the rest at work.
-pub(super) fn summary(common: &Common) -> Result<String, CliError> {
-    let findings = examine(common)?;
-    let mut out = String::new();
-    for layer in &findings.layers {
-        let proof = if layer.proven { ", proven" } else { "" };
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "  {:<12} {}{proof}", layer.layer.as_str(), status(&layer.status));
-    }
-    let shell = findings.shell.as_ref();
-    let posture = shell.and_then(|shell| shell.posture.as_deref().or(shell.reason.as_deref()));
-    let _ = writeln!(out, "  {:<12} {}", "shell", text::for_terminal(posture.unwrap_or("none")));
-    out.push_str(verdict(&findings));
-    Ok(out)
-}
-
-fn verdict(findings: &Findings) -> &'static str {
-    if findings.ok {
-        "\nAll that the policy requires is enforced and proven.\n"
-    } else {
-        "\nNot all that the policy requires is enforced and proven.\n"
-    }
-}
-
-fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
-    let Findings { kernel, policy, .. } = findings;
-    writeln!(out, "portcullis {} on Linux {}, {}", findings.version, kernel.release, kernel.arch)?;
-
-    writeln!(out, "\nlayers, as a thread of ours met them before and after it was confined")?;
-    for layer in &findings.layers {
-        let required = if layer.required { "required" } else { "not required" };
-        writeln!(out, "  {:<12} {} ({required})", layer.layer.as_str(), status(&layer.status))?;
-        for evidence in &layer.evidence {
-            writeln!(out, "    {:<48} {} → {}", evidence.canary, evidence.before, evidence.after)?;
-        }
-    }
-
-    if let Some(shell) = &findings.shell {
-        write_shell(out, shell)?;
-    }
-
-    writeln!(out, "\nkernel")?;
-    let landlock = kernel.landlock_abi.map_or("none".to_owned(), |abi| format!("ABI {abi}"));
-    writeln!(out, "  {:<12} {landlock}", "landlock")?;
-    let available = |is: bool| if is { "available" } else { "not available" };
-    writeln!(out, "  {:<12} {}", "seccomp", available(kernel.seccomp))?;
-    writeln!(out, "  {:<12} {}", "pagemap_scan", available(kernel.pagemap_scan))?;
-
-    writeln!(out, "\nplaces")?;
-    let mut line = |name: &str, value: &str| writeln!(out, "  {name:<12} {}", text::inline(value));
-    line("workspace", &findings.workspace.display().to_string())?;
-    line("state", &findings.state.display().to_string())?;
-    line("policy", &policy.source)?;
-    if let Some(overlay) = &policy.overlay {
-        line("overlay", overlay)?;
-    }
-    line("digest", &policy.digest)?;
-    if let Some(tools) = &findings.tools {
-        let (wasm, shell, native) = (tools.wasm, tools.shell, tools.native_unconfined);
-        let mut counts = format!("{wasm} wasm, {shell} shell, {native} native, unconfined");
-        if tools.quarantined + tools.refused_modules > 0 {
-            let (quarantined, refused) = (tools.quarantined, tools.refused_modules);
-            let _ = write!(counts, "; {quarantined} quarantined, {refused} modules refused");
-        }
-        line("tools", &counts)?;
-    }
-    let audit = findings.audit.as_ref().map_or("none yet", |audit| audit.report.as_str());
-    for (index, report) in audit.lines().enumerate() {
-        line(if index == 0 { "audit log" } else { "" }, report)?;
-    }
-
-    if !findings.missing.is_empty() {
-        writeln!(out, "\nmissing")?;
-        for missing in &findings.missing {
-            let required = if missing.required { " (required)" } else { "" };
-            writeln!(out, "  {}{required}: {}", missing.what, missing.remedy)?;
-        }
-    }
-    if let Some(error) = &findings.error {
-        writeln!(out, "\nthe tools cannot start: {}", text::for_terminal(error))?;
-    }
-    out.write_str(verdict(findings))
-}
-
-fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
-    writeln!(out, "\nshell, as a session met it before and after it was confined")?;
-    if let Some(posture) = &shell.posture {
-        let least = shell.least.as_deref().unwrap_or("none");
-        writeln!(out, "  {:<12} {} (at least {least} is required)", "posture", text::inline(posture))?;
-    }
-    if let Some(reason) = &shell.reason {
-        let word = if shell.wanted { "missing" } else { "off" };
-        writeln!(out, "  {:<12} {word}: {}", "posture", text::for_terminal(reason))?;
-    }
-    for layer in &shell.layers {
-        let reason = if layer.reason.is_empty() { String::new() } else { format!(": {}", layer.reason) };
-        let line = format!("{}{reason}", layer.status);
-        writeln!(out, "  {:<12} {}", text::inline(&layer.layer), text::inline(&line))?;
-        for Attempt { attempt, before, after } in &layer.evidence {
-            let line = format!("{attempt:<48} {before} → {after}");
-            writeln!(out, "    {}", text::inline(&line))?;
-        }
-    }
-    Ok(())
-}
-
-fn status(status: &LayerStatus) -> String {
-    match status {
-        LayerStatus::Enforced => "enforced".to_owned(),
-        LayerStatus::Partial { missing } => format!("partial, without {}", missing.join(", ")),
-        LayerStatus::Waived => "waived by the policy".to_owned(),
-        LayerStatus::Missing { reason } => format!("missing: {reason}"),
-    }
 }

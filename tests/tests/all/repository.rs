@@ -32,6 +32,8 @@ const MAY_SLEEP: &[&str] = &[
     // Clients that are slow, and readers.
     "shell-daemon/tests/all/server/bytes.rs",
     "shell-daemon/tests/all/server/commands.rs",
+    // The clock of a run, which is stopped.
+    "runtime/src/agent/agent_loop/tests.rs",
     // The clock of a shell.
     "shell-daemon/tests/all/waiting.rs",
     // `soon` and `until`.

@@ -1,0 +1,131 @@
+//! [`Telemetry`]: the emitter that makes spans and metrics of a run, and passes its events on.
+
+use std::{
+    fmt,
+    sync::{Mutex, PoisonError},
+};
+
+use opentelemetry::{
+    InstrumentationScope,
+    global::BoxedTracer,
+    metrics::MeterProvider,
+    trace::{Tracer, TracerProvider},
+};
+use portcullis_types::async_trait;
+
+use super::{
+    super::{AgentEvent, EventEmitter},
+    TelemetrySettings,
+    instruments::Instruments,
+    run::Run,
+    words::ABANDONED,
+};
+
+/// Makes spans and metrics of an agent's runs, and passes every event on to another emitter (`()` for nobody).
+/// One for each agent: events do not say whose they are.
+///
+/// - span `invoke_agent {agent}`, a child of the caller's span if there is one, with
+/// - a span `chat {model}` for each turn: model, provider, tokens, why the answer ended;
+/// - a span `execute_tool {tool}` for each call, from the request to the result: name, id, and the error's kind.
+///   What a tool itself traces is no child of it.
+/// - histograms `gen_ai.invoke_agent.duration`, `gen_ai.client.operation.duration`,
+///   `gen_ai.client.token.usage`, `gen_ai.execute_tool.duration`.
+///
+/// What is said, thought, asked for and found is in none of it unless [`RecordedContent`](super::RecordedContent)
+/// says so; what an error tells the operator never is. Of a turn whose calls end the run the tokens are not known.
+///
+/// # Examples
+/// With the providers that the program has set for itself:
+/// ```
+/// use opentelemetry::global;
+/// use portcullis::agent::telemetry::{Telemetry, TelemetrySettings};
+///
+/// let settings = TelemetrySettings::new("openai", "gpt-4o");
+/// let emitter = Telemetry::new((), settings, &global::tracer_provider(), &*global::meter_provider());
+/// # let _ = emitter;
+/// ```
+pub struct Telemetry<E> {
+    inner: E,
+    settings: TelemetrySettings,
+    tracer: BoxedTracer,
+    instruments: Instruments,
+    run: Mutex<Option<Run>>,
+}
+
+impl<E> Telemetry<E> {
+    /// Watches for these providers of tracers and meters, and passes events on to `inner`.
+    #[must_use]
+    pub fn new<P>(
+        inner: E,
+        settings: TelemetrySettings,
+        tracers: &P,
+        meters: &(impl MeterProvider + ?Sized),
+    ) -> Self
+    where
+        P: TracerProvider,
+        P::Tracer: Send + Sync + 'static,
+        <P::Tracer as Tracer>::Span: Send + Sync + 'static,
+    {
+        let scope =
+            InstrumentationScope::builder("portcullis").with_version(env!("CARGO_PKG_VERSION")).build();
+        Self {
+            inner,
+            settings,
+            tracer: BoxedTracer::new(Box::new(tracers.tracer_with_scope(scope.clone()))),
+            instruments: Instruments::of(&meters.meter_with_scope(scope)),
+            run: Mutex::new(None),
+        }
+    }
+
+    fn watch(&self, event: &AgentEvent) {
+        let (settings, instruments) = (&self.settings, &self.instruments);
+        let mut open = self.run.lock().unwrap_or_else(PoisonError::into_inner);
+        match event {
+            AgentEvent::AgentStart { agent_id, run_id } => {
+                if let Some(left) = open.take() {
+                    left.end(settings, instruments, Some(ABANDONED));
+                }
+                *open = Some(Run::start(&self.tracer, settings, agent_id, run_id));
+            }
+            AgentEvent::AgentEnd { end } => {
+                if let Some(run) = open.take() {
+                    run.end(settings, instruments, super::words::error_type(end).as_deref());
+                }
+            }
+            event => {
+                if let Some(run) = open.as_mut() {
+                    run.go_on(&self.tracer, settings, instruments, event);
+                }
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl<E: EventEmitter> EventEmitter for Telemetry<E> {
+    async fn emit(&self, event: AgentEvent) {
+        self.watch(&event);
+        self.inner.emit(event).await;
+    }
+
+    fn emit_now(&self, event: AgentEvent) {
+        self.watch(&event);
+        self.inner.emit_now(event);
+    }
+}
+
+/// A run whose future was dropped tells nobody that it is over.
+impl<E> Drop for Telemetry<E> {
+    fn drop(&mut self) {
+        let open = self.run.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(left) = open.take() {
+            left.end(&self.settings, &self.instruments, Some(ABANDONED));
+        }
+    }
+}
+
+impl<E> fmt::Debug for Telemetry<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Telemetry").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

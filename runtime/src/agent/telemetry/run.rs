@@ -1,0 +1,213 @@
+//! [`Run`]: the spans of a run that are open, and what each event does to them.
+
+use std::{collections::HashMap, time::Duration};
+
+use opentelemetry::{
+    Array, Context, KeyValue, StringValue, Value,
+    global::BoxedTracer,
+    trace::{Span, SpanKind, TraceContextExt},
+};
+use portcullis_types::{ToolEvent, ToolResult};
+
+use super::{
+    super::{AgentEvent, StopReason, Usage},
+    MAX_CONTENT_BYTES, RecordedContent, TelemetrySettings,
+    instruments::{Instruments, asked, model},
+    measured::Measured,
+    words::{
+        ABANDONED, AGENT_ID, AGENT_NAME, CALL_ARGUMENTS, CALL_ID, CALL_RESULT, CHAT, EXECUTE_TOOL,
+        FINISH_REASONS, INPUT_TOKENS, INVOKE_AGENT, OPERATION, OUTPUT_TOKENS, PROVIDER, RUN_ID, TOOL_NAME,
+        TOOL_TYPE, UNTRACED_CALLS, finish_reason,
+    },
+};
+
+/// How many calls have an open span at once. Without it calls that are asked for and never end could fill the
+/// memory. Calls beyond it are counted in the run's span as `portcullis.untraced_calls`.
+pub const MAX_TRACED_CALLS: usize = 1024;
+
+/// A run's open spans.
+#[derive(Debug)]
+pub(super) struct Run {
+    span: Measured,
+    /// Makes spans children of `span`.
+    inside: Context,
+    agent_id: String,
+    chat: Option<Chat>,
+    calls: HashMap<String, Call>,
+    untraced: i64,
+}
+
+#[derive(Debug)]
+struct Chat {
+    span: Measured,
+    /// How long the answer took, once it is there. The span waits for what the turn's end tells.
+    took: Option<Duration>,
+    /// Whether the answer is known to be whole: with calls it is only told of then.
+    whole: bool,
+}
+
+#[derive(Debug)]
+struct Call {
+    span: Measured,
+    /// As asked for. It becomes an attribute at the end: the SDK keeps both of two values of one attribute, and
+    /// the result has the tool's own name where this is an alias.
+    tool: String,
+    started: bool,
+}
+
+impl Run {
+    pub(super) fn start(
+        tracer: &BoxedTracer,
+        settings: &TelemetrySettings,
+        agent_id: &str,
+        run_id: &str,
+    ) -> Self {
+        let mut attributes = vec![
+            KeyValue::new(OPERATION, INVOKE_AGENT),
+            KeyValue::new(PROVIDER, settings.provider.clone()),
+            KeyValue::new(AGENT_ID, agent_id.to_owned()),
+            KeyValue::new(AGENT_NAME, agent_id.to_owned()),
+            KeyValue::new(RUN_ID, run_id.to_owned()),
+        ];
+        attributes.extend(model(settings));
+        let outside = Context::current();
+        let name = format!("{INVOKE_AGENT} {agent_id}");
+        let span = Measured::start(tracer, name, SpanKind::Internal, attributes, &outside);
+        let inside = outside.with_remote_span_context(span.span.span_context().clone());
+        Self { span, inside, agent_id: agent_id.to_owned(), chat: None, calls: HashMap::new(), untraced: 0 }
+    }
+
+    /// Takes an event between a run's start and its end.
+    pub(super) fn go_on(
+        &mut self,
+        tracer: &BoxedTracer,
+        settings: &TelemetrySettings,
+        instruments: &Instruments,
+        event: &AgentEvent,
+    ) {
+        match event {
+            AgentEvent::TurnStart { .. } => {
+                let name = match settings.model.as_str() {
+                    "" => CHAT.to_owned(),
+                    model => format!("{CHAT} {model}"),
+                };
+                let span = Measured::start(tracer, name, SpanKind::Client, asked(settings), &self.inside);
+                self.chat = Some(Chat { span, took: None, whole: false });
+            }
+            AgentEvent::MessageEnd { message } => {
+                if let Some(chat) = &mut self.chat {
+                    chat.took.get_or_insert(chat.span.elapsed());
+                    chat.whole |= !message.tool_calls.is_empty();
+                }
+            }
+            AgentEvent::TurnEnd { stop, usage, .. } => {
+                if let Some(mut chat) = self.chat.take() {
+                    chat.tell(stop, *usage);
+                    if let Some(usage) = usage {
+                        instruments.tokens(settings, *usage);
+                    }
+                    chat.end(settings, instruments, None);
+                }
+            }
+            AgentEvent::Tool(ToolEvent::Requested { call_id, tool, arguments }) => {
+                self.ask(tracer, settings, call_id, tool, arguments);
+            }
+            AgentEvent::Tool(ToolEvent::Started { call_id, .. }) => {
+                if let Some(call) = self.calls.get_mut(call_id) {
+                    call.started = true;
+                }
+            }
+            AgentEvent::ToolEnd { result } => self.answer(settings, instruments, result),
+            _ => {}
+        }
+    }
+
+    /// The run is over, and with it whatever of it is open still.
+    pub(super) fn end(
+        mut self,
+        settings: &TelemetrySettings,
+        instruments: &Instruments,
+        error: Option<&str>,
+    ) {
+        if let Some(chat) = self.chat.take() {
+            let error = error.filter(|_| !chat.whole);
+            chat.end(settings, instruments, error);
+        }
+        for (_, Call { mut span, tool, .. }) in self.calls.drain() {
+            span.span.set_attribute(KeyValue::new(TOOL_NAME, tool));
+            let took = span.elapsed();
+            span.end(took, Some(ABANDONED));
+        }
+        if self.untraced > 0 {
+            self.span.span.set_attribute(KeyValue::new(UNTRACED_CALLS, self.untraced));
+        }
+        let took = self.span.elapsed();
+        instruments.agent(settings, &self.agent_id, took, error);
+        self.span.end(took, error);
+    }
+
+    fn ask(
+        &mut self,
+        tracer: &BoxedTracer,
+        settings: &TelemetrySettings,
+        call_id: &str,
+        tool: &str,
+        arguments: &str,
+    ) {
+        if self.calls.len() >= MAX_TRACED_CALLS {
+            self.untraced = self.untraced.saturating_add(1);
+            return;
+        }
+        let mut attributes = vec![
+            KeyValue::new(OPERATION, EXECUTE_TOOL),
+            KeyValue::new(TOOL_TYPE, "function"),
+            KeyValue::new(CALL_ID, call_id.to_owned()),
+            KeyValue::new(AGENT_NAME, self.agent_id.clone()),
+        ];
+        if settings.content == RecordedContent::Calls {
+            attributes.push(KeyValue::new(CALL_ARGUMENTS, within_limit(arguments)));
+        }
+        let name = format!("{EXECUTE_TOOL} {tool}");
+        let span = Measured::start(tracer, name, SpanKind::Internal, attributes, &self.inside);
+        self.calls.insert(call_id.to_owned(), Call { span, tool: tool.to_owned(), started: false });
+    }
+
+    fn answer(&mut self, settings: &TelemetrySettings, instruments: &Instruments, result: &ToolResult) {
+        let Some(Call { mut span, tool, started }) = self.calls.remove(&result.call_id) else { return };
+        let error = result.outcome.as_ref().err().map(|error| error.kind().as_str());
+        if tool != result.tool {
+            span.span.update_name(format!("{EXECUTE_TOOL} {}", result.tool));
+        }
+        span.span.set_attribute(KeyValue::new(TOOL_NAME, result.tool.clone()));
+        if settings.content == RecordedContent::Calls && span.span.is_recording() {
+            span.span.set_attribute(KeyValue::new(CALL_RESULT, within_limit(&result.model_text())));
+        }
+        let took = span.elapsed();
+        let known = started || error.is_none();
+        instruments.tool(&self.agent_id, known.then_some(result.tool.as_str()), took, error);
+        span.end(took, error);
+    }
+}
+
+impl Chat {
+    fn tell(&mut self, stop: &StopReason, usage: Option<Usage>) {
+        let span = &mut self.span.span;
+        let reasons = Array::String(vec![StringValue::from(finish_reason(stop))]);
+        span.set_attribute(KeyValue::new(FINISH_REASONS, Value::Array(reasons)));
+        if let Some(Usage { input_tokens, output_tokens }) = usage {
+            for (name, count) in [(INPUT_TOKENS, input_tokens), (OUTPUT_TOKENS, output_tokens)] {
+                span.set_attribute(KeyValue::new(name, i64::try_from(count).unwrap_or(i64::MAX)));
+            }
+        }
+    }
+
+    fn end(self, settings: &TelemetrySettings, instruments: &Instruments, error: Option<&str>) {
+        let took = self.took.unwrap_or_else(|| self.span.elapsed());
+        instruments.chat(settings, took, error);
+        self.span.end(took, error);
+    }
+}
+
+fn within_limit(content: &str) -> String {
+    content[..content.floor_char_boundary(MAX_CONTENT_BYTES)].to_owned()
+}

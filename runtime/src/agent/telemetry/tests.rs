@@ -1,0 +1,442 @@
+//! What telemetry tells of runs, as exporters get it.
+
+use std::time::Duration;
+
+use opentelemetry::{
+    Context, KeyValue, Value,
+    trace::{SpanKind, Status, TraceContextExt, Tracer, TracerProvider},
+};
+use opentelemetry_sdk::{
+    metrics::{
+        InMemoryMetricExporter, InMemoryMetricExporterBuilder, SdkMeterProvider,
+        data::{AggregatedMetrics, MetricData},
+    },
+    trace::{InMemorySpanExporter, InMemorySpanExporterBuilder, SdkTracerProvider, SpanData},
+};
+use portcullis_types::{ToolError, ToolEvent, ToolOutput, ToolResult};
+
+use super::{
+    super::{
+        AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, Delta, EventEmitter, InMemoryMessageStore,
+        ProviderErrorKind, StopReason, Usage,
+        testing::{Notes, Script, Step, Tools, ask_for, say},
+    },
+    *,
+};
+
+/// Providers that keep what they are given.
+struct Kept {
+    tracers: SdkTracerProvider,
+    meters: SdkMeterProvider,
+    spans: InMemorySpanExporter,
+    metrics: InMemoryMetricExporter,
+}
+
+/// A point of a histogram: its metric, its attributes in order, how many values and their sum.
+#[derive(Debug, PartialEq)]
+struct Point {
+    metric: String,
+    attributes: Vec<String>,
+    count: u64,
+    sum: f64,
+}
+
+impl Kept {
+    fn new() -> Self {
+        let spans = InMemorySpanExporterBuilder::new().build();
+        let metrics = InMemoryMetricExporterBuilder::new().build();
+        let tracers = SdkTracerProvider::builder().with_simple_exporter(spans.clone()).build();
+        let meters = SdkMeterProvider::builder().with_periodic_exporter(metrics.clone()).build();
+        Self { tracers, meters, spans, metrics }
+    }
+
+    fn emitter<E>(&self, inner: E, content: RecordedContent) -> Telemetry<E> {
+        let settings = TelemetrySettings { content, ..TelemetrySettings::new("openai", "gpt") };
+        Telemetry::new(inner, settings, &self.tracers, &self.meters)
+    }
+
+    async fn run(&self, content: RecordedContent, turns: Vec<Vec<Step>>) -> AgentRun {
+        let config = AgentConfig { run_id: Some("run-1".into()), ..AgentConfig::new("clerk") };
+        let emitter = self.emitter((), content);
+        let (store, script) = (InMemoryMessageStore::new(), Script::new(turns));
+        AgentLoop::new(config, emitter, store, script, Tools::default()).run("secret question").await
+    }
+
+    fn spans(&self) -> Vec<SpanData> {
+        self.spans.get_finished_spans().expect("kept")
+    }
+
+    #[track_caller]
+    fn span(&self, name: &str) -> SpanData {
+        let mut spans = self.spans();
+        spans.retain(|span| span.name == name);
+        assert_eq!(spans.len(), 1, "{name}: {:#?}", self.spans());
+        spans.remove(0)
+    }
+
+    fn points(&self) -> Vec<Point> {
+        self.meters.force_flush().expect("exported");
+        let last = self.metrics.get_finished_metrics().expect("kept").pop().expect("something was measured");
+        let mut points = Vec::new();
+        for metric in last.scope_metrics().flat_map(|scope| scope.metrics()) {
+            let mut add = |attributes: Vec<&KeyValue>, count, sum| {
+                points.push(Point {
+                    metric: metric.name().to_owned(),
+                    attributes: texts(attributes),
+                    count,
+                    sum,
+                });
+            };
+            match metric.data() {
+                AggregatedMetrics::F64(MetricData::Histogram(data)) => {
+                    data.data_points().for_each(|at| add(at.attributes().collect(), at.count(), at.sum()));
+                }
+                AggregatedMetrics::U64(MetricData::Histogram(data)) => data.data_points().for_each(|at| {
+                    let sum = u32::try_from(at.sum()).expect("small");
+                    add(at.attributes().collect(), at.count(), sum.into());
+                }),
+                other => panic!("no histogram: {other:?}"),
+            }
+        }
+        points
+    }
+
+    #[track_caller]
+    fn point(&self, metric: &str, attributes: &[&str]) -> Point {
+        let mut points = self.points();
+        points.retain(|point| point.metric == metric && point.attributes == attributes);
+        assert_eq!(points.len(), 1, "{metric} {attributes:?}: {:#?}", self.points());
+        points.remove(0)
+    }
+
+    /// All that exporters got, as text.
+    fn everything(&self) -> String {
+        format!("{:?} {:?}", self.spans(), self.points())
+    }
+}
+
+fn texts<'a>(attributes: impl IntoIterator<Item = &'a KeyValue>) -> Vec<String> {
+    let mut texts: Vec<String> =
+        attributes.into_iter().map(|at| format!("{}={}", at.key, at.value)).collect();
+    texts.sort();
+    texts
+}
+
+fn attribute(span: &SpanData, name: &str) -> Option<Value> {
+    span.attributes.iter().find(|at| at.key.as_str() == name).map(|at| at.value.clone())
+}
+
+fn costing(mut turn: Vec<Step>, input_tokens: u64, output_tokens: u64) -> Vec<Step> {
+    turn.insert(0, Step::Delta(Delta::Usage(Usage { input_tokens, output_tokens })));
+    turn
+}
+
+fn seconds(span: &SpanData) -> f64 {
+    span.end_time.duration_since(span.start_time).expect("in order").as_secs_f64()
+}
+
+#[track_caller]
+fn assert_same_time(span: &SpanData, point: &Point) {
+    // Spans are as exact as the system's clock.
+    assert!((seconds(span) - point.sum).abs() < 1e-5, "{} {}", seconds(span), point.sum);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_a_tree_of_spans_with_the_conventions_attributes() {
+    let kept = Kept::new();
+    let turns = vec![costing(ask_for(&[("c1", "r_echo", "{}")]), 100, 7), costing(say("done"), 120, 3)];
+    kept.run(RecordedContent::Nothing, turns).await;
+    let spans = kept.spans();
+    let names: Vec<&str> = spans.iter().map(|span| &*span.name).collect();
+    assert_eq!(names, ["execute_tool r_echo", "chat gpt", "chat gpt", "invoke_agent clerk"]);
+    let [tool, first, second, agent] = &spans[..] else { panic!("four") };
+    assert_eq!(
+        texts(&agent.attributes),
+        [
+            "gen_ai.agent.id=clerk",
+            "gen_ai.agent.name=clerk",
+            "gen_ai.operation.name=invoke_agent",
+            "gen_ai.provider.name=openai",
+            "gen_ai.request.model=gpt",
+            "portcullis.run.id=run-1",
+        ]
+    );
+    assert_eq!(
+        texts(&first.attributes),
+        [
+            "gen_ai.operation.name=chat",
+            "gen_ai.provider.name=openai",
+            "gen_ai.request.model=gpt",
+            "gen_ai.response.finish_reasons=[\"tool_calls\"]",
+            "gen_ai.usage.input_tokens=100",
+            "gen_ai.usage.output_tokens=7",
+        ]
+    );
+    assert_eq!(
+        texts(&tool.attributes),
+        [
+            "gen_ai.agent.name=clerk",
+            "gen_ai.operation.name=execute_tool",
+            "gen_ai.tool.call.id=c1",
+            "gen_ai.tool.name=r_echo",
+            "gen_ai.tool.type=function",
+        ]
+    );
+    assert_eq!(attribute(second, "gen_ai.usage.output_tokens"), Some(Value::I64(3)));
+    assert_eq!(
+        spans.iter().map(|span| span.span_kind.clone()).collect::<Vec<_>>(),
+        [SpanKind::Internal, SpanKind::Client, SpanKind::Client, SpanKind::Internal]
+    );
+    for span in [tool, first, second] {
+        assert_eq!(span.parent_span_id, agent.span_context.span_id());
+        assert_eq!(span.span_context.trace_id(), agent.span_context.trace_id());
+    }
+    assert!(spans.iter().all(|span| span.status == Status::Unset && !span.parent_span_is_remote));
+    // The answer is over when it is there, not when its calls are.
+    assert!(first.end_time <= tool.start_time);
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_are_the_spans_times_and_the_tokens() {
+    let kept = Kept::new();
+    let turns = vec![costing(ask_for(&[("c1", "r_echo", "{}")]), 100, 7), costing(say("done"), 120, 3)];
+    kept.run(RecordedContent::Nothing, turns).await;
+    let agent =
+        kept.point("gen_ai.invoke_agent.duration", &["gen_ai.agent.name=clerk", "gen_ai.request.model=gpt"]);
+    assert_same_time(&kept.span("invoke_agent clerk"), &agent);
+    let tool = kept.point(
+        "gen_ai.execute_tool.duration",
+        &["gen_ai.agent.name=clerk", "gen_ai.tool.name=r_echo", "gen_ai.tool.type=function"],
+    );
+    assert_same_time(&kept.span("execute_tool r_echo"), &tool);
+    let asked = ["gen_ai.operation.name=chat", "gen_ai.provider.name=openai", "gen_ai.request.model=gpt"];
+    assert_eq!(kept.point("gen_ai.client.operation.duration", &asked).count, 2);
+    for (kind, sum) in [("input", 220.0), ("output", 10.0)] {
+        let kind = format!("gen_ai.token.type={kind}");
+        let point = kept.point("gen_ai.client.token.usage", &[asked[0], asked[1], asked[2], &kind]);
+        assert_eq!((point.count, point.sum), (2, sum));
+    }
+}
+
+/// Texts that the parties say, and what an internal error and a provider tell the operator.
+const SAID: [&str; 4] = ["secret question", "secret argument", "secret thought", "secret answer"];
+const OPERATORS: [&str; 2] = ["as asked", "as the script says"];
+
+fn talkative() -> Vec<Vec<Step>> {
+    let arguments = r#"{"x":"secret argument"}"#;
+    let mut calls = ask_for(&[("c1", "r_echo", arguments), ("c2", "r_panic", "{}"), ("c3", "r_fail", "{}")]);
+    calls.insert(0, Step::Delta(Delta::Thinking("secret thought".into())));
+    let broken =
+        vec![Step::Delta(Delta::Text("secret answer".into())), Step::Fail(ProviderErrorKind::Server)];
+    vec![calls, broken]
+}
+
+#[tokio::test(start_paused = true)]
+async fn content_is_in_no_span_and_no_metric_by_default() {
+    let kept = Kept::new();
+    assert_eq!(TelemetrySettings::new("openai", "gpt").content, RecordedContent::Nothing);
+    let run = kept.run(RecordedContent::Nothing, talkative()).await;
+    assert!(matches!(run.end, AgentEnd::Provider { .. }), "{run:?}");
+    let everything = kept.everything();
+    assert!(everything.contains("r_echo"), "{everything}");
+    for text in SAID.into_iter().chain(OPERATORS).chain(["missing required field"]) {
+        assert!(!everything.contains(text), "{text}: {everything}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn content_of_calls_is_recorded_where_an_embedder_says_so_but_never_what_operators_read() {
+    let kept = Kept::new();
+    kept.run(RecordedContent::Calls, talkative()).await;
+    let content = |tool: &str, name: &str| attribute(&kept.span(&format!("execute_tool {tool}")), name);
+    let said = Some(Value::from(r#"{"x":"secret argument"}"#));
+    assert_eq!(content("r_echo", "gen_ai.tool.call.arguments"), said);
+    assert_eq!(content("r_echo", "gen_ai.tool.call.result"), said);
+    let failed = content("r_fail", "gen_ai.tool.call.result").expect("recorded").to_string();
+    assert!(failed.contains("missing required field"), "{failed}");
+    let everything = kept.everything();
+    for text in [SAID[0], SAID[2], SAID[3]].into_iter().chain(OPERATORS) {
+        assert!(!everything.contains(text), "{text}: {everything}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn long_content_is_cut_at_a_character() {
+    let kept = Kept::new();
+    let long = format!("{}é", "x".repeat(MAX_CONTENT_BYTES - 1));
+    kept.run(RecordedContent::Calls, vec![ask_for(&[("c1", "r_echo", &format!("\"{}\"", &long[1..]))])])
+        .await;
+    let arguments = attribute(&kept.span("execute_tool r_echo"), "gen_ai.tool.call.arguments");
+    assert_eq!(arguments.expect("recorded").to_string().len(), MAX_CONTENT_BYTES - 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn errors_are_told_by_type_and_an_invented_tools_name_is_in_no_metric() {
+    let kept = Kept::new();
+    let calls = [("c1", "r_fail", "{}"), ("c2", "invented", "{}")];
+    kept.run(RecordedContent::Nothing, vec![ask_for(&calls)]).await;
+    for (name, kind) in [("execute_tool r_fail", "invalid_arguments"), ("execute_tool invented", "not_found")]
+    {
+        let span = kept.span(name);
+        assert_eq!(attribute(&span, "error.type"), Some(Value::from(kind)));
+        assert_eq!(span.status, Status::error(""));
+    }
+    // The test's tools tell of a start whatever they are called; the registry does so after its checks.
+    let emitter = kept.emitter((), RecordedContent::Nothing);
+    emitter.emit(start("run-2")).await;
+    emitter.emit(requested("c3", "imagined")).await;
+    emitter.emit(ended("c3", "imagined", Err(ToolError::not_found("no such tool")))).await;
+    emitter.emit(AgentEvent::AgentEnd { end: AgentEnd::Cancelled }).await;
+    assert_eq!(attribute(&kept.span("execute_tool imagined"), "error.type"), Some(Value::from("not_found")));
+    assert!(!format!("{:?}", kept.points()).contains("imagined"));
+    let attributes = [
+        "error.type=not_found",
+        "gen_ai.agent.name=clerk",
+        "gen_ai.tool.name=_OTHER",
+        "gen_ai.tool.type=function",
+    ];
+    assert_eq!(kept.point("gen_ai.execute_tool.duration", &attributes).count, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_provider_that_fails_fails_the_turn_and_the_run() {
+    let kept = Kept::new();
+    kept.run(RecordedContent::Nothing, vec![vec![Step::Fail(ProviderErrorKind::RateLimited)]]).await;
+    for name in ["chat gpt", "invoke_agent clerk"] {
+        assert_eq!(attribute(&kept.span(name), "error.type"), Some(Value::from("rate_limited")), "{name}");
+    }
+    let asked = [
+        "error.type=rate_limited",
+        "gen_ai.operation.name=chat",
+        "gen_ai.provider.name=openai",
+        "gen_ai.request.model=gpt",
+    ];
+    assert_eq!(kept.point("gen_ai.client.operation.duration", &asked).count, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_ends_after_a_whole_answer_leaves_the_answer_without_an_error() {
+    let kept = Kept::new();
+    let same = || ask_for(&[("c", "r_echo", "{}")]);
+    let run = kept.run(RecordedContent::Nothing, vec![same(), same(), same(), same(), same()]).await;
+    assert!(matches!(run.end, AgentEnd::Repeated { .. }), "{run:?}");
+    assert_eq!(attribute(&kept.span("invoke_agent clerk"), "error.type"), Some(Value::from("repeated")));
+    let chats = kept.spans().into_iter().filter(|span| span.name == "chat gpt");
+    assert_eq!(chats.map(|span| attribute(&span, "error.type")).collect::<Vec<_>>(), [const { None }; 5]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_is_a_child_of_its_callers_span() {
+    let kept = Kept::new();
+    let caller = Context::new().with_span(kept.tracers.tracer("caller").start("request"));
+    let emitter = kept.emitter((), RecordedContent::Nothing);
+    {
+        let _inside = caller.clone().attach();
+        emitter.emit_now(start("run-1"));
+    }
+    emitter.emit_now(AgentEvent::AgentEnd { end: AgentEnd::Answer { text: "done".into() } });
+    assert_eq!(kept.span("invoke_agent clerk").parent_span_id, caller.span().span_context().span_id());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_dropped_is_closed_by_the_next_one_and_by_the_emitters_end() {
+    let kept = Kept::new();
+    let emitter = kept.emitter((), RecordedContent::Nothing);
+    for run in ["run-1", "run-2"] {
+        emitter.emit(start(run)).await;
+        emitter.emit(AgentEvent::TurnStart { iteration: 1 }).await;
+        emitter.emit(requested("c1", "r_deaf")).await;
+    }
+    assert_eq!(kept.spans().len(), 3);
+    drop(emitter);
+    let spans = kept.spans();
+    assert_eq!(spans.len(), 6);
+    for span in spans {
+        assert_eq!(attribute(&span, "error.type"), Some(Value::from("cancelled")), "{}", span.name);
+        let tool = span.name.starts_with("execute_tool").then(|| Value::from("r_deaf"));
+        assert_eq!(attribute(&span, "gen_ai.tool.name"), tool);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn calls_beyond_the_limit_are_counted_and_get_no_span() {
+    let kept = Kept::new();
+    let emitter = kept.emitter((), RecordedContent::Nothing);
+    emitter.emit(start("run-1")).await;
+    for nth in 0..MAX_TRACED_CALLS + 2 {
+        emitter.emit(requested(&format!("c{nth}"), "r_echo")).await;
+    }
+    for nth in 0..MAX_TRACED_CALLS + 2 {
+        emitter.emit(ended(&format!("c{nth}"), "r_echo", Ok(ToolOutput::text("x")))).await;
+    }
+    // There is room again.
+    emitter.emit(requested("later", "r_echo")).await;
+    emitter.emit(ended("later", "r_echo", Ok(ToolOutput::text("x")))).await;
+    emitter.emit(AgentEvent::AgentEnd { end: AgentEnd::Answer { text: String::new() } }).await;
+    let traced = kept.spans().iter().filter(|span| span.name == "execute_tool r_echo").count();
+    assert_eq!(traced, MAX_TRACED_CALLS + 1);
+    let agent = kept.span("invoke_agent clerk");
+    assert_eq!(attribute(&agent, "portcullis.untraced_calls"), Some(Value::I64(2)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_was_called_by_an_alias_has_its_own_name() {
+    let kept = Kept::new();
+    let emitter = kept.emitter((), RecordedContent::Nothing);
+    emitter.emit(start("run-1")).await;
+    emitter.emit(requested("c1", "alias")).await;
+    emitter.emit(ended("c1", "r_echo", Ok(ToolOutput::text("x")))).await;
+    let span = kept.span("execute_tool r_echo");
+    assert_eq!(attribute(&span, "gen_ai.tool.name"), Some(Value::from("r_echo")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_word_of_the_providers_own_for_an_end_is_not_passed_on() {
+    let kept = Kept::new();
+    let turn =
+        vec![Step::Delta(Delta::Text("x".into())), Step::Delta(Delta::End(StopReason::Other("odd".into())))];
+    kept.run(RecordedContent::Nothing, vec![turn]).await;
+    let reasons = attribute(&kept.span("chat gpt"), "gen_ai.response.finish_reasons").expect("told");
+    assert_eq!(reasons.to_string(), "[\"_OTHER\"]");
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_event_is_passed_on_as_it_is() {
+    let kept = Kept::new();
+    let (notes, plain) = (Notes::default(), Notes::default());
+    let config = AgentConfig { run_id: Some("run-1".into()), ..AgentConfig::new("clerk") };
+    let turns = || vec![ask_for(&[("c1", "r_loud", "{}")]), say("done")];
+    let telemetry = kept.emitter(notes.clone(), RecordedContent::Nothing);
+    let store = InMemoryMessageStore::new;
+    AgentLoop::new(config.clone(), telemetry, store(), Script::new(turns()), Tools::default())
+        .run("go")
+        .await;
+    AgentLoop::new(config, plain.clone(), store(), Script::new(turns()), Tools::default()).run("go").await;
+    assert_eq!(notes.events(), plain.events());
+    assert!(plain.events().len() > 1000);
+}
+
+fn start(run_id: &str) -> AgentEvent {
+    AgentEvent::AgentStart { agent_id: "clerk".into(), run_id: run_id.into() }
+}
+
+fn requested(call_id: &str, tool: &str) -> AgentEvent {
+    AgentEvent::Tool(ToolEvent::Requested {
+        call_id: call_id.into(),
+        tool: tool.into(),
+        arguments: String::new(),
+    })
+}
+
+fn ended(call_id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> AgentEvent {
+    let result = ToolResult {
+        call_id: call_id.into(),
+        tool: tool.into(),
+        outcome,
+        details: serde_json::Value::Null,
+        truncated: false,
+        original_bytes: 0,
+        duration: Duration::ZERO,
+    };
+    AgentEvent::ToolEnd { result: result.into() }
+}

@@ -1,0 +1,57 @@
+//! Names of attributes (OpenTelemetry's conventions for generative AI), and our words for errors and ends.
+
+use super::super::{AgentEnd, StopReason};
+
+pub(super) const OPERATION: &str = "gen_ai.operation.name";
+pub(super) const PROVIDER: &str = "gen_ai.provider.name";
+pub(super) const MODEL: &str = "gen_ai.request.model";
+pub(super) const AGENT_ID: &str = "gen_ai.agent.id";
+pub(super) const AGENT_NAME: &str = "gen_ai.agent.name";
+pub(super) const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+pub(super) const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+pub(super) const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
+pub(super) const TOKEN_TYPE: &str = "gen_ai.token.type";
+pub(super) const TOOL_NAME: &str = "gen_ai.tool.name";
+pub(super) const TOOL_TYPE: &str = "gen_ai.tool.type";
+pub(super) const CALL_ID: &str = "gen_ai.tool.call.id";
+pub(super) const CALL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+pub(super) const CALL_RESULT: &str = "gen_ai.tool.call.result";
+pub(super) const ERROR_TYPE: &str = "error.type";
+/// Ours: the run, as the audit log names it.
+pub(super) const RUN_ID: &str = "portcullis.run.id";
+/// Ours: calls that got no span.
+pub(super) const UNTRACED_CALLS: &str = "portcullis.untraced_calls";
+
+pub(super) const INVOKE_AGENT: &str = "invoke_agent";
+pub(super) const CHAT: &str = "chat";
+pub(super) const EXECUTE_TOOL: &str = "execute_tool";
+
+/// What is counted instead of a word that a stranger chose: each new one would be a new time series.
+pub(super) const OTHER: &str = "_OTHER";
+
+/// `error.type` of a run that nobody awaits any more.
+pub(super) const ABANDONED: &str = "cancelled";
+
+/// Why an answer ended.
+pub(super) fn finish_reason(stop: &StopReason) -> &'static str {
+    match stop {
+        StopReason::Stop => "stop",
+        StopReason::ToolCalls => "tool_calls",
+        StopReason::Length => "length",
+        StopReason::ContentFilter => "content_filter",
+        StopReason::Other(_) => OTHER,
+    }
+}
+
+/// `error.type` of a run's end: a provider's failure by its kind, and nothing of what the operator is told.
+pub(super) fn error_type(end: &AgentEnd) -> Option<String> {
+    Some(match end {
+        AgentEnd::Answer { .. } => return None,
+        AgentEnd::MaxIterations { .. } => "max_iterations".to_owned(),
+        AgentEnd::Length { .. } => "length".to_owned(),
+        AgentEnd::Repeated { .. } => "repeated".to_owned(),
+        AgentEnd::Cancelled => "cancelled".to_owned(),
+        AgentEnd::Provider { kind, .. } => kind.to_string(),
+        AgentEnd::Internal { .. } => "internal".to_owned(),
+    })
+}
