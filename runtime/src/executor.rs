@@ -6,7 +6,10 @@ use std::sync::Arc;
 use portcullis_tools::{Caller, RegisteredTool, ToolRegistry, policy::Approval};
 use portcullis_types::{ToolCall, ToolResult, async_trait};
 
-use crate::agent::{CallTerms, OfferedTool, ToolExecutor};
+use crate::{
+    agent::{CallTerms, OfferedTool, ToolExecutor},
+    approve::hinted,
+};
 
 /// With nobody to ask, so that what needs an approval is denied. [`RegistryExecutor`] has somebody.
 #[async_trait]
@@ -27,6 +30,7 @@ impl ToolExecutor for ToolRegistry {
 pub struct RegistryExecutor {
     registry: Arc<ToolRegistry>,
     template: Caller,
+    hint: Option<&'static str>,
 }
 
 impl RegistryExecutor {
@@ -34,7 +38,14 @@ impl RegistryExecutor {
     /// each call's terms; all else is the template's.
     #[must_use]
     pub fn new(registry: Arc<ToolRegistry>, template: Caller) -> Self {
-        Self { registry, template }
+        Self { registry, template, hint: None }
+    }
+
+    /// The same, with a hint for calls that are denied because nobody can be asked. Default: none.
+    #[must_use]
+    pub fn with_hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
     }
 }
 
@@ -48,7 +59,11 @@ impl ToolExecutor for RegistryExecutor {
         let mut caller = self.template.clone();
         caller.agent_id.clone_from(&terms.agent_id);
         caller.run_id.clone_from(&terms.run_id);
-        self.registry.execute_with_policy(call, &on_terms(caller, terms)).await
+        let result = self.registry.execute_with_policy(call, &on_terms(caller, terms)).await;
+        match self.hint {
+            Some(hint) => hinted(result, hint),
+            None => result,
+        }
     }
 }
 

@@ -69,6 +69,9 @@ pub struct ApprovalRequest {
     /// What each step of the call may touch, where it is an operation that is made of steps: then its own grant
     /// holds nothing.
     pub steps: Vec<StepGrant>,
+    /// The policy in force, by its digest, module hashes included: an approval that is kept for further calls holds
+    /// under this one only.
+    pub policy_digest: String,
     /// What an approval is bound to: SHA-256 over tool, arguments, grants and policy digest.
     pub binding: String,
 }

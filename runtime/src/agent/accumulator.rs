@@ -289,6 +289,7 @@ fn assemble(
     assembled: &mut Vec<AssembledCall>,
 ) {
     let tool = partial.name.name(offers).to_owned();
+    let room = MAX_LISTED_CALLS.saturating_sub(assembled.len());
     let id = partial.id.map_or_else(|| ids.fresh(), |(id, _)| id);
     let mut add = |id: String, arguments: &str, refused: Option<ToolError>| {
         let call = ToolCall { id, tool: tool.clone(), arguments: arguments.to_owned() };
@@ -327,7 +328,7 @@ fn assemble(
     let Some(objects) = objects(text) else { return add(id, text, None) };
     let only_reads =
         offers.iter().any(|offer| offer.decl.name == tool && offer.tier == Some(SafetyTier::ReadOnly));
-    if !only_reads || objects.len() > MAX_LISTED_CALLS {
+    if !only_reads || objects.len() > room {
         let several = ToolError::invalid_arguments(format!(
             "arguments must be one object, but these are {}; make one call for each",
             objects.len()

@@ -155,6 +155,8 @@ impl Run<'_> {
             self.watch.tell(AgentEvent::TurnEnd { iteration, stop, usage }).await;
             let Some(end) = last else { continue };
             if self.agent.handle.wants_to_steer() {
+                // A person goes on after an answer: the model gets its turns anew.
+                left = limit;
                 continue;
             }
             let follow_ups = self.agent.handle.take_follow_ups();
@@ -259,7 +261,12 @@ impl Run<'_> {
             StopReason::ToolCalls if text.is_empty() => {
                 failed(ProviderErrorKind::Malformed, "the model waits for calls that it has not made")
             }
-            StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) => AgentEnd::Answer { text },
+            // Whether it is whole, nobody can say.
+            StopReason::Other(reason) => failed(
+                ProviderErrorKind::Incomplete,
+                &format!("the answer ended for a reason that is not known: {}", reason.escape_debug()),
+            ),
+            StopReason::Stop | StopReason::ToolCalls => AgentEnd::Answer { text },
         })
     }
 

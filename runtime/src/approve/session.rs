@@ -49,11 +49,12 @@ impl SessionApprovals {
     }
 }
 
-/// What an approval for a session is bound to: tool, tier, and grants without what single arguments name.
+/// What an approval for a session is bound to: tool, tier, policy with its modules, and grants without what single arguments name.
 fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
     let grants = std::iter::once(&request.grant).chain(request.steps.iter().map(|step| &step.grant));
     let mut hasher = Sha256::new();
-    let head = format!("{}\0{}\0{}\0", request.tool, request.tier, request.unconfined);
+    let ApprovalRequest { tool, tier, unconfined, policy_digest, .. } = request;
+    let head = format!("{tool}\0{tier}\0{unconfined}\0{policy_digest}\0");
     hasher.update(head);
     for grant in grants {
         // A grant that cannot be written down is bound to nothing.
@@ -125,6 +126,9 @@ pub(crate) mod tests {
         let mut other = request("WorkspaceRead", "a");
         other.tool = "other".to_owned();
         assert!(!approvals.covers(&other));
+        let mut under_another_policy = first;
+        under_another_policy.policy_digest.replace_range(..1, "x");
+        assert!(!approvals.covers(&under_another_policy));
     }
 
     #[test]

@@ -32,7 +32,7 @@ Examples:
 
 Exit codes:
   0 the model answered    1 it did not come to an answer    2 wrong usage, a policy that cannot be used
-  5 the provider gave no whole answer")]
+  5 the provider gave no whole answer    130 given up by Ctrl-C")]
 pub(crate) struct Agent {
     /// What you ask; `-` reads it from standard input.
     #[arg(value_name = "PROMPT")]
@@ -50,7 +50,7 @@ pub(crate) struct Agent {
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
 
-    /// The file with the key, readable by its owner alone.
+    /// The file with the key.
     #[arg(long, value_name = "FILE")]
     pub(crate) key_file: Option<PathBuf>,
 

@@ -24,6 +24,10 @@ use crate::{
 /// The longest file of instructions.
 const MAX_SYSTEM_BYTES: u64 = 1 << 20;
 
+/// How to approve of a call that nobody could be asked about.
+const HOW_TO_APPROVE: &str =
+    "nobody can be asked here: the operator can start the agent with --approve, or on a terminal";
+
 /// What a model is told where the operator has no instructions of their own.
 const SYSTEM: &str = "\
 You work through tools, in a sandbox. Files are in /shared, which you and the person share, and in /tmp, which is \
@@ -45,8 +49,9 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
     let mut caller = call::caller(CLI_ID.to_owned(), options.approve);
     // The run's events say it.
     (caller.on_progress, caller.on_update) = (None, None);
-    if let (Some(live), Some(approver)) = (&live, caller.approver.take()) {
-        caller.approver = Some(Arc::new(Quiet::new(approver, Arc::clone(live))) as Arc<dyn Approver>);
+    if let Some(live) = &live {
+        let quiet = |approver| Arc::new(Quiet::new(approver, Arc::clone(live))) as Arc<dyn Approver>;
+        caller.approver = caller.approver.take().map(quiet);
     }
     let form = options.json.then_some(options.form);
 
@@ -77,7 +82,9 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
         Some(run) => {
             let seen = options.json || (stream::stderr_is_terminal() && stream::stdout_is_terminal());
             if let (Some(answer), false) = (run.answer(), seen) {
-                stream::answer(&format!("{answer}\n"))?;
+                let answer = format!("{answer}\n");
+                let is_seen = stream::stdout_is_terminal();
+                stream::answer(&if is_seen { text::for_terminal(&answer) } else { answer })?;
             }
             Ok(exit_code(&run.end))
         }
@@ -99,7 +106,7 @@ pub(super) async fn converse(
     mut show: impl FnMut(&AgentEvent),
 ) -> AgentRun {
     let (events, mut happens) = event_channel(DEFAULT_EVENT_CAPACITY);
-    let executor = RegistryExecutor::new(registry, caller);
+    let executor = RegistryExecutor::new(registry, caller).with_hint(HOW_TO_APPROVE);
     let mut agent = AgentLoop::new(config, events, InMemoryMessageStore::new(), provider, executor);
     let handle = agent.handle();
     let work = async move {

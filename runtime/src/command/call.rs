@@ -10,7 +10,6 @@ use portcullis_tools::{
     Caller, ToolCall, ToolResult,
     approval::{ApproveAll, Approver},
     new_call,
-    policy::DenialCode,
     shell::ShellPlace,
 };
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolError, ToolOutput};
@@ -20,7 +19,7 @@ use tokio::{
 };
 
 use crate::{
-    approve::TerminalApprover,
+    approve::{self, TerminalApprover},
     cli::{CLI_ID, Call, Common},
     error::CliError,
     output::{
@@ -178,16 +177,9 @@ impl Interrupts {
     }
 }
 
-/// Says how to approve of a call that nobody could be asked about. Only this front end knows.
-pub(super) fn hinted(mut result: ToolResult) -> ToolResult {
-    result.outcome = result.outcome.map_err(|error| {
-        if error.code() == DenialCode::ApprovalUnavailable.as_str() && error.hint().is_none() {
-            error.with_hint("read the call, then repeat it with --approve, or run it on a terminal")
-        } else {
-            error
-        }
-    });
-    result
+/// Says how to approve of a call that nobody could be asked about.
+pub(super) fn hinted(result: ToolResult) -> ToolResult {
+    approve::hinted(result, "read the call, then repeat it with --approve, or run it on a terminal")
 }
 
 /// What a call's outcome lets the process exit with.
@@ -241,6 +233,7 @@ pub(super) fn rest_of(output_id: &str, run: &str, bytes: u64) -> String {
 mod tests {
     use std::time::Duration;
 
+    use portcullis_tools::policy::DenialCode;
     use serde_json::Value;
 
     use super::*;

@@ -2,12 +2,7 @@
 
 use std::sync::Arc;
 
-use portcullis_tools::{
-    Caller, ToolResult,
-    approval::Approver,
-    new_call,
-    policy::{DenialCode, escape_for_display},
-};
+use portcullis_tools::{Caller, ToolResult, approval::Approver, new_call, policy::escape_for_display};
 use rmcp::{
     RoleServer,
     model::{CallToolRequestParams, CallToolResult, ErrorCode, ErrorData},
@@ -20,6 +15,7 @@ use super::{
     approver::ClientApprover, client::Report, log::bounded, reports::Reports, result, session::Session,
     wire::RawArguments,
 };
+use crate::approve;
 
 /// Too many calls at once: a server's own code, as JSON-RPC reserves them.
 const BUSY: ErrorCode = ErrorCode(-32000);
@@ -128,18 +124,12 @@ fn agent_of(client: &str) -> String {
     if name.is_empty() { "mcp".to_owned() } else { format!("mcp:{name}") }
 }
 
-/// Says how to approve of a call that nobody could be asked about. Only this front end knows.
-fn hinted(mut result: ToolResult) -> ToolResult {
-    result.outcome = result.outcome.map_err(|error| {
-        if error.code() == DenialCode::ApprovalUnavailable.as_str() && error.hint().is_none() {
-            error.with_hint(
-                "this client takes no questions (elicitation): the operator can allow the tool in the policy, or start the server with --approve",
-            )
-        } else {
-            error
-        }
-    });
-    result
+/// Says how to approve of a call that nobody could be asked about.
+fn hinted(result: ToolResult) -> ToolResult {
+    approve::hinted(
+        result,
+        "this client takes no questions (elicitation): the operator can allow the tool in the policy, or start the server with --approve",
+    )
 }
 
 fn unknown_tool(result: &ToolResult) -> String {

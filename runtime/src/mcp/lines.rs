@@ -18,12 +18,16 @@ use rmcp::{
 use tokio::{
     io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, AsyncWriteExt as _, BufReader},
     sync::{Mutex, Semaphore},
+    time::{Instant, timeout, timeout_at},
 };
 
 use super::{limits::McpLimits, session::Presence, wire};
 
 /// How much is read at once.
 const BUFFER_BYTES: usize = 64 << 10;
+
+/// How often others are let run before it is asked whether a call runs.
+const BEGINS: usize = 64;
 
 /// A transport of one message a line.
 pub(super) struct Lines<R, W> {
@@ -38,6 +42,8 @@ pub(super) struct Lines<R, W> {
     /// How many unreadable messages came in a row.
     unreadable: u32,
     has_ended: bool,
+    /// When the calls of a client that has left are cancelled.
+    leaves: Option<Instant>,
     limits: McpLimits,
     presence: Presence,
 }
@@ -62,6 +68,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             unsent: Arc::new(Semaphore::new(limits.unsent)),
             unreadable: 0,
             has_ended: false,
+            leaves: None,
             limits: limits.clone(),
             presence,
         }
@@ -195,16 +202,24 @@ where
                 return Some(message);
             }
             self.has_ended = true;
+            self.leaves = Some(Instant::now() + self.limits.leave);
+        }
+        // Requests that were handed out begin when their tasks are first run.
+        for _ in 0..BEGINS {
+            tokio::task::yield_now().await;
         }
         let calls_end = self.presence.running.idle();
-        // Whether they end or not: the client has left.
-        let _ = tokio::time::timeout(self.limits.leave, calls_end).await;
+        // Whether they end or not: the client has left. This future is made anew with each event of a call, the
+        // moment when it ends is not.
+        let _ = timeout_at(self.leaves.unwrap_or_else(Instant::now), calls_end).await;
         self.presence.gone.cancel();
         None
     }
 
     async fn close(&mut self) -> io::Result<()> {
         self.presence.gone.cancel();
-        self.output.lock().await.shutdown().await
+        let closing = async { self.output.lock().await.shutdown().await };
+        // Whoever does not read keeps nobody.
+        timeout(self.limits.leave, closing).await.unwrap_or(Ok(()))
     }
 }

@@ -20,6 +20,10 @@ const SHOWN_LINES: usize = 8;
 /// How many characters of one line, or of a call's arguments, are shown.
 const SHOWN_CHARS: usize = 160;
 
+/// How many events are held back while somebody is asked; what comes after is not shown. A call that reports on and
+/// on while nobody answers must not fill the memory.
+const HELD_EVENTS: usize = 1024;
+
 /// How often the sign of life moves.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -50,6 +54,10 @@ struct State {
     streams: Option<String>,
     /// The sign of life, while something is waited for.
     waiting: Option<ProgressBar>,
+    /// How many questions are put to somebody; nothing is shown meanwhile.
+    asked: usize,
+    /// What happened meanwhile.
+    held: Vec<AgentEvent>,
 }
 
 impl Live {
@@ -66,23 +74,31 @@ impl Live {
     /// Shows an event.
     pub(crate) fn show(&self, event: &AgentEvent) {
         let mut state = self.state();
+        if state.asked == 0 {
+            self.show_now(&mut state, event);
+        } else if state.held.len() < HELD_EVENTS {
+            state.held.push(event.clone());
+        }
+    }
+
+    fn show_now(&self, state: &mut State, event: &AgentEvent) {
         match event {
             AgentEvent::TurnStart { iteration } => {
                 if *iteration > 1 {
-                    self.line(&mut state, "");
+                    self.line(state, "");
                 }
-                self.wait(&mut state, "the model thinks");
+                self.wait(state, "the model thinks");
             }
-            AgentEvent::TextDelta { delta } => self.write(&mut state, delta),
-            AgentEvent::Tool(event) => self.show_call(&mut state, event),
-            AgentEvent::ToolEnd { result } => self.show_result(&mut state, result),
+            AgentEvent::TextDelta { delta } => self.write(state, delta),
+            AgentEvent::Tool(event) => self.show_call(state, event),
+            AgentEvent::ToolEnd { result } => self.show_result(state, result),
             AgentEvent::Steered { messages } => {
                 for message in messages.iter() {
-                    self.line(&mut state, &format!("you: {}", cut(&Message::text(message))));
+                    self.line(state, &format!("you: {}", cut(&Message::text(message))));
                 }
             }
-            AgentEvent::MessageEnd { .. } => self.end_line(&mut state),
-            AgentEvent::AgentEnd { end } => self.show_end(&mut state, end),
+            AgentEvent::MessageEnd { .. } => self.end_line(state),
+            AgentEvent::AgentEnd { end } => self.show_end(state, end),
             AgentEvent::AgentStart { .. } | AgentEvent::ThinkingDelta { .. } | AgentEvent::TurnEnd { .. } => {
             }
         }
@@ -96,16 +112,18 @@ impl Live {
         self.end_line(&mut state);
     }
 
-    /// Leaves the terminal to somebody else; the next event takes it back.
-    fn pause(&self) {
+    /// Leaves the terminal to a question, as long as what this gives is kept.
+    fn pause(&self) -> Paused<'_> {
         let mut state = self.state();
         self.end_line(&mut state);
+        state.asked += 1;
+        Paused(self)
     }
 
     fn show_call(&self, state: &mut State, event: &ToolEvent) {
         match event {
             ToolEvent::Requested { call_id, tool, arguments } => {
-                self.line(state, &format!("→ {tool} {}", cut(arguments)));
+                self.line(state, &format!("→ {} {}", cut(tool), cut(arguments)));
                 state.running.push((call_id.clone(), tool.clone()));
                 state.several = state.running.len() > 1;
                 self.wait_for_calls(state);
@@ -137,7 +155,7 @@ impl Live {
         state.running.retain(|(call, _)| *call != result.call_id);
         let streamed = state.streamed.iter().any(|call| *call == result.call_id);
         state.streamed.retain(|call| *call != result.call_id);
-        let name = if state.several { format!("{}, ", result.tool) } else { String::new() };
+        let name = if state.several { format!("{}, ", cut(&result.tool)) } else { String::new() };
         let took = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
         match &result.outcome {
             Ok(output) => {
@@ -152,7 +170,8 @@ impl Live {
                 self.line(state, &format!("  ✓ {name}{took}"));
             }
             Err(error) => {
-                self.line(state, &format!("  ✗ {name}{} [{}], {took}", error.for_model(), error.code()))
+                let said = text::inline(&error.for_model());
+                self.line(state, &format!("  ✗ {name}{said} [{}], {took}", text::inline(error.code())));
             }
         }
         state.several &= !state.running.is_empty();
@@ -328,6 +347,21 @@ fn cut(words: &str) -> String {
     format!("{}{more}", text::inline(&shown))
 }
 
+/// Nothing is shown while this lives; what happened meanwhile is, once the last one has gone.
+struct Paused<'a>(&'a Live);
+
+impl Drop for Paused<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.asked -= 1;
+        if state.asked == 0 {
+            for event in std::mem::take(&mut state.held) {
+                self.0.show_now(&mut state, &event);
+            }
+        }
+    }
+}
+
 /// Asks somebody while nothing else is shown.
 pub(crate) struct Quiet {
     asked: Arc<dyn Approver>,
@@ -343,7 +377,7 @@ impl Quiet {
 #[async_trait]
 impl Approver for Quiet {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
-        self.live.pause();
+        let _quiet = self.live.pause();
         self.asked.decide(request).await
     }
 }
@@ -351,6 +385,20 @@ impl Approver for Quiet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_shown_while_somebody_is_asked_and_it_is_afterwards() {
+        let live = Live::to_stderr();
+        let (first, second) = (live.pause(), live.pause());
+        for _ in 0..HELD_EVENTS + 5 {
+            live.show(&AgentEvent::TurnStart { iteration: 1 });
+        }
+        assert_eq!(live.state().held.len(), HELD_EVENTS);
+        drop(first);
+        assert_eq!(live.state().held.len(), HELD_EVENTS);
+        drop(second);
+        assert!(live.state().held.is_empty() && live.state().asked == 0);
+    }
 
     #[test]
     fn only_lines_of_ours_have_a_colour() {

@@ -286,6 +286,7 @@ async fn consent(
         },
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
+        policy_digest: policy.digest().as_str().to_owned(),
         binding: approval::binding(tool, checked.args.text(), grant, &steps, policy.digest().as_str())?,
         steps,
     };

@@ -85,7 +85,7 @@ impl Asked {
 
     /// The answer cannot be read.
     pub(super) fn unreadable(&self, fault: ReadFault) -> Failure {
-        let malformed = |what| Failure::last(self.error(ProviderErrorKind::Malformed, what));
+        let malformed = |what: &str| Failure::last(self.error(ProviderErrorKind::Malformed, what));
         match fault {
             ReadFault::Told(told) => {
                 let what = format!("broke its answer off: {}", self.words(&told));
@@ -102,11 +102,13 @@ impl Asked {
                 malformed("gave an answer that is larger than the limit")
             }
             ReadFault::Frame(FrameFault::NotText) => malformed("gave an answer that is not UTF-8"),
-            // The error has a place, and none of the text.
-            ReadFault::Json(error) => Failure::last(
-                self.error(ProviderErrorKind::Malformed, "gave an answer that its protocol does not know")
-                    .with_source(error),
-            ),
+            // The place alone: the error quotes what stands there, which may be anything.
+            ReadFault::Json(error) => {
+                let (line, column) = (error.line(), error.column());
+                malformed(&format!(
+                    "gave an answer that its protocol does not know, at line {line}, column {column} of a piece"
+                ))
+            }
         }
     }
 

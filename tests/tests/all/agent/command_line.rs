@@ -49,12 +49,17 @@ fn what_nobody_approves_of_is_refused_and_the_model_told() {
     let ran = agent(&world, &model, &[]);
     assert_eq!((ran.status.code(), stdout(&ran).as_str()), (Some(0), "I may not.\n"), "{}", stderr(&ran));
     let told = last(&model.heard()[1])["content"].as_str().expect("text").to_owned();
-    assert!(told.starts_with("Tool execution failed: "), "{told}");
+    assert!(told.starts_with("Tool execution failed: ") && told.contains("--approve"), "{told}");
     assert!(!world.shared("made").exists());
     let model = Model::saying(vec![calls(&[("shell_exec", command)]), text("I may.")]);
     let ran = agent(&world, &model, &["--approve"]);
     assert_eq!(stdout(&ran), "I may.\n", "{}", stderr(&ran));
     assert!(world.shared("made").exists());
+    fs::remove_file(world.shared("made")).expect("removed");
+    let model = Model::saying(vec![calls(&[("shell_exec", command)]), text("I may.")]);
+    let ran = agent(&world, &model, &["--approve", "--json"]);
+    assert_eq!(ran.status.code(), Some(0), "{}", stderr(&ran));
+    assert!(world.shared("made").exists(), "{}", stdout(&ran));
 }
 
 #[test]

@@ -180,7 +180,8 @@ fn arguments(raw: &RawValue) -> Result<Option<String>, serde_json::Error> {
 
 fn stop(reason: String) -> StopReason {
     match reason.as_str() {
-        "stop" => StopReason::Stop,
+        // The last two are words of servers of local models.
+        "stop" | "eos_token" | "stop_sequence" => StopReason::Stop,
         "tool_calls" | "function_call" => StopReason::ToolCalls,
         "length" => StopReason::Length,
         "content_filter" => StopReason::ContentFilter,
