@@ -149,12 +149,13 @@ async def tools_and_errors(session, world):
 
     # Of what is cut the rest can be had, by the id that the cut names.
     cut = await succeeds(session, "file_read", {"path": "/shared/long.txt"}, r"output_read")
-    call = re.search(r"call_id\W+([A-Za-z0-9_-]+)", text(cut))
+    call = re.search(r'`call_id` "(\w+)"', text(cut))
     assert call, text(cut)[-2000:]
     await succeeds(session, "output_read", {"call_id": call[1], "offset": 100, "limit": 1000}, r"line \d+")
 
     await fails(session, "failing_tool", {}, r"\w")
-    await fails(session, "file_read", {"path": "/vault/key.pem"}, r"vault")
+    await fails(session, "file_write", {"path": "/vault/key.pem", "content": "mine"}, r"vault")
+    assert (world.workspace / "vault" / "key.pem").read_text() == "the key\n"
     await fails(session, "file_read", {"path": "/shared/../../etc/passwd"}, r"\w")
     await fails(session, "file_read", {}, r"missing required field 'path'")
     await fails(session, "divide", {"a": 1, "b": 0}, r"zero")
