@@ -41,10 +41,10 @@ DECLINING = types.ElicitResult(action="decline")
 
 
 class World:
-    """A workspace and a state folder."""
+    """A workspace of its own, and a state folder in which the core tools are compiled once for all."""
 
-    def __init__(self, root):
-        self.workspace = Path(root) / "workspace"
+    def __init__(self, root, name):
+        self.workspace = Path(root) / name
         self.state = Path(root) / "state"
         for mount in ("shared", "tmp", "vault"):
             (self.workspace / mount).mkdir(parents=True)
@@ -214,12 +214,13 @@ async def refused(transport, world):
 
 async def main():
     passed = 0
-    for transport in (over_stdio, over_http):
-        for case in (approved_by_the_operator, approved_by_the_person, refused):
-            with tempfile.TemporaryDirectory() as root:
-                await asyncio.wait_for(case(transport, World(root)), DEADLINE_SECONDS)
-            print(f"ok      {transport.__name__} {case.__name__}", flush=True)
-            passed += 1
+    with tempfile.TemporaryDirectory() as root:
+        for transport in (over_stdio, over_http):
+            for case in (approved_by_the_operator, approved_by_the_person, refused):
+                name = f"{transport.__name__} {case.__name__}"
+                await asyncio.wait_for(case(transport, World(root, name)), DEADLINE_SECONDS)
+                print(f"ok      {name}", flush=True)
+                passed += 1
     print(f"{passed} passed, 0 failed")
 
 
