@@ -1,4 +1,5 @@
-//! From a result of the pipeline to one of the protocol. `details` are for people and stay here.
+//! From a result of the pipeline to one of the protocol. `details` are for people and stay here, but for the id by
+//! which the rest of a cut output can be read.
 
 use portcullis_tools::{RegisteredTool, ToolResult};
 use portcullis_types::{Content, ToolOutput};
@@ -8,10 +9,19 @@ use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, Reso
 pub(super) fn of(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallToolResult {
     match &result.outcome {
         Ok(output) => {
-            answer(output, result.truncated, tool.is_some_and(|tool| tool.output_schema().is_some()))
+            let promises_data = tool.is_some_and(|tool| tool.output_schema().is_some());
+            let mut answer = answer(output, result.truncated, promises_data);
+            answer.content.extend(rest_of(result).map(ContentBlock::text));
+            answer
         }
         Err(error) => CallToolResult::error(vec![ContentBlock::text(error.for_model())]),
     }
+}
+
+/// How the rest of a cut output can be read. The client knows no other id of the call than its own.
+fn rest_of(result: &ToolResult) -> Option<String> {
+    let id = result.details["output_id"].as_str().filter(|_| result.truncated)?;
+    Some(format!("[the whole output: `output_read` with `call_id` \"{id}\"]"))
 }
 
 /// The limit of an output holds for its data too: where the text was cut there is no data beside it. A tool that
@@ -112,6 +122,16 @@ mod tests {
         assert_eq!(answer.is_error, Some(true));
         assert_eq!(answer.content, [ContentBlock::text("Tool execution failed: broken")]);
         assert_eq!(answer.structured_content, None);
+    }
+
+    #[test]
+    fn a_cut_output_names_the_id_by_which_the_rest_can_be_read() {
+        let mut cut = result(Ok(ToolOutput::text("beginning")));
+        cut.details = json!({"output_id": "out_1", "repaired": ["x"]});
+        assert_eq!(of(&cut, None).content, [ContentBlock::text("beginning")]);
+        cut.truncated = true;
+        let hint = "[the whole output: `output_read` with `call_id` \"out_1\"]";
+        assert_eq!(of(&cut, None).content, [ContentBlock::text("beginning"), ContentBlock::text(hint)]);
     }
 
     #[test]

@@ -167,9 +167,16 @@ impl Gate {
             };
         }
         let makes_session = request.method() == Method::POST && !request.headers().contains_key(SESSION);
+        let ends_session = request.method() == Method::DELETE;
         let request = request.map(|()| Full::new(body));
         if !makes_session {
-            return self.service.handle(request).await;
+            let mut answer = self.service.handle(request).await;
+            // The protocol names no status; some clients take only 200 and this to be an end.
+            if ends_session && answer.status() == StatusCode::ACCEPTED {
+                answer = Response::new(Full::default().boxed());
+                *answer.status_mut() = StatusCode::NO_CONTENT;
+            }
+            return answer;
         }
         let _making = self.making.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.sessions {

@@ -155,7 +155,7 @@ fn a_session_begins_calls_and_ends_and_then_is_not_known() {
     assert_eq!((text(&result), &result["isError"]), ("seen", &json!(false)), "{result}");
     let other = server.begin();
     assert_ne!(other, session);
-    assert_eq!(server.request("DELETE", &[("mcp-session-id", &session)], "").status / 100, 2);
+    assert_eq!(server.request("DELETE", &[("mcp-session-id", &session)], "").status, 204);
     let ping = json!({"jsonrpc": "2.0", "id": 2, "method": "ping"});
     assert_eq!(server.post(&[("mcp-session-id", &session)], &ping).status, 404);
     assert_eq!(server.post(&[("mcp-session-id", &other)], &ping).status, 200);

@@ -1,0 +1,283 @@
+//! The server that the protocol's conformance suite calls: our server, with the tools that the suite asks for, which
+//! go the way of every native tool. `.ci/mcp-conformance` starts it.
+//!
+//! Its one argument is a folder that it may fill. On standard output it says its URL; the token is in
+//! `state/mcp-token` below the folder. It ends with its standard input.
+
+use std::{error::Error, fmt::Write as _, fs, path::PathBuf, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use portcullis::mcp::{
+    BearerToken, Client, ClientError, Clients, HttpAccess, MCP_PATH, McpLimits, McpServer, bind, serve_http,
+};
+use portcullis_tools::{PolicyFiles, ToolRegistry};
+use portcullis_types::{
+    CancellationToken, Content, FunctionDecl, JsonSchema, RunnerBootstrapEnvelope, SafetyTier, SandboxTier,
+    Tool, ToolArgs, ToolContext, ToolError, ToolOutput,
+};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, stdin};
+
+/// One red point.
+const PNG: &str =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+
+/// No sound at all.
+const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
+
+/// How long the tools that say something while they run wait in between.
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// A tool of the suite, by what it does.
+#[derive(Debug, Clone, Copy)]
+enum Does {
+    Text,
+    Image,
+    Audio,
+    Resource,
+    Several,
+    Fail,
+    Log,
+    Progress,
+    Reconnect,
+    Ask,
+    AskWithDefaults,
+    AskForChoices,
+    Schema,
+}
+
+/// The tools by the names that the suite has for them. `test_sampling` is not among them: no tool may ask a
+/// client's model.
+const TOOLS: [(&str, Does); 13] = [
+    ("test_simple_text", Does::Text),
+    ("test_image_content", Does::Image),
+    ("test_audio_content", Does::Audio),
+    ("test_embedded_resource", Does::Resource),
+    ("test_multiple_content_types", Does::Several),
+    ("test_error_handling", Does::Fail),
+    ("test_tool_with_logging", Does::Log),
+    ("test_tool_with_progress", Does::Progress),
+    ("test_reconnection", Does::Reconnect),
+    ("test_elicitation", Does::Ask),
+    ("test_elicitation_sep1034_defaults", Does::AskWithDefaults),
+    ("test_elicitation_sep1330_enums", Does::AskForChoices),
+    ("json_schema_2020_12_tool", Does::Schema),
+];
+
+struct SuiteTool {
+    name: &'static str,
+    does: Does,
+    clients: Clients,
+}
+
+impl SuiteTool {
+    fn client(&self, ctx: &ToolContext) -> Result<Client, ToolError> {
+        self.clients.of(ctx).ok_or_else(|| ToolError::failed("the call came from no client"))
+    }
+
+    async fn ask(
+        &self,
+        ctx: &ToolContext,
+        message: &str,
+        properties: Value,
+    ) -> Result<ToolOutput, ToolError> {
+        let required: Vec<&String> =
+            properties.as_object().map(|map| map.keys().collect()).unwrap_or_default();
+        let schema = json!({"type": "object", "properties": properties, "required": required});
+        let elicited = self.client(ctx)?.elicit(message, schema).await.map_err(unheard)?;
+        let content = elicited.content.unwrap_or_default();
+        Ok(ToolOutput::text(format!("Elicitation completed: action={}, content={content}", elicited.action)))
+    }
+}
+
+fn unheard(error: ClientError) -> ToolError {
+    ToolError::failed(error.to_string())
+}
+
+#[async_trait]
+impl Tool for SuiteTool {
+    fn schema(&self) -> FunctionDecl {
+        let parameters = match self.does {
+            Does::Ask => json!({
+                "type": "object",
+                "properties": {"message": {"type": "string"}},
+                "required": ["message"],
+            }),
+            Does::Schema => json!({
+                "$schema": "https://json-schema.org/draft/2020-12/schema",
+                "type": "object",
+                "$defs": {"address": {
+                    "type": "object",
+                    "properties": {"street": {"type": "string"}, "city": {"type": "string"}},
+                }},
+                "properties": {"name": {"type": "string"}, "address": {"$ref": "#/$defs/address"}},
+                "additionalProperties": false,
+            }),
+            _ => json!({"type": "object", "properties": {}}),
+        };
+        let description = Some(format!("A tool of the conformance suite: {:?}", self.does));
+        FunctionDecl { name: self.name.to_owned(), description, parameters: JsonSchema::new(parameters) }
+    }
+
+    async fn execute(&self, _args: &str) -> Result<String, ToolError> {
+        Err(ToolError::failed("the registry uses `call`"))
+    }
+
+    fn timeout(&self) -> Duration {
+        Duration::from_secs(30)
+    }
+
+    fn safety_tier(&self) -> SafetyTier {
+        SafetyTier::ReadOnly
+    }
+
+    async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
+        match self.does {
+            Does::Text | Does::Schema => Ok(ToolOutput::text("This is a simple text response for testing.")),
+            Does::Image => Ok(contents(vec![image()])),
+            Does::Audio => {
+                Ok(contents(vec![Content::Audio { data: WAV.into(), mime_type: "audio/wav".into() }]))
+            }
+            Does::Resource => Ok(contents(vec![resource(
+                "test://embedded-resource",
+                "text/plain",
+                "This is an embedded resource content.",
+            )])),
+            Does::Several => Ok(contents(vec![
+                Content::text("Multiple content types test:"),
+                image(),
+                resource(
+                    "test://mixed-content-resource",
+                    "application/json",
+                    r#"{"test":"data","value":123}"#,
+                ),
+            ])),
+            Does::Fail => Err(ToolError::failed("This tool intentionally returns an error for testing")),
+            Does::Log => {
+                let client = self.client(ctx)?;
+                for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
+                    client.log("info", json!(text)).await.map_err(unheard)?;
+                    tokio::time::sleep(BETWEEN).await;
+                }
+                Ok(ToolOutput::text("said"))
+            }
+            Does::Progress => {
+                let client = self.client(ctx)?;
+                for progress in [0.0, 50.0, 100.0] {
+                    client.progress(progress, Some(100.0), None).await.map_err(unheard)?;
+                    tokio::time::sleep(BETWEEN).await;
+                }
+                Ok(ToolOutput::text("reported"))
+            }
+            Does::Reconnect => {
+                tokio::time::sleep(BETWEEN * 2).await;
+                Ok(ToolOutput::text("Reconnection test completed successfully"))
+            }
+            Does::Ask => {
+                let text = json!({"type": "string", "description": "User's response"});
+                let email = json!({"type": "string", "description": "User's email address"});
+                let message = args.value()["message"].as_str().unwrap_or_default();
+                self.ask(ctx, message, json!({"username": text, "email": email})).await
+            }
+            Does::AskWithDefaults => self.ask(ctx, "With defaults", defaults()).await,
+            Does::AskForChoices => self.ask(ctx, "Choices", choices()).await,
+        }
+    }
+}
+
+fn contents(content: Vec<Content>) -> ToolOutput {
+    ToolOutput { content, ..ToolOutput::default() }
+}
+
+fn image() -> Content {
+    Content::Image { data: PNG.into(), mime_type: "image/png".into() }
+}
+
+fn resource(uri: &str, mime_type: &str, text: &str) -> Content {
+    Content::Resource {
+        uri: uri.into(),
+        mime_type: Some(mime_type.into()),
+        text: Some(text.into()),
+        blob: None,
+    }
+}
+
+/// A question with a default for every primitive type.
+fn defaults() -> Value {
+    json!({
+        "name": {"type": "string", "default": "John Doe"},
+        "age": {"type": "integer", "default": 30},
+        "score": {"type": "number", "default": 95.5},
+        "status": {"type": "string", "enum": ["active", "inactive", "pending"], "default": "active"},
+        "verified": {"type": "boolean", "default": true},
+    })
+}
+
+/// A question with every form of a choice.
+fn choices() -> Value {
+    let titled = json!([
+        {"const": "value1", "title": "First"},
+        {"const": "value2", "title": "Second"},
+        {"const": "value3", "title": "Third"},
+    ]);
+    json!({
+        "untitledSingle": {"type": "string", "enum": ["option1", "option2", "option3"]},
+        "titledSingle": {"type": "string", "oneOf": titled},
+        "legacyEnum": {
+            "type": "string",
+            "enum": ["opt1", "opt2", "opt3"],
+            "enumNames": ["Option One", "Option Two", "Option Three"],
+        },
+        "untitledMulti": {"type": "array", "items": {"type": "string", "enum": ["option1", "option2", "option3"]}},
+        "titledMulti": {"type": "array", "items": {"anyOf": titled}},
+    })
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let folder = PathBuf::from(std::env::args_os().nth(1).ok_or("which folder may be filled?")?);
+    let (workspace, state) = (folder.join("workspace"), folder.join("state"));
+    fs::create_dir_all(&workspace)?;
+    let mut envelope = RunnerBootstrapEnvelope::new(workspace, state.clone());
+    let policy = folder.join("policy.toml");
+    fs::write(&policy, enabling())?;
+    envelope.policy = Some(policy);
+
+    let clients = Clients::default();
+    let policy = PolicyFiles::find(&envelope)?.load(SandboxTier::Process)?;
+    let mut builder = ToolRegistry::builder().policy(policy).state(state.clone());
+    for (name, does) in TOOLS {
+        builder = builder.tool(SuiteTool { name, does, clients: clients.clone() });
+    }
+    let server = McpServer::with_clients(Arc::new(builder.build()?), McpLimits::default(), clients)?;
+
+    let listener = bind(([127, 0, 0, 1], 0).into(), false).await?;
+    let address = listener.local_addr()?;
+    let (token, _) = BearerToken::of_state(&state)?;
+    // The suite takes its own page to be one that may call.
+    let access = HttpAccess::new(token).origins([format!("http://{address}")]);
+    let stop = CancellationToken::new();
+    let serving = serve_http(&server, listener, access, stop.clone());
+    announce(&format!("http://{address}{MCP_PATH}"));
+    let leaving = async {
+        while stdin().read(&mut [0; 64]).await.is_ok_and(|count| count > 0) {}
+        stop.cancel();
+    };
+    tokio::join!(serving, leaving);
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the script that started this reads it")]
+fn announce(url: &str) {
+    println!("{url}");
+}
+
+/// A policy that enables the suite's tools by name, and nothing that the shipped one does not.
+fn enabling() -> String {
+    let mut policy = portcullis_tools::policy::DEFAULT_POLICY.to_owned();
+    for (name, _) in TOOLS {
+        // Writing to a string cannot fail.
+        let _ = write!(policy, "\n[tools.{name}]\nenabled = true\n");
+    }
+    policy
+}
