@@ -150,7 +150,7 @@ impl Client {
     }
 
     async fn report(&self, report: Report) -> Result<(), ClientError> {
-        self.reports.send(report).await.map_err(|_| ClientError::Gone)
+        self.reports.send(report).await.map_err(|_unsent| ClientError::Gone)
     }
 }
 

@@ -84,13 +84,13 @@ impl SuiteTool {
         let required: Vec<&String> =
             properties.as_object().map(|map| map.keys().collect()).unwrap_or_default();
         let schema = json!({"type": "object", "properties": properties, "required": required});
-        let elicited = self.client(ctx)?.elicit(message, schema).await.map_err(unheard)?;
+        let elicited = self.client(ctx)?.elicit(message, schema).await.map_err(|error| unheard(&error))?;
         let content = elicited.content.unwrap_or_default();
         Ok(ToolOutput::text(format!("Elicitation completed: action={}, content={content}", elicited.action)))
     }
 }
 
-fn unheard(error: ClientError) -> ToolError {
+fn unheard(error: &ClientError) -> ToolError {
     ToolError::failed(error.to_string())
 }
 
@@ -156,7 +156,7 @@ impl Tool for SuiteTool {
             Does::Log => {
                 let client = self.client(ctx)?;
                 for text in ["Tool execution started", "Tool processing data", "Tool execution completed"] {
-                    client.log("info", json!(text)).await.map_err(unheard)?;
+                    client.log("info", json!(text)).await.map_err(|error| unheard(&error))?;
                     tokio::time::sleep(BETWEEN).await;
                 }
                 Ok(ToolOutput::text("said"))
@@ -164,7 +164,7 @@ impl Tool for SuiteTool {
             Does::Progress => {
                 let client = self.client(ctx)?;
                 for progress in [0.0, 50.0, 100.0] {
-                    client.progress(progress, Some(100.0), None).await.map_err(unheard)?;
+                    client.progress(progress, Some(100.0), None).await.map_err(|error| unheard(&error))?;
                     tokio::time::sleep(BETWEEN).await;
                 }
                 Ok(ToolOutput::text("reported"))
