@@ -47,4 +47,12 @@ impl ToolResult {
             Err(error) => error.for_model(),
         }
     }
+
+    /// How a model reads the rest of an output that was cut, in words of its own beside the text: it knows no
+    /// other id of the call than its own. None where all of it is there.
+    #[must_use]
+    pub fn rest_hint(&self) -> Option<String> {
+        let id = self.details["output_id"].as_str().filter(|_| self.truncated)?;
+        Some(format!("[the whole output: `output_read` with `call_id` \"{id}\"]"))
+    }
 }

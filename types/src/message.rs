@@ -57,12 +57,18 @@ impl Message {
         Self { tool_calls, ..message }
     }
 
-    /// The message that tells a model what came of a call: its content, or `Tool execution failed: …`.
+    /// The message that tells a model what came of a call: its content, with how to read the rest where it was
+    /// cut, or `Tool execution failed: …`.
     #[must_use]
     pub fn tool_result(result: &ToolResult) -> Self {
         match &result.outcome {
             Ok(output) => Self {
-                content: output.content.clone(),
+                content: output
+                    .content
+                    .iter()
+                    .cloned()
+                    .chain(result.rest_hint().map(Content::text))
+                    .collect(),
                 tool_call_id: Some(result.call_id.clone()),
                 ..Self::of(MessageRole::Tool, "")
             },
@@ -110,6 +116,23 @@ mod tests {
         assert_eq!(message.role, MessageRole::Tool);
         assert_eq!(message.text(), "Tool execution failed: missing required field 'path' in arguments");
         assert!(message.is_error);
+    }
+
+    #[test]
+    fn a_result_that_was_cut_says_how_to_read_the_rest() {
+        let mut result = ToolResult {
+            call_id: "c".into(),
+            tool: "t".into(),
+            outcome: Ok(crate::ToolOutput::text("beginning")),
+            details: serde_json::json!({"output_id": "out_1"}),
+            truncated: false,
+            original_bytes: 9,
+            duration: std::time::Duration::ZERO,
+        };
+        assert_eq!(Message::tool_result(&result).text(), "beginning");
+        result.truncated = true;
+        let hint = "[the whole output: `output_read` with `call_id` \"out_1\"]";
+        assert_eq!(Message::tool_result(&result).text(), format!("beginning\n{hint}"));
     }
 
     #[test]

@@ -11,17 +11,11 @@ pub(super) fn of(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallTool
         Ok(output) => {
             let promises_data = tool.is_some_and(|tool| tool.output_schema().is_some());
             let mut answer = answer(output, result.truncated, promises_data);
-            answer.content.extend(rest_of(result).map(ContentBlock::text));
+            answer.content.extend(result.rest_hint().map(ContentBlock::text));
             answer
         }
         Err(error) => CallToolResult::error(vec![ContentBlock::text(error.for_model())]),
     }
-}
-
-/// How the rest of a cut output can be read. The client knows no other id of the call than its own.
-fn rest_of(result: &ToolResult) -> Option<String> {
-    let id = result.details["output_id"].as_str().filter(|_| result.truncated)?;
-    Some(format!("[the whole output: `output_read` with `call_id` \"{id}\"]"))
 }
 
 /// The limit of an output holds for its data too: where the text was cut there is no data beside it. A tool that

@@ -153,7 +153,7 @@ impl Live {
 
     fn show_result(&self, state: &mut State, result: &ToolResult) {
         state.running.retain(|(call, _)| *call != result.call_id);
-        let streamed = state.streamed.iter().any(|call| *call == result.call_id);
+        let streamed = state.streamed.contains(&result.call_id);
         state.streamed.retain(|call| *call != result.call_id);
         let name = if state.several { format!("{}, ", cut(&result.tool)) } else { String::new() };
         let took = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);

@@ -1,4 +1,5 @@
 //! A client that says exactly what a test wants said, one line a message.
+#![expect(clippy::needless_pass_by_value, reason = "tests write the JSON that they send in place")]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -58,15 +59,10 @@ enum Server {
 }
 
 /// A server of this process to be.
+#[derive(Default)]
 pub(super) struct Setup {
     pub(super) clients: Clients,
     pub(super) limits: McpLimits,
-}
-
-impl Default for Setup {
-    fn default() -> Self {
-        Self { clients: Clients::default(), limits: McpLimits::default() }
-    }
 }
 
 impl Client {
