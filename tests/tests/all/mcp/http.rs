@@ -122,11 +122,8 @@ impl Answer {
 
     /// The last message of the answer's stream.
     fn message(&self) -> Value {
-        let data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-        let last = data
-            .filter(|data| !data.is_empty())
-            .next_back()
-            .unwrap_or_else(|| panic!("no message: {self:?}"));
+        let mut data = self.body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+        let last = data.rfind(|data| !data.is_empty()).unwrap_or_else(|| panic!("no message: {self:?}"));
         serde_json::from_str(last).expect("a message")
     }
 }
