@@ -183,6 +183,25 @@ impl Client {
         rustix::process::kill_process(id, rustix::process::Signal::HUP).expect("told");
     }
 
+    /// Tells the program by a signal to end, and whether it does.
+    pub(super) fn ends_when_it_is_told_to(mut self) -> bool {
+        let Server::Process(mut process) = std::mem::replace(&mut self.server, Server::Thread(None)) else {
+            panic!("no process")
+        };
+        let id = rustix::process::Pid::from_child(&process);
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("told");
+        let (ended, ends) = mpsc::channel();
+        std::thread::spawn(move || {
+            // Nobody waits for one that was killed.
+            let _ = ended.send(process.wait());
+        });
+        let has_ended = ends.recv_timeout(PATIENCE).is_ok();
+        if !has_ended {
+            rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("killed");
+        }
+        has_ended
+    }
+
     /// What the program holds of the machine's memory, in bytes.
     pub(super) fn memory(&self) -> usize {
         let Server::Process(process) = &self.server else { panic!("no process") };

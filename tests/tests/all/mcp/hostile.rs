@@ -184,6 +184,52 @@ fn the_calls_of_a_client_that_leaves_are_cancelled() {
 }
 
 #[test]
+fn calls_that_a_client_leaves_behind_are_answered_if_they_are_quick() {
+    let world = World::new();
+    world.put("note", "seen");
+    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    for _ in 0..5 {
+        client.ask("tools/call", json!({"name": "file_read", "arguments": {"path": "note"}}));
+    }
+    let answers = client.leave();
+    assert_eq!(answers.len(), 5, "{answers:?}");
+    assert!(answers.iter().all(|answer| text(&answer["result"]) == "seen"), "{answers:?}");
+}
+
+#[test]
+fn a_call_that_reports_on_and_on_has_no_more_time_than_others() {
+    let world = world_enabling(&["reporting"]);
+    let spy = Spy::new("reporting", |ctx, _| async move {
+        let mut again = tokio::time::interval(Duration::from_millis(10));
+        while ctx.cancel.run_until_cancelled(again.tick()).await.is_some() {
+            ctx.progress("running");
+        }
+        Err(ToolError::cancelled("it was cancelled"))
+    })
+    .timeout(Duration::from_secs(600));
+    let mut setup = Setup::default();
+    setup.limits.leave = Duration::from_millis(200);
+    let mut client = Client::of(natives(&world, |builder| builder.tool(spy)), setup).begin(json!({}));
+    client.ask("tools/call", json!({"name": "reporting"}));
+    client.until(|message| message["method"] == "notifications/message");
+    client.leave();
+    assert_eq!(ends(&world, "reporting")[0].code.as_deref(), Some("cancelled"));
+}
+
+#[test]
+fn a_server_ends_when_it_is_told_to_though_its_client_does_not_read() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]).begin(json!({}));
+    client.stop_reading();
+    let arguments = json!({"message": "x".repeat(8_000)});
+    let params = json!({"name": "echo", "arguments": arguments});
+    let line =
+        |id| format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+    assert!(client.write_until_full(20_000, line) < 20_000, "the server reads on and on");
+    assert!(client.ends_when_it_is_told_to());
+}
+
+#[test]
 fn a_command_of_a_client_that_is_gone_is_killed() {
     let world = World::new();
     let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
