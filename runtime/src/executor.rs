@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use portcullis_tools::{Caller, RegisteredTool, ToolRegistry, policy::Approval};
+use portcullis_tools::{Caller, RegisteredTool, ToolRegistry};
 use portcullis_types::{ToolCall, ToolResult, async_trait};
 
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 #[async_trait]
 impl ToolExecutor for ToolRegistry {
     fn offers(&self) -> Vec<OfferedTool> {
-        self.tools().filter(|tool| is_callable(self, tool)).map(offered).collect()
+        self.offered().map(offered).collect()
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
@@ -74,11 +74,6 @@ fn on_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
     caller.turn_deadline = terms.turn_deadline;
     caller.on_event.clone_from(&terms.on_event);
     caller
-}
-
-/// Not what its author hides; and a tool that every call of would be refused is not worth a model's attention.
-fn is_callable(registry: &ToolRegistry, tool: &RegisteredTool) -> bool {
-    !tool.meta().hidden && registry.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny)
 }
 
 fn offered(tool: &RegisteredTool) -> OfferedTool {

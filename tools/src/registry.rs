@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
-use portcullis_policy::{ToolAssignment, WorkspaceSecurityPolicy};
+use portcullis_policy::{Approval, ToolAssignment, WorkspaceSecurityPolicy};
 use portcullis_types::{InvalidToolName, ToolCall, ToolEvent, ToolName, ToolResult};
 use thiserror::Error;
 
@@ -76,6 +76,14 @@ impl ToolRegistry {
     /// The tools, by name.
     pub fn tools(&self) -> impl Iterator<Item = &RegisteredTool> {
         self.tools.iter()
+    }
+
+    /// The tools that a model may be shown, by name: not those that every call of is refused, nor those that their
+    /// author hides.
+    pub fn offered(&self) -> impl Iterator<Item = &RegisteredTool> {
+        self.tools()
+            .filter(|tool| !tool.meta().hidden)
+            .filter(|tool| self.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny))
     }
 
     /// The tool of a name or an alias.

@@ -4,6 +4,7 @@ use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
 use futures_util::Stream;
 use portcullis_types::{CancellationToken, FunctionDecl, Message, async_trait};
+use serde::Deserialize;
 use thiserror::Error;
 
 /// A model's answer as it comes. It ends with [`Delta::End`], or with an error; one that just stops was cut
@@ -108,7 +109,8 @@ pub struct Usage {
 }
 
 /// What kind of failure a [`ProviderError`] is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
     /// The provider cannot be asked as it is set up: no key, no such model, an address that is none.

@@ -7,7 +7,7 @@ use portcullis_types::{Message, MessageRole, ToolCall, ToolError};
 use serde_json::{Map, Value, json};
 
 /// How long a tool's name may be in a conversation, in characters: what the strictest provider takes.
-const MAX_NAME_CHARS: usize = 64;
+pub(super) const MAX_NAME_CHARS: usize = 64;
 
 /// How much of unreadable arguments the model is shown again, in bytes.
 pub const MAX_UNREADABLE_BYTES: usize = 4096;
@@ -25,7 +25,8 @@ pub(super) fn sendable(call: &ToolCall) -> ToolCall {
     }
 }
 
-fn sendable_name(name: &str) -> String {
+/// The name in the characters and the length that every provider takes.
+pub(super) fn sendable_name(name: &str) -> String {
     if name.is_empty() {
         return "unnamed".to_owned();
     }

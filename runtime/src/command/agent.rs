@@ -2,8 +2,8 @@
 
 use std::{fs, io, path::Path, process::ExitCode, sync::Arc};
 
-use portcullis_tools::{Caller, ToolRegistry, approval::Approver};
-use portcullis_types::{CancellationToken, ToolErrorKind};
+use portcullis_tools::{Caller, ToolRegistry, approval::Approver, shell::ShellPlace};
+use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolErrorKind};
 
 use super::call::{self, INTERRUPTED};
 use crate::{
@@ -53,58 +53,67 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
         let quiet = |approver| Arc::new(Quiet::new(approver, Arc::clone(live))) as Arc<dyn Approver>;
         caller.approver = caller.approver.take().map(quiet);
     }
-    let form = options.json.then_some(options.form);
+    let mut form = options.json.then(|| options.form.begin());
+    let conversation = Conversation { config, provider, caller, prompt };
+    let ended = hold(envelope, place, conversation, move |event| match (&live, &mut form) {
+        (Some(live), _) => {
+            live.show(event);
+            Ok(())
+        }
+        (None, Some(form)) => stream::answer(&form.lines(event)),
+        (None, None) => Ok(()),
+    })?;
+    let Some(run) = ended else { return Ok(ExitCode::from(INTERRUPTED)) };
+    let is_seen = options.json || (stream::stderr_is_terminal() && stream::stdout_is_terminal());
+    if let (Some(answer), false) = (run.answer(), is_seen) {
+        let answer = format!("{answer}\n");
+        stream::answer(&if stream::stdout_is_terminal() { text::for_terminal(&answer) } else { answer })?;
+    }
+    Ok(exit_code(&run.end))
+}
 
+/// One question to an agent: who is asked, on what terms, and what.
+pub(super) struct Conversation<P> {
+    pub(super) config: AgentConfig,
+    pub(super) provider: P,
+    /// Whoever makes the calls that the model asks for.
+    pub(super) caller: Caller,
+    pub(super) prompt: String,
+}
+
+/// Holds a conversation, from the registry's start to its end, apart from the signals. Every event is shown, in
+/// order, up to the first that cannot be. None means that it was interrupted twice.
+pub(super) fn hold<P: Provider + 'static>(
+    envelope: RunnerBootstrapEnvelope,
+    place: ShellPlace,
+    conversation: Conversation<P>,
+    show: impl FnMut(&AgentEvent) -> Result<(), CliError> + Send + 'static,
+) -> Result<Option<AgentRun>, CliError> {
     let cancel = CancellationToken::new();
     let given_up = cancel.clone();
-    let ended = call::apart(&cancel, move || {
+    call::apart(&cancel, move || {
         let runtime = setup::runtime()?;
         let run = runtime.block_on(async {
             let registry = Arc::new(setup::registry(&envelope, place).await?);
-            let mut form = form.map(crate::agent::forms::EventForm::begin);
-            let mut fault = Ok(());
-            let run = converse(config, provider, registry, caller, prompt, &given_up, |event| {
-                if let Some(live) = &live {
-                    live.show(event);
-                }
-                if let (Some(form), Ok(())) = (&mut form, &fault) {
-                    fault = stream::answer(&form.lines(event));
-                }
-            });
-            let run = run.await;
-            fault.map(|()| run)
+            converse(conversation, registry, &given_up, show).await
         });
         // A native tool that blocks its thread, or a question that nobody answers, must not keep us.
         runtime.shutdown_background();
         run
-    })?;
-    match ended {
-        Some(run) => {
-            let seen = options.json || (stream::stderr_is_terminal() && stream::stdout_is_terminal());
-            if let (Some(answer), false) = (run.answer(), seen) {
-                let answer = format!("{answer}\n");
-                let is_seen = stream::stdout_is_terminal();
-                stream::answer(&if is_seen { text::for_terminal(&answer) } else { answer })?;
-            }
-            Ok(exit_code(&run.end))
-        }
-        None => Ok(ExitCode::from(INTERRUPTED)),
-    }
+    })
 }
 
-/// One question to an agent, from the first turn to the answer, with all its events in order.
+/// The conversation itself.
 ///
 /// # Cancellation
 /// `given_up` ends the run in order.
-pub(super) async fn converse(
-    config: AgentConfig,
-    provider: impl Provider + 'static,
+async fn converse<P: Provider + 'static>(
+    conversation: Conversation<P>,
     registry: Arc<ToolRegistry>,
-    caller: Caller,
-    prompt: String,
     given_up: &CancellationToken,
-    mut show: impl FnMut(&AgentEvent),
-) -> AgentRun {
+    mut show: impl FnMut(&AgentEvent) -> Result<(), CliError>,
+) -> Result<AgentRun, CliError> {
+    let Conversation { config, provider, caller, prompt } = conversation;
     let (events, mut happens) = event_channel(DEFAULT_EVENT_CAPACITY);
     let executor = RegistryExecutor::new(registry, caller).with_hint(HOW_TO_APPROVE);
     let mut agent = AgentLoop::new(config, events, InMemoryMessageStore::new(), provider, executor);
@@ -116,17 +125,27 @@ pub(super) async fn converse(
         run
     };
     let watch = async {
+        let mut shown = Ok(());
         while let Some(event) = happens.recv().await {
-            show(&event);
+            if shown.is_ok() {
+                shown = show(&event);
+            }
+        }
+        shown
+    };
+    let mut both = std::pin::pin!(futures_util::future::join(work, watch));
+    let ended = tokio::select! {
+        ended = &mut both => Some(ended),
+        () = given_up.cancelled() => None,
+    };
+    let (run, shown) = match ended {
+        Some(ended) => ended,
+        None => {
+            handle.cancel();
+            both.await
         }
     };
-    let both = futures_util::future::join(work, watch);
-    let mut both = std::pin::pin!(both);
-    tokio::select! {
-        (run, ()) = &mut both => return run,
-        () = given_up.cancelled() => handle.cancel(),
-    }
-    both.await.0
+    shown.map(|()| run)
 }
 
 /// What a run's end lets the process exit with.

@@ -13,6 +13,9 @@ mod languages;
 mod mcp;
 mod modules;
 mod natives;
+#[path = "../../../shell-daemon/tests/all/outer.rs"]
+#[expect(dead_code, reason = "some of what the daemon's own tests take away")]
+mod outer;
 mod pipeline;
 mod policy;
 mod repository;

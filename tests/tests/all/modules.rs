@@ -44,13 +44,7 @@ fn other_module(tool: &str) -> Vec<u8> {
 /// The modules that are refused: their files, and why with all causes.
 fn refused(registry: &ToolRegistry) -> Vec<(String, String)> {
     let shown = |module: &portcullis_tools::modules::RefusedModule| {
-        let mut why = module.error().to_string();
-        let mut cause = std::error::Error::source(module.error());
-        while let Some(error) = cause {
-            why = format!("{why}: {error}");
-            cause = error.source();
-        }
-        (module.name().to_owned(), why)
+        (module.name().to_owned(), portcullis_types::chain(module.error()))
     };
     registry.refused_modules().iter().map(shown).collect()
 }

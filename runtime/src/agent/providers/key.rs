@@ -103,19 +103,9 @@ mod tests {
     use std::{error::Error, fs};
 
     use super::*;
+    use crate::agent::providers::tests::shown;
 
     const SECRET: &str = "sk-very-secret-0123";
-
-    /// Everything that anybody could print of an error.
-    fn shown(error: &ProviderError) -> String {
-        let mut text = format!("{error} {error:?}");
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            text.push_str(&format!(" {error} {error:?}"));
-            cause = error.source();
-        }
-        text
-    }
 
     #[test]
     fn a_key_is_read_from_a_file_without_its_line_end() {

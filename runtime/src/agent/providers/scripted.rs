@@ -131,7 +131,7 @@ impl ScriptedProvider {
                 Line::Expect(_) => return Err(ScriptError::Misplaced { line: number }),
                 Line::Cut => true,
                 Line::Fail(fail) => {
-                    turn.pieces.push_back(Piece::Fail { kind: fail.kind.into(), message: fail.message });
+                    turn.pieces.push_back(Piece::Fail { kind: fail.kind, message: fail.message });
                     true
                 }
                 Line::End(end) => {
@@ -348,38 +348,8 @@ impl From<End> for StopReason {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Fail {
-    kind: FailKind,
+    kind: ProviderErrorKind,
     message: String,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum FailKind {
-    Configuration,
-    Transport,
-    Unauthorized,
-    RateLimited,
-    Rejected,
-    Server,
-    Malformed,
-    Incomplete,
-    Cancelled,
-}
-
-impl From<FailKind> for ProviderErrorKind {
-    fn from(kind: FailKind) -> Self {
-        match kind {
-            FailKind::Configuration => Self::Configuration,
-            FailKind::Transport => Self::Transport,
-            FailKind::Unauthorized => Self::Unauthorized,
-            FailKind::RateLimited => Self::RateLimited,
-            FailKind::Rejected => Self::Rejected,
-            FailKind::Server => Self::Server,
-            FailKind::Malformed => Self::Malformed,
-            FailKind::Incomplete => Self::Incomplete,
-            FailKind::Cancelled => Self::Cancelled,
-        }
-    }
 }
 
 /// What a request has to hold.

@@ -9,11 +9,12 @@ use portcullis_tools::{
     approval::{ApprovalAnswer, ApprovalRequest, Approver},
     audit,
 };
-use portcullis_types::{CancellationToken, async_trait};
+use portcullis_types::async_trait;
 
 use super::{
-    agent, audit as rows,
-    call::{self, INTERRUPTED},
+    agent::{self, Conversation},
+    audit as rows,
+    call::INTERRUPTED,
     doctor,
 };
 use crate::{
@@ -50,25 +51,17 @@ pub(crate) fn run(common: &Common, options: &Demo) -> Result<ExitCode, CliError>
     let live = Arc::new(Live::to_stdout());
     live.say(&format!("{}\n\nyou: {PROMPT}\n", scene.introduction()));
     let envelope = setup::envelope(&scene.common)?;
-    let place = sidecar::place(&scene.common);
-    let cancel = CancellationToken::new();
-    let given_up = cancel.clone();
-    let ended = call::apart(&cancel, move || {
-        let runtime = setup::runtime()?;
-        let run = runtime.block_on(async {
-            let registry = Arc::new(setup::registry(&envelope, place).await?);
-            let mut caller = Caller::new(AGENT, AGENT);
-            caller.approver = Some(Arc::new(Person { live: Arc::clone(&live) }));
-            let config = AgentConfig::new(AGENT);
-            let show = |event: &_| live.show(event);
-            Ok(agent::converse(config, script, registry, caller, PROMPT.to_owned(), &given_up, show).await)
-        });
-        runtime.shutdown_background();
-        run
+    let log = audit::log_path(&envelope.state);
+    let mut caller = Caller::new(AGENT, AGENT);
+    caller.approver = Some(Arc::new(Person { live: Arc::clone(&live) }));
+    let (config, prompt) = (AgentConfig::new(AGENT), PROMPT.to_owned());
+    let conversation = Conversation { config, provider: script, caller, prompt };
+    let ended = agent::hold(envelope, sidecar::place(&scene.common), conversation, move |event| {
+        live.show(event);
+        Ok(())
     })?;
     let Some(run) = ended else { return Ok(ExitCode::from(INTERRUPTED)) };
 
-    let log = audit::log_path(&setup::envelope(&scene.common)?.state);
     let verified = audit::verify(&log).map_err(|source| CliError::Audit { source })?;
     stream::answer(&format!(
         "\nthe audit log: a row for each call, before its result was let go\n\n{}\n{}",

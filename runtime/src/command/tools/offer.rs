@@ -1,11 +1,7 @@
 //! What a client is offered: the tools that a model may call, in the shape that the client's interface has
 //! for them.
 
-use portcullis_tools::{
-    RegisteredTool, ToolRegistry,
-    audit::Confinement,
-    policy::{Approval, ToolOrigin},
-};
+use portcullis_tools::{RegisteredTool, ToolRegistry, audit::Confinement, policy::ToolOrigin};
 use portcullis_types::{FunctionDecl, JsonSchema, ProfileError, SafetyTier, SchemaProfile};
 use serde_json::{Map, Value, json};
 
@@ -71,7 +67,7 @@ impl Client {
     fn tools(self, registry: &ToolRegistry) -> OfferedTools {
         let mut remarks = Vec::new();
         let mut tools = Vec::new();
-        for tool in offered(registry) {
+        for tool in registry.offered() {
             let name = &tool.decl().name;
             match self.tool(registry, tool) {
                 Ok(shown) => tools.push(shown),
@@ -107,15 +103,6 @@ impl Client {
             Self::Gemini | Self::Mcp => None,
         }
     }
-}
-
-/// The tools that a model may be shown: not those that every call of is refused, nor those that their author
-/// hides.
-fn offered(registry: &ToolRegistry) -> impl Iterator<Item = &RegisteredTool> {
-    registry
-        .tools()
-        .filter(|tool| !tool.meta().hidden)
-        .filter(|tool| registry.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny))
 }
 
 fn openai(tool: &RegisteredTool, parameters: &JsonSchema, strict: Option<bool>) -> Value {

@@ -134,6 +134,12 @@ async fn begin_tree(place: &mut Place) -> Streaming<ExecEvent> {
     stream
 }
 
+async fn nothing_is_left_of_what_ran_once(place: &Place) {
+    soon("nothing is left", || processes_with(&place.mark).is_empty()).await;
+    let counter = std::fs::read_to_string(place.world.path("shared/counter")).unwrap();
+    assert_eq!(counter, "x\n", "it ran once");
+}
+
 #[tokio::test]
 async fn a_daemon_that_is_killed_leaves_no_process_of_its_commands() {
     each("killed", async |place| {
@@ -141,13 +147,7 @@ async fn a_daemon_that_is_killed_leaves_no_process_of_its_commands() {
         place.daemon.child.kill().unwrap();
         let error = finish(stream).await.unwrap_err();
         assert!(matches!(error.code(), Code::Unavailable | Code::Unknown), "{error:?}");
-        let mark = place.mark.clone();
-        soon("nothing is left", || processes_with(&mark).is_empty()).await;
-        assert_eq!(
-            std::fs::read_to_string(place.world.path("shared/counter")).unwrap(),
-            "x\n",
-            "it ran once"
-        );
+        nothing_is_left_of_what_ran_once(place).await;
     })
     .await;
 }
@@ -156,13 +156,7 @@ async fn a_daemon_that_is_killed_leaves_no_process_of_its_commands() {
 async fn a_caller_that_goes_away_leaves_no_process_of_its_command() {
     each("gone", async |place| {
         drop(begin_tree(place).await);
-        let mark = place.mark.clone();
-        soon("nothing is left", || processes_with(&mark).is_empty()).await;
-        assert_eq!(
-            std::fs::read_to_string(place.world.path("shared/counter")).unwrap(),
-            "x\n",
-            "it ran once"
-        );
+        nothing_is_left_of_what_ran_once(place).await;
     })
     .await;
 }

@@ -7,8 +7,9 @@ use serde_json::json;
 
 use super::{
     Shell,
-    machine::{Lacks, shell_on},
+    machine::{WITHOUT_LANDLOCK, WITHOUT_LIMITS, WITHOUT_SECCOMP, shell_on},
 };
+use crate::outer::Outer;
 
 /// The shipped policy, which wants `contained`, or one that wants something else.
 fn world(posture: &str) -> World {
@@ -33,7 +34,7 @@ async fn refused(shell: &Shell) -> (String, String) {
 
 #[tokio::test]
 async fn a_whole_machine_gives_the_strongest() {
-    let posture = posture(&shell_on(Lacks::Nothing, world("strong")).await).await;
+    let posture = posture(&shell_on(Outer::Nothing, world("strong")).await).await;
     for layer in [
         "strong(limits=enforced",
         "pid_ns=enforced",
@@ -49,7 +50,7 @@ async fn a_whole_machine_gives_the_strongest() {
 
 #[tokio::test]
 async fn without_namespaces_a_session_is_contained_and_the_row_says_so() {
-    let shell = shell_on(Lacks::Namespaces, world("contained")).await;
+    let shell = shell_on(Outer::StockContainer, world("contained")).await;
     let posture = posture(&shell).await;
     assert!(posture.starts_with("contained(limits=enforced,privileges=enforced,"), "{posture}");
     assert!(posture.contains("seccomp=enforced") && !posture.contains("_ns=enforced"), "{posture}");
@@ -57,27 +58,27 @@ async fn without_namespaces_a_session_is_contained_and_the_row_says_so() {
 
 #[tokio::test]
 async fn without_namespaces_no_command_runs_where_strong_is_wanted() {
-    let (code, detail) = refused(&shell_on(Lacks::Namespaces, world("strong")).await).await;
+    let (code, detail) = refused(&shell_on(Outer::StockContainer, world("strong")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.contains("strong") && detail.contains("namespace"), "{detail}");
 }
 
 #[tokio::test]
 async fn without_landlock_no_command_runs_but_in_a_minimal_session_that_says_so() {
-    let (code, detail) = refused(&shell_on(Lacks::Landlock, world("contained")).await).await;
+    let (code, detail) = refused(&shell_on(WITHOUT_LANDLOCK, world("contained")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.to_lowercase().contains("landlock"), "{detail}");
-    let posture = posture(&shell_on(Lacks::Landlock, world("minimal")).await).await;
+    let posture = posture(&shell_on(WITHOUT_LANDLOCK, world("minimal")).await).await;
     assert!(posture.starts_with("minimal(") && !posture.contains("landlock=enforced"), "{posture}");
     assert!(posture.contains("seccomp=enforced"), "{posture}");
 }
 
 #[tokio::test]
 async fn without_seccomp_no_command_runs_but_in_a_minimal_session_that_says_so() {
-    let (code, detail) = refused(&shell_on(Lacks::Seccomp, world("contained")).await).await;
+    let (code, detail) = refused(&shell_on(WITHOUT_SECCOMP, world("contained")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.to_lowercase().contains("seccomp"), "{detail}");
-    let posture = posture(&shell_on(Lacks::Seccomp, world("minimal")).await).await;
+    let posture = posture(&shell_on(WITHOUT_SECCOMP, world("minimal")).await).await;
     assert!(posture.starts_with("minimal(") && !posture.contains("seccomp=enforced"), "{posture}");
 }
 
@@ -85,14 +86,14 @@ async fn without_seccomp_no_command_runs_but_in_a_minimal_session_that_says_so()
 async fn without_limits_no_command_runs_at_all() {
     for posture in ["contained", "minimal"] {
         // Not a weaker session, but none.
-        let (_, detail) = refused(&shell_on(Lacks::Limits, world(posture)).await).await;
+        let (_, detail) = refused(&shell_on(WITHOUT_LIMITS, world(posture)).await).await;
         assert!(detail.contains("limit"), "{detail}");
     }
 }
 
 #[tokio::test]
 async fn a_contained_session_keeps_what_the_pipeline_promises() {
-    let shell = shell_on(Lacks::Namespaces, world("contained")).await;
+    let shell = shell_on(Outer::StockContainer, world("contained")).await;
     shell.world.put("note", "seen");
     std::fs::write(shell.world.workspace().join("vault/key"), "secret").expect("writable");
     assert_eq!(shell.text("cd; cat note; export kept=yes; false").await, "seen\n[exit code: 1]");

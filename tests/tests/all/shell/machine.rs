@@ -1,97 +1,44 @@
-//! Machines that lack a layer: a sidecar that is started below a filter which refuses the system calls that the
-//! layer is made of, as a container or an old kernel does.
+//! A sidecar that is started on a machine that lacks something: below a filter that refuses the system calls which
+//! that is made of, as a container or an old kernel does.
 
-use std::{collections::BTreeMap, io, sync::Arc, thread};
+use std::{io, sync::Arc};
 
 use portcullis::OwnSidecar;
 use portcullis_tests::{World, binary};
-use portcullis_tools::{
-    ToolRegistry,
-    shell::{ShellPlace, SidecarTerms, StartSidecar, StartedSidecar},
-};
-use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    apply_filter,
-};
+use portcullis_tools::shell::{ShellPlace, SidecarTerms, StartSidecar, StartedSidecar};
 
 use super::Shell;
-use crate::stock_container::enter_stock_container;
+use crate::outer::{Call, Outer};
 
-/// What a machine has not.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum Lacks {
-    /// Nothing: the control.
-    Nothing,
-    /// Namespaces and mounts, as in a stock container.
-    Namespaces,
-    /// Landlock.
-    Landlock,
-    /// Filters of system calls: none can be added.
-    Seccomp,
-    /// Limits: none can be set.
-    Limits,
-}
+/// A kernel without Landlock.
+pub(super) const WITHOUT_LANDLOCK: Outer =
+    Outer::Answer(&[(Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS)]);
 
-impl Lacks {
-    /// Takes it from the calling thread and all that it starts.
-    fn take(self) {
-        match self {
-            Self::Nothing => {}
-            Self::Namespaces => enter_stock_container(),
-            Self::Landlock => refuse(&[libc::SYS_landlock_create_ruleset], libc::ENOSYS, None),
-            Self::Seccomp => {
-                refuse(&[libc::SYS_seccomp], libc::ENOSYS, Some(libc::PR_SET_SECCOMP.cast_unsigned()));
-            }
-            Self::Limits => refuse(&[libc::SYS_setrlimit], libc::EPERM, None),
-        }
-    }
-}
+/// A kernel that takes no filter.
+pub(super) const WITHOUT_SECCOMP: Outer = Outer::Answer(&[
+    (Call::Any(libc::SYS_seccomp), libc::ENOSYS),
+    (Call::WithFirst(libc::SYS_prctl, libc::PR_SET_SECCOMP), libc::ENOSYS),
+]);
 
-/// Refuses system calls, and one kind of `prctl` besides. `prlimit64` only where it sets a limit.
-fn refuse(calls: &[i64], errno: libc::c_int, prctl: Option<u32>) {
-    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
-        calls.iter().map(|number| (*number, Vec::new())).collect();
-    let when = |argument, operator, value| {
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, operator, value);
-        vec![SeccompRule::new(vec![condition.expect("a condition")]).expect("a rule")]
-    };
-    if let Some(kind) = prctl {
-        refused.insert(libc::SYS_prctl, when(0, SeccompCmpOp::Eq, kind.into()));
-    }
-    if calls.contains(&libc::SYS_setrlimit) {
-        refused.insert(libc::SYS_prlimit64, when(2, SeccompCmpOp::Ne, 0));
-    }
-    rustix::thread::set_no_new_privs(true).expect("can be set");
-    let filter = SeccompFilter::new(
-        refused,
-        SeccompAction::Allow,
-        SeccompAction::Errno(errno.cast_unsigned()),
-        std::env::consts::ARCH.try_into().expect("a known architecture"),
-    );
-    let program: BpfProgram = filter.expect("a filter").try_into().expect("a program");
-    apply_filter(&program).expect("applied");
-}
+/// A machine on which no limit can be set.
+pub(super) const WITHOUT_LIMITS: Outer = Outer::Answer(&[
+    (Call::Any(libc::SYS_setrlimit), libc::EPERM),
+    (Call::WithPointer(libc::SYS_prlimit64, 2), libc::EPERM),
+]);
 
-/// Starts the sidecar on such a machine.
+/// Starts the sidecar there.
 #[derive(Debug)]
-struct OnMachine(Lacks);
+struct OnMachine(Outer);
 
 impl StartSidecar for OnMachine {
     fn start(&self, terms: &SidecarTerms) -> io::Result<StartedSidecar> {
-        thread::scope(|scope| {
-            let started = scope.spawn(|| {
-                self.0.take();
-                OwnSidecar::new(binary()).start(terms)
-            });
-            started.join().expect("the thread ends")
-        })
+        self.0.start(|| OwnSidecar::new(binary()).start(terms))
     }
 }
 
-/// A shell whose sidecar is on a machine that lacks something.
-pub(super) async fn shell_on(lacks: Lacks, world: World) -> Shell {
-    let place = ShellPlace::Own(Arc::new(OnMachine(lacks)));
-    let registry: ToolRegistry =
-        world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
+/// A shell whose sidecar is on such a machine.
+pub(super) async fn shell_on(machine: Outer, world: World) -> Shell {
+    let place = ShellPlace::Own(Arc::new(OnMachine(machine)));
+    let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
     Shell { world, registry }
 }

@@ -142,7 +142,7 @@ async fn refusal(provider: &impl Provider, request: ModelRequest) -> ProviderErr
 }
 
 /// Everything that anybody could print of an error.
-fn shown(error: &ProviderError) -> String {
+pub(super) fn shown(error: &ProviderError) -> String {
     let mut text = format!("{error} {error:?}");
     let mut cause = error.source();
     while let Some(error) = cause {

@@ -10,9 +10,9 @@ use url::Url;
 use super::{
     Progress, ReadFault, Reader, Told, Turn, below,
     history::{self, Block, Calls},
-    say, with_calls,
+    say, whole_call, with_calls,
 };
-use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta, Usage};
+use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
 /// Models from the third generation on refuse a call in the history without the signature that it came with.
 /// A conversation here may be from any provider and keeps none; this is the word that the API has for that
@@ -193,13 +193,7 @@ impl Reader for Answer {
                 let delta = if part.thought == Some(true) { Delta::Thinking } else { Delta::Text };
                 say(out, delta, part.text);
                 if let Some(call) = part.function_call {
-                    out.push(Delta::ToolCall(ToolCallDelta {
-                        index: self.calls,
-                        id: call.id.filter(|id| !id.is_empty()),
-                        name: Some(call.name),
-                        arguments: call.args.map(|args| args.get().to_owned()).filter(|text| text != "null"),
-                    }));
-                    self.calls += 1;
+                    out.push(whole_call(&mut self.calls, call.id, call.name, call.args.as_deref()));
                 }
             }
             if let Some(reason) = candidate.finish_reason {

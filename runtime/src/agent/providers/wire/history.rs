@@ -8,13 +8,10 @@ use std::{
 use portcullis_types::{Content, FunctionDecl, JsonSchema, Message, MessageRole, SchemaProfile, ToolCall};
 use serde_json::value::RawValue;
 
-use crate::agent::{ProviderError, ProviderErrorKind};
+use crate::agent::{ProviderError, ProviderErrorKind, UNREADABLE_KEY, transcript::sendable_name};
 
 /// The longest id of a call that every provider takes; OpenAI's limit.
 const MAX_ID_BYTES: usize = 40;
-
-/// The longest name of a tool that every provider takes.
-const MAX_NAME_BYTES: usize = 64;
 
 /// A call, in words that every provider takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,7 +109,7 @@ pub(super) fn arguments(call: &ToolCall) -> Box<RawValue> {
     let text = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.trim() };
     match RawValue::from_string(text.to_owned()) {
         Ok(raw) if raw.get().starts_with('{') => raw,
-        _ => serde_json::value::to_raw_value(&HashMap::from([("INVALID_JSON", &call.arguments)]))
+        _ => serde_json::value::to_raw_value(&HashMap::from([(UNREADABLE_KEY, &call.arguments)]))
             .expect("a map from text to text is JSON"),
     }
 }
@@ -124,12 +121,7 @@ pub(super) fn schema(tool: &FunctionDecl, profile: Option<SchemaProfile>) -> Opt
 
 /// The tool's name, in the characters that every provider takes.
 fn name(tool: &str) -> String {
-    if is_word(tool, MAX_NAME_BYTES) {
-        return tool.to_owned();
-    }
-    let name: String =
-        tool.chars().take(MAX_NAME_BYTES).map(|c| if is_word_character(c) { c } else { '_' }).collect();
-    if name.is_empty() { "_".to_owned() } else { name }
+    if tool.is_empty() { "_".to_owned() } else { sendable_name(tool) }
 }
 
 fn is_word(text: &str, max_bytes: usize) -> bool {
@@ -161,6 +153,7 @@ fn not_shown(what: &str, mime_type: &str, base64: &str) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::transcript::MAX_NAME_CHARS;
 
     fn call(id: &str, tool: &str) -> ToolCall {
         ToolCall { id: id.into(), tool: tool.into(), arguments: String::new() }
@@ -207,7 +200,7 @@ mod tests {
     #[test]
     fn a_tool_that_nobody_could_have_has_a_name_that_providers_take() {
         for tool in ["", "a b", "rm -rf /", &"é".repeat(300)] {
-            assert!(is_word(&name(tool), MAX_NAME_BYTES), "{tool}");
+            assert!(is_word(&name(tool), MAX_NAME_CHARS), "{tool}");
         }
         assert_eq!(name("a b"), "a_b");
     }

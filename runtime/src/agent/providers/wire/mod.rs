@@ -20,13 +20,14 @@ mod openai;
 use std::fmt;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use serde_json::value::RawValue;
 use url::Url;
 
 use super::{
     ApiKey, ProviderKind,
     frames::{FrameFault, Framing},
 };
-use crate::agent::{Delta, ModelRequest, ProviderError, StopReason};
+use crate::agent::{Delta, ModelRequest, ProviderError, StopReason, ToolCallDelta};
 
 pub(super) use fault::{Told, of_status, shown};
 
@@ -164,6 +165,18 @@ fn say(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<String>) {
 }
 
 /// Several servers call an answer with calls done, where others say that the model waits for them.
+/// A call that comes whole and without an index, with the next one.
+fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Option<&RawValue>) -> Delta {
+    let index = *calls;
+    *calls += 1;
+    Delta::ToolCall(ToolCallDelta {
+        index,
+        id: id.filter(|id| !id.is_empty()),
+        name: Some(name),
+        arguments: arguments.map(RawValue::get).filter(|text| *text != "null").map(str::to_owned),
+    })
+}
+
 fn with_calls(stop: StopReason, asked: bool) -> StopReason {
     if asked && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
 }

@@ -7,9 +7,9 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     Progress, ReadFault, Reader, Told, Turn,
     history::{self, Block, Calls},
-    say, with_calls,
+    say, whole_call, with_calls,
 };
-use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta, Usage};
+use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
 pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
     let mut calls = Calls::default();
@@ -107,13 +107,8 @@ impl Reader for Answer {
             say(out, Delta::Thinking, message.thinking);
             say(out, Delta::Text, message.content);
             for call in message.tool_calls.into_iter().flatten() {
-                out.push(Delta::ToolCall(ToolCallDelta {
-                    index: self.calls,
-                    id: call.id.filter(|id| !id.is_empty()),
-                    name: Some(call.function.name),
-                    arguments: Some(call.function.arguments.get().to_owned()).filter(|text| text != "null"),
-                }));
-                self.calls += 1;
+                let Function { name, arguments } = call.function;
+                out.push(whole_call(&mut self.calls, call.id, name, Some(&arguments)));
             }
         }
         if !chunk.done.unwrap_or(false) {
