@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::whole::after_string;
+use super::whole::string;
 
 /// Refuses a text in which an object has a key twice; says which.
 ///
@@ -16,10 +16,15 @@ pub(super) fn ensure(text: &str) -> Result<(), String> {
     while let Some(byte) = bytes.get(at) {
         match byte {
             b'"' => {
-                let end = after_string(bytes, at);
+                let (end, has_escapes) = string(bytes, at);
                 if is_before_colon(&bytes[end..]) {
-                    let key = text.get(at..end).map(unescaped).unwrap_or_default();
-                    open.note(key).map_err(|key| format!("key '{key}' is given twice"))?;
+                    let key = if has_escapes {
+                        unescaped(text, at, end)
+                    } else {
+                        Cow::Borrowed(within(bytes, at, end))
+                    };
+                    open.note(key)
+                        .map_err(|key| format!("key '{}' is given twice", String::from_utf8_lossy(&key)))?;
                 }
                 at = end;
                 continue;
@@ -37,21 +42,23 @@ fn is_before_colon(bytes: &[u8]) -> bool {
     bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }
 
-/// What a key stands for, lent by the text unless it has escapes. One that stands for nothing stands for
-/// itself: it will not decode.
-fn unescaped(quoted: &str) -> Cow<'_, str> {
-    if quoted.contains('\\')
-        && let Ok(key) = serde_json::from_str(quoted)
-    {
-        return Cow::Owned(key);
+/// What is between the quotes.
+fn within(bytes: &[u8], quote: usize, end: usize) -> &[u8] {
+    bytes.get(quote + 1..end.saturating_sub(1)).unwrap_or_default()
+}
+
+/// What a key with escapes stands for. One that stands for nothing stands for itself: it will not decode.
+fn unescaped(text: &str, quote: usize, end: usize) -> Cow<'_, [u8]> {
+    match text.get(quote..end).map(serde_json::from_str::<String>) {
+        Some(Ok(key)) => Cow::Owned(key.into_bytes()),
+        _ => Cow::Borrowed(within(text.as_bytes(), quote, end)),
     }
-    Cow::Borrowed(quoted.get(1..quoted.len() - 1).unwrap_or_default())
 }
 
 /// The keys so far of the objects that the walk is in, the innermost last.
 #[derive(Default)]
 struct Open<'t> {
-    keys: Vec<Cow<'t, str>>,
+    keys: Vec<Cow<'t, [u8]>>,
     objects: Vec<Object<'t>>,
 }
 
@@ -60,7 +67,7 @@ struct Open<'t> {
 struct Object<'t> {
     /// Where its keys begin.
     first: usize,
-    more: BTreeSet<Cow<'t, str>>,
+    more: BTreeSet<Cow<'t, [u8]>>,
 }
 
 impl<'t> Open<'t> {
@@ -75,7 +82,7 @@ impl<'t> Open<'t> {
     }
 
     /// Notes a key of the innermost object; gives it back if it was there.
-    fn note(&mut self, key: Cow<'t, str>) -> Result<(), Cow<'t, str>> {
+    fn note(&mut self, key: Cow<'t, [u8]>) -> Result<(), Cow<'t, [u8]>> {
         let Some(object) = self.objects.last_mut() else { return Ok(()) };
         let few = &self.keys[object.first..];
         if few.contains(&key) || object.more.contains(&key) {

@@ -12,7 +12,7 @@ pub(super) fn numbers(text: &str) -> Option<String> {
     let mut at = 0;
     while at < bytes.len() {
         match bytes[at] {
-            b'"' => at = after_string(bytes, at),
+            b'"' => (at, _) = string(bytes, at),
             b'-' | b'0'..=b'9' => {
                 let end = bytes[at..]
                     .iter()
@@ -35,17 +35,38 @@ pub(super) fn numbers(text: &str) -> Option<String> {
     Some(rewritten)
 }
 
-/// The place after a string that begins at this quote.
-pub(super) fn after_string(bytes: &[u8], quote: usize) -> usize {
+/// The place after a string that begins at this quote, and whether there are escapes in it.
+pub(super) fn string(bytes: &[u8], quote: usize) -> (usize, bool) {
+    let mut has_escapes = false;
     let mut at = quote + 1;
-    while at < bytes.len() {
-        match bytes[at] {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
+    loop {
+        // Eight at a time, up to the first that may end it.
+        while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+            let eight = u64::from_le_bytes(*eight);
+            let ends = places(eight, b'"') | places(eight, b'\\');
+            if ends != 0 {
+                at += ends.trailing_zeros() as usize / 8;
+                break;
+            }
+            at += 8;
+        }
+        match bytes.get(at) {
+            None => return (bytes.len(), has_escapes),
+            Some(b'"') => return (at + 1, has_escapes),
+            Some(b'\\') => {
+                has_escapes = true;
+                at += 2;
+            }
+            Some(_) => at += 1,
         }
     }
-    bytes.len()
+}
+
+/// The first of these bytes that is this one has its highest bit set, and no byte before it has.
+fn places(bytes: u64, byte: u8) -> u64 {
+    const ONES: u64 = u64::MAX / 255;
+    let zeros = bytes ^ (ONES * u64::from(byte));
+    zeros.wrapping_sub(ONES) & !zeros & (ONES << 7)
 }
 
 /// The digits of a number that is whole but not written so.
