@@ -22,6 +22,11 @@ impl ToolExecutor for ToolRegistry {
         let caller = on_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms);
         self.execute_with_policy(call, &caller).await
     }
+
+    /// Guests have threads of their own, and so have native tools.
+    fn never_blocks(&self) -> bool {
+        true
+    }
 }
 
 /// A registry with what its callers have in common: who is asked for approvals, and what is to be asked or denied
@@ -64,6 +69,10 @@ impl ToolExecutor for RegistryExecutor {
             Some(hint) => hinted(result, hint),
             None => result,
         }
+    }
+
+    fn never_blocks(&self) -> bool {
+        self.registry.never_blocks()
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::{
     collections::HashSet,
+    future::Future,
     panic::AssertUnwindSafe,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,7 +16,7 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{
     AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
     units::units,
-    watch::{Patience, Watch, panicked},
+    watch::{self, Patience, Watch, panicked},
 };
 
 /// What a model reads of a call that was skipped because a person said something (specification 002, "Steering").
@@ -60,6 +62,7 @@ impl Calls<'_> {
             live,
             deadline: timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
+            never_blocks: watch::call("executor", || self.executor.never_blocks()).unwrap_or(false),
             results: vec![None; calls.len()],
             asked: Vec::with_capacity(calls.len()),
         };
@@ -108,6 +111,8 @@ struct Turn<'a> {
     live: Live,
     /// When calls are dropped that go on past the turn's deadline.
     deadline: Option<Instant>,
+    /// Whether the executor never blocks its thread.
+    never_blocks: bool,
     asked: Vec<ToolCall>,
     results: Vec<Option<Arc<ToolResult>>>,
 }
@@ -124,37 +129,10 @@ impl Turn<'_> {
             }
         };
         tokio::pin!(given_up);
-        let mut tasks = JoinSet::new();
-        let mut waiting = unit.iter().copied();
-        let mut given = None;
-        loop {
-            while tasks.len() < self.calls.config.concurrency.get()
-                && !self.calls.patience.cancel.is_cancelled()
-            {
-                let Some(at) = waiting.next() else { break };
-                self.begin(at, &mut tasks).await;
-            }
-            tokio::select! {
-                biased;
-                joined = tasks.join_next() => match joined {
-                    Some(Ok((at, result))) => self.give(at, result).await,
-                    // Nobody aborts tasks but the branch below, and their panics are caught.
-                    Some(Err(_)) => {}
-                    None => break,
-                },
-                end = &mut given_up => {
-                    given = Some(end);
-                    break;
-                }
-            }
-        }
-        tasks.abort_all();
-        let drop_by = Instant::now() + DROP_TIME;
-        while let Ok(Some(joined)) = tokio::time::timeout_at(drop_by, tasks.join_next()).await {
-            if let Ok((at, result)) = joined {
-                self.give(at, result).await;
-            }
-        }
+        let given = match *unit {
+            [at] if self.never_blocks => self.run_alone(at, given_up).await,
+            _ => self.run_beside(unit, given_up).await,
+        };
         let (running, before) = match given {
             Some(Given::TimedOut) => {
                 let error = ToolError::timeout("the turn's time is over");
@@ -183,12 +161,83 @@ impl Turn<'_> {
         before
     }
 
-    async fn begin(&mut self, at: usize, tasks: &mut JoinSet<(usize, ToolResult)>) {
+    /// Runs a call here, and says whether it was given up.
+    async fn run_alone(
+        &mut self,
+        at: usize,
+        given_up: Pin<&mut impl Future<Output = Given>>,
+    ) -> Option<Given> {
+        if self.calls.patience.cancel.is_cancelled() {
+            return None;
+        }
+        let mut call = Box::pin(self.begin(at).await);
+        if self.terms.on_event.is_some() {
+            // Whoever watches in this very task sees what was asked for before it runs.
+            tokio::task::yield_now().await;
+        }
+        let end = tokio::select! {
+            biased;
+            result = &mut call => Ok(result),
+            given = given_up => Err(given),
+        };
+        // A panic of its destructor is the executor's own.
+        let _ = watch::call("executor", || drop(call));
+        match end {
+            Ok((at, result)) => {
+                self.give(at, result).await;
+                None
+            }
+            Err(given) => Some(given),
+        }
+    }
+
+    /// Runs calls in tasks of their own, and says whether they were given up.
+    async fn run_beside(
+        &mut self,
+        unit: &[usize],
+        mut given_up: Pin<&mut impl Future<Output = Given>>,
+    ) -> Option<Given> {
+        let mut tasks = JoinSet::new();
+        let mut waiting = unit.iter().copied();
+        let mut given = None;
+        loop {
+            while tasks.len() < self.calls.config.concurrency.get()
+                && !self.calls.patience.cancel.is_cancelled()
+            {
+                let Some(at) = waiting.next() else { break };
+                tasks.spawn(self.begin(at).await);
+            }
+            tokio::select! {
+                biased;
+                joined = tasks.join_next() => match joined {
+                    Some(Ok((at, result))) => self.give(at, result).await,
+                    // Nobody aborts tasks but the branch below, and their panics are caught.
+                    Some(Err(_)) => {}
+                    None => break,
+                },
+                end = &mut given_up => {
+                    given = Some(end);
+                    break;
+                }
+            }
+        }
+        tasks.abort_all();
+        let drop_by = Instant::now() + DROP_TIME;
+        while let Ok(Some(joined)) = tokio::time::timeout_at(drop_by, tasks.join_next()).await {
+            if let Ok((at, result)) = joined {
+                self.give(at, result).await;
+            }
+        }
+        given
+    }
+
+    /// Tells that a call begins, and gives what it is.
+    async fn begin(&mut self, at: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
         let call = self.asked[at].clone();
         self.tell_requested(&call).await;
         self.live.insert(call.id.clone());
         let (executor, terms) = (Arc::clone(self.calls.executor), Arc::clone(&self.terms));
-        tasks.spawn(async move {
+        async move {
             let (id, tool) = (call.id.clone(), call.tool.clone());
             let caught =
                 AssertUnwindSafe(async { executor.execute(call, &terms).await }).catch_unwind().await;
@@ -200,7 +249,7 @@ impl Turn<'_> {
                 )
             });
             (at, result)
-        });
+        }
     }
 
     /// Gives a call that never ran its result.

@@ -18,6 +18,13 @@ pub trait ToolExecutor: Send + Sync {
     /// # Cancellation
     /// Dropping the future or firing `terms.cancel` stops the call.
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult;
+
+    /// Whether no call ever blocks the thread that it runs on. Then a loop runs a call that stands alone in its own
+    /// task: handing it to another thread takes longer than most calls. A call of others is left behind where it
+    /// blocks. Default: no.
+    fn never_blocks(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
@@ -28,6 +35,10 @@ impl<E: ToolExecutor + ?Sized> ToolExecutor for Arc<E> {
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
         (**self).execute(call, terms).await
+    }
+
+    fn never_blocks(&self) -> bool {
+        (**self).never_blocks()
     }
 }
 

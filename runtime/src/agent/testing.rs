@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -107,6 +107,8 @@ pub(super) struct Tools {
     pub(super) log: Arc<Mutex<Vec<String>>>,
     running: Arc<AtomicUsize>,
     pub(super) most: Arc<AtomicUsize>,
+    /// Whether they say that they never block.
+    pub(super) never_blocks: Arc<AtomicBool>,
 }
 
 pub(super) const KINDS: [&str; 7] = ["sleep", "deaf", "panic", "fail", "echo", "liar", "loud"];
@@ -206,6 +208,10 @@ impl ToolExecutor for Tools {
             original_bytes: 0,
             duration: Duration::ZERO,
         }
+    }
+
+    fn never_blocks(&self) -> bool {
+        self.never_blocks.load(Ordering::SeqCst)
     }
 }
 

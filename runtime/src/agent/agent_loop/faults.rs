@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::agent::{
-    Delta, InMemoryMessageStore, StoreError, event_channel,
+    Delta, InMemoryMessageStore, StoreError, ToolCallDelta, event_channel,
     testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
 };
 
@@ -210,6 +210,70 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
     assert_eq!(run.end, AgentEnd::Cancelled);
     assert_eq!(crate::agent::transcript::fault(&store.messages()), None);
     drop(release);
+}
+
+#[tokio::test]
+async fn a_call_with_a_hundred_megabytes_of_arguments_does_not_run_and_they_are_not_kept() {
+    let piece = |nth: usize| {
+        Step::Delta(Delta::ToolCall(ToolCallDelta {
+            index: 0,
+            id: (nth == 0).then(|| "a".to_owned()),
+            name: (nth == 0).then(|| "r_echo".to_owned()),
+            arguments: Some("x".repeat(1 << 20)),
+        }))
+    };
+    let turn = (0..100).map(piece).chain([Step::Delta(Delta::End(StopReason::ToolCalls))]).collect();
+    let mut stage = Stage::new([turn, say("well")]);
+    assert_eq!(stage.run().await.answer(), Some("well"));
+    assert_eq!(stage.tools.begun(), 0);
+    let results = stage.results();
+    assert!(results.len() == 1 && results[0].starts_with("Tool execution failed: "), "{results:?}");
+    let kept: usize =
+        stage.store.messages().iter().flat_map(|m| &m.tool_calls).map(|c| c.arguments.len()).sum();
+    assert!(kept <= 2, "{kept} bytes of arguments");
+}
+
+#[tokio::test]
+async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
+    struct Odd {
+        never_blocks: bool,
+        begun: tokio::sync::Notify,
+    }
+    struct PanicsWhenDropped;
+    impl Drop for PanicsWhenDropped {
+        fn drop(&mut self) {
+            panic!("dropped");
+        }
+    }
+    #[async_trait]
+    impl ToolExecutor for Odd {
+        fn offers(&self) -> Vec<OfferedTool> {
+            Vec::new()
+        }
+        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::agent::CallTerms) -> ToolResult {
+            let _odd = PanicsWhenDropped;
+            self.begun.notify_one();
+            std::future::pending().await
+        }
+        fn never_blocks(&self) -> bool {
+            self.never_blocks
+        }
+    }
+    for never_blocks in [false, true] {
+        let config = AgentConfig { grace: Duration::ZERO, ..AgentConfig::new("agent") };
+        let store = InMemoryMessageStore::new();
+        let script = Script::new([ask_for(&[("a", "t", "{}")])]);
+        let odd = Arc::new(Odd { never_blocks, begun: tokio::sync::Notify::new() });
+        let mut agent = AgentLoop::new(config, (), store.clone(), script, Arc::clone(&odd));
+        let handle = agent.handle();
+        let cancelling = async {
+            odd.begun.notified().await;
+            handle.cancel();
+        };
+        let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
+        assert_eq!(run.end, AgentEnd::Cancelled);
+        assert_eq!(crate::agent::transcript::fault(&store.messages()), None);
+    }
 }
 
 /// A store and an emitter that fail from a certain message or event on.

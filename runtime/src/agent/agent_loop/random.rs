@@ -111,6 +111,7 @@ proptest! {
         config in config(),
         turns in prop::collection::vec(turn(), 1..8),
         acts in acts(),
+        never_blocks in any::<bool>(),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -119,6 +120,7 @@ proptest! {
             .expect("a runtime");
         runtime.block_on(async {
             let mut stage = Stage::with(config, turns);
+            stage.tools.never_blocks.store(never_blocks, std::sync::atomic::Ordering::SeqCst);
             let handle = stage.agent.handle();
             let person = async {
                 let mut people: futures_util::stream::FuturesUnordered<_> = acts
