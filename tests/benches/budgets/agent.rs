@@ -13,7 +13,8 @@ use portcullis_tests::approving;
 use portcullis_tools::{Caller, ToolRegistry, new_call};
 
 use crate::{
-    report::Report,
+    read::Files,
+    report::{Report, Slowness},
     sample::{median_us, resident_bytes},
 };
 
@@ -23,8 +24,8 @@ const ROUNDS: usize = 60;
 const EVENTS: usize = 10_000;
 
 /// The same calls through the registry and through a loop over it, in turns.
-pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, report: &mut Report) {
-    let (mut bare, mut looped) = (Vec::new(), Vec::new());
+pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report: &mut Report) {
+    let (mut bare, mut looped, mut native) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let caller = Caller::new(format!("bare-{round}"), "bench");
         let start = Instant::now();
@@ -33,6 +34,7 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, report: &mut Report) 
             result.outcome.expect("a result");
         }
         bare.push(start.elapsed());
+        native.extend((0..CALLS).map(|number| files.read_natively(number)));
         let mut agent = agent(registry, round);
         let start = Instant::now();
         let run = agent.run("go on").await;
@@ -42,7 +44,8 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, report: &mut Report) 
     let per_call = |samples: &mut Vec<_>| median_us(samples) / CALLS as f64;
     let (bare, looped) = (per_call(&mut bare), per_call(&mut looped));
     report.reference("`echo` through the registry, a call", bare, "µs");
-    report.at_most("what a loop adds to it", looped - bare, 20.0, "µs");
+    let here = Slowness::of_kernel(median_us(&mut native));
+    report.at_most_here("what a loop adds to it", looped - bare, 20.0, "µs", here);
 }
 
 /// One turn of calls, one after the other as in the registry's turn, then the answer.

@@ -61,11 +61,11 @@ fn main() -> ExitCode {
         runtime.block_on(shell::commands(&world, &mut report));
     }
     if runs("agent") {
-        runtime.block_on(agent::overhead(&registry, &mut report));
+        runtime.block_on(agent::overhead(&registry, &files, &mut report));
         agent::slow_reader(&mut report);
     }
     if runs("mcp") {
-        mcp::calls(&world, &mut report);
+        mcp::calls(&world, &files, &mut report);
     }
     if runs("arguments") {
         arguments::decoding(&mut report);
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
         modules::starting(&mut report);
     }
     if runs("process") {
-        process::start(&world, &mut report);
+        process::start(&world, &files, &mut report);
     }
     if runs("authoring") {
         authoring::first_answer(&world, &mut report);

@@ -7,12 +7,12 @@ use std::{
 
 use portcullis_tests::World;
 
-use crate::{report::Report, sample::median_us};
+use crate::{read::Files, report::Report, sample::median_us};
 
 const STARTS: usize = 40;
 
-pub(crate) fn start(world: &World, report: &mut Report) {
-    let mut samples = Vec::with_capacity(STARTS);
+pub(crate) fn start(world: &World, files: &Files, report: &mut Report) {
+    let (mut samples, mut native) = (Vec::with_capacity(STARTS), Vec::with_capacity(STARTS));
     for number in 0..=STARTS {
         let start = Instant::now();
         let output = command(world, &world.root().join("process-state"))
@@ -25,9 +25,12 @@ pub(crate) fn start(world: &World, report: &mut Report) {
         // The first start fills the module cache.
         if number > 0 {
             samples.push(elapsed);
+            native.push(files.read_natively(number));
         }
     }
+    let native = median_us(&mut native);
     let p50 = median_us(&mut samples) / 1000.0;
+    report.reference("native read of 1 KiB between starts, p50", native, "µs");
     report.at_most("`portcullis call file_read` as a process, p50", p50, 25.0, "ms");
 }
 

@@ -55,7 +55,7 @@ impl Files {
     }
 
     /// Reads one file as any program would, and compares it; how long that took.
-    fn read_natively(&self, number: usize) -> Duration {
+    pub(crate) fn read_natively(&self, number: usize) -> Duration {
         let path = self.path(number);
         let start = Instant::now();
         let text = std::fs::read_to_string(&path).expect("readable");
@@ -111,7 +111,7 @@ pub(crate) async fn latency(registry: &ToolRegistry, world: &World, files: &File
         }
     }
     let native = median_us(&mut native);
-    let here = Slowness::of(native);
+    let here = Slowness::of_kernel(native);
     let mut inside: Vec<Duration> =
         world.rows()[first_row..].iter().filter_map(|row| row.cpu_us).map(Duration::from_micros).collect();
     let p50 = median_us(&mut whole);
@@ -160,7 +160,7 @@ pub(crate) async fn throughput(registry: &Arc<ToolRegistry>, files: &Arc<Files>,
     // Of the two, the one that asks for more.
     let native = before.min(native_read(registry, files).await);
     report.reference("native read of 1 KiB before and after, p50", native, "µs");
-    let here = Slowness::of(native);
+    let here = Slowness::of_kernel(native);
     report.at_least_here("file_read throughput, 8 callers", per_second, 30_000.0, "calls/s", here);
 }
 

@@ -7,15 +7,23 @@ use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 /// two or three times as slowly, for the mitigations that they need, and a call is mostly such ways.
 const USUAL_NATIVE_READ_US: f64 = 2.2;
 
-/// How many times as long as on a machine of the usual speed the kernel takes here, while this is measured;
-/// never less than 1.
+/// What `serde_json` takes on such a machine to read the list of `arguments.rs` into a value, in milliseconds.
+const USUAL_PARSE_MS: f64 = 0.47;
+
+/// How many times as long as on a machine of the usual speed something takes here, while this is measured; never
+/// less than 1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slowness(f64);
 
 impl Slowness {
-    /// From the native reads that were timed between the very calls that are judged.
-    pub(crate) fn of(native_read_us: f64) -> Self {
+    /// Of the kernel's ways, from the native reads that were timed between the very calls that are judged.
+    pub(crate) fn of_kernel(native_read_us: f64) -> Self {
         Self((native_read_us / USUAL_NATIVE_READ_US).max(1.0))
+    }
+
+    /// Of reading JSON, from the same text that is judged.
+    pub(crate) fn of_parsing(parse_ms: f64) -> Self {
+        Self((parse_ms / USUAL_PARSE_MS).max(1.0))
     }
 }
 

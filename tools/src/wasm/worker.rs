@@ -31,8 +31,8 @@ use super::{
 
 /// How long a worker looks for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more
 /// where the processor itself sleeps: as much as the call. Calls come in a row, with what a caller does
-/// between two of them.
-const SPIN: Duration = Duration::from_micros(150);
+/// between two of them: one in another process takes the answer, and thinks of the next.
+const SPIN: Duration = Duration::from_micros(400);
 
 /// A worker's stack: what guest code may use of it (`engine`), and as much again and more for the host
 /// functions that it calls. Only what is touched becomes memory.
