@@ -5,7 +5,10 @@ use std::{fs, io, path::Path, process::ExitCode, sync::Arc};
 use portcullis_tools::{Caller, ToolRegistry, approval::Approver, shell::ShellPlace};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolErrorKind};
 
-use super::call::{self, INTERRUPTED};
+use super::{
+    call,
+    interrupts::{INTERRUPTED, apart},
+};
 use crate::{
     agent::{
         AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, ApiKey, DEFAULT_EVENT_CAPACITY,
@@ -91,7 +94,7 @@ pub(super) fn hold<P: Provider + 'static>(
 ) -> Result<Option<AgentRun>, CliError> {
     let cancel = CancellationToken::new();
     let given_up = cancel.clone();
-    call::apart(&cancel, move || {
+    apart(&cancel, move || {
         let runtime = setup::runtime()?;
         let run = runtime.block_on(async {
             let registry = Arc::new(setup::registry(&envelope, place).await?);

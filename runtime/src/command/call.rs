@@ -12,12 +12,9 @@ use portcullis_tools::{
     new_call,
     shell::ShellPlace,
 };
-use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolError, ToolOutput};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::oneshot,
-};
+use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolOutput};
 
+use super::interrupts::{INTERRUPTED, apart};
 use crate::{
     approve::{self, TerminalApprover},
     cli::{CLI_ID, Call, Common},
@@ -32,9 +29,6 @@ use crate::{
 /// What the pipeline takes at most (1 MiB), and one byte more, by which it sees that there was more.
 const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
 
-/// What a shell expects of a program that an interrupt ended.
-pub(super) const INTERRUPTED: u8 = 130;
-
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
@@ -46,23 +40,6 @@ pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> 
         Some(result) => answer(&hinted(result), &run_id, options.json),
         None => Ok(ExitCode::from(INTERRUPTED)),
     }
-}
-
-/// Does a call's work on a thread apart from the signals: whatever it waits for, a second interrupt is heard,
-/// and then there is no answer.
-pub(super) fn apart<T: Send + 'static>(
-    cancel: &CancellationToken,
-    work: impl FnOnce() -> Result<T, CliError> + Send + 'static,
-) -> Result<Option<T>, CliError> {
-    let (sender, ended) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("portcullis-call".to_owned())
-        .spawn(move || {
-            // Nobody waits for a call that was interrupted twice.
-            let _ = sender.send(work());
-        })
-        .map_err(|source| CliError::Start { source })?;
-    setup::runtime()?.block_on(interruptible(ended, cancel))?.transpose()
 }
 
 /// Makes the call, from the registry's start to its end. Blocks until the audit row is on the disk.
@@ -122,59 +99,6 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
         stream::tell(&format!("{}\n", text::of_content(&partial.content).trim_end()));
     }));
     caller
-}
-
-/// Waits for the call. The first interrupt cancels it, and its row says so; the second gives up on it,
-/// which is what no answer means.
-///
-/// # Cancellation
-/// Safe; the call goes on.
-async fn interruptible<T>(
-    mut ended: oneshot::Receiver<T>,
-    cancel: &CancellationToken,
-) -> Result<Option<T>, CliError> {
-    let mut interrupts = Interrupts::listen()?;
-    loop {
-        tokio::select! {
-            biased;
-            ended = &mut ended => {
-                let lost = |error| CliError::Start { source: io::Error::other(error) };
-                return Ok(Some(ended.map_err(lost)?));
-            }
-            () = interrupts.next() => {
-                if cancel.is_cancelled() {
-                    return Ok(None);
-                }
-                cancel.cancel();
-                if stream::stderr_is_terminal() {
-                    // It may stand in the middle of a line, perhaps behind a question.
-                    stream::tell("\n");
-                }
-            }
-        }
-    }
-}
-
-/// Ctrl-C, and the signal by which systems end programs.
-struct Interrupts {
-    interrupt: Signal,
-    terminate: Signal,
-}
-
-impl Interrupts {
-    fn listen() -> Result<Self, CliError> {
-        let listen = |kind| signal(kind).map_err(|source| CliError::Start { source });
-        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
-    }
-
-    /// # Cancellation
-    /// Safe: no signal is lost.
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-        }
-    }
 }
 
 /// Says how to approve of a call that nobody could be asked about.

@@ -5,6 +5,7 @@ mod audit;
 mod call;
 mod demo;
 mod doctor;
+mod interrupts;
 mod policy;
 mod serve;
 mod shell;

@@ -6,6 +6,7 @@ use portcullis_tools::{ToolRegistry, approval::ApproveAll};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::interrupts::{INTERRUPTED, Interrupts};
 use crate::{
     cli::{Common, Serve},
     error::CliError,
@@ -29,17 +30,18 @@ pub(crate) fn run(common: &Common, options: Serve) -> Result<ExitCode, CliError>
     let served = runtime.block_on(serve(common, options));
     // A native tool that blocks its thread must not keep us.
     runtime.shutdown_background();
-    served.map(|()| ExitCode::SUCCESS)
+    served
 }
 
-/// Serves until the client leaves or a signal says to end.
+/// Serves until the client leaves or a signal says to end; then its calls are cancelled and their ends waited for,
+/// unless another signal says not to.
 ///
 /// # Cancellation
 /// Dropping the future cancels the calls.
-async fn serve(common: &Common, options: Serve) -> Result<(), CliError> {
+async fn serve(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
     let Serve { http, token_file, allow_remote, allow_hosts, allow_origins, approve, modules, .. } = options;
     let envelope = setup::envelope_with(common, modules)?;
-    let signals = Signals::listen()?;
+    let mut signals = Signals::listen()?;
     // Before anything is made: a wrong address is wrong usage.
     let listener = match http {
         Some(address) => Some(bind(address, allow_remote).await?),
@@ -63,10 +65,13 @@ async fn serve(common: &Common, options: Serve) -> Result<(), CliError> {
         Ok(())
     };
     let mut serving = std::pin::pin!(serving);
-    let heeding = signals.heed(&stop, async || reload(common, &envelope, &server).await);
     tokio::select! {
-        served = &mut serving => served,
-        () = heeding => serving.await,
+        served = &mut serving => return served.map(|()| ExitCode::SUCCESS),
+        () = signals.heed(async || reload(common, &envelope, &server).await) => stop.cancel(),
+    }
+    tokio::select! {
+        served = &mut serving => served.map(|()| ExitCode::SUCCESS),
+        () = signals.end.next() => Ok(ExitCode::from(INTERRUPTED)),
     }
 }
 
@@ -108,31 +113,24 @@ async fn reload(common: &Common, envelope: &RunnerBootstrapEnvelope, server: &Mc
 
 /// What ends a server, and what makes it read anew.
 struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
+    end: Interrupts,
     hangup: Signal,
 }
 
 impl Signals {
     fn listen() -> Result<Self, CliError> {
-        let listen = |kind| signal(kind).map_err(|source| CliError::Start { source });
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
+        let hangup = signal(SignalKind::hangup()).map_err(|source| CliError::Start { source })?;
+        Ok(Self { end: Interrupts::listen()?, hangup })
     }
 
-    /// Heeds signals until one says to end, and says so.
-    async fn heed(mut self, stop: &CancellationToken, reload: impl AsyncFn()) {
+    /// Heeds signals until one says to end.
+    async fn heed(&mut self, reload: impl AsyncFn()) {
         loop {
             tokio::select! {
-                _ = self.interrupt.recv() => break,
-                _ = self.terminate.recv() => break,
+                () = self.end.next() => return,
                 _ = self.hangup.recv() => reload().await,
             }
         }
-        stop.cancel();
     }
 }
 

@@ -10,7 +10,10 @@ use portcullis_tools::{Caller, ToolRegistry, ToolResult, approval::ApproveAll, n
 use portcullis_types::{RunnerBootstrapEnvelope, ToolOutput};
 use serde_json::{Value, json};
 
-use super::call;
+use super::{
+    call,
+    interrupts::{INTERRUPTED, apart},
+};
 use crate::{
     cli::{CLI_ID, Common, Shell},
     error::CliError,
@@ -30,7 +33,7 @@ pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError>
     let place = sidecar::place(common);
     let caller = caller();
     let cancel = caller.cancel.clone();
-    let code = call::apart(&cancel, move || {
+    let code = apart(&cancel, move || {
         let runtime = setup::runtime()?;
         let code = runtime.block_on(async {
             let registry = setup::registry(&envelope, place).await?;
@@ -44,7 +47,7 @@ pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError>
         runtime.shutdown_background();
         code
     })?;
-    Ok(ExitCode::from(code.unwrap_or(call::INTERRUPTED)))
+    Ok(ExitCode::from(code.unwrap_or(INTERRUPTED)))
 }
 
 /// Whoever types a command has approved of it.

@@ -13,9 +13,8 @@ use portcullis_types::async_trait;
 
 use super::{
     agent::{self, Conversation},
-    audit as rows,
-    call::INTERRUPTED,
-    doctor,
+    audit as rows, doctor,
+    interrupts::INTERRUPTED,
 };
 use crate::{
     agent::{AgentConfig, ScriptedProvider},

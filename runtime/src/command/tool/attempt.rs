@@ -15,7 +15,10 @@ use self::{explain::Refusal, report::Attempt};
 use super::{AuthorError, build::is_of, cargo::Package};
 use crate::{
     cli::{Common, Try},
-    command::call,
+    command::{
+        call,
+        interrupts::{INTERRUPTED, apart},
+    },
     error::CliError,
     setup,
 };
@@ -44,9 +47,9 @@ pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
     let cancel = caller.cancel.clone();
     // What is tried is a module's, and no module has a shell.
     let work = move || make(&envelope, [&files, &granted], call, &caller);
-    match call::apart(&cancel, work)? {
+    match apart(&cancel, work)? {
         Some(attempt) => report::show(&attempt, &run, as_json),
-        None => Ok(ExitCode::from(call::INTERRUPTED)),
+        None => Ok(ExitCode::from(INTERRUPTED)),
     }
 }
 
