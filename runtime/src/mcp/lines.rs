@@ -11,7 +11,7 @@ use std::{
 
 use rmcp::{
     RoleServer,
-    model::{ErrorData, JsonRpcMessage, RequestId},
+    model::{ClientNotification, ErrorData, JsonRpcMessage, JsonRpcNotification, RequestId},
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -21,13 +21,15 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use super::{limits::McpLimits, session::Presence, wire};
+use super::{
+    in_flight::InFlight,
+    limits::McpLimits,
+    session::Presence,
+    wire::{self, Unreadable},
+};
 
 /// How much is read at once.
 const BUFFER_BYTES: usize = 64 << 10;
-
-/// How often others are let run before it is asked whether a call runs.
-const BEGINS: usize = 64;
 
 /// A transport of one message a line.
 pub(super) struct Lines<R, W> {
@@ -39,6 +41,7 @@ pub(super) struct Lines<R, W> {
     output: Arc<Mutex<W>>,
     /// A permit for each message that may wait to be written.
     unsent: Arc<Semaphore>,
+    in_flight: InFlight,
     /// How many unreadable messages came in a row.
     unreadable: u32,
     has_ended: bool,
@@ -58,7 +61,7 @@ enum Read {
     End,
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
     pub(super) fn new(input: R, output: W, limits: &McpLimits, presence: Presence) -> Self {
         Self {
             input: BufReader::with_capacity(BUFFER_BYTES, input),
@@ -66,6 +69,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             is_skipping: false,
             output: Arc::new(Mutex::new(output)),
             unsent: Arc::new(Semaphore::new(limits.unsent)),
+            in_flight: InFlight::default(),
             unreadable: 0,
             has_ended: false,
             leaves: None,
@@ -110,13 +114,70 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
         self.unreadable += 1;
         tracing::info!("a message was not taken: {}", error.message);
-        let answer = self.send(JsonRpcMessage::error(error, id));
+        let answer = self.write(JsonRpcMessage::error(error, id));
         let sent = super::task::detached(async move {
             let _ = answer.await;
         });
         // Answers do not pile up for a client that reads none.
         let _ = sent.await;
         if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
+    }
+
+    /// Takes a message, unless it is a request whose answer could not be told from another's.
+    fn take(
+        &mut self,
+        message: RxJsonRpcMessage<RoleServer>,
+    ) -> Result<RxJsonRpcMessage<RoleServer>, Unreadable> {
+        match &message {
+            JsonRpcMessage::Request(request) if !self.in_flight.begin(&request.id) => {
+                let error = ErrorData::invalid_request(
+                    "a request with this id is not answered yet, or was cancelled",
+                    None,
+                );
+                return Err(Unreadable { id: Some(request.id.clone()), error });
+            }
+            JsonRpcMessage::Notification(JsonRpcNotification {
+                notification: ClientNotification::CancelledNotification(cancelled),
+                ..
+            }) => {
+                if let Some(id) = &cancelled.params.request_id {
+                    self.in_flight.cancel(id);
+                }
+            }
+            _ => {}
+        }
+        Ok(message)
+    }
+
+    /// Writes a message.
+    ///
+    /// # Cancellation
+    /// It may be written by half; only a client that is left is treated so.
+    fn write(
+        &self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = io::Result<()>> + Send + use<R, W> {
+        // Over the limit nothing is refused, but nothing more is read until what is waiting was written.
+        let place = Arc::clone(&self.unsent).try_acquire_owned().ok();
+        let output: Weak<Mutex<W>> = Arc::downgrade(&self.output);
+        let gone = self.presence.gone.clone();
+        async move {
+            let _place = place;
+            let mut line = serde_json::to_vec(&message)?;
+            line.push(b'\n');
+            let Some(output) = output.upgrade() else { return Err(io::ErrorKind::NotConnected.into()) };
+            let mut output = output.lock().await;
+            let written = async {
+                output.write_all(&line).await?;
+                output.flush().await
+            };
+            let written = written.await;
+            if written.is_err() {
+                // Nobody reads what calls answer.
+                gone.cancel();
+            }
+            written
+        }
     }
 
     async fn next(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -142,7 +203,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                     if text.is_empty() {
                         continue;
                     }
-                    match wire::decode(text) {
+                    match wire::decode(text).and_then(|message| self.take(message)) {
                         Ok(message) => {
                             self.unreadable = 0;
                             return Some(message);
@@ -164,7 +225,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
 
 impl<R, W> Transport<RoleServer> for Lines<R, W>
 where
-    R: AsyncRead + Send + Unpin,
+    R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
     type Error = io::Error;
@@ -173,27 +234,15 @@ where
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        // Over the limit nothing is refused, but nothing more is read until what is waiting was written.
-        let place = Arc::clone(&self.unsent).try_acquire_owned().ok();
-        let output: Weak<Mutex<W>> = Arc::downgrade(&self.output);
-        let gone = self.presence.gone.clone();
-        async move {
-            let _place = place;
-            let mut line = serde_json::to_vec(&message)?;
-            line.push(b'\n');
-            let Some(output) = output.upgrade() else { return Err(io::ErrorKind::NotConnected.into()) };
-            let mut output = output.lock().await;
-            let written = async {
-                output.write_all(&line).await?;
-                output.flush().await
-            };
-            let written = written.await;
-            if written.is_err() {
-                // Nobody reads what calls answer.
-                gone.cancel();
-            }
-            written
+        let answered = match &message {
+            JsonRpcMessage::Response(response) => Some(&response.id),
+            JsonRpcMessage::Error(error) => error.id.as_ref(),
+            _ => None,
+        };
+        if let Some(id) = answered {
+            self.in_flight.end(id);
         }
+        self.write(message)
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -204,14 +253,9 @@ where
             self.has_ended = true;
             self.leaves = Some(Instant::now() + self.limits.leave);
         }
-        // Requests that were handed out begin when their tasks are first run.
-        for _ in 0..BEGINS {
-            tokio::task::yield_now().await;
-        }
-        let calls_end = self.presence.running.idle();
-        // Whether they end or not: the client has left. This future is made anew with each event of a call, the
-        // moment when it ends is not.
-        let _ = timeout_at(self.leaves.unwrap_or_else(Instant::now), calls_end).await;
+        // Whether they are answered or not: the client has left. This future is made anew with each event of a
+        // call, the moment when it ends is not.
+        let _ = timeout_at(self.leaves.unwrap_or_else(Instant::now), self.in_flight.none()).await;
         self.presence.gone.cancel();
         None
     }

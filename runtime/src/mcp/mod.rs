@@ -13,6 +13,7 @@
 //! | `approver.rs` | approvals by elicitation |
 //! | `wire.rs` | messages as they come, with arguments as they were written |
 //! | `stdio.rs`, `lines.rs`, `streams.rs` | one message a line |
+//! | `in_flight.rs` | requests that are not answered yet |
 //! | `config.rs` | what clients' configurations must say |
 //! | `http/` | streamable HTTP |
 //! | `limits.rs` | what bounds all that |
@@ -24,6 +25,7 @@ mod client;
 mod config;
 mod error;
 mod http;
+mod in_flight;
 mod limits;
 mod lines;
 mod listing;

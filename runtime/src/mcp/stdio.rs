@@ -25,8 +25,9 @@ pub async fn serve_stdio(server: &McpServer, stop: CancellationToken) -> Result<
     let Streams { input, output, pump } = streams::take().map_err(|source| McpError::Streams { source })?;
     let served = serve_lines(server, input, output, stop).await;
     if let Some(pump) = pump {
-        // What was answered is written; the stream is closed by now.
-        let _ = tokio::task::spawn_blocking(move || pump.join()).await;
+        // The stream is closed by now, and what was answered is written, unless the client does not read.
+        let written = tokio::task::spawn_blocking(move || pump.join());
+        let _ = tokio::time::timeout(server.limits().leave, written).await;
     }
     served
 }

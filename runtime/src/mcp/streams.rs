@@ -49,8 +49,8 @@ pub(super) fn take() -> io::Result<Streams> {
 }
 
 fn reader(input: OwnedFd) -> io::Result<Input> {
-    Ok(match kind(&input)? {
-        Kind::Pipe => Box::pin(pipe::Receiver::from_file(reopened(&input, false)?)?),
+    Ok(match kind(&input, false)? {
+        Kind::Pipe(pipe) => Box::pin(pipe::Receiver::from_file(pipe)?),
         Kind::Socket => Box::pin(socket(input)?),
         Kind::Other => {
             let (ours, mut theirs) = StdUnixStream::pair()?;
@@ -61,8 +61,8 @@ fn reader(input: OwnedFd) -> io::Result<Input> {
 }
 
 fn writer(output: OwnedFd) -> io::Result<(Output, Option<JoinHandle<()>>)> {
-    Ok(match kind(&output)? {
-        Kind::Pipe => (Box::pin(pipe::Sender::from_file(reopened(&output, true)?)?), None),
+    Ok(match kind(&output, true)? {
+        Kind::Pipe(pipe) => (Box::pin(pipe::Sender::from_file(pipe)?), None),
         Kind::Socket => (Box::pin(socket(output)?), None),
         Kind::Other => {
             let (ours, mut theirs) = StdUnixStream::pair()?;
@@ -74,16 +74,20 @@ fn writer(output: OwnedFd) -> io::Result<(Output, Option<JoinHandle<()>>)> {
 
 /// What a stream is.
 enum Kind {
-    Pipe,
+    /// A pipe, opened once more.
+    Pipe(File),
     Socket,
-    /// A file or a terminal, which cannot be waited for.
+    /// What cannot be waited for: a file, a terminal, or a pipe of another user's, which may not be opened again.
     Other,
 }
 
-fn kind(stream: &OwnedFd) -> io::Result<Kind> {
+fn kind(stream: &OwnedFd, writes: bool) -> io::Result<Kind> {
     let kind = File::from(stream.try_clone()?).metadata()?.file_type();
     Ok(if kind.is_fifo() {
-        Kind::Pipe
+        match reopened(stream, writes) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Kind::Other,
+            reopened => Kind::Pipe(reopened?),
+        }
     } else if kind.is_socket() {
         Kind::Socket
     } else {
@@ -109,4 +113,24 @@ fn pump(name: &str, copy: impl FnOnce() -> io::Result<u64> + Send + 'static) -> 
     let thread = std::thread::Builder::new().name(name.to_owned());
     // Its end is the end of the stream; a stream that breaks ends too.
     thread.spawn(move || drop(copy()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Standard streams that another user has made, as `sudo -u` hands them on.
+    #[test]
+    fn a_pipe_that_may_not_be_opened_again_is_read_as_a_file_is() {
+        let (ours, _theirs) = rustix::pipe::pipe().expect("a pipe");
+        assert!(matches!(kind(&ours, false), Ok(Kind::Pipe(_))));
+        let as_another = std::thread::spawn(move || {
+            let nobody = rustix::thread::Uid::from_raw(65534);
+            // Only root becomes another, and only this thread does.
+            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok().map(|()| kind(&ours, false))
+        });
+        if let Some(kind) = as_another.join().expect("no panic") {
+            assert!(matches!(kind, Ok(Kind::Other)));
+        }
+    }
 }

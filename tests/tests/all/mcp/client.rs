@@ -22,6 +22,7 @@ use portcullis_tools::{
     audit::{Event, Row},
 };
 use portcullis_types::CancellationToken;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 /// How long to wait for what must come.
@@ -179,35 +180,32 @@ impl Client {
     /// Tells the program by a signal to read anew.
     pub(super) fn hang_up(&self) {
         let Server::Process(process) = &self.server else { panic!("no process") };
-        let id = rustix::process::Pid::from_child(process);
-        rustix::process::kill_process(id, rustix::process::Signal::HUP).expect("told");
+        signal(process, Signal::HUP);
     }
 
-    /// Tells the program by a signal to end, and whether it does.
-    pub(super) fn ends_when_it_is_told_to(mut self) -> bool {
+    /// Tells the program by these signals to end, and what it exits with if it does.
+    pub(super) fn ends_when_it_is_told_to(mut self, signals: &[Signal]) -> Option<i32> {
         let Server::Process(mut process) = std::mem::replace(&mut self.server, Server::Thread(None)) else {
             panic!("no process")
         };
-        let id = rustix::process::Pid::from_child(&process);
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("told");
+        signals.iter().for_each(|kind| signal(&process, *kind));
+        let id = Pid::from_child(&process);
         let (ended, ends) = mpsc::channel();
         std::thread::spawn(move || {
             // Nobody waits for one that was killed.
             let _ = ended.send(process.wait());
         });
-        let has_ended = ends.recv_timeout(PATIENCE).is_ok();
-        if !has_ended {
-            rustix::process::kill_process(id, rustix::process::Signal::KILL).expect("killed");
-        }
-        has_ended
+        let Ok(status) = ends.recv_timeout(PATIENCE) else {
+            kill_process(id, Signal::KILL).expect("killed");
+            return None;
+        };
+        status.expect("waited for").code()
     }
 
     /// What the program holds of the machine's memory, in bytes.
     pub(super) fn memory(&self) -> usize {
         let Server::Process(process) = &self.server else { panic!("no process") };
-        let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("readable");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
-        line.trim().trim_end_matches(" kB").trim().parse::<usize>().expect("a number") * 1024
+        resident_bytes(process)
     }
 
     /// Reads nothing more. What has come is thrown away.
@@ -280,6 +278,17 @@ pub(super) fn serve(world: &World, options: &[&str]) -> Command {
         .arg(world.policy_file())
         .stderr(Stdio::null());
     command
+}
+
+/// What a program holds of the machine's memory, in bytes.
+pub(super) fn resident_bytes(process: &Child) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("readable");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
+    line.trim().trim_end_matches(" kB").trim().parse::<usize>().expect("a number") * 1024
+}
+
+fn signal(process: &Child, kind: Signal) {
+    kill_process(Pid::from_child(process), kind).expect("told");
 }
 
 fn lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Arc<AtomicBool>) {
