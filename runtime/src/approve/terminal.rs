@@ -3,13 +3,15 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io::{self, BufRead, BufReader, IsTerminal, Read, Write},
+    io::{self, BufRead, BufReader, IsTerminal, PipeReader, Read, Write},
 };
 
 use async_trait::async_trait;
 use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
-use rustix::termios::{QueueSelector, tcflush};
-
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    termios::{QueueSelector, tcflush},
+};
 use tokio::sync::Mutex;
 
 use super::{question::question, session::SessionApprovals};
@@ -56,27 +58,41 @@ impl Approver for TerminalApprover {
         let may_keep = SessionApprovals::may_keep(request);
         let how = if may_keep { HOW_TO_ANSWER_ONCE_OR_FOR_ALL } else { HOW_TO_ANSWER };
         let question = format!("\n{}{how}", question(request));
-        let Ok(terminal) = terminal.try_clone() else { return no_answer() };
-        // The thread waits for a person, perhaps beyond the call's end; the process does not wait for it.
-        let asked = tokio::task::spawn_blocking(move || ask(terminal, &question));
+        let (Ok(terminal), Ok((over, _asking))) = (terminal.try_clone(), io::pipe()) else {
+            return no_answer();
+        };
+        // The thread waits for a person, and no longer than this future: `_asking` is closed with it.
+        let asked = tokio::task::spawn_blocking(move || ask(terminal, &over, &question));
         match asked.await {
-            Ok(Ok(line)) if may_keep && is_for_all(&line) => {
+            Ok(Ok(Some(line))) if may_keep && is_for_all(&line) => {
                 self.approvals.keep(request);
                 ApprovalAnswer::Approve
             }
-            Ok(Ok(line)) => understand(&line),
-            Ok(Err(_)) | Err(_) => no_answer(),
+            Ok(Ok(Some(line))) => understand(&line),
+            Ok(Ok(None) | Err(_)) | Err(_) => no_answer(),
         }
     }
 }
 
-fn ask(mut terminal: File, question: &str) -> io::Result<String> {
+/// Asks, and gives the line that answers; none when nobody wants it any more, and then what is typed next is left to
+/// the next question.
+fn ask(mut terminal: File, over: &PipeReader, question: &str) -> io::Result<Option<String>> {
     // What was typed before the question was no answer to it.
     tcflush(&terminal, QueueSelector::IFlush)?;
     terminal.write_all(question.as_bytes())?;
+    let mut awaited = [PollFd::new(&terminal, PollFlags::IN), PollFd::new(over, PollFlags::IN)];
+    while let Err(error) = poll(&mut awaited, None) {
+        if error != rustix::io::Errno::INTR {
+            return Err(error.into());
+        }
+    }
+    if !awaited[1].revents().is_empty() {
+        return Ok(None);
+    }
+    // A terminal has something to read when there is a whole line.
     let mut line = String::new();
     BufReader::new(terminal.take(MAX_ANSWER_BYTES)).read_line(&mut line)?;
-    Ok(line)
+    Ok(Some(line))
 }
 
 /// Only a clear yes is a yes; what is neither yes nor no is a no with a reason.
@@ -99,7 +115,48 @@ fn no_answer() -> ApprovalAnswer {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::fd::OwnedFd, time::Duration};
+
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
     use super::*;
+
+    /// A terminal, and what a person has of it.
+    fn terminal() -> (TerminalApprover, File) {
+        let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
+        let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
+        let terminal = OpenOptions::new().read(true).write(true).open(name).expect("opens");
+        let approver =
+            TerminalApprover { terminal: Mutex::new(terminal), approvals: SessionApprovals::default() };
+        (approver, person.into())
+    }
+
+    #[test]
+    fn an_answer_goes_to_the_question_that_is_asked_and_not_to_one_whose_time_is_over() {
+        let (approver, mut person) = terminal();
+        let request = crate::approve::session::tests::request("WorkspaceRead", "a");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async {
+            let first = tokio::time::timeout(Duration::from_millis(50), approver.decide(&request));
+            assert!(first.await.is_err(), "nobody has answered");
+        });
+        let answering = std::thread::spawn(move || {
+            let mut screen = person.try_clone().expect("cloned");
+            let mut seen = Vec::new();
+            // Both questions, up to the words after which the person types.
+            while String::from_utf8_lossy(&seen).matches("any other text is a no").count() < 2 {
+                let mut piece = [0; 1];
+                screen.read_exact(&mut piece).expect("shown");
+                seen.extend(piece);
+            }
+            person.write_all(b"y\n").expect("typed");
+            // It stays open until the answer is read.
+            person
+        });
+        assert_eq!(runtime.block_on(approver.decide(&request)), ApprovalAnswer::Approve);
+        answering.join().expect("answers");
+    }
 
     #[test]
     fn a_yes_for_more_than_this_call_is_its_own_answer() {
