@@ -1,7 +1,5 @@
 //! Anthropic's Messages API: the events of an answer (docs.anthropic.com/en/docs/build-with-claude/streaming).
 
-use std::collections::HashMap;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -14,8 +12,8 @@ pub(super) struct Answer {
     stop: Option<StopReason>,
     usage: Usage,
     asked: bool,
-    /// The arguments that a call began with, until pieces of them come: some servers send them whole.
-    begun: HashMap<u64, Box<RawValue>>,
+    /// The arguments that the last call began with, until pieces of them come: some servers send them whole.
+    begun: Option<(u64, Box<RawValue>)>,
 }
 
 impl Reader for Answer {
@@ -29,11 +27,7 @@ impl Reader for Answer {
             "message_start" => self.count(event.message.and_then(|message| message.usage), out),
             "content_block_start" => self.block(index, event.content_block, out),
             "content_block_delta" => self.piece(index, event.delta.unwrap_or_default(), out),
-            "content_block_stop" => {
-                if let Some(whole) = self.begun.remove(&index) {
-                    out.push(arguments(index, whole.get().to_owned()));
-                }
-            }
+            "content_block_stop" => self.keep_begun(out),
             "message_delta" => {
                 if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
                     self.stop = Some(stop(reason));
@@ -54,6 +48,8 @@ impl Reader for Answer {
 
 impl Answer {
     fn block(&mut self, index: u64, block: Option<ContentBlock>, out: &mut Vec<Delta>) {
+        // Blocks come one after the other.
+        self.keep_begun(out);
         let Some(block) = block else { return };
         match block.kind.as_str() {
             "text" => say(out, Delta::Text, block.text),
@@ -61,7 +57,7 @@ impl Answer {
             "tool_use" => {
                 self.asked = true;
                 if let Some(input) = block.input.filter(|input| !is_empty_object(input)) {
-                    self.begun.insert(index, input);
+                    self.begun = Some((index, input));
                 }
                 out.push(Delta::ToolCall(ToolCallDelta {
                     index,
@@ -80,12 +76,17 @@ impl Answer {
             Some("thinking_delta") => say(out, Delta::Thinking, piece.thinking),
             Some("input_json_delta") => {
                 if let Some(text) = piece.partial_json.filter(|text| !text.is_empty()) {
-                    self.begun.remove(&index);
+                    self.begun.take_if(|(begun, _)| *begun == index);
                     out.push(arguments(index, text));
                 }
             }
             _ => {}
         }
+    }
+
+    /// Takes arguments for whole of which no pieces came.
+    fn keep_begun(&mut self, out: &mut Vec<Delta>) {
+        out.extend(self.begun.take().map(|(index, whole)| arguments(index, whole.get().to_owned())));
     }
 
     /// The counts are of the whole turn so far, and each event has some of them.
