@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use portcullis_tools::{Caller, RegisteredTool, ToolRegistry};
-use portcullis_types::{ToolCall, ToolResult, async_trait};
+use portcullis_types::{ToolCall, ToolError, ToolResult, async_trait};
 
 use crate::{
     agent::{CallTerms, OfferedTool, ToolExecutor},
@@ -19,8 +19,11 @@ impl ToolExecutor for ToolRegistry {
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        let caller = on_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms);
-        self.execute_with_policy(call, &caller).await
+        self.execute_with_policy(call, &unapproving(terms)).await
+    }
+
+    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
+        Self::refuse(self, call, &unapproving(terms), error)
     }
 
     /// Guests have threads of their own, and so have native tools.
@@ -52,6 +55,13 @@ impl RegistryExecutor {
         self.hint = Some(hint);
         self
     }
+
+    fn caller(&self, terms: &CallTerms) -> Caller {
+        let mut caller = self.template.clone();
+        caller.agent_id.clone_from(&terms.agent_id);
+        caller.run_id.clone_from(&terms.run_id);
+        on_terms(caller, terms)
+    }
 }
 
 #[async_trait]
@@ -61,19 +71,25 @@ impl ToolExecutor for RegistryExecutor {
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
-        let mut caller = self.template.clone();
-        caller.agent_id.clone_from(&terms.agent_id);
-        caller.run_id.clone_from(&terms.run_id);
-        let result = self.registry.execute_with_policy(call, &on_terms(caller, terms)).await;
+        let result = self.registry.execute_with_policy(call, &self.caller(terms)).await;
         match self.hint {
             Some(hint) => hinted(result, hint),
             None => result,
         }
     }
 
+    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
+        ToolRegistry::refuse(&self.registry, call, &self.caller(terms), error)
+    }
+
     fn never_blocks(&self) -> bool {
         self.registry.never_blocks()
     }
+}
+
+/// A caller with nobody to ask.
+fn unapproving(terms: &CallTerms) -> Caller {
+    on_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms)
 }
 
 fn on_terms(mut caller: Caller, terms: &CallTerms) -> Caller {

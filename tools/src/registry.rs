@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use portcullis_policy::{Approval, ToolAssignment, WorkspaceSecurityPolicy};
-use portcullis_types::{InvalidToolName, ToolCall, ToolEvent, ToolName, ToolResult};
+use portcullis_types::{InvalidToolName, ToolCall, ToolError, ToolEvent, ToolName, ToolResult};
 use thiserror::Error;
 
 use crate::{
@@ -71,6 +71,17 @@ impl ToolRegistry {
         .await;
         let shaped = shape(outcome, &self.outputs, caller, &trail);
         record(shaped, trail, caller)
+    }
+
+    /// Gives a call its result that whoever drives the model refuses by itself: the answer that asked for it was cut
+    /// off, a person spoke in between, or it was given up before it began. It leaves a row as every call does, and
+    /// nothing of it runs.
+    #[must_use = "whoever asked is to be told"]
+    pub fn refuse(&self, call: ToolCall, caller: &Caller, error: ToolError) -> ToolResult {
+        let mut trail = self.trail(&call, caller);
+        // For what the row says of the tool; why the call is refused is said already.
+        let _ = resolve(&self.tools, &self.lost, call, &mut trail);
+        record(shape(Err(error), &self.outputs, caller, &trail), trail, caller)
     }
 
     /// The tools, by name.

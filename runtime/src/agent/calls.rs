@@ -15,6 +15,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
+    executor::without_run,
     units::units,
     watch::{self, Patience, Watch, panicked},
 };
@@ -152,7 +153,7 @@ impl Turn<'_> {
                 match (&before, begun) {
                     (Some(before), false) => self.give_unrun(at, before).await,
                     _ => {
-                        let result = unrun(&self.asked[at], running.clone());
+                        let result = without_run(self.asked[at].clone(), running.clone());
                         self.give(at, result).await;
                     }
                 }
@@ -243,8 +244,8 @@ impl Turn<'_> {
                 AssertUnwindSafe(async { executor.execute(call, &terms).await }).catch_unwind().await;
             let result = caught.unwrap_or_else(|panic| {
                 let fault = panicked("executor", &*panic);
-                unrun(
-                    &ToolCall { id, tool, arguments: String::new() },
+                without_run(
+                    ToolCall { id, tool, arguments: String::new() },
                     ToolError::internal(fault.to_string()),
                 )
             });
@@ -255,7 +256,9 @@ impl Turn<'_> {
     /// Gives a call that never ran its result.
     async fn give_unrun(&mut self, at: usize, error: &ToolError) {
         self.tell_requested(&self.asked[at]).await;
-        let result = unrun(&self.asked[at], error.clone());
+        let refuse = || self.calls.executor.refuse(self.asked[at].clone(), error.clone(), &self.terms);
+        let refused = watch::call("executor", refuse);
+        let result = refused.unwrap_or_else(|_| without_run(self.asked[at].clone(), error.clone()));
         self.give(at, result).await;
     }
 
@@ -294,19 +297,6 @@ async fn until(deadline: Option<Instant>) {
 
 fn cancelled_before() -> ToolError {
     ToolError::cancelled("the run was cancelled before the call began")
-}
-
-/// The result of a call that no executor gave one.
-fn unrun(call: &ToolCall, error: ToolError) -> ToolResult {
-    ToolResult {
-        call_id: call.id.clone(),
-        tool: call.tool.clone(),
-        outcome: Err(error),
-        details: serde_json::Value::Null,
-        truncated: false,
-        original_bytes: 0,
-        duration: Duration::ZERO,
-    }
 }
 
 /// The calls that run now. An event of any other is none: it comes too late, or from nobody that was asked.

@@ -1,9 +1,13 @@
 //! [`ToolExecutor`]: who runs the calls of a loop (specification 000, "ToolRegistry").
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use portcullis_types::{
-    CancellationToken, EventFn, FunctionDecl, SafetyTier, ToolCall, ToolResult, async_trait,
+    CancellationToken, EventFn, FunctionDecl, SafetyTier, ToolCall, ToolError, ToolResult, async_trait,
 };
 
 /// Somebody who has tools and runs calls of them. The registry is one, and everything that holds for a call
@@ -18,6 +22,13 @@ pub trait ToolExecutor: Send + Sync {
     /// # Cancellation
     /// Dropping the future or firing `terms.cancel` stops the call.
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult;
+
+    /// Gives a call its result that the loop refuses, for this reason: the answer that asked for it was cut off, a
+    /// person spoke in between, or it was given up before it began. An executor that keeps a log notes it there.
+    /// Must not block. Default: the result alone.
+    fn refuse(&self, call: ToolCall, error: ToolError, _terms: &CallTerms) -> ToolResult {
+        without_run(call, error)
+    }
 
     /// Whether no call ever blocks the thread that it runs on. Then a loop runs a call that stands alone in its own
     /// task: handing it to another thread takes longer than most calls. A call of others is left behind where it
@@ -37,8 +48,25 @@ impl<E: ToolExecutor + ?Sized> ToolExecutor for Arc<E> {
         (**self).execute(call, terms).await
     }
 
+    fn refuse(&self, call: ToolCall, error: ToolError, terms: &CallTerms) -> ToolResult {
+        (**self).refuse(call, error, terms)
+    }
+
     fn never_blocks(&self) -> bool {
         (**self).never_blocks()
+    }
+}
+
+/// The result of a call that no executor gave one.
+pub(super) fn without_run(call: ToolCall, error: ToolError) -> ToolResult {
+    ToolResult {
+        call_id: call.id,
+        tool: call.tool,
+        outcome: Err(error),
+        details: serde_json::Value::Null,
+        truncated: false,
+        original_bytes: 0,
+        duration: Duration::ZERO,
     }
 }
 

@@ -3,3 +3,4 @@
 mod command_line;
 mod demo;
 mod model;
+mod refused;
