@@ -45,9 +45,9 @@ pub(crate) fn calls(world: &World, files: &Files, report: &mut Report) {
     let (mut own, mut other, mut native) = (Vec::new(), Vec::new(), Vec::new());
     let numbers: Vec<usize> = (0..ROUNDS).collect();
     for numbers in numbers.chunks(IN_A_ROW) {
+        native.extend(numbers.iter().map(|number| files.read_natively(*number)));
         for number in numbers {
             own.push(ours.read(*number, "file_read", &format!("/shared/bench/{number}.txt")));
-            native.push(files.read_natively(*number));
         }
         if let Some(theirs) = &mut theirs {
             for number in numbers {
