@@ -15,7 +15,7 @@ mod serve;
 mod tool;
 
 pub(crate) use agent::{Agent, Demo};
-pub(crate) use serve::{ConfigClient, Serve};
+pub(crate) use serve::Serve;
 pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
 
 /// The agent and the run that calls from the command line belong to.

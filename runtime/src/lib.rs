@@ -14,6 +14,7 @@
 //! | `executor.rs` | the registry as an agent's executor of calls |
 //! | `compat/` | what programs import that were written for other projects' agents |
 //! | `mcp/` | a server of the Model Context Protocol |
+//! | `offer.rs` | what clients and models are shown of the tools |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
@@ -42,6 +43,7 @@ pub mod compat;
 mod error;
 mod executor;
 pub mod mcp;
+mod offer;
 mod output;
 mod run;
 mod setup;

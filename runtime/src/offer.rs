@@ -5,11 +5,9 @@ use portcullis_tools::{RegisteredTool, ToolRegistry, audit::Confinement, policy:
 use portcullis_types::{FunctionDecl, JsonSchema, ProfileError, SafetyTier, SchemaProfile};
 use serde_json::{Map, Value, json};
 
-use crate::cli::ToolsFormat;
-
 /// An interface that takes tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Client {
+pub(crate) enum Client {
     /// The `tools` of OpenAI's chat completions, which take any schema.
     OpenAi,
     /// The same in strict mode, where the model's arguments are held to the schema.
@@ -23,9 +21,9 @@ pub(super) enum Client {
 }
 
 /// What a client is sent, and what an operator should know about it.
-pub(super) struct Offer {
-    pub(super) request: Value,
-    pub(super) remarks: Vec<String>,
+pub(crate) struct Offer {
+    pub(crate) request: Value,
+    pub(crate) remarks: Vec<String>,
 }
 
 /// The tools that a client is shown, and what an operator should know about them.
@@ -34,27 +32,9 @@ pub(crate) struct OfferedTools {
     pub(crate) remarks: Vec<String>,
 }
 
-/// The tools as a client of the Model Context Protocol is shown them.
-pub(crate) fn mcp_tools(registry: &ToolRegistry) -> OfferedTools {
-    Client::Mcp.tools(registry)
-}
-
 impl Client {
-    /// The one that the command line asks for.
-    pub(super) fn wanted(format: &ToolsFormat) -> Option<Self> {
-        [
-            (format.openai, Self::OpenAi),
-            (format.openai_strict, Self::OpenAiStrict),
-            (format.anthropic, Self::Anthropic),
-            (format.gemini, Self::Gemini),
-            (format.mcp, Self::Mcp),
-        ]
-        .into_iter()
-        .find_map(|(is_wanted, client)| is_wanted.then_some(client))
-    }
-
     /// Every tool that this client is shown, in its request's form.
-    pub(super) fn offer(self, registry: &ToolRegistry) -> Offer {
+    pub(crate) fn offer(self, registry: &ToolRegistry) -> Offer {
         let OfferedTools { tools, remarks } = self.tools(registry);
         let request = match self {
             Self::OpenAi | Self::OpenAiStrict | Self::Anthropic => Value::Array(tools),
@@ -64,7 +44,8 @@ impl Client {
         Offer { request, remarks }
     }
 
-    fn tools(self, registry: &ToolRegistry) -> OfferedTools {
+    /// Every tool that this client is shown, one by one.
+    pub(crate) fn tools(self, registry: &ToolRegistry) -> OfferedTools {
         let mut remarks = Vec::new();
         let mut tools = Vec::new();
         for tool in registry.offered() {
@@ -158,13 +139,34 @@ fn named(tool: &RegisteredTool, key: &str, parameters: &JsonSchema) -> Map<Strin
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use async_trait::async_trait;
-    use portcullis_tools::policy::DEFAULT_POLICY;
+    use portcullis_tools::{
+        RegistryBuilder,
+        policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
+    };
     use portcullis_types::{Tool, ToolError, ToolMeta};
 
     use super::*;
-    use crate::command::tools::tests::{builder, registry};
+
+    /// The native tools under a policy: a registry with guests would have to compile them.
+    pub(crate) fn builder(policy: &str) -> (tempfile::TempDir, RegistryBuilder) {
+        let state = tempfile::tempdir().expect("a folder");
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "test", text: policy },
+            overlay: None,
+            sandbox_tier: portcullis_types::SandboxTier::Process,
+        })
+        .expect("loads");
+        let builder = ToolRegistry::builder().default_tools().policy(policy).state(state.path());
+        (state, builder)
+    }
+
+    /// The same under the shipped policy with an addition.
+    pub(crate) fn registry(addition: &str) -> (tempfile::TempDir, ToolRegistry) {
+        let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n{addition}"));
+        (state, builder.build().expect("builds"))
+    }
 
     /// A tool of an embedder's.
     struct Odd(ToolMeta);

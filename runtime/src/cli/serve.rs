@@ -2,9 +2,10 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 
 use super::Modules;
+use crate::mcp::ConfigClient;
 
 /// Serve the tools to a client of the Model Context Protocol.
 ///
@@ -16,7 +17,7 @@ use super::Modules;
 /// denied.
 ///
 /// A hangup (SIGHUP) reads policy and modules anew, and clients are told if that changes the tools. The server ends
-/// with its client, or with Ctrl-C.
+/// with its client, or with Ctrl-C; pressed twice it does not wait for what its calls come to.
 #[derive(Debug, Args)]
 #[command(after_long_help = "\
 Examples:
@@ -61,25 +62,4 @@ pub(crate) struct Serve {
 
     #[command(flatten)]
     pub(crate) modules: Modules,
-}
-
-/// A client whose configuration can be printed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ConfigClient {
-    /// Claude Desktop: claude_desktop_config.json
-    ClaudeDesktop,
-    /// Claude Code: .mcp.json
-    ClaudeCode,
-    /// Cursor: ~/.cursor/mcp.json or .cursor/mcp.json
-    Cursor,
-    /// Visual Studio Code: .vscode/mcp.json
-    Vscode,
-    /// Codex: ~/.codex/config.toml
-    Codex,
-    /// Windsurf: ~/.codeium/windsurf/mcp_config.json
-    Windsurf,
-    /// Gemini CLI: ~/.gemini/settings.json
-    GeminiCli,
-    /// Zed: settings.json
-    Zed,
 }

@@ -14,8 +14,6 @@ mod tools;
 
 use std::process::ExitCode;
 
-pub(crate) use tools::mcp_tools;
-
 use crate::{
     cli::{Audit, Cli, Command, Policy},
     error::CliError,

@@ -2,9 +2,29 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
-use crate::cli::ConfigClient;
+/// A client whose configuration can be printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ConfigClient {
+    /// Claude Desktop: claude_desktop_config.json
+    ClaudeDesktop,
+    /// Claude Code: .mcp.json
+    ClaudeCode,
+    /// Cursor: ~/.cursor/mcp.json or .cursor/mcp.json
+    Cursor,
+    /// Visual Studio Code: .vscode/mcp.json
+    Vscode,
+    /// Codex: ~/.codex/config.toml
+    Codex,
+    /// Windsurf: ~/.codeium/windsurf/mcp_config.json
+    Windsurf,
+    /// Gemini CLI: ~/.gemini/settings.json
+    GeminiCli,
+    /// Zed: settings.json
+    Zed,
+}
 
 /// A way to start the server.
 #[derive(Debug)]
@@ -47,8 +67,6 @@ fn toml(command: &str, arguments: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::ValueEnum as _;
-
     use super::*;
 
     fn launch(workspace: &str) -> Launch {

@@ -4,11 +4,11 @@ use portcullis_tools::ToolRegistry;
 use rmcp::model::Tool;
 
 use super::McpError;
-use crate::command::mcp_tools;
+use crate::offer::Client;
 
 /// Every tool that a client is shown, by name.
 pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {
-    let offer = mcp_tools(registry);
+    let offer = Client::Mcp.tools(registry);
     for remark in offer.remarks {
         tracing::warn!("{remark}");
     }

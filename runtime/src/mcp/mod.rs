@@ -41,7 +41,7 @@ mod streams;
 mod task;
 mod wire;
 
-pub(crate) use config::{Launch, snippet};
+pub(crate) use config::{ConfigClient, Launch, snippet};
 
 pub use client::{Client, ClientError, Clients, Elicited};
 pub use error::McpError;

@@ -1,6 +1,5 @@
 //! `portcullis tools`: what is registered, and what the policy gives to each.
 
-mod offer;
 mod shell;
 
 use std::{fmt::Write as _, process::ExitCode, sync::Arc};
@@ -13,15 +12,13 @@ use portcullis_types::{ArgumentRole, JsonSchema, SafetyTier, ToolMeta, ToolPolic
 use serde::Serialize;
 
 use crate::{
-    cli::{Common, Tools},
+    cli::{Common, Tools, ToolsFormat},
     error::CliError,
+    offer::Client,
     output::{json, stream, table, text},
     setup, sidecar,
 };
 
-use offer::Client;
-
-pub(crate) use offer::mcp_tools;
 pub(crate) use shell::Shell;
 
 /// Runs the command.
@@ -32,7 +29,7 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
     if format.json {
         json::answer(&registry.tools().map(|tool| Facts::of(&registry, tool)).collect::<Vec<_>>())?;
-    } else if let Some(client) = Client::wanted(&format) {
+    } else if let Some(client) = wanted(&format) {
         let offer = client.offer(&registry);
         for remark in &offer.remarks {
             stream::tell(&format!("portcullis: {remark}\n"));
@@ -43,6 +40,19 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
         stream::answer(&format!("{}{}{}", listing(&registry), shell, refused(&registry)))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The client whose tools the command line asks for.
+fn wanted(format: &ToolsFormat) -> Option<Client> {
+    [
+        (format.openai, Client::OpenAi),
+        (format.openai_strict, Client::OpenAiStrict),
+        (format.anthropic, Client::Anthropic),
+        (format.gemini, Client::Gemini),
+        (format.mcp, Client::Mcp),
+    ]
+    .into_iter()
+    .find_map(|(is_wanted, client)| is_wanted.then_some(client))
 }
 
 /// The tools as a table.
@@ -188,31 +198,8 @@ fn origin(origin: ToolOrigin) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use portcullis_tools::{
-        RegistryBuilder,
-        policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
-    };
-
     use super::*;
-
-    /// The native tools under a policy: a registry with guests would have to compile them.
-    pub(super) fn builder(policy: &str) -> (tempfile::TempDir, RegistryBuilder) {
-        let state = tempfile::tempdir().expect("a folder");
-        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
-            operator: PolicySource { name: "test", text: policy },
-            overlay: None,
-            sandbox_tier: portcullis_types::SandboxTier::Process,
-        })
-        .expect("loads");
-        let builder = ToolRegistry::builder().default_tools().policy(policy).state(state.path());
-        (state, builder)
-    }
-
-    /// The same under the shipped policy with an addition.
-    pub(super) fn registry(addition: &str) -> (tempfile::TempDir, ToolRegistry) {
-        let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n{addition}"));
-        (state, builder.build().expect("builds"))
-    }
+    use crate::offer::tests::registry;
 
     #[test]
     fn the_table_shows_what_the_policy_gives_to_each_tool() {
