@@ -23,7 +23,7 @@ use rmcp::{
 };
 use tokio::sync::Mutex;
 
-use super::{BearerToken, MCP_PATH};
+use super::{BearerToken, MCP_PATH, answering::Answering};
 use crate::mcp::{
     McpServer,
     limits::McpLimits,
@@ -112,6 +112,7 @@ pub(super) struct Gate {
     sessions: Arc<LocalSessionManager>,
     /// Held while a session is made, so that no two are made in the last place.
     making: Mutex<()>,
+    answering: Answering,
     service: StreamableHttpService<Session, LocalSessionManager>,
 }
 
@@ -133,7 +134,7 @@ impl Gate {
             Arc::clone(&sessions),
             config,
         );
-        Self { access, limits, sessions, making: Mutex::new(()), service }
+        Self { access, limits, sessions, making: Mutex::new(()), answering: Answering::default(), service }
     }
 
     /// Answers one request.
@@ -159,12 +160,18 @@ impl Gate {
             Err(_) => return refuse(StatusCode::REQUEST_TIMEOUT, "the request took too long"),
         };
         let mut request = Request::from_parts(head, ());
+        let mut answering = None;
         // What is of another kind is refused for that.
         if request.method() == Method::POST && is_json(request.headers()) {
-            match wire::decode(&body) {
-                Ok(message) => request.extensions_mut().insert(wire::raw_arguments(&message)),
+            let message = match wire::decode(&body) {
+                Ok(message) => message,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };
+            answering = match self.answering.begin(request.headers().get(SESSION), &message) {
+                Ok(answering) => answering,
+                Err(unreadable) => return unreadable_answer(unreadable),
+            };
+            request.extensions_mut().insert(wire::raw_arguments(&message));
         }
         let makes_session = request.method() == Method::POST && !request.headers().contains_key(SESSION);
         let ends_session = request.method() == Method::DELETE;
@@ -176,7 +183,14 @@ impl Gate {
                 answer = Response::new(Full::default().boxed());
                 *answer.status_mut() = StatusCode::NO_CONTENT;
             }
-            return answer;
+            // Its id is free again when the answer is sent, or nobody reads it any more.
+            return answer.map(|body| {
+                let kept = move |frame| {
+                    let _answering = &answering;
+                    frame
+                };
+                body.map_frame(kept).boxed()
+            });
         }
         let _making = self.making.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.sessions {

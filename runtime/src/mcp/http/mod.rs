@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `listen.rs` | the address, connections and their number |
 //! | `gate.rs` | what a request must show before anything is read of it |
+//! | `answering.rs` | requests that are being answered |
 //! | `token.rs` | the token |
 
+mod answering;
 mod gate;
 mod listen;
 mod token;

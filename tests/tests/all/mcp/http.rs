@@ -352,6 +352,12 @@ fn the_calls_of_a_session_that_ends_are_cancelled() {
     while !world.shared("started").exists() {
         assert_eq!(server.post(&[("mcp-session-id", &session)], &ping).status, 200);
     }
+    // The answers of two requests with one id could not be told apart.
+    let same = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
+    let refused = server.post(&[("mcp-session-id", &session)], &same);
+    assert!(refused.status == 400 && refused.body.contains("-32600"), "{refused:?}");
+    let other = server.begin();
+    assert_eq!(server.post(&[("mcp-session-id", &other)], &same).status, 200);
     assert_eq!(server.request("DELETE", &[("mcp-session-id", &session)], "").status / 100, 2);
     // Looks again and again, with a question in between that takes its time.
     let rows = (0..100_000).find_map(|_| {

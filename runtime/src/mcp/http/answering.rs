@@ -1,0 +1,56 @@
+//! The requests that are being answered: two of one session with one id could not be told apart.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use http::HeaderValue;
+use rmcp::{
+    RoleServer,
+    model::{ErrorData, JsonRpcMessage, RequestId},
+    service::RxJsonRpcMessage,
+};
+
+use crate::mcp::wire::Unreadable;
+
+/// A request: its session and its id in that.
+type Key = (HeaderValue, RequestId);
+
+/// The requests that are being answered.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answering(Arc<Mutex<HashSet<Key>>>);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Answered {
+    among: Answering,
+    key: Key,
+}
+
+impl Answering {
+    /// Takes a message of a session. There is nothing to be kept of one that is no request, or that makes a session.
+    pub(super) fn begin(
+        &self,
+        session: Option<&HeaderValue>,
+        message: &RxJsonRpcMessage<RoleServer>,
+    ) -> Result<Option<Answered>, Unreadable> {
+        let (Some(session), JsonRpcMessage::Request(request)) = (session, message) else { return Ok(None) };
+        let key = (session.clone(), request.id.clone());
+        if self.lock().insert(key.clone()) {
+            return Ok(Some(Answered { among: self.clone(), key }));
+        }
+        let error = ErrorData::invalid_request("a request with this id is not answered yet", None);
+        Err(Unreadable { id: Some(key.1), error })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashSet<Key>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Answered {
+    fn drop(&mut self) {
+        self.among.lock().remove(&self.key);
+    }
+}
