@@ -64,6 +64,7 @@ impl Calls<'_> {
             deadline: timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
             never_blocks: watch::call("executor", || self.executor.never_blocks()).unwrap_or(false),
+            told: vec![false; calls.len()],
             results: vec![None; calls.len()],
             asked: Vec::with_capacity(calls.len()),
         };
@@ -115,6 +116,8 @@ struct Turn<'a> {
     /// Whether the executor never blocks its thread.
     never_blocks: bool,
     asked: Vec<ToolCall>,
+    /// Of which calls it was told that they were asked for.
+    told: Vec<bool>,
     results: Vec<Option<Arc<ToolResult>>>,
 }
 
@@ -234,11 +237,12 @@ impl Turn<'_> {
 
     /// Tells that a call begins, and gives what it is.
     async fn begin(&mut self, at: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
+        self.tell_requested(at).await;
         let call = self.asked[at].clone();
-        self.tell_requested(&call).await;
-        self.live.insert(call.id.clone());
         let (executor, terms) = (Arc::clone(self.calls.executor), Arc::clone(&self.terms));
+        let live = self.live.clone();
         async move {
+            live.insert(call.id.clone());
             let (id, tool) = (call.id.clone(), call.tool.clone());
             let caught =
                 AssertUnwindSafe(async { executor.execute(call, &terms).await }).catch_unwind().await;
@@ -255,7 +259,7 @@ impl Turn<'_> {
 
     /// Gives a call that never ran its result.
     async fn give_unrun(&mut self, at: usize, error: &ToolError) {
-        self.tell_requested(&self.asked[at]).await;
+        self.tell_requested(at).await;
         let refuse = || self.calls.executor.refuse(self.asked[at].clone(), error.clone(), &self.terms);
         let refused = watch::call("executor", refuse);
         let result = refused.unwrap_or_else(|_| without_run(self.asked[at].clone(), error.clone()));
@@ -271,12 +275,12 @@ impl Turn<'_> {
         self.calls.watch.tell(AgentEvent::ToolEnd { result }).await;
     }
 
-    async fn tell_requested(&self, call: &ToolCall) {
-        if self.terms.on_event.is_none() {
-            // Nobody listens; arguments can be long.
+    async fn tell_requested(&mut self, at: usize) {
+        // Where nobody listens nobody is told: arguments can be long.
+        if self.terms.on_event.is_none() || std::mem::replace(&mut self.told[at], true) {
             return;
         }
-        let ToolCall { id, tool, arguments } = call.clone();
+        let ToolCall { id, tool, arguments } = self.asked[at].clone();
         let requested = ToolEvent::Requested { call_id: id, tool, arguments };
         self.calls.watch.tell(AgentEvent::Tool(requested)).await;
     }

@@ -128,7 +128,11 @@ impl Signals {
         loop {
             tokio::select! {
                 () = self.end.next() => return,
-                _ = self.hangup.recv() => reload().await,
+                _ = self.hangup.recv() => {}
+            }
+            tokio::select! {
+                () = self.end.next() => return,
+                () = reload() => {}
             }
         }
     }
