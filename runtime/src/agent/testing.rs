@@ -16,7 +16,7 @@ use portcullis_types::{
     ToolResult, async_trait,
 };
 
-use super::*;
+use super::{executor::without_run, *};
 
 /// A step of a script.
 #[derive(Debug, Clone)]
@@ -107,6 +107,7 @@ pub(super) struct Tools {
     pub(super) log: Arc<Mutex<Vec<String>>>,
     running: Arc<AtomicUsize>,
     pub(super) most: Arc<AtomicUsize>,
+    refused: Arc<AtomicUsize>,
     /// Whether they say that they never block.
     pub(super) never_blocks: Arc<AtomicBool>,
 }
@@ -210,6 +211,11 @@ impl ToolExecutor for Tools {
         }
     }
 
+    fn refuse(&self, call: ToolCall, error: ToolError, _: &CallTerms) -> ToolResult {
+        self.refused.fetch_add(1, Ordering::SeqCst);
+        without_run(call, error)
+    }
+
     fn never_blocks(&self) -> bool {
         self.never_blocks.load(Ordering::SeqCst)
     }
@@ -296,6 +302,8 @@ impl Stage {
         let asked = messages.iter().flat_map(|message| &message.tool_calls).count();
         let ends = events.iter().filter(|event| matches!(event, AgentEvent::ToolEnd { .. })).count();
         assert_eq!(asked, ends);
+        // Whoever keeps a log hears of each call once.
+        assert_eq!(asked, self.tools.begun() + self.tools.refused.load(Ordering::SeqCst));
     }
 
     /// The results in the conversation, as the model reads them.
