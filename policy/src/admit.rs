@@ -1,6 +1,6 @@
 //! What a tool gets before any argument is looked at: profile, approval, limits.
 
-use portcullis_types::{DEFAULT_TIMEOUT, SafetyTier, ToolPolicy};
+use portcullis_types::{Access, DEFAULT_TIMEOUT, SafetyTier, ToolPolicy};
 
 use crate::{
     Approval, Denial, DenialCode, ProfileName, Standing, ToolAssignment, ToolFacts, ToolOrigin,
@@ -27,13 +27,13 @@ impl WorkspaceSecurityPolicy {
     pub fn describe(&self, tool: &ToolFacts) -> ToolAssignment {
         let policy = self.effective();
         let rule = policy.tools.get(&tool.name);
-        let tier = tool.declared_tier.unwrap_or(SafetyTier::SideEffecting);
+        let declared = tool.declared_tier.unwrap_or(SafetyTier::SideEffecting);
         let limits = &policy.limits;
         let stated = rule.and_then(|rule| rule.timeout);
         let timeout_cap = rule.map_or(limits.max_timeout, |rule| rule.timeout_cap);
         let max_output = rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes);
         let memory = rule.and_then(|rule| rule.memory);
-        let profile = profile(policy, rule, tool, tier);
+        let profile = profile(policy, rule, tool, declared);
         let (timeout, memory) = match &policy.shell {
             // What the operator says of the shell stands in for what the tool says of itself.
             Ok(shell) if profile.is_shell() => (
@@ -46,14 +46,23 @@ impl WorkspaceSecurityPolicy {
             ),
         };
         ToolAssignment {
-            tier,
+            tier: self.tier(tool, declared, &profile),
             profile,
-            approval: approval(policy, rule, tool, tier),
+            approval: approval(policy, rule, tool, declared),
             timeout: timeout.min(timeout_cap),
             memory,
             max_output: tool.declared_max_output.map_or(max_output, |less| less.min(max_output)),
             enabled: tool.standing != Standing::Quarantined && is_enabled(rule, tool.origin),
         }
+    }
+
+    /// The tier that a tool counts as: the declared one; a stranger's that may write is not taken at its word that it
+    /// only reads. It decides what runs beside others, which calls have a row before they run, and what clients are
+    /// told.
+    fn tier(&self, tool: &ToolFacts, declared: SafetyTier, profile: &ProfileName) -> SafetyTier {
+        let is_strange = tool.origin == ToolOrigin::ForeignModule;
+        let may_write = self.mounts_of(profile).iter().any(|mount| mount.access == Access::Write);
+        if is_strange && may_write { declared.max(SafetyTier::SideEffecting) } else { declared }
     }
 
     /// What gave a tool its approval: a key of the policy file, or the tool's own declaration.

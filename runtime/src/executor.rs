@@ -15,7 +15,7 @@ use crate::{
 #[async_trait]
 impl ToolExecutor for ToolRegistry {
     fn offers(&self) -> Vec<OfferedTool> {
-        self.offered().map(offered).collect()
+        self.offered().map(|tool| offered(self, tool)).collect()
     }
 
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult {
@@ -101,10 +101,12 @@ fn on_terms(mut caller: Caller, terms: &CallTerms) -> Caller {
     caller
 }
 
-fn offered(tool: &RegisteredTool) -> OfferedTool {
+fn offered(registry: &ToolRegistry, tool: &RegisteredTool) -> OfferedTool {
+    let facts = tool.facts();
     OfferedTool {
         decl: tool.decl().clone(),
         label: tool.label().map(str::to_owned),
-        tier: tool.facts().declared_tier,
+        // A declared tier is not taken at its word where the policy does not.
+        tier: facts.declared_tier.map(|_| registry.policy().describe(facts).tier),
     }
 }

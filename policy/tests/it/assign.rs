@@ -81,6 +81,24 @@ fn a_strangers_module_does_not_get_a_laxer_approval_by_calling_itself_harmless()
 }
 
 #[test]
+fn a_strangers_module_that_may_write_is_not_taken_for_one_that_only_reads() {
+    for (profile, origin, declared, tier) in [
+        ("W", ForeignModule, ReadOnly, SideEffecting),
+        ("R", ForeignModule, ReadOnly, ReadOnly),
+        ("Nothing", ForeignModule, ReadOnly, ReadOnly),
+        ("W", ForeignModule, Privileged, Privileged),
+        // We vouch for our own, and an operator for a native tool.
+        ("W", ShippedModule, ReadOnly, ReadOnly),
+    ] {
+        let policy = load(&format!("{BASE}\n[tools.t]\nprofile = '{profile}'\napproval = 'allow'"));
+        let assignment = policy.assign(&of(origin, declared)).expect("enabled");
+        assert_eq!(assignment.tier, tier, "{profile} {origin:?} {declared}");
+        // What the operator said of its approval stands.
+        assert_eq!(assignment.approval == Approval::Allow, declared == ReadOnly, "{profile} {declared}");
+    }
+}
+
+#[test]
 fn an_overlays_entry_does_not_make_a_module_known_or_a_native_tool_enabled() {
     let policy = load_with(BASE, "[tools.t]\ntimeout = '5s'");
     let assignment = policy.assign(&of(ForeignModule, ReadOnly)).expect("enabled");

@@ -47,7 +47,10 @@ async fn serve(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
         Some(address) => Some(bind(address, allow_remote).await?),
         None => None,
     };
-    let registry = registry(common, &envelope).await?;
+    let registry = tokio::select! {
+        registry = registry(common, &envelope) => registry?,
+        () = signals.end.next() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
     let mut server = McpServer::new(registry, McpLimits::default())?;
     if approve {
         server = server.approver(Arc::new(ApproveAll));

@@ -10,14 +10,14 @@ use portcullis_tools::approval::{APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalReque
 use rmcp::{
     RoleServer,
     model::{
-        CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult,
-        ElicitationAction, ElicitationSchema, RequestId, ServerRequest,
+        ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
+        ServerRequest,
     },
-    service::{Peer, PeerRequestOptions, RequestContext},
+    service::{Peer, RequestContext},
 };
 use serde_json::{Value, json};
 
-use super::{log::bounded, task};
+use super::{elicitation, log::bounded};
 use crate::approve::{SessionApprovals, question};
 
 /// Yes, this once.
@@ -57,13 +57,8 @@ impl ClientApprover {
             requested_schema: schema(SessionApprovals::may_keep(request))?,
         };
         let asking = ServerRequest::ElicitRequest(ElicitRequest::new(params));
-        let options = PeerRequestOptions::with_timeout(APPROVAL_TIMEOUT.saturating_sub(BEFORE_TIMEOUT));
-        let asked = self.peer.send_cancellable_request(asking, options).await.ok()?;
-        let mut withdrawal = Withdrawal { peer: self.peer.clone(), id: Some(asked.id.clone()) };
-        let answer = asked.await_response().await;
-        // Answered, or withdrawn by the time-out.
-        withdrawal.id = None;
-        match answer {
+        let time = APPROVAL_TIMEOUT.saturating_sub(BEFORE_TIMEOUT);
+        match elicitation::ask(&self.peer, asking, time).await {
             Ok(ClientResult::ElicitResult(result)) => Some(result),
             _ => None,
         }
@@ -87,27 +82,6 @@ impl Approver for ClientApprover {
             }
             Understood::No(reason) => ApprovalAnswer::Deny { reason },
         }
-    }
-}
-
-/// Takes a question back that nobody waits for any more: the call was cancelled.
-struct Withdrawal {
-    peer: Peer<RoleServer>,
-    id: Option<RequestId>,
-}
-
-impl Drop for Withdrawal {
-    fn drop(&mut self) {
-        let Some(id) = self.id.take() else { return };
-        let peer = self.peer.clone();
-        if tokio::runtime::Handle::try_current().is_err() {
-            return;
-        }
-        let withdrawn = CancelledNotificationParam::new(Some(id), Some("the call was cancelled".to_owned()));
-        // It ends when it is sent, or with the connection.
-        drop(task::detached(async move {
-            let _ = peer.notify_cancelled(withdrawn).await;
-        }));
     }
 }
 

@@ -11,6 +11,7 @@
 //! | `reports.rs`, `log.rs` | progress, messages, questions of tools, while a call runs |
 //! | `client.rs` | what a tool of this process may ask of the client that calls it |
 //! | `approver.rs` | approvals by elicitation |
+//! | `elicitation.rs` | one question to a client |
 //! | `wire.rs` | messages as they come, with arguments as they were written |
 //! | `stdio.rs`, `lines.rs`, `streams.rs` | one message a line |
 //! | `in_flight.rs` | requests that are not answered yet |
@@ -23,6 +24,7 @@ mod approver;
 mod call;
 mod client;
 mod config;
+mod elicitation;
 mod error;
 mod http;
 mod in_flight;

@@ -2,6 +2,7 @@
 
 use std::{future::Future, time::Duration};
 
+use futures_util::{StreamExt as _, stream::FuturesUnordered};
 use portcullis_types::CancellationToken;
 use rmcp::{
     RoleServer,
@@ -9,7 +10,7 @@ use rmcp::{
         ClientResult, ElicitRequest, ElicitRequestParams, ProgressNotificationParam, ProgressToken,
         ServerRequest,
     },
-    service::{Peer, PeerRequestOptions, RequestContext, ServiceError},
+    service::{Peer, RequestContext, ServiceError},
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -17,6 +18,7 @@ use tokio::sync::mpsc;
 use super::{
     approver::takes_questions,
     client::{ClientError, Elicited, Report, action},
+    elicitation,
     log::{self, Level, Threshold},
 };
 
@@ -70,9 +72,11 @@ impl Reports {
         result
     }
 
-    /// Sends until the client is gone, or the call is over and all it said is sent.
+    /// Sends until the client is gone, or the call is over and all it said is sent. Questions hold up nothing else,
+    /// and are taken back when the call is over or nobody waits for the answer.
     async fn send(&self, mut reports: mpsc::Receiver<Report>, over: CancellationToken) {
         let mut last = 0.0;
+        let mut questions = FuturesUnordered::new();
         loop {
             let report = tokio::select! {
                 biased;
@@ -81,6 +85,7 @@ impl Reports {
                     reports.close();
                     continue;
                 }
+                Some(()) = questions.next() => continue,
             };
             let sent = match report {
                 None => return,
@@ -92,13 +97,15 @@ impl Reports {
                     self.progress(last, total, message).await
                 }
                 Some(Report::Log { level, data }) => self.log(level, data).await,
-                Some(Report::Elicit { message, schema, answer }) => {
-                    let asked = tokio::select! {
-                        asked = self.elicit(message, schema) => asked,
-                        () = over.cancelled() => Err(ClientError::Gone),
-                    };
-                    // Whoever asked may be gone.
-                    let _ = answer.send(asked);
+                Some(Report::Elicit { message, schema, mut answer }) => {
+                    questions.push(async move {
+                        let asked = tokio::select! {
+                            asked = self.elicit(message, schema) => asked,
+                            () = answer.closed() => return,
+                        };
+                        // Whoever asked may be gone.
+                        let _ = answer.send(asked);
+                    });
                     Ok(())
                 }
             };
@@ -144,10 +151,8 @@ impl Reports {
         }
         let params = ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema };
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(params));
-        let options = PeerRequestOptions::with_timeout(ANSWER_TIME);
         let refused = |error: ServiceError| ClientError::Refused(error.to_string());
-        let asked = self.peer.send_cancellable_request(request, options).await.map_err(refused)?;
-        match asked.await_response().await.map_err(refused)? {
+        match elicitation::ask(&self.peer, request, ANSWER_TIME).await.map_err(refused)? {
             ClientResult::ElicitResult(result) => {
                 Ok(Elicited { action: action(&result.action), content: result.content })
             }

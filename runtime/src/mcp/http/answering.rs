@@ -21,7 +21,7 @@ type Key = (HeaderValue, RequestId);
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answering(Arc<Mutex<HashSet<Key>>>);
 
-/// One of them, until it is dropped.
+/// One of them, until nobody deals with it any more: neither who runs it nor who reads its answer.
 #[derive(Debug)]
 pub(super) struct Answered {
     among: Answering,
@@ -34,11 +34,11 @@ impl Answering {
         &self,
         session: Option<&HeaderValue>,
         message: &RxJsonRpcMessage<RoleServer>,
-    ) -> Result<Option<Answered>, Unreadable> {
+    ) -> Result<Option<Arc<Answered>>, Unreadable> {
         let (Some(session), JsonRpcMessage::Request(request)) = (session, message) else { return Ok(None) };
         let key = (session.clone(), request.id.clone());
         if self.lock().insert(key.clone()) {
-            return Ok(Some(Answered { among: self.clone(), key }));
+            return Ok(Some(Arc::new(Answered { among: self.clone(), key })));
         }
         let error = ErrorData::invalid_request("a request with this id is not answered yet", None);
         Err(Unreadable { id: Some(key.1), error })

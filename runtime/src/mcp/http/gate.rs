@@ -15,8 +15,10 @@ use http_body_util::{BodyExt as _, Full, Limited, combinators::BoxBody};
 use hyper::body::Incoming;
 use rmcp::{
     RoleServer,
-    model::JsonRpcMessage,
-    service::TxJsonRpcMessage,
+    model::{
+        ClientRequest, ErrorCode, ErrorData, GetMeta as _, JsonRpcMessage, JsonRpcRequest, ProtocolVersion,
+    },
+    service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::streamable_http_server::{
         StreamableHttpServerConfig, StreamableHttpService, session::local::LocalSessionManager,
     },
@@ -167,10 +169,14 @@ impl Gate {
                 Ok(message) => message,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };
-            answering = match self.answering.begin(request.headers().get(SESSION), &message) {
+            let session = request.headers().get(SESSION);
+            let taken = in_session(session, &message).and_then(|()| self.answering.begin(session, &message));
+            answering = match taken {
                 Ok(answering) => answering,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };
+            // A call goes on though its connection breaks.
+            request.extensions_mut().insert(answering.clone());
             request.extensions_mut().insert(wire::raw_arguments(&message));
         }
         let makes_session = request.method() == Method::POST && !request.headers().contains_key(SESSION);
@@ -211,6 +217,28 @@ pub(super) fn refuse(status: StatusCode, reason: &'static str) -> Answer {
         headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     answer
+}
+
+/// Refuses a request that is part of no session: approvals are asked for in one, outputs are kept for one, and calls
+/// are counted by it. A revision to come has requests that stand alone; a client of that one begins a session where
+/// it hears that there is no `server/discover`.
+fn in_session(
+    session: Option<&HeaderValue>,
+    message: &RxJsonRpcMessage<RoleServer>,
+) -> Result<(), Unreadable> {
+    let JsonRpcMessage::Request(JsonRpcRequest { id, request, .. }) = message else { return Ok(()) };
+    let meta = request.get_meta();
+    let stands_alone = meta.protocol_version().is_some()
+        || meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+    let error = match request {
+        ClientRequest::InitializeRequest(_) => return Ok(()),
+        ClientRequest::DiscoverRequest(_) => {
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None)
+        }
+        _ if session.is_some() && !stands_alone => return Ok(()),
+        _ => ErrorData::invalid_request("a request belongs to a session, which `initialize` begins", None),
+    };
+    Err(Unreadable { id: Some(id.clone()), error })
 }
 
 /// Whether the body says that it is JSON.

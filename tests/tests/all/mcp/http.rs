@@ -310,6 +310,37 @@ fn of_ten_thousand_streams_those_within_the_limit_are_served_and_the_server_stay
 }
 
 #[test]
+fn a_request_that_belongs_to_no_session_is_refused_and_runs_nothing() {
+    let world = World::new();
+    let server = Server::start(&world, &["--approve"]);
+    let session = server.begin();
+    let version = "io.modelcontextprotocol/protocolVersion";
+    let capabilities = "io.modelcontextprotocol/clientCapabilities";
+    let meta = json!({version: "2025-11-25", capabilities: {}});
+    let arguments = json!({"message": "x"});
+    let alone = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                       "params": {"name": "echo", "arguments": arguments, "_meta": meta}});
+    let bare = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                      "params": {"name": "echo", "arguments": arguments}});
+    let revision = ("mcp-protocol-version", "2025-11-25");
+    let unknown = ("mcp-session-id", "00000000-0000-0000-0000-000000000000");
+    for (headers, message) in [
+        (vec![revision], &alone),
+        (vec![revision, unknown], &alone),
+        (vec![revision, ("mcp-session-id", &session)], &alone),
+        (vec![revision], &bare),
+    ] {
+        let refused = server.post(&headers, message);
+        assert!(refused.status == 400 && refused.body.contains("-32600"), "{headers:?}: {refused:?}");
+    }
+    let discover = json!({"jsonrpc": "2.0", "id": 8, "method": "server/discover", "params": {"_meta": meta}});
+    let answer = server.post(&[revision], &discover);
+    assert!(answer.body.contains("-32601"), "{answer:?}");
+    assert!(world.rows().is_empty());
+    assert_eq!(server.call(&session, "echo", &arguments)["isError"], false);
+}
+
+#[test]
 fn sessions_above_the_limit_are_refused_until_one_ends() {
     let world = World::new();
     let server = Server::start(&world, &[]);
