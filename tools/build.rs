@@ -3,7 +3,7 @@
 //!
 //! `PORTCULLIS_GUESTS_DIR` names a folder with prebuilt guests instead, for packagers.
 
-use std::{env, path::PathBuf};
+use std::{env, fs, path::PathBuf};
 
 #[path = "../guest-tools/build/nested.rs"]
 mod nested;
@@ -28,11 +28,19 @@ fn main() {
         if !module.is_file() {
             nested::fail(&format!("there is no guest module at `{}`", module.display()));
         }
-        if prebuilt.is_none() {
-            nested::rerun_if_sources_change(&module);
+        if prebuilt.is_some() {
+            println!("cargo::rerun-if-changed={}", module.display());
+            println!("cargo::rustc-env={variable}={}", module.display());
+            continue;
         }
-        println!("cargo::rerun-if-changed={}", module.display());
-        println!("cargo::rustc-env={variable}={}", module.display());
+        nested::rerun_if_sources_change(&module);
+        // A copy of our own: a module that is newer than the start of this script would have cargo run the script,
+        // and compile this crate, once more.
+        let own = PathBuf::from(nested::required("OUT_DIR")).join(format!("{name}.wasm"));
+        if let Err(error) = fs::copy(&module, &own) {
+            nested::fail(&format!("cannot copy `{}`: {error}", module.display()));
+        }
+        println!("cargo::rustc-env={variable}={}", own.display());
     }
 }
 

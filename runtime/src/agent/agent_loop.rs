@@ -86,6 +86,8 @@ impl AgentLoop {
     /// nobody, and leaves the answer that asked for them out of the conversation.
     pub async fn run(&mut self, question: impl Into<String>) -> AgentRun {
         let question = Message::user(question);
+        // Whether the run ends or its future is dropped: what gave it up does not give up the next one.
+        let _renews = Renews(&self.handle);
         let patience = Patience { cancel: self.handle.token(), grace: self.config.grace };
         let run_id = self.config.run_id.clone().unwrap_or_else(|| random_id("run"));
         let watch = Arc::new(Watch::new(Arc::clone(&self.emitter), patience.clone()));
@@ -104,8 +106,16 @@ impl AgentLoop {
         let end = run.drive(question).await.unwrap_or_else(|end| end);
         watch.tell(AgentEvent::AgentEnd { end: end.clone() }).await;
         let Run { run_id, iterations, usage, .. } = run;
-        self.handle.renew();
         AgentRun { run_id, end, iterations, usage }
+    }
+}
+
+/// Makes a handle ready for the next run when it is dropped.
+struct Renews<'a>(&'a AgentHandle);
+
+impl Drop for Renews<'_> {
+    fn drop(&mut self) {
+        self.0.renew();
     }
 }
 

@@ -26,6 +26,13 @@ pub const SKIPPED: &str = "Skipped due to queued user message.";
 /// How long dropped calls are waited for. One that blocks its thread is left behind then.
 const DROP_TIME: Duration = Duration::from_millis(100);
 
+/// What becomes of a call whose task is gone and has told nothing.
+const LOST: &str = "the call's task ended without a result";
+
+/// How long an executor may take to refuse a call. Where one takes longer, the rest of the turn is not told to it: a
+/// log that cannot be written must not hold up a run for each of a hundred calls.
+const REFUSAL_TIME: Duration = Duration::from_secs(1);
+
 /// What the calls of a run have in common.
 pub(super) struct Calls<'a> {
     pub(super) config: &'a AgentConfig,
@@ -64,6 +71,7 @@ impl Calls<'_> {
             deadline: timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
             never_blocks: watch::call("executor", || self.executor.never_blocks()).unwrap_or(false),
+            refuses_slowly: false,
             told: vec![false; calls.len()],
             results: vec![None; calls.len()],
             asked: Vec::with_capacity(calls.len()),
@@ -80,7 +88,7 @@ impl Calls<'_> {
         let mut over = None;
         for (nth, unit) in units(self.config.strategy, &beside).into_iter().enumerate() {
             if over.is_none() && nth > 0 && self.handle.wants_to_steer() {
-                over = Some(ToolError::cancelled(SKIPPED).with_code("skipped"));
+                over = Some(skipped());
             }
             if self.patience.cancel.is_cancelled() {
                 over = Some(cancelled_before());
@@ -115,6 +123,8 @@ struct Turn<'a> {
     deadline: Option<Instant>,
     /// Whether the executor never blocks its thread.
     never_blocks: bool,
+    /// Whether it took too long to refuse a call.
+    refuses_slowly: bool,
     asked: Vec<ToolCall>,
     /// Of which calls it was told that they were asked for.
     told: Vec<bool>,
@@ -145,10 +155,11 @@ impl Turn<'_> {
             Some(Given::Cancelled) => {
                 (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
             }
+            Some(Given::Steered) => (ToolError::internal(LOST), Some(skipped())),
             None if self.calls.patience.cancel.is_cancelled() => {
                 (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
             }
-            None => (ToolError::internal("the call's task ended without a result"), None),
+            None => (ToolError::internal(LOST), None),
         };
         for &at in unit {
             if self.results[at].is_none() {
@@ -202,12 +213,18 @@ impl Turn<'_> {
         mut given_up: Pin<&mut impl Future<Output = Given>>,
     ) -> Option<Given> {
         let mut tasks = JoinSet::new();
-        let mut waiting = unit.iter().copied();
+        let mut waiting = unit.iter().copied().peekable();
         let mut given = None;
         loop {
             while tasks.len() < self.calls.config.concurrency.get()
                 && !self.calls.patience.cancel.is_cancelled()
             {
+                // What has begun is not stopped, and of a unit something has.
+                let has_begun = waiting.len() < unit.len();
+                if has_begun && waiting.peek().is_some() && self.calls.handle.wants_to_steer() {
+                    given = Some(Given::Steered);
+                    break;
+                }
                 let Some(at) = waiting.next() else { break };
                 tasks.spawn(self.begin(at).await);
             }
@@ -260,10 +277,19 @@ impl Turn<'_> {
     /// Gives a call that never ran its result.
     async fn give_unrun(&mut self, at: usize, error: &ToolError) {
         self.tell_requested(at).await;
-        let refuse = || self.calls.executor.refuse(self.asked[at].clone(), error.clone(), &self.terms);
-        let refused = watch::call("executor", refuse);
-        let result = refused.unwrap_or_else(|_| without_run(self.asked[at].clone(), error.clone()));
+        let (call, begun) = (self.asked[at].clone(), Instant::now());
+        let refused = match self.refuses_slowly {
+            true => None,
+            false => {
+                let refuse = || self.calls.executor.refuse(call.clone(), error.clone(), &self.terms);
+                watch::call("executor", refuse).ok()
+            }
+        };
+        self.refuses_slowly |= begun.elapsed() > REFUSAL_TIME;
+        let result = refused.unwrap_or_else(|| without_run(call, error.clone()));
         self.give(at, result).await;
+        // It may have been many calls and some writing.
+        tokio::task::yield_now().await;
     }
 
     /// Takes a call's result, whatever id the executor gave it.
@@ -286,10 +312,12 @@ impl Turn<'_> {
     }
 }
 
-/// Why calls that run were given up.
+/// Why calls of a unit were given up.
 enum Given {
     Cancelled,
     TimedOut,
+    /// A person spoke: those that had begun have ended, the others do not begin.
+    Steered,
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -297,6 +325,10 @@ async fn until(deadline: Option<Instant>) {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,
     }
+}
+
+fn skipped() -> ToolError {
+    ToolError::cancelled(SKIPPED).with_code("skipped")
 }
 
 fn cancelled_before() -> ToolError {

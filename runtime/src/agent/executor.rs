@@ -25,12 +25,12 @@ pub trait ToolExecutor: Send + Sync {
 
     /// Gives a call its result that the loop refuses, for this reason: the answer that asked for it was cut off, a
     /// person spoke in between, or it was given up before it began. An executor that keeps a log notes it there.
-    /// Must not block. Default: the result alone.
+    /// After one that takes longer than a second the rest of a turn's are not told. Default: the result alone.
     fn refuse(&self, call: ToolCall, error: ToolError, _terms: &CallTerms) -> ToolResult {
         without_run(call, error)
     }
 
-    /// Whether no call ever blocks the thread that it runs on. Then a loop runs a call that stands alone in its own
+    /// Whether no call blocks the thread that it runs on, but for its row in a log. Then a loop runs a call that stands alone in its own
     /// task: handing it to another thread takes longer than most calls. A call of others is left behind where it
     /// blocks. Default: no.
     fn never_blocks(&self) -> bool {

@@ -138,6 +138,22 @@ async fn a_failed_call_is_a_message_that_the_model_can_correct_itself_by() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_that_was_cancelled_and_dropped_cancels_no_later_one() {
+    let mut stage = Stage::new([ask_for(&[("a", "r_deaf", "{}")]), say("well")]);
+    let handle = stage.agent.handle();
+    let running = async {
+        let cancelling = async {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            handle.cancel();
+        };
+        futures_util::join!(stage.agent.run("go"), cancelling)
+    };
+    // Dropped within its grace time.
+    assert!(tokio::time::timeout(Duration::from_millis(10), running).await.is_err());
+    assert_eq!(stage.agent.run("go on").await.end, answer("well"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
     let calls = [("a", "w_sleep", "{}"), ("b", "w_echo", "{}"), ("c", "r_echo", "{}")];
     for strategy in [ExecutionStrategy::Parallel, ExecutionStrategy::Sequential] {
@@ -156,6 +172,22 @@ async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
         let told = AgentEvent::Steered { messages: Arc::new(vec![Message::user("rather not")]) };
         assert!(stage.notes.events().contains(&told));
     }
+    // Of calls that run beside each other those that wait for a place have not begun.
+    let one = AgentConfig {
+        concurrency: NonZeroUsize::new(1).expect("not 0"),
+        ..config(ExecutionStrategy::Parallel)
+    };
+    let calls = [("a", "r_sleep", "{}"), ("b", "r_sleep", "{}"), ("c", "w_echo", "{}")];
+    let mut stage = Stage::with(one, [ask_for(&calls), say("well")]);
+    let handle = stage.agent.handle();
+    let saying = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        handle.steer("rather not").expect("room");
+    };
+    let (run, ()) = futures_util::join!(stage.run(), saying);
+    assert_eq!(run.end, answer("well"));
+    let skipped = "Tool execution failed: Skipped due to queued user message.";
+    assert_eq!(stage.results(), ["slept", skipped, skipped]);
     // All at once means: once it is said, all have begun.
     let calls = [("a", "r_sleep", "{}"), ("b", "r_sleep", "{}")];
     let mut stage = Stage::new([ask_for(&calls), say("well")]);
