@@ -165,7 +165,8 @@ impl RegisteredTool {
         let Said { label, output_schema, meta } = said;
         let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
         let schema = ArgumentSchema::compile(&decl.parameters)
-            .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?;
+            .map_err(|source| RegistryError::Schema { tool: decl.name.clone(), source })?
+            .with_roles(&facts.roles);
         if let Some(results) = &output_schema {
             // Clients are shown it; one that is no schema would cost them the whole listing.
             ArgumentSchema::compile(results)

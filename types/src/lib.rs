@@ -26,6 +26,7 @@ mod declaration;
 mod definition;
 mod error;
 mod event;
+mod example;
 mod frame;
 mod message;
 mod meta;

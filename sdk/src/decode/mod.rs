@@ -1,7 +1,6 @@
 //! How one argument becomes a Rust value, and what is said where it does not.
 
 mod decoder;
-mod example;
 mod explain;
 mod primitive;
 mod structured;

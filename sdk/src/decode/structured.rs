@@ -3,8 +3,8 @@
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::{Mistakes, example::example, explain::explain, unambiguous, whole};
-use crate::ParamSpec;
+use super::{Mistakes, explain::explain, unambiguous, whole};
+use crate::{ParamSpec, ToolSpec};
 
 /// Decodes from the text, so that no number loses digits; then once more with whole numbers written as such.
 pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> Result<T, Mistakes> {
@@ -34,4 +34,10 @@ fn problems(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<
     let message = error.to_string();
     let message = message.split(" at line ").next().unwrap_or_default();
     vec![format!("field '{}': {message}", spec.name)]
+}
+
+/// The least arguments that the tool takes, as JSON.
+fn example(spec: &ToolSpec) -> String {
+    let roles = spec.params.iter().filter_map(|param| Some((param.name, param.role?)));
+    spec.parameters().example(roles).to_string()
 }

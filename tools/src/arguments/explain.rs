@@ -43,6 +43,11 @@ impl Complaints {
         }
     }
 
+    /// Whether a value is wrong, and not only fields missing or unknown: then words alone often do not help a model.
+    pub(super) fn want_example(&self) -> bool {
+        self.0.iter().any(|complaint| complaint.rank == Rank::Wrong)
+    }
+
     /// One error with all of it, sorted by place; nothing if there is nothing.
     pub(super) fn into_result(mut self) -> Result<(), ToolError> {
         if self.0.is_empty() {

@@ -7,7 +7,8 @@ use std::{
 };
 
 use jsonschema::{Draft, PatternOptions, Validator};
-use portcullis_types::{JsonSchema, ToolArgs, ToolError};
+use portcullis_policy::is_deceptive;
+use portcullis_types::{ArgumentRole, JsonSchema, RoleKind, ToolArgs, ToolError};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -34,6 +35,8 @@ pub struct ArgumentSchema {
     schema: Value,
     validator: Validator<Trees>,
     known_keys: KnownKeys,
+    /// What a model is shown that got a value wrong; empty where there is nothing to show.
+    example: String,
 }
 
 impl ArgumentSchema {
@@ -62,7 +65,29 @@ impl ArgumentSchema {
                 pointer: error.instance_path().to_string(),
                 problem: error.to_string(),
             })?;
-        Ok(Self { known_keys: KnownKeys::of(&schema), schema, validator })
+        let known_keys = KnownKeys::of(&schema);
+        let mut compiled = Self { schema, validator, known_keys, example: String::new() };
+        compiled.exemplify([]);
+        Ok(compiled)
+    }
+
+    /// The same, with examples that know what the arguments are.
+    #[must_use]
+    pub fn with_roles(mut self, roles: &[ArgumentRole]) -> Self {
+        self.exemplify(roles.iter().map(|role| (role.argument.as_str(), role.role)));
+        self
+    }
+
+    /// Makes the example. One that does not fit is none, a long one is no help, and what deceives the eye is shown to
+    /// nobody.
+    fn exemplify<'r>(&mut self, roles: impl IntoIterator<Item = (&'r str, RoleKind)>) {
+        let example = JsonSchema::new(self.schema.clone()).example(roles);
+        let text = example.to_string();
+        let is_of_use = text != "{}"
+            && text.len() <= MAX_EXAMPLE_BYTES
+            && !text.chars().any(is_deceptive)
+            && self.validator.is_valid(&Tree::of(&example));
+        self.example = if is_of_use { text } else { String::new() };
     }
 
     /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
@@ -99,7 +124,7 @@ impl ArgumentSchema {
             let tree = Tree::of(&value);
             complaints.collect(&self.schema, self.validator.iter_errors(&tree));
         }
-        complaints.into_result()?;
+        self.refuse(complaints)?;
         changes.finish(&text, value)
     }
 
@@ -126,7 +151,16 @@ impl ArgumentSchema {
         for place in repair(&mut mended, &self.schema, Scope::WholeNumbers).places {
             complaints.not_an_integer(args.value(), place);
         }
-        complaints.into_result()
+        self.refuse(complaints)
+    }
+
+    /// The error of all complaints, if there are any; with an example where a value is wrong.
+    fn refuse(&self, complaints: Complaints) -> Result<(), ToolError> {
+        let wants_example = complaints.want_example() && !self.example.is_empty();
+        complaints.into_result().map_err(|error| match wants_example {
+            true => error.with_hint(format!("example: {}", self.example)),
+            false => error,
+        })
     }
 }
 
@@ -323,6 +357,9 @@ const SPEAKS_OF_OTHER_KEYS: [&str; 17] = [
     "then",
     "unevaluatedProperties",
 ];
+
+/// How long an example may be that a model is shown.
+const MAX_EXAMPLE_BYTES: usize = 512;
 
 /// How large one compiled pattern may be: 1 MiB. `(((a{99}){99}){99})` is short to write.
 const MAX_PATTERN_BYTES: usize = 1 << 20;

@@ -1,7 +1,7 @@
 //! The check of arguments from the outside: what comes through, what is repaired, what is refused in which
 //! words.
 
-use portcullis_types::{JsonSchema, ToolErrorKind};
+use portcullis_types::{Access, ArgumentRole, JsonSchema, ToolErrorKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -535,5 +535,40 @@ proptest! {
             prop_assert!(again.repaired.is_empty() && again.ignored.is_empty());
             prop_assert_eq!(checked.args.value(), &serde_json::from_str::<Value>(checked.args.text()).expect("JSON"));
         }
+    }
+}
+
+#[test]
+fn a_wrong_value_is_answered_with_an_example_that_fits_and_a_missing_one_is_not() {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "mode": {"enum": ["create", "append"]},
+            "lines": {"type": "array", "items": {"type": "integer", "minimum": 7}},
+        },
+        "required": ["path", "mode", "lines"],
+    });
+    let schema = compile(schema).with_roles(&[ArgumentRole::path("path", Access::Read)]);
+    let hint = |text: &str| {
+        let error = schema.check(text, Repairs::Allowed).expect_err("is wrong");
+        error.hint().map(str::to_owned)
+    };
+    let example = r#"{"lines":[7],"mode":"create","path":"/shared/file.txt"}"#;
+    assert_eq!(hint(r#"{"path":"a","mode":"creat","lines":[]}"#), Some(format!("example: {example}")));
+    assert!(schema.check(example, Repairs::Off).is_ok());
+    assert_eq!(hint(r#"{"mode":"create","lines":[]}"#), None);
+}
+
+#[test]
+fn an_example_that_would_not_fit_or_deceives_is_not_shown() {
+    for property in [
+        json!({"type": "string", "pattern": "^[0-9]{4}$"}),
+        json!({"enum": ["a\u{202e}b"]}),
+        json!({"enum": ["x".repeat(2000)]}),
+    ] {
+        let schema = compile(json!({"type": "object", "properties": {"p": property}, "required": ["p"]}));
+        let error = schema.check(r#"{"p":[]}"#, Repairs::Allowed).expect_err("is wrong");
+        assert_eq!(error.hint(), None, "{property}");
     }
 }
