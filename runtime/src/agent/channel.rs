@@ -1,7 +1,8 @@
 //! The stream of a run's events: bounded, and no end is ever lost in it.
 //!
 //! A run waits where a reader lags. A tool's callback cannot wait, so behind a reader that lags only the latest
-//! update and the latest progress of each call are kept, and what was left out is counted.
+//! update and the latest progress of each call are kept, and what was left out is counted. A cancelled run does
+//! not wait for ever: what opens and ends something has room of its own, which one run cannot fill.
 
 use std::{
     collections::VecDeque,
@@ -13,7 +14,7 @@ use std::{
 use portcullis_types::{ToolEvent, async_trait};
 use tokio::sync::Notify;
 
-use super::{AgentEvent, EventEmitter};
+use super::{AgentEvent, EventEmitter, MAX_LISTED_CALLS};
 
 /// How many events wait for a reader before a run waits for it.
 pub const DEFAULT_EVENT_CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
@@ -21,6 +22,16 @@ pub const DEFAULT_EVENT_CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).expect(
 /// How many events of running calls may wait beyond the capacity, since a call cannot wait: the latest update
 /// and progress of each, and the few that a call's life has. Past it they are left out, and counted.
 pub const MAX_EVENTS_BEYOND_CAPACITY: usize = 1024;
+
+/// How many events that open or end something may wait beyond all that, in a cancelled run that waits for its
+/// reader no more: more than one run can have left to say. Past it, which takes several runs on one stream that
+/// nobody reads, they are left out as well, and counted.
+///
+/// A run is given up only once it was cancelled, and then ends with its turn. A turn has fewer than
+/// 2 × [`MAX_LISTED_CALLS`] calls (as many may be kept, and the first of them taken apart into as many), and each
+/// of them two such events, [`ToolEvent::Requested`] and [`AgentEvent::ToolEnd`]. The rest is what a turn and a run
+/// have once: their starts and ends, the answer, what a person said.
+pub const MAX_ENDS_BEYOND_CAPACITY: usize = 2 * 2 * MAX_LISTED_CALLS + 16;
 
 /// How long a text is that pieces are joined to behind a reader that lags, in bytes.
 pub const MAX_JOINED_BYTES: usize = 64 * 1024;
@@ -89,8 +100,8 @@ impl EventReceiver {
         event
     }
 
-    /// How many updates and progress texts were left out since the reader lagged; of each call the latest was
-    /// kept.
+    /// How many events were left out since the reader lagged: updates and progress texts, of which the latest of
+    /// each call was kept, and what came past [`MAX_EVENTS_BEYOND_CAPACITY`] and [`MAX_ENDS_BEYOND_CAPACITY`].
     #[must_use]
     pub fn coalesced(&self) -> u64 {
         self.shared.lock().coalesced
@@ -219,7 +230,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes an event of a call that cannot wait.
+    /// Takes an event that cannot wait: of a running call, or of a run that waits no more.
     fn take_now(&mut self, event: AgentEvent) {
         if !self.read {
             return;
@@ -234,7 +245,9 @@ impl State {
                 return;
             }
         }
-        if self.queue.len() >= self.capacity + MAX_EVENTS_BEYOND_CAPACITY {
+        let room_of_its_own = if event.must_arrive() { MAX_ENDS_BEYOND_CAPACITY } else { 0 };
+        let limit = self.capacity.saturating_add(MAX_EVENTS_BEYOND_CAPACITY + room_of_its_own);
+        if self.queue.len() >= limit {
             self.coalesced += 1;
             return;
         }

@@ -13,11 +13,14 @@ pub trait EventEmitter: Send + Sync {
     /// the run as [`AgentEnd::Internal`](super::AgentEnd::Internal), after its calls have their results.
     ///
     /// # Cancellation
-    /// The future is dropped where it does not end within the grace time of a cancelled run.
+    /// The future is dropped where it does not end within the grace time of a cancelled run. From then on the run
+    /// waits no more: [`EventEmitter::emit_now`] gets the rest, and first once more the event whose future was
+    /// dropped, if it opens or ends something.
     async fn emit(&self, event: AgentEvent);
 
-    /// Takes an event of a running call. Called synchronously from within the call, on any thread: it must not
-    /// block, and may leave an update out where it cannot keep up.
+    /// Takes an event of a running call, and those of a cancelled run whose `emit` was given up. Called
+    /// synchronously, from within the call, on any thread: it must not block, and may leave an update out where it
+    /// cannot keep up. An end should stay: it comes once.
     fn emit_now(&self, event: AgentEvent);
 
     /// Whether anybody listens at all; calls without listeners cost less. Default: yes.

@@ -66,6 +66,25 @@ pub enum AgentEvent {
     },
 }
 
+impl AgentEvent {
+    /// Whether it opens or ends something: the loop says it once, and nothing that comes later makes up for it.
+    /// Of all others a reader may miss some: pieces of an answer that comes whole as well, and what a call tells
+    /// while it runs.
+    pub(super) fn must_arrive(&self) -> bool {
+        match self {
+            Self::AgentStart { .. }
+            | Self::TurnStart { .. }
+            | Self::MessageEnd { .. }
+            | Self::Tool(ToolEvent::Requested { .. })
+            | Self::ToolEnd { .. }
+            | Self::Steered { .. }
+            | Self::TurnEnd { .. }
+            | Self::AgentEnd { .. } => true,
+            Self::TextDelta { .. } | Self::ThinkingDelta { .. } | Self::Tool(_) => false,
+        }
+    }
+}
+
 /// How a run ended, as an event tells it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -51,8 +51,8 @@ pub use agent_loop::{AgentLoop, AgentRun};
 pub use call_ids::MAX_CALL_ID_BYTES;
 pub use calls::SKIPPED;
 pub use channel::{
-    DEFAULT_EVENT_CAPACITY, EventReceiver, EventSender, MAX_EVENTS_BEYOND_CAPACITY, MAX_JOINED_BYTES,
-    event_channel,
+    DEFAULT_EVENT_CAPACITY, EventReceiver, EventSender, MAX_ENDS_BEYOND_CAPACITY, MAX_EVENTS_BEYOND_CAPACITY,
+    MAX_JOINED_BYTES, event_channel,
 };
 pub use config::{
     AgentConfig, DEFAULT_CONCURRENCY, DEFAULT_GRACE, DEFAULT_MAX_ITERATIONS, DEFAULT_MODEL_SILENCE,

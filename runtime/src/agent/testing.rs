@@ -3,6 +3,7 @@
 
 use std::{
     collections::VecDeque,
+    num::NonZeroUsize,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -261,6 +262,19 @@ impl Stage {
         let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
         let agent = AgentLoop::new(config, notes.clone(), store.clone(), script.clone(), tools.clone());
         Self { agent, script, tools, store, notes }
+    }
+
+    /// With a stream of events in place of the notes, which a test fills with what it reads.
+    pub(super) fn with_channel(
+        capacity: usize,
+        config: AgentConfig,
+        turns: impl IntoIterator<Item = Vec<Step>>,
+    ) -> (Self, EventReceiver) {
+        let (sender, receiver) = event_channel(NonZeroUsize::new(capacity).expect("not 0"));
+        let (script, tools) = (Script::new(turns), Tools::default());
+        let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
+        let agent = AgentLoop::new(config, sender, store.clone(), script.clone(), tools.clone());
+        (Self { agent, script, tools, store, notes }, receiver)
     }
 
     /// Asks `go`, and checks what holds of every run: a conversation that providers take, one result for each call,

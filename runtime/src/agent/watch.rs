@@ -65,8 +65,8 @@ pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> Fault {
     Fault::Panicked { part, message: message.to_owned() }
 }
 
-/// The emitter of a run. After its first fault it is told nothing more: a watcher must not decide what becomes
-/// of the calls.
+/// The emitter of a run. A watcher must not decide what becomes of the calls: one that panicked is told nothing
+/// more, and one that did not take an event within the grace time of a cancelled run is not waited for any more.
 pub(super) struct Watch {
     emitter: Arc<dyn EventEmitter>,
     patience: Patience,
@@ -81,15 +81,22 @@ impl Watch {
     /// Tells of an event, and waits until it was taken.
     pub(super) async fn tell(&self, event: AgentEvent) {
         if self.fault().is_some() {
+            self.tell_now(event);
             return;
         }
+        // A future that is dropped takes its event along.
+        let kept = event.must_arrive().then(|| event.clone());
         let told = self.patience.with("emitter", async { self.emitter.emit(event).await }).await;
+        let is_stuck = matches!(told, Err(Fault::Stuck { .. }));
         self.note(told);
+        if let Some(event) = kept.filter(|_| is_stuck) {
+            self.tell_now(event);
+        }
     }
 
     /// Tells of an event without waiting.
     pub(super) fn tell_now(&self, event: AgentEvent) {
-        if self.fault().is_none() {
+        if !matches!(self.fault(), Some(Fault::Panicked { .. })) {
             self.note(call("emitter", || self.emitter.emit_now(event)));
         }
     }
@@ -105,8 +112,10 @@ impl Watch {
     }
 
     fn note(&self, told: Result<(), Fault>) {
-        if let Err(fault) = told {
-            self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
+        let Err(fault) = told else { return };
+        let mut noted = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        if !matches!(*noted, Some(Fault::Panicked { .. })) {
+            *noted = Some(fault);
         }
     }
 }

@@ -5,8 +5,8 @@ use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 use portcullis::{
     RegistryExecutor,
     agent::{
-        AgentConfig, AgentEvent, AgentLoop, Delta, EventEmitter as _, InMemoryMessageStore, ScriptedProvider,
-        StopReason, ToolCallDelta, event_channel,
+        AgentConfig, AgentEvent, AgentLoop, DEFAULT_EVENT_CAPACITY, Delta, EventEmitter, EventReceiver,
+        InMemoryMessageStore, ScriptedProvider, StopReason, ToolCallDelta, event_channel,
     },
 };
 use portcullis_tests::approving;
@@ -23,9 +23,11 @@ const CALLS: usize = 100;
 const ROUNDS: usize = 60;
 const EVENTS: usize = 10_000;
 
-/// The same calls through the registry and through a loop over it, in turns.
+/// The same calls through the registry, through a loop over it that nobody watches, and through one whose events
+/// a task reads, in turns.
+#[expect(clippy::disallowed_methods, reason = "a benchmark's own task, awaited below")]
 pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report: &mut Report) {
-    let (mut bare, mut looped, mut native) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut bare, mut looped, mut watched, mut native) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let caller = Caller::new(format!("bare-{round}"), "bench");
         let start = Instant::now();
@@ -35,21 +37,44 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
         }
         bare.push(start.elapsed());
         native.extend((0..CALLS).map(|number| files.read_natively(number)));
-        let mut agent = agent(registry, round);
+        let mut looping = agent(registry, format!("looped-{round}"), ());
         let start = Instant::now();
-        let run = agent.run("go on").await;
+        let run = looping.run("go on").await;
         looped.push(start.elapsed());
         assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
+        let (sender, receiver) = event_channel(DEFAULT_EVENT_CAPACITY);
+        let reader = tokio::spawn(read_to_the_end(receiver));
+        let mut looping = agent(registry, format!("watched-{round}"), sender);
+        let start = Instant::now();
+        let run = looping.run("go on").await;
+        watched.push(start.elapsed());
+        assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
+        assert_eq!(reader.await.expect("a reader"), CALLS, "each call's end is read");
     }
     let per_call = |samples: &mut Vec<_>| median_us(samples) / CALLS as f64;
-    let (bare, looped) = (per_call(&mut bare), per_call(&mut looped));
+    let (bare, looped, watched) = (per_call(&mut bare), per_call(&mut looped), per_call(&mut watched));
     report.reference("`echo` through the registry, a call", bare, "µs");
     let here = Slowness::of_kernel(median_us(&mut native));
     report.at_most_here("what a loop adds to it", looped - bare, 20.0, "µs", here);
+    let what = "what a loop with a reader of its events adds to it";
+    report.at_most_here(what, watched - bare, 20.0, "µs", here);
+}
+
+/// Reads a run's events as they come, and gives how many calls ended.
+async fn read_to_the_end(mut receiver: EventReceiver) -> usize {
+    let mut ends = 0;
+    while let Some(event) = receiver.recv().await {
+        match event {
+            AgentEvent::ToolEnd { .. } => ends += 1,
+            AgentEvent::AgentEnd { .. } => break,
+            _ => {}
+        }
+    }
+    ends
 }
 
 /// One turn of calls, one after the other as in the registry's turn, then the answer.
-fn agent(registry: &Arc<ToolRegistry>, round: usize) -> AgentLoop {
+fn agent(registry: &Arc<ToolRegistry>, name: String, emitter: impl EventEmitter + 'static) -> AgentLoop {
     let calls = (0..CALLS).map(|number| {
         Delta::ToolCall(ToolCallDelta {
             index: number as u64,
@@ -61,17 +86,18 @@ fn agent(registry: &Arc<ToolRegistry>, round: usize) -> AgentLoop {
     let script = ScriptedProvider::new()
         .then(calls.chain([Delta::End(StopReason::ToolCalls)]))
         .then([Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)]);
-    let mut config = AgentConfig::new(format!("looped-{round}"));
+    let mut config = AgentConfig::new(name);
     config.strategy = portcullis::agent::ExecutionStrategy::Sequential;
     let executor = RegistryExecutor::new(Arc::clone(registry), approving());
-    AgentLoop::new(config, (), InMemoryMessageStore::new(), script, executor)
+    AgentLoop::new(config, emitter, InMemoryMessageStore::new(), script, executor)
 }
 
 fn message(number: usize) -> String {
     format!("{{\"message\": \"number {number}\"}}")
 }
 
-/// Events of running calls that nobody reads.
+/// Events of running calls that nobody reads. What stays of them is half of what the stream may hold, and then the
+/// latest of each call; all of them together would be more than 10 MB.
 pub(crate) fn slow_reader(report: &mut Report) {
     let (sender, receiver) = event_channel(NonZeroUsize::new(1024).expect("1024 is not 0"));
     let tell = |number: usize| {
@@ -80,7 +106,6 @@ pub(crate) fn slow_reader(report: &mut Report) {
             partial: portcullis_types::ToolOutput::text("x".repeat(1024)),
         }));
     };
-    (0..EVENTS).for_each(tell);
     let before = resident_bytes(std::process::id());
     (0..EVENTS).for_each(tell);
     let grown = resident_bytes(std::process::id()).saturating_sub(before);

@@ -1,13 +1,13 @@
 //! What a run does when somebody fails: the model, the tools, the store, the emitter, the person's patience.
 
-use std::{num::NonZeroUsize, time::Duration};
+use std::time::Duration;
 
 use portcullis_types::{ToolErrorKind, async_trait};
 use tokio::time::Instant;
 
 use super::*;
 use crate::agent::{
-    Delta, InMemoryMessageStore, StoreError, ToolCallDelta, event_channel,
+    Delta, InMemoryMessageStore, StoreError, ToolCallDelta,
     testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
 };
 
@@ -377,20 +377,103 @@ async fn an_emitter_that_panics_ends_the_run_but_takes_no_result_from_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_stops_reading_does_not_keep_a_cancelled_run() {
-    let (sender, receiver) = event_channel(NonZeroUsize::new(3).expect("not 0"));
-    let (store, script) = (InMemoryMessageStore::new(), Script::new([ask_for(&[("a", "r_echo", "{}")])]));
-    let mut agent =
-        AgentLoop::new(AgentConfig::new("agent"), sender, store.clone(), script, Tools::default());
-    let handle = agent.handle();
+async fn an_emitter_that_hangs_is_told_of_every_end_without_being_waited_for() {
+    for count in 0..12 {
+        let (store, tools, notes) = (InMemoryMessageStore::new(), Tools::default(), Notes::default());
+        let emitter = Fails::after(notes.clone(), count, Failing::Hangs);
+        let script = Script::new([ask_for(&[("a", "r_echo", "{}"), ("b", "r_deaf", "{}")])]);
+        let agent =
+            AgentLoop::new(AgentConfig::new("agent"), emitter, store.clone(), script.clone(), tools.clone());
+        let mut stage = Stage { agent, script, tools, store, notes };
+        let handle = stage.agent.handle();
+        let cancelling = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            handle.cancel();
+        };
+        // It checks that each call was asked for once and ended once, and that the run's end came last.
+        let (run, ()) = futures_util::join!(stage.run(), cancelling);
+        assert_eq!(run.end, AgentEnd::Cancelled, "{count}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stops_reading_does_not_keep_a_cancelled_run_and_misses_no_end_of_it() {
+    let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
+    for first in 0..10 {
+        let (mut stage, mut receiver) = Stage::with_channel(3, AgentConfig::new("agent"), [ask_for(&calls)]);
+        let (notes, handle) = (stage.notes.clone(), stage.agent.handle());
+        let reading = async {
+            for _ in 0..first {
+                notes.emit_now(receiver.recv().await.expect("an event"));
+            }
+        };
+        let cancelling = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            handle.cancel();
+        };
+        let (run, (), ()) = futures_util::join!(stage.agent.run("go"), reading, cancelling);
+        assert_eq!(run.end, AgentEnd::Cancelled, "{first}");
+        assert!(receiver.waiting() >= 3, "it had stopped");
+        while let Some(event) = receiver.try_recv() {
+            notes.emit_now(event);
+        }
+        stage.check(&run);
+        // The sixth event ends the answer. Three wait beside those that were read, and one is being told.
+        let is_answered = first + 3 + 1 >= 6;
+        assert_eq!(stage.results().len(), if is_answered { 3 } else { 0 }, "{first}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_that_stops_misses_no_end_of_as_many_calls_as_one_answer_can_have() {
+    // One call that is taken apart into as many as are kept, and as many more as were kept before that.
+    let delta = |nth: usize, arguments: String| {
+        Step::Delta(Delta::ToolCall(ToolCallDelta {
+            index: nth as u64,
+            id: Some(format!("c{nth}")),
+            name: Some("r_echo".to_owned()),
+            arguments: Some(arguments),
+        }))
+    };
+    let end = Step::Delta(Delta::End(StopReason::ToolCalls));
+    let listed = crate::agent::MAX_LISTED_CALLS;
+    let turn = std::iter::once(delta(0, "{}".repeat(listed)))
+        .chain((1..listed).map(|nth| delta(nth, "{}".to_owned())))
+        .chain([end]);
+    let (mut stage, mut receiver) =
+        Stage::with_channel(3, AgentConfig::new("agent"), [turn.collect::<Vec<_>>()]);
+    let (notes, handle) = (stage.notes.clone(), stage.agent.handle());
+    let reading = async {
+        loop {
+            let event = receiver.recv().await.expect("an event");
+            notes.emit_now(event.clone());
+            if matches!(event, AgentEvent::MessageEnd { .. }) {
+                return;
+            }
+        }
+    };
     let cancelling = async {
         tokio::time::sleep(Duration::from_secs(60)).await;
         handle.cancel();
     };
-    let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
+    let (run, (), ()) = futures_util::join!(stage.agent.run("go"), reading, cancelling);
     assert_eq!(run.end, AgentEnd::Cancelled);
-    assert_eq!(crate::agent::transcript::fault(&store.messages()), None);
-    assert_eq!(receiver.waiting(), 3);
+    assert!(receiver.waiting() <= 3 + crate::agent::MAX_ENDS_BEYOND_CAPACITY);
+    assert_eq!(receiver.coalesced(), 0);
+    while let Some(event) = receiver.try_recv() {
+        notes.emit_now(event);
+    }
+    assert_eq!(stage.results().len(), 2 * listed - 1);
+    let ends: std::collections::HashSet<String> = notes
+        .events()
+        .iter()
+        .filter_map(|event| match event {
+            AgentEvent::ToolEnd { result } => Some(result.call_id.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(ends.len(), 2 * listed - 1);
+    assert_eq!(notes.events().last(), Some(&AgentEvent::AgentEnd { end: AgentEnd::Cancelled }));
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,6 +103,26 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
     prop::collection::vec((0..400_u64, act), 0..4)
 }
 
+/// Does what a person does.
+async fn act(handle: &AgentHandle, acts: &[(u64, Act)]) {
+    let one = |(ms, act): &(u64, Act)| {
+        let (handle, ms, act) = (handle.clone(), *ms, act.clone());
+        async move {
+            tokio::time::sleep(Duration::from_millis(ms)).await;
+            match act {
+                Act::Steer => handle.steer("wait").expect("room"),
+                Act::FollowUp => handle.follow_up("more").expect("room"),
+                Act::Cancel => handle.cancel(),
+            }
+        }
+    };
+    futures_util::future::join_all(acts.iter().map(one)).await;
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -113,32 +133,11 @@ proptest! {
         acts in acts(),
         never_blocks in any::<bool>(),
     ) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_time()
-            .start_paused(true)
-            .build()
-            .expect("a runtime");
-        runtime.block_on(async {
+        runtime().block_on(async {
             let mut stage = Stage::with(config, turns);
             stage.tools.never_blocks.store(never_blocks, std::sync::atomic::Ordering::SeqCst);
             let handle = stage.agent.handle();
-            let person = async {
-                let mut people: futures_util::stream::FuturesUnordered<_> = acts
-                    .iter()
-                    .map(|(ms, act)| {
-                        let handle = handle.clone();
-                        async move {
-                            tokio::time::sleep(Duration::from_millis(*ms)).await;
-                            match act {
-                                Act::Steer => handle.steer("wait").expect("room"),
-                                Act::FollowUp => handle.follow_up("more").expect("room"),
-                                Act::Cancel => handle.cancel(),
-                            }
-                        }
-                    })
-                    .collect();
-                while futures_util::StreamExt::next(&mut people).await.is_some() {}
-            };
+            let person = act(&handle, &acts);
             let running = async {
                 // Longer than everything that can hang: silent models and deaf tools in each turn.
                 let hour = Duration::from_secs(3600);
@@ -149,6 +148,41 @@ proptest! {
             // checks every conversation that is sent.
             stage.check(&run);
             assert_eq!(stage.tools.running(), 0, "no call goes on after its run");
+        });
+    }
+
+    #[test]
+    fn whenever_a_reader_stops_it_misses_no_end_of_a_run_that_is_cancelled(
+        config in config(),
+        turns in prop::collection::vec(turn(), 1..8),
+        acts in acts(),
+        cancelled_after in 0..400_u64,
+        capacity in 1..8_usize,
+        first in 0..60_usize,
+    ) {
+        runtime().block_on(async {
+            let (mut stage, mut receiver) = Stage::with_channel(capacity, config, turns);
+            let (notes, handle) = (stage.notes.clone(), stage.agent.handle());
+            let acts = [acts, vec![(cancelled_after, Act::Cancel)]].concat();
+            let reading = async {
+                for _ in 0..first {
+                    notes.emit_now(receiver.recv().await.expect("an event"));
+                }
+                std::future::pending::<AgentRun>().await
+            };
+            let running = async {
+                let hour = Duration::from_secs(3600);
+                let running = tokio::time::timeout(hour, stage.agent.run("go"));
+                tokio::select! {
+                    run = running => run.expect("a run ends"),
+                    run = reading => run,
+                }
+            };
+            let (run, ()) = futures_util::join!(running, act(&handle, &acts));
+            while let Some(event) = receiver.try_recv() {
+                notes.emit_now(event);
+            }
+            stage.check(&run);
         });
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::*;
 use crate::agent::{
-    Delta, ExecutionStrategy, InMemoryMessageStore, MAX_CALLS_PER_TURN, SKIPPED, ToolCallDelta,
+    Delta, ExecutionStrategy, InMemoryMessageStore, MAX_CALLS_PER_TURN, ToolCallDelta,
     testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
 };
 
@@ -166,8 +166,19 @@ async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
         let (run, ()) = futures_util::join!(stage.run(), saying);
         assert_eq!(run.end, answer("well"));
         assert_eq!(stage.tools.begun(), 1);
-        let skipped = format!("Tool execution failed: {SKIPPED}");
-        assert_eq!(stage.results(), ["slept", &skipped, &skipped]);
+        // The specification's own words ("Steering"), written out.
+        let skipped = "Skipped due to queued user message.";
+        let told = stage.notes.events();
+        let ends = told.iter().filter_map(|event| match event {
+            AgentEvent::ToolEnd { result } => {
+                Some(result.outcome.as_ref().map_err(|e| (e.code(), e.message())))
+            }
+            _ => None,
+        });
+        let ends: Vec<_> = ends.filter_map(Result::err).collect();
+        assert_eq!(ends, [("skipped", skipped); 2]);
+        let read = format!("Tool execution failed: {skipped}");
+        assert_eq!(stage.results(), ["slept", &read, &read]);
         assert_eq!(stage.store.messages()[5], Message::user("rather not"));
         let told = AgentEvent::Steered { messages: Arc::new(vec![Message::user("rather not")]) };
         assert!(stage.notes.events().contains(&told));

@@ -188,6 +188,31 @@ fn what_calls_tell_at_once_does_not_wait_and_has_an_end() {
     assert_eq!(receiver.coalesced(), 10_000 - 1 - MAX_EVENTS_BEYOND_CAPACITY as u64);
 }
 
+#[test]
+fn ends_have_room_of_their_own_beyond_what_calls_tell_at_once_and_that_has_an_end_too() {
+    let (sender, mut receiver) = channel(1);
+    for nth in 0..10_000 {
+        sender.emit_now(started(&nth.to_string()));
+    }
+    let full = 1 + MAX_EVENTS_BEYOND_CAPACITY;
+    assert_eq!(receiver.waiting(), full);
+    let left_out = receiver.coalesced();
+    for nth in 1..MAX_ENDS_BEYOND_CAPACITY {
+        sender.emit_now(end(&nth.to_string()));
+    }
+    let last = AgentEvent::AgentEnd { end: AgentEnd::Cancelled };
+    sender.emit_now(last.clone());
+    assert_eq!((receiver.waiting(), receiver.coalesced()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out));
+    // Words of calls find no place between them, and several runs together can fill this too.
+    sender.emit_now(started("late"));
+    sender.emit_now(text("late"));
+    sender.emit_now(end("one more"));
+    assert_eq!((receiver.waiting(), receiver.coalesced()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out + 3));
+    let read = drain(&mut receiver);
+    assert!((1..MAX_ENDS_BEYOND_CAPACITY).all(|nth| read[full + nth - 1] == end(&nth.to_string())));
+    assert_eq!(read.last(), Some(&last));
+}
+
 #[tokio::test]
 async fn a_run_does_not_wait_for_a_reader_that_is_gone() {
     let (sender, receiver) = channel(1);

@@ -2,7 +2,10 @@
 
 use std::{
     fmt,
-    sync::{Mutex, PoisonError},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use opentelemetry::{
@@ -50,6 +53,8 @@ pub struct Telemetry<E> {
     tracer: BoxedTracer,
     instruments: Instruments,
     run: Mutex<Option<Run>>,
+    /// An event was seen that `inner` did not take yet. Where its future is dropped the loop says it once more.
+    is_untaken: AtomicBool,
 }
 
 impl<E> Telemetry<E> {
@@ -74,6 +79,7 @@ impl<E> Telemetry<E> {
             tracer: BoxedTracer::new(Box::new(tracers.tracer_with_scope(scope.clone()))),
             instruments: Instruments::of(&meters.meter_with_scope(scope)),
             run: Mutex::new(None),
+            is_untaken: AtomicBool::new(false),
         }
     }
 
@@ -105,11 +111,15 @@ impl<E> Telemetry<E> {
 impl<E: EventEmitter> EventEmitter for Telemetry<E> {
     async fn emit(&self, event: AgentEvent) {
         self.watch(&event);
+        self.is_untaken.store(event.must_arrive(), Ordering::Relaxed);
         self.inner.emit(event).await;
+        self.is_untaken.store(false, Ordering::Relaxed);
     }
 
     fn emit_now(&self, event: AgentEvent) {
-        self.watch(&event);
+        if !(event.must_arrive() && self.is_untaken.swap(false, Ordering::Relaxed)) {
+            self.watch(&event);
+        }
         self.inner.emit_now(event);
     }
 }

@@ -1,6 +1,6 @@
 //! What telemetry tells of runs, as exporters get it.
 
-use std::time::Duration;
+use std::{num::NonZeroUsize, time::Duration};
 
 use opentelemetry::{
     Context, KeyValue, Value,
@@ -18,7 +18,7 @@ use portcullis_types::{ToolError, ToolEvent, ToolOutput, ToolResult};
 use super::{
     super::{
         AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, Delta, EventEmitter, InMemoryMessageStore,
-        ProviderErrorKind, StopReason, Usage,
+        ProviderErrorKind, StopReason, Usage, event_channel,
         testing::{Notes, Script, Step, Tools, ask_for, say},
     },
     *,
@@ -414,6 +414,46 @@ async fn every_event_is_passed_on_as_it_is() {
     AgentLoop::new(config, plain.clone(), store(), Script::new(turns()), Tools::default()).run("go").await;
     assert_eq!(notes.events(), plain.events());
     assert!(plain.events().len() > 1000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_reader_that_stops_does_not_take_in_time_is_traced_once() {
+    for first in 0..12 {
+        let kept = Kept::new();
+        let (sender, mut receiver) = event_channel(NonZeroUsize::MIN);
+        let telemetry = kept.emitter(sender, RecordedContent::Nothing);
+        let calls = ask_for(&[("c1", "r_echo", "{}"), ("c2", "w_deaf", "{}")]);
+        let mut agent = AgentLoop::new(
+            AgentConfig::new("clerk"),
+            telemetry,
+            InMemoryMessageStore::new(),
+            Script::new([calls]),
+            Tools::default(),
+        );
+        let handle = agent.handle();
+        let reading = async {
+            let mut read = Vec::new();
+            while read.len() < first {
+                read.push(receiver.recv().await.expect("an event"));
+            }
+            read
+        };
+        let cancelling = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            handle.cancel();
+        };
+        let (run, mut read, ()) = futures_util::join!(agent.run("go"), reading, cancelling);
+        assert_eq!(run.end, AgentEnd::Cancelled);
+        read.extend(std::iter::from_fn(|| receiver.try_recv()));
+        drop(agent);
+        kept.span("invoke_agent clerk");
+        let spans = kept.spans();
+        let has = |wanted: fn(&AgentEvent) -> bool| read.iter().filter(|event| wanted(event)).count();
+        let named = |name: &str| spans.iter().filter(|span| span.name.starts_with(name)).count();
+        assert_eq!(named("chat"), has(|event| matches!(event, AgentEvent::TurnStart { .. })), "{first}");
+        let ends = has(|event| matches!(event, AgentEvent::ToolEnd { .. }));
+        assert_eq!(named("execute_tool"), ends, "{first}");
+    }
 }
 
 fn start(run_id: &str) -> AgentEvent {

@@ -1,27 +1,19 @@
-//! Servers that fail, lie, stall, and never end.
+//! Servers that fail, lie, stall, and never end, in each of [`WIRES`].
 
-use super::*;
+use super::{wires::Wire, *};
 use crate::agent::{ProviderErrorKind, StopReason};
-
-fn text(words: &str) -> String {
-    events(&[json!({"choices": [{"index": 0, "delta": {"content": words}}]})])
-}
-
-fn fine() -> Reply {
-    let end = events(&[json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})]);
-    Reply::events(text("fine") + &end + "data: [DONE]\n\n")
-}
 
 fn hello() -> ModelRequest {
     request(vec![Message::user("x")])
 }
 
 /// The text before a stream's error, and the error.
-async fn broken(server: &Server) -> (String, ProviderError) {
-    let stream = provider(ProviderKind::OpenAi, server).stream(hello()).await.expect("begins");
+async fn broken(wire: Wire, server: &Server) -> (String, ProviderError) {
+    let stream = provider(wire.kind, server).stream(hello()).await.expect("begins");
     let (deltas, error) = drain(stream).await;
     let text = deltas.iter().map(|delta| match delta {
         Delta::Text(text) => text.as_str(),
+        Delta::Usage(_) => "",
         other => panic!("{other:?}"),
     });
     (text.collect(), error.expect("an error"))
@@ -29,322 +21,396 @@ async fn broken(server: &Server) -> (String, ProviderError) {
 
 #[tokio::test]
 async fn a_connection_that_breaks_within_an_answer_is_told_and_not_tried_again() {
-    let server = Server::start([Reply::events(text("half")).and_break(), fine()]).await;
-    let (said, error) = broken(&server).await;
-    assert_eq!(said, "half");
-    assert_eq!(error.kind(), ProviderErrorKind::Transport);
-    assert_eq!(server.seen().len(), 1, "half of the answer was passed on");
+    for wire in WIRES {
+        let server = Server::start([Reply::events(wire.text("half")).and_break(), wire.fine()]).await;
+        let (said, error) = broken(wire, &server).await;
+        assert_eq!(said, "half");
+        assert_eq!(error.kind(), ProviderErrorKind::Transport);
+        assert_eq!(server.seen().len(), 1, "half of the answer was passed on");
+    }
 }
 
 #[tokio::test]
 async fn an_answer_that_ends_early_is_not_whole() {
-    let server = Server::start([Reply::events(text("half"))]).await;
-    let (said, error) = broken(&server).await;
-    assert_eq!((said.as_str(), error.kind()), ("half", ProviderErrorKind::Incomplete));
+    for wire in WIRES {
+        let server = Server::start([Reply::events(wire.text("half"))]).await;
+        let (said, error) = broken(wire, &server).await;
+        assert_eq!((said.as_str(), error.kind()), ("half", ProviderErrorKind::Incomplete));
+    }
 }
 
 #[tokio::test]
 async fn a_connection_that_breaks_before_the_first_word_is_tried_again() {
-    let server = Server::start([
-        Reply::events(": nothing yet\n\n").and_break(),
-        Reply::events(""),
-        Reply::events("data: {\"choices\":[]}\n\n").and_break(),
-        fine(),
-    ])
-    .await;
-    let deltas = answer(&provider(ProviderKind::OpenAi, &server), hello()).await;
-    assert_eq!(deltas, [Delta::Text("fine".into()), Delta::End(StopReason::Stop)]);
-    let seen = server.seen();
-    assert_eq!(seen.len(), 4);
-    assert!(seen.iter().all(|request| request.text == seen[0].text), "the same request each time");
+    for wire in WIRES {
+        let server = Server::start([
+            Reply::events(": nothing yet\n\n").and_break(),
+            Reply::events(""),
+            Reply::events(wire.nothing()).and_break(),
+            wire.fine(),
+        ])
+        .await;
+        let mut deltas = answer(&provider(wire.kind, &server), hello()).await;
+        deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
+        assert_eq!(deltas, [Delta::Text("fine".into()), Delta::End(StopReason::Stop)]);
+        let seen = server.seen();
+        assert_eq!(seen.len(), 4);
+        assert!(seen.iter().all(|request| request.text == seen[0].text), "the same request each time");
+    }
 }
 
 #[tokio::test]
 async fn a_server_that_is_not_there_is_a_fault_of_transport() {
-    let server = Server::start([]).await;
-    let settings = settings(ProviderKind::OpenAi, &server);
-    drop(server);
-    let error = refusal(&RemoteProvider::new(settings).expect("a provider"), hello()).await;
-    assert_eq!(error.kind(), ProviderErrorKind::Transport);
-    assert!(!shown(&error).contains(KEY));
+    for wire in WIRES {
+        let server = Server::start([]).await;
+        let settings = settings(wire.kind, &server);
+        drop(server);
+        let error = refusal(&RemoteProvider::new(settings).expect("a provider"), hello()).await;
+        assert_eq!(error.kind(), ProviderErrorKind::Transport);
+        assert!(!shown(&error).contains(KEY));
+    }
 }
 
 #[tokio::test]
 async fn too_many_requests_and_failing_servers_are_asked_again() {
-    let limited = || Reply::error(429, &json!({"error": {"message": "slow down"}})).with("retry-after", "0");
-    let server = Server::start([limited(), Reply::new(500, "text/plain", "oops"), limited(), fine()]).await;
-    answer(&provider(ProviderKind::OpenAi, &server), hello()).await;
-    assert_eq!(server.seen().len(), 4);
+    for wire in WIRES {
+        let limited = || wire.limited("0");
+        let server =
+            Server::start([limited(), Reply::new(500, "text/plain", "oops"), limited(), wire.fine()]).await;
+        answer(&provider(wire.kind, &server), hello()).await;
+        assert_eq!(server.seen().len(), 4);
+    }
 }
 
 #[tokio::test]
 async fn a_server_is_not_asked_before_the_time_that_it_names() {
-    let limited = Reply::error(429, &json!({})).with("retry-after", "1");
-    let server = Server::start([limited, fine()]).await;
-    let before = std::time::Instant::now();
-    answer(&provider(ProviderKind::OpenAi, &server), hello()).await;
-    assert!(before.elapsed() >= Duration::from_secs(1));
-    assert_eq!(server.seen().len(), 2);
+    for wire in WIRES {
+        let limited = wire.limited("1");
+        let server = Server::start([limited, wire.fine()]).await;
+        let before = std::time::Instant::now();
+        answer(&provider(wire.kind, &server), hello()).await;
+        assert!(before.elapsed() >= Duration::from_secs(1));
+        assert_eq!(server.seen().len(), 2);
+    }
 }
 
 #[tokio::test]
 async fn a_server_that_wants_too_long_a_wait_is_not_asked_again() {
-    let limited = Reply::error(429, &json!({"error": {"message": "slow down"}})).with("retry-after", "3600");
-    let server = Server::start([limited, fine()]).await;
-    let error = refusal(&provider(ProviderKind::OpenAi, &server), hello()).await;
-    assert_eq!(error.kind(), ProviderErrorKind::RateLimited);
-    assert_eq!(error.status(), Some(429));
-    assert_eq!(error.to_string(), "openai answered 429 Too Many Requests: slow down");
-    assert_eq!(server.seen().len(), 1);
+    for wire in WIRES {
+        let limited = wire.limited("3600");
+        let server = Server::start([limited, wire.fine()]).await;
+        let error = refusal(&provider(wire.kind, &server), hello()).await;
+        assert_eq!(error.kind(), ProviderErrorKind::RateLimited);
+        assert_eq!(error.status(), Some(429));
+        assert_eq!(error.to_string(), format!("{} answered 429 Too Many Requests: slow down", wire.kind));
+        assert_eq!(server.seen().len(), 1);
+    }
 }
 
 #[tokio::test]
 async fn tries_have_a_number() {
-    let server = Server::start(std::iter::repeat_n(Reply::new(503, "text/plain", "oops"), 9)).await;
-    let error = refusal(&provider(ProviderKind::OpenAi, &server), hello()).await;
-    assert_eq!((error.kind(), error.status()), (ProviderErrorKind::Server, Some(503)));
-    assert_eq!(server.seen().len(), 4, "one, and three more");
+    for wire in WIRES {
+        let server = Server::start(std::iter::repeat_n(Reply::new(503, "text/plain", "oops"), 9)).await;
+        let error = refusal(&provider(wire.kind, &server), hello()).await;
+        assert_eq!((error.kind(), error.status()), (ProviderErrorKind::Server, Some(503)));
+        assert_eq!(server.seen().len(), 4, "one, and three more");
 
-    let server = Server::start([Reply::new(503, "text/plain", "oops"), fine()]).await;
-    let once = settings(ProviderKind::OpenAi, &server).with_limits(ProviderLimits { retries: 0, ..limits() });
-    refusal(&RemoteProvider::new(once).expect("a provider"), hello()).await;
-    assert_eq!(server.seen().len(), 1);
+        let server = Server::start([Reply::new(503, "text/plain", "oops"), wire.fine()]).await;
+        let once = settings(wire.kind, &server).with_limits(ProviderLimits { retries: 0, ..limits() });
+        refusal(&RemoteProvider::new(once).expect("a provider"), hello()).await;
+        assert_eq!(server.seen().len(), 1);
+    }
 }
 
 #[tokio::test]
 async fn a_refusal_is_told_in_the_servers_words_and_not_tried_again() {
-    for (status, kind) in [
-        (400, ProviderErrorKind::Rejected),
-        (401, ProviderErrorKind::Unauthorized),
-        (403, ProviderErrorKind::Unauthorized),
-        (404, ProviderErrorKind::Configuration),
-        (413, ProviderErrorKind::Rejected),
-        (422, ProviderErrorKind::Rejected),
-    ] {
-        let server =
-            Server::start([Reply::error(status, &json!({"error": {"message": "because"}})), fine()]).await;
-        let error = refusal(&provider(ProviderKind::OpenAi, &server), hello()).await;
-        assert_eq!((error.kind(), error.status()), (kind, Some(status)));
-        assert!(error.to_string().ends_with(": because"), "{error}");
-        assert_eq!(server.seen().len(), 1, "{status}");
+    for wire in WIRES {
+        for (status, kind) in [
+            (400, ProviderErrorKind::Rejected),
+            (401, ProviderErrorKind::Unauthorized),
+            (403, ProviderErrorKind::Unauthorized),
+            (404, ProviderErrorKind::Configuration),
+            (413, ProviderErrorKind::Rejected),
+            (422, ProviderErrorKind::Rejected),
+        ] {
+            let server = Server::start([Reply::error(status, &(wire.error)("because")), wire.fine()]).await;
+            let error = refusal(&provider(wire.kind, &server), hello()).await;
+            assert_eq!((error.kind(), error.status()), (kind, Some(status)));
+            assert!(error.to_string().ends_with(": because"), "{error}");
+            assert_eq!(server.seen().len(), 1, "{status}");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_server_that_repeats_the_key_does_not_bring_it_into_an_error() {
-    let echo = format!("no such key: {KEY}");
-    let refused = Reply::error(401, &json!({"error": {"message": echo}}));
-    let wrong_type = Reply::new(200, "text/html", &echo);
-    let in_answer = Reply::events(events(&[json!({"error": {"message": echo, "code": 401}})]));
-    // Cut where the message is cut, half of the key must not stay.
-    let at_the_cut = Reply::new(400, "text/plain", format!("{}{KEY}", "x".repeat(490)));
-    let as_type = Reply::new(200, &format!("text/{KEY}"), "");
-    let not_json = Reply::events(format!("data: {KEY}\n\n"));
-    for reply in [refused, wrong_type, in_answer, at_the_cut, as_type, not_json] {
-        let server = Server::start([reply]).await;
-        let error = refusal(&provider(ProviderKind::OpenAi, &server), hello()).await;
-        assert!(!shown(&error).contains("sk-very"), "{}", shown(&error));
-        assert_eq!(server.seen().len(), 1);
+    for wire in WIRES {
+        let echo = format!("no such key: {KEY}");
+        let refused = Reply::error(401, &(wire.error)(&echo));
+        let wrong_type = Reply::new(200, "text/html", &echo);
+        let mut error = (wire.error)(&echo);
+        error["error"]["type"] = json!("authentication_error");
+        let in_answer = Reply::events(events(&[error]));
+        // Cut where the message is cut, half of the key must not stay.
+        let at_the_cut = Reply::new(400, "text/plain", format!("{}{KEY}", "x".repeat(490)));
+        let as_type = Reply::new(200, &format!("text/{KEY}"), "");
+        let not_json = Reply::events(format!("data: {KEY}\n\n"));
+        for reply in [refused, wrong_type, in_answer, at_the_cut, as_type, not_json] {
+            let server = Server::start([reply]).await;
+            let error = refusal(&provider(wire.kind, &server), hello()).await;
+            assert!(!shown(&error).contains("sk-very"), "{}", shown(&error));
+            assert_eq!(server.seen().len(), 1);
+        }
     }
 }
 
 #[tokio::test]
 async fn what_is_no_stream_of_events_is_no_answer() {
-    let whole = json!({"choices": [{"message": {"content": "not streamed"}}]}).to_string();
-    for (content_type, body) in [
-        ("application/json", whole.as_str()),
-        ("text/html", "<html>a gateway's greeting</html>"),
-        ("application/octet-stream", "\u{0}\u{1}"),
-        ("text/event-streamer", "data: [DONE]\n\n"),
-        ("", ""),
-    ] {
-        let server = Server::start([Reply::new(200, content_type, body), fine()]).await;
-        let error = refusal(&provider(ProviderKind::OpenAi, &server), hello()).await;
-        assert_eq!(error.kind(), ProviderErrorKind::Malformed, "{content_type}");
-        assert_eq!(server.seen().len(), 1);
+    for wire in WIRES {
+        let whole = (wire.unstreamed)().to_string();
+        for (content_type, body) in [
+            ("application/json", whole.as_str()),
+            ("text/html", "<html>a gateway's greeting</html>"),
+            ("application/octet-stream", "\u{0}\u{1}"),
+            ("text/event-streamer", "data: [DONE]\n\n"),
+            ("", ""),
+        ] {
+            let server = Server::start([Reply::new(200, content_type, body), wire.fine()]).await;
+            let error = refusal(&provider(wire.kind, &server), hello()).await;
+            assert_eq!(error.kind(), ProviderErrorKind::Malformed, "{content_type}");
+            assert_eq!(server.seen().len(), 1);
+        }
+        let server =
+            Server::start([wire.fine().with("content-type", "Text/Event-Stream; charset=utf-8")]).await;
+        answer(&provider(wire.kind, &server), hello()).await;
     }
-    let server = Server::start([fine().with("content-type", "Text/Event-Stream; charset=utf-8")]).await;
-    answer(&provider(ProviderKind::OpenAi, &server), hello()).await;
 }
 
 #[tokio::test]
 async fn a_malformed_piece_ends_the_answer() {
-    for bad in [
-        "{\"choices\":[{\"delta\"",
-        "null",
-        "[]",
-        "\"x\"",
-        "{\"choices\":5}",
-        "{\"choices\":[{\"index\":-1}]}",
-    ] {
-        let server =
-            Server::start([Reply::events(text("half")).and(format!("data: {bad}\n\n")), fine()]).await;
-        let (said, error) = broken(&server).await;
-        assert_eq!((said.as_str(), error.kind()), ("half", ProviderErrorKind::Malformed), "{bad}");
+    for wire in WIRES {
+        for bad in wire.malformed {
+            let server = Server::start([
+                Reply::events(wire.text("half")).and(format!("data: {bad}\n\n")),
+                wire.fine(),
+            ])
+            .await;
+            let (said, error) = broken(wire, &server).await;
+            assert_eq!((said.as_str(), error.kind()), ("half", ProviderErrorKind::Malformed), "{bad}");
+        }
+        let server = Server::start([Reply::events(wire.text("half")).and(b"data: \xff\xfe\n\n")]).await;
+        assert_eq!(broken(wire, &server).await.1.kind(), ProviderErrorKind::Malformed);
     }
-    let server = Server::start([Reply::events(text("half")).and(b"data: \xff\xfe\n\n")]).await;
-    assert_eq!(broken(&server).await.1.kind(), ProviderErrorKind::Malformed);
 }
 
 #[tokio::test]
-async fn an_answer_without_any_choice_is_not_whole() {
-    let server = Server::start([Reply::events("data: {\"choices\":[]}\n\ndata: [DONE]\n\n"), fine()]).await;
-    let error = refusal(&provider(ProviderKind::OpenAi, &server), hello()).await;
-    assert_eq!(error.kind(), ProviderErrorKind::Incomplete);
+async fn an_answer_that_says_neither_a_word_nor_why_it_ended_is_not_whole() {
+    for wire in WIRES {
+        let server = Server::start([Reply::events(wire.nothing() + wire.over), wire.fine()]).await;
+        let error = refusal(&provider(wire.kind, &server), hello()).await;
+        assert_eq!(error.kind(), ProviderErrorKind::Incomplete);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_a_word_is_whole_where_it_says_why_it_ended() {
+    for wire in WIRES {
+        for empty in wire.wordless() {
+            let server = Server::start([Reply::events(empty.clone() + &wire.end()), wire.fine()]).await;
+            let mut deltas = answer(&provider(wire.kind, &server), hello()).await;
+            deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
+            assert_eq!(deltas, [Delta::End(StopReason::Stop)], "{empty}");
+            // Without the reason it is not.
+            let server = Server::start([Reply::events(empty.clone() + wire.over), wire.fine()]).await;
+            let error = refusal(&provider(wire.kind, &server), hello()).await;
+            assert_eq!(error.kind(), ProviderErrorKind::Incomplete, "{empty}");
+            assert_eq!(server.seen().len(), 1, "{empty}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_before_the_first_word_is_tried_again_and_one_after_it_is_told() {
+    for wire in WIRES {
+        let failing = |before: String| Reply::events(before + &wire.error_event("too much to do"));
+        let server = Server::start([failing(wire.nothing()), failing(wire.text("half")), wire.fine()]).await;
+        let (said, error) = broken(wire, &server).await;
+        assert_eq!((said.as_str(), error.kind()), ("half", ProviderErrorKind::Server));
+        assert!(error.to_string().ends_with(": too much to do"), "{error}");
+        assert_eq!(server.seen().len(), 2);
+    }
 }
 
 #[tokio::test]
 async fn an_answer_without_end_is_bounded() {
-    let small = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
-    let endless_line = Reply::events("data: ").and_for_ever([b'x'; 4096]);
-    let endless_comments = Reply::events("").and_for_ever(b": still here\n\n".repeat(300));
-    let endless_text = Reply::events("").and_for_ever(text(&"x".repeat(1000)));
-    let endless_counts =
-        Reply::events("").and_for_ever("data: {\"usage\":{\"prompt_tokens\":1}}\n\n".repeat(100));
-    for reply in [endless_line, endless_comments, endless_text, endless_counts] {
-        let mut server = Server::start([reply]).await;
-        let settings = settings(ProviderKind::OpenAi, &server).with_limits(small);
-        let error = match RemoteProvider::new(settings).expect("a provider").stream(hello()).await {
-            Err(error) => error,
-            Ok(stream) => {
-                let (deltas, error) = drain(stream).await;
-                let said: usize =
-                    deltas.iter().map(|d| if let Delta::Text(t) = d { t.len() } else { 0 }).sum();
-                assert!(said <= small.answer_bytes, "{said}");
-                error.expect("an error")
-            }
-        };
-        assert_eq!(error.kind(), ProviderErrorKind::Malformed);
-        assert!(error.to_string().contains("larger than the limit"), "{error}");
-        server.given_up().await;
+    for wire in WIRES {
+        let small = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
+        let endless_line = Reply::events("data: ").and_for_ever([b'x'; 4096]);
+        let endless_comments = Reply::events("").and_for_ever(b": still here\n\n".repeat(300));
+        let endless_text = Reply::events("").and_for_ever(wire.text(&"x".repeat(1000)));
+        let endless_counts = Reply::events("").and_for_ever(wire.count().repeat(100));
+        for reply in [endless_line, endless_comments, endless_text, endless_counts] {
+            let mut server = Server::start([reply]).await;
+            let settings = settings(wire.kind, &server).with_limits(small);
+            let error = match RemoteProvider::new(settings).expect("a provider").stream(hello()).await {
+                Err(error) => error,
+                Ok(stream) => {
+                    let (deltas, error) = drain(stream).await;
+                    let said: usize =
+                        deltas.iter().map(|d| if let Delta::Text(t) = d { t.len() } else { 0 }).sum();
+                    assert!(said <= small.answer_bytes, "{said}");
+                    error.expect("an error")
+                }
+            };
+            assert_eq!(error.kind(), ProviderErrorKind::Malformed);
+            assert!(error.to_string().contains("larger than the limit"), "{error}");
+            server.given_up().await;
+        }
     }
 }
 
 #[tokio::test]
 async fn an_error_without_end_is_cut() {
-    let server = Server::start([Reply::new(400, "text/plain", "").and_for_ever([b'x'; 4096])]).await;
-    let error = refusal(&provider(ProviderKind::OpenAi, &server), hello()).await;
-    assert_eq!(error.kind(), ProviderErrorKind::Rejected);
-    assert!(error.to_string().len() < 1000);
+    for wire in WIRES {
+        let server = Server::start([Reply::new(400, "text/plain", "").and_for_ever([b'x'; 4096])]).await;
+        let error = refusal(&provider(wire.kind, &server), hello()).await;
+        assert_eq!(error.kind(), ProviderErrorKind::Rejected);
+        assert!(error.to_string().len() < 1000);
+    }
 }
 
 #[tokio::test]
 async fn a_server_that_falls_silent_is_given_up() {
-    let short = ProviderLimits { idle: Duration::from_millis(100), ..limits() };
-    for reply in [Reply::events("").and_stall(), Reply::events(text("half")).and_stall()] {
-        let mut server = Server::start([reply, fine()]).await;
-        let settings = settings(ProviderKind::OpenAi, &server).with_limits(short);
-        let result = RemoteProvider::new(settings).expect("a provider").stream(hello()).await;
-        let error = match result {
-            Err(error) => error,
-            Ok(stream) => drain(stream).await.1.expect("an error"),
-        };
-        assert_eq!(error.kind(), ProviderErrorKind::Transport);
-        assert!(error.to_string().contains("said nothing for 0.1 s"), "{error}");
-        server.given_up().await;
-        assert_eq!(server.seen().len(), 1, "a further request would wait as long");
+    for wire in WIRES {
+        let short = ProviderLimits { idle: Duration::from_millis(100), ..limits() };
+        for reply in [Reply::events("").and_stall(), Reply::events(wire.text("half")).and_stall()] {
+            let mut server = Server::start([reply, wire.fine()]).await;
+            let settings = settings(wire.kind, &server).with_limits(short);
+            let result = RemoteProvider::new(settings).expect("a provider").stream(hello()).await;
+            let error = match result {
+                Err(error) => error,
+                Ok(stream) => drain(stream).await.1.expect("an error"),
+            };
+            assert_eq!(error.kind(), ProviderErrorKind::Transport);
+            assert!(error.to_string().contains("said nothing for 0.1 s"), "{error}");
+            server.given_up().await;
+            assert_eq!(server.seen().len(), 1, "a further request would wait as long");
+        }
     }
 }
 
 #[tokio::test]
 async fn a_server_that_takes_a_request_and_says_nothing_is_given_up() {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let short =
-        ProviderLimits { connect: Duration::from_millis(100), idle: Duration::from_millis(100), ..limits() };
-    let settings = ProviderSettings::new(ProviderKind::OpenAi, "m")
-        .with_base_url(format!("http://{}", listener.local_addr().expect("an address")))
-        .with_limits(short);
-    let error = refusal(&RemoteProvider::new(settings).expect("a provider"), hello()).await;
-    assert_eq!(error.kind(), ProviderErrorKind::Transport);
+    for wire in WIRES {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let short = ProviderLimits {
+            connect: Duration::from_millis(100),
+            idle: Duration::from_millis(100),
+            ..limits()
+        };
+        let settings = ProviderSettings::new(wire.kind, "m")
+            .with_base_url(format!("http://{}", listener.local_addr().expect("an address")))
+            .with_limits(short);
+        let error = refusal(&RemoteProvider::new(settings).expect("a provider"), hello()).await;
+        assert_eq!(error.kind(), ProviderErrorKind::Transport);
+    }
 }
 
 #[tokio::test]
 async fn a_key_does_not_go_to_a_server_that_speaks_no_tls_where_tls_is_asked_for() {
-    let server = Server::start([fine()]).await;
-    let settings =
-        settings(ProviderKind::OpenAi, &server).with_base_url(server.url().replace("http:", "https:"));
-    let provider = match RemoteProvider::new(settings) {
-        Ok(provider) => provider,
-        Err(error) => {
-            // A machine without any certificate can speak to nobody under TLS, and says so.
-            assert_eq!(error.kind(), ProviderErrorKind::Configuration);
-            assert!(error.to_string().contains("certificates"), "{error}");
-            return;
-        }
-    };
-    let error = refusal(&provider, hello()).await;
-    assert_eq!(error.kind(), ProviderErrorKind::Transport);
-    assert!(server.seen().is_empty());
+    for wire in WIRES {
+        let server = Server::start([wire.fine()]).await;
+        let settings = settings(wire.kind, &server).with_base_url(server.url().replace("http:", "https:"));
+        let provider = match RemoteProvider::new(settings) {
+            Ok(provider) => provider,
+            Err(error) => {
+                // A machine without any certificate can speak to nobody under TLS, and says so.
+                assert_eq!(error.kind(), ProviderErrorKind::Configuration);
+                assert!(error.to_string().contains("certificates"), "{error}");
+                return;
+            }
+        };
+        let error = refusal(&provider, hello()).await;
+        assert_eq!(error.kind(), ProviderErrorKind::Transport);
+        assert!(server.seen().is_empty());
+    }
 }
 
 #[tokio::test]
 async fn cancelling_ends_the_request_wherever_it_is() {
-    // Before it is made.
-    let server = Server::start([fine()]).await;
-    let asked = hello();
-    asked.cancel.cancel();
-    let error = refusal(&provider(ProviderKind::OpenAi, &server), asked).await;
-    assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
-    assert!(server.seen().is_empty());
+    for wire in WIRES {
+        // Before it is made.
+        let server = Server::start([wire.fine()]).await;
+        let asked = hello();
+        asked.cancel.cancel();
+        let error = refusal(&provider(wire.kind, &server), asked).await;
+        assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
+        assert!(server.seen().is_empty());
 
-    // While nothing has been said.
-    let mut server = Server::start([Reply::events(": wait\n\n").and_stall()]).await;
-    let provider_here = provider(ProviderKind::OpenAi, &server);
-    let asked = hello();
-    let cancel = asked.cancel.clone();
-    let (error, ()) = futures_util::join!(refusal(&provider_here, asked), async {
-        while server.seen().is_empty() {
-            tokio::task::yield_now().await;
-        }
-        cancel.cancel();
-    });
-    assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
-    server.given_up().await;
+        // While nothing has been said.
+        let mut server = Server::start([Reply::events(": wait\n\n").and_stall()]).await;
+        let provider_here = provider(wire.kind, &server);
+        let asked = hello();
+        let cancel = asked.cancel.clone();
+        let (error, ()) = futures_util::join!(refusal(&provider_here, asked), async {
+            while server.seen().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            cancel.cancel();
+        });
+        assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
+        server.given_up().await;
 
-    // Within the answer.
-    let mut server = Server::start([Reply::events(text("half")).and_stall()]).await;
-    let asked = hello();
-    let cancel = asked.cancel.clone();
-    let mut stream = provider(ProviderKind::OpenAi, &server).stream(asked).await.expect("begins");
-    assert_eq!(stream.next().await.expect("a piece").expect("fine"), Delta::Text("half".into()));
-    let (next, ()) = futures_util::join!(stream.next(), async { cancel.cancel() });
-    assert_eq!(next.expect("an end").expect_err("cancelled").kind(), ProviderErrorKind::Cancelled);
-    assert!(stream.next().await.is_none());
-    server.given_up().await;
+        // Within the answer.
+        let mut server = Server::start([Reply::events(wire.text("half")).and_stall()]).await;
+        let asked = hello();
+        let cancel = asked.cancel.clone();
+        let mut stream = provider(wire.kind, &server).stream(asked).await.expect("begins");
+        assert_eq!(stream.next().await.expect("a piece").expect("fine"), Delta::Text("half".into()));
+        let (next, ()) = futures_util::join!(stream.next(), async { cancel.cancel() });
+        assert_eq!(next.expect("an end").expect_err("cancelled").kind(), ProviderErrorKind::Cancelled);
+        assert!(stream.next().await.is_none());
+        server.given_up().await;
+    }
 }
 
 #[tokio::test]
 async fn cancelling_ends_the_wait_between_two_tries() {
-    let limited = Reply::error(429, &json!({})).with("retry-after", "1000");
-    let server = Server::start([limited, fine()]).await;
-    let patient = ProviderLimits { retry_wait_max: Duration::from_secs(2000), ..limits() };
-    let provider = RemoteProvider::new(settings(ProviderKind::OpenAi, &server).with_limits(patient))
-        .expect("a provider");
-    let asked = hello();
-    let cancel = asked.cancel.clone();
-    let (error, ()) = futures_util::join!(refusal(&provider, asked), async {
-        while server.seen().is_empty() {
-            tokio::task::yield_now().await;
-        }
-        cancel.cancel();
-    });
-    assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
-    assert_eq!(server.seen().len(), 1);
+    for wire in WIRES {
+        let limited = wire.limited("1000");
+        let server = Server::start([limited, wire.fine()]).await;
+        let patient = ProviderLimits { retry_wait_max: Duration::from_secs(2000), ..limits() };
+        let provider =
+            RemoteProvider::new(settings(wire.kind, &server).with_limits(patient)).expect("a provider");
+        let asked = hello();
+        let cancel = asked.cancel.clone();
+        let (error, ()) = futures_util::join!(refusal(&provider, asked), async {
+            while server.seen().is_empty() {
+                tokio::task::yield_now().await;
+            }
+            cancel.cancel();
+        });
+        assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
+        assert_eq!(server.seen().len(), 1);
+    }
 }
 
 #[tokio::test]
 async fn dropping_an_answer_closes_its_connection() {
-    let mut server = Server::start([Reply::events(text("half")).and_stall()]).await;
-    let stream = provider(ProviderKind::OpenAi, &server).stream(hello()).await.expect("begins");
-    drop(stream);
-    server.given_up().await;
+    for wire in WIRES {
+        let mut server = Server::start([Reply::events(wire.text("half")).and_stall()]).await;
+        let stream = provider(wire.kind, &server).stream(hello()).await.expect("begins");
+        drop(stream);
+        server.given_up().await;
+    }
 }
 
 #[tokio::test]
 async fn a_request_without_a_model_is_not_made() {
-    let server = Server::start([fine()]).await;
-    let settings = ProviderSettings { model: String::new(), ..settings(ProviderKind::OpenAi, &server) };
-    let error = refusal(&RemoteProvider::new(settings).expect("a provider"), hello()).await;
-    assert_eq!(error.kind(), ProviderErrorKind::Configuration);
-    assert!(server.seen().is_empty());
+    for wire in WIRES {
+        let server = Server::start([wire.fine()]).await;
+        let settings = ProviderSettings { model: String::new(), ..settings(wire.kind, &server) };
+        let error = refusal(&RemoteProvider::new(settings).expect("a provider"), hello()).await;
+        assert_eq!(error.kind(), ProviderErrorKind::Configuration);
+        assert!(server.seen().is_empty());
+    }
 }

@@ -8,6 +8,7 @@ mod openai;
 mod redirects;
 mod scripted;
 mod server;
+mod wires;
 
 use std::{error::Error, time::Duration};
 
@@ -19,6 +20,7 @@ use super::{ApiKey, ProviderKind, ProviderLimits, ProviderSettings, RemoteProvid
 use crate::agent::{Delta, DeltaStream, ModelRequest, Provider, ProviderError, ToolCallDelta};
 
 use server::{Reply, Server};
+use wires::WIRES;
 
 /// A key that no error may show.
 const KEY: &str = "sk-very-secret-0123";
