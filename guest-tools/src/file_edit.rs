@@ -74,6 +74,11 @@ struct Edit {
     places: Vec<usize>,
 }
 
+/// The place after the character at this one.
+fn after_char(text: &str, at: usize) -> usize {
+    at + text[at..].chars().next().map_or(0, char::len_utf8)
+}
+
 impl Edit {
     fn of(text: &str, old: &str, new: &str, all: bool, path: &GuestPath) -> Result<Self, ToolError> {
         let converted = in_crlf(text, old, new);
@@ -84,6 +89,14 @@ impl Edit {
             return Err(ToolError::failed(format!(
                 "'old_text' is not in `{path}`: {}",
                 missing::explain(text, old)
+            )));
+        }
+        // `aa` is in `aaa` at two places, though they overlap: which of them is meant, nobody has said.
+        let overlaps = || places.first().is_some_and(|&first| text[after_char(text, first)..].contains(old));
+        if !all && count == 1 && overlaps() {
+            return Err(ToolError::failed(format!(
+                "'old_text' is in `{path}` more than once, at places that overlap: add lines around it until it is \
+                 there once, or set 'replace_all'"
             )));
         }
         if count > 1 && !all {

@@ -20,7 +20,7 @@ use crate::{
     compat::{IntoTool, Native},
     modules::{self, FolderError, Lock, LockError, ModuleError, OutsideModule, RefusedModule, Wanted},
     mounts::{MountError, MountTable},
-    native::{self, OutputRead, StillGranted},
+    native::{self, Capability, OutputRead, StillGranted},
     output_store::{OutputStore, StoreError},
     places::Places,
     rates::Rates,
@@ -47,6 +47,7 @@ pub struct RegistryBuilder {
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Native, ToolOrigin)>,
+    capabilities: Vec<Capability>,
     modules: Vec<(String, Arc<GuestModule>, Declarations)>,
     /// Modules whose tools are steps of operations.
     steps: Vec<(String, Arc<GuestModule>, Declarations)>,
@@ -67,6 +68,7 @@ impl RegistryBuilder {
             mounts: None,
             runner: None,
             natives: Vec::new(),
+            capabilities: Vec::new(),
             modules: Vec::new(),
             steps: Vec::new(),
             outside: Vec::new(),
@@ -88,6 +90,12 @@ impl RegistryBuilder {
     pub fn default_tools(mut self) -> Self {
         let shipped = native::default_tools().into_iter().map(Native::declaring);
         self.natives.extend(shipped.map(|tool| (tool, ToolOrigin::ShippedNative)));
+        self
+    }
+
+    /// Adds the tools of a capability to the others, those that are there already excepted.
+    pub fn capability(mut self, capability: Capability) -> Self {
+        self.capabilities.push(capability);
         self
     }
 
@@ -205,6 +213,13 @@ impl RegistryBuilder {
         let mut tools = ToolTable::default();
         for (tool, origin) in self.natives {
             register(&mut tools, RegisteredTool::native(tool, origin)?)?;
+        }
+        for tool in self.capabilities.into_iter().flat_map(Capability::tools) {
+            let shipped = RegisteredTool::native(Native::declaring(tool), ToolOrigin::ShippedNative)?;
+            let same = tools.get(&shipped.decl().name);
+            if same.is_none_or(|same| same.facts().origin != ToolOrigin::ShippedNative) {
+                register(&mut tools, shipped)?;
+            }
         }
         if let Some((workspace, private)) = self.workspace {
             let terms = SidecarTerms {

@@ -4,6 +4,7 @@
 //! [`OutputRead`] reads the store of whole outputs, through the directory handle that the store holds.
 
 mod arithmetic;
+mod capability;
 mod defaults;
 mod echo;
 mod failing;
@@ -12,6 +13,7 @@ mod output_read;
 mod time;
 
 pub use arithmetic::Arithmetic;
+pub use capability::Capability;
 pub use defaults::default_tools;
 pub use echo::EchoTool;
 pub use failing::FailingTool;
