@@ -16,7 +16,8 @@ use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
 /// Models from the third generation on refuse a call in the history without the signature that it came with.
 /// A conversation here may be from any provider and keeps none; this is the word that the API has for that
-/// (ai.google.dev/gemini-api/docs/thought-signatures).
+/// (ai.google.dev/gemini-api/docs/thought-signatures). Names such as `gemini-flash-latest` do not say which
+/// generation answers, so only a model that is known to be older goes without it.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn endpoint(base: &Url, model: &str) -> Url {
@@ -57,7 +58,7 @@ fn declared(tool: &FunctionDecl) -> Value {
 }
 
 fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
-    let signature = turn.model.contains("gemini-3").then_some(NO_SIGNATURE);
+    let signature = (!is_of_old_generation(turn.model)).then_some(NO_SIGNATURE);
     let mut calls = Calls::default();
     let mut turns: Vec<Said<'a>> = Vec::new();
     for message in &turn.request.messages {
@@ -85,6 +86,14 @@ fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
         }
     }
     Ok(turns)
+}
+
+/// Whether the model's name says that it is of the first or second generation.
+fn is_of_old_generation(model: &str) -> bool {
+    model.split("gemini-").skip(1).any(|rest| {
+        let generation = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
+        matches!(generation, "1" | "2")
+    })
 }
 
 /// The result of a call, and its pictures beside it.
