@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Progress, ReadFault, Reader, Told, say, with_calls};
+use super::{Progress, ReadFault, Reader, Told, reason, say, with_calls};
 use crate::agent::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// The answer so far.
@@ -29,7 +29,7 @@ impl Reader for Answer {
             "content_block_delta" => self.piece(index, event.delta.unwrap_or_default(), out),
             "content_block_stop" => self.keep_begun(out),
             "message_delta" => {
-                if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
+                if let Some(reason) = reason(event.delta.and_then(|delta| delta.stop_reason)) {
                     self.stop = Some(stop(reason));
                 }
                 self.count(event.usage, out);

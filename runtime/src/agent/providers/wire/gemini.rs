@@ -10,7 +10,7 @@ use url::Url;
 use super::{
     Progress, ReadFault, Reader, Told, Turn, below,
     history::{self, Block, Calls},
-    say, whole_call, with_calls,
+    reason, say, whole_call, with_calls,
 };
 use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
@@ -205,7 +205,7 @@ impl Reader for Answer {
                     out.push(whole_call(&mut self.calls, call.id, call.name, call.args.as_deref()));
                 }
             }
-            if let Some(reason) = candidate.finish_reason {
+            if let Some(reason) = reason(candidate.finish_reason) {
                 self.stop = Some(stop(reason));
             }
         }

@@ -164,7 +164,12 @@ fn say(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<String>) {
     }
 }
 
-/// Several servers call an answer with calls done, where others say that the model waits for them.
+/// The reason of an end, in the provider's word. An empty one is none: servers send it with every piece, and an
+/// answer must not be taken for whole because of it.
+fn reason(word: Option<String>) -> Option<String> {
+    word.filter(|word| !word.trim().is_empty())
+}
+
 /// A call that comes whole and without an index, with the next one.
 fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Option<&RawValue>) -> Delta {
     let index = *calls;
@@ -177,6 +182,7 @@ fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Opti
     })
 }
 
+/// Several servers call an answer with calls done, where others say that the model waits for them.
 fn with_calls(stop: StopReason, asked: bool) -> StopReason {
     if asked && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     Progress, ReadFault, Reader, Told, Turn,
     history::{self, Block, Calls},
-    say, whole_call, with_calls,
+    reason, say, whole_call, with_calls,
 };
 use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
@@ -119,7 +119,7 @@ impl Reader for Answer {
             output_tokens: chunk.eval_count.unwrap_or(0),
         }));
         // Old versions give no reason.
-        self.stop = Some(match chunk.done_reason {
+        self.stop = Some(match reason(chunk.done_reason) {
             None => StopReason::Stop,
             Some(reason) => stop(reason),
         });

@@ -7,7 +7,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     Progress, ReadFault, Reader, Told, Turn,
     history::{self, Block, Calls},
-    say, with_calls,
+    reason, say, with_calls,
 };
 use crate::agent::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
 
@@ -131,7 +131,7 @@ impl Reader for Answer {
             for call in piece.tool_calls.into_iter().flatten() {
                 out.push(Delta::ToolCall(self.call(call)?));
             }
-            if let Some(reason) = choice.finish_reason {
+            if let Some(reason) = reason(choice.finish_reason) {
                 self.stop = Some(stop(reason));
             }
         }

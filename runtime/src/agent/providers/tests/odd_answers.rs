@@ -1,0 +1,83 @@
+//! Answers that end, or begin, in ways that the protocols do not have.
+
+use super::*;
+use crate::agent::{ProviderErrorKind, StopReason};
+
+fn hello() -> ModelRequest {
+    request(vec![Message::user("x")])
+}
+
+fn in_form(kind: ProviderKind, data: &[Value]) -> Reply {
+    match kind {
+        ProviderKind::Ollama => {
+            let lines: String = data.iter().map(|data| format!("{data}\n")).collect();
+            Reply::new(200, "application/x-ndjson", lines)
+        }
+        _ => Reply::events(events(data)),
+    }
+}
+
+/// What is said, and the error that the request or its answer ends with.
+async fn asked(
+    kind: ProviderKind,
+    reply: Reply,
+    limits: ProviderLimits,
+) -> (Vec<Delta>, Option<ProviderError>) {
+    let server = Server::start([reply]).await;
+    let settings = settings(kind, &server).with_limits(limits);
+    match RemoteProvider::new(settings).expect("a provider").stream(hello()).await {
+        Ok(stream) => drain(stream).await,
+        Err(error) => (Vec::new(), Some(error)),
+    }
+}
+
+/// The first half of an answer, then an end for this reason.
+fn half(kind: ProviderKind, reason: &str) -> [Value; 2] {
+    match kind {
+        ProviderKind::OpenAi => [
+            json!({"choices": [{"delta": {"content": "half"}}]}),
+            json!({"choices": [{"delta": {}, "finish_reason": reason}]}),
+        ],
+        ProviderKind::Anthropic => [
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}}),
+            json!({"type": "message_delta", "delta": {"stop_reason": reason}}),
+        ],
+        ProviderKind::Gemini => [
+            json!({"candidates": [{"content": {"parts": [{"text": "half"}]}}]}),
+            json!({"candidates": [{"finishReason": reason}]}),
+        ],
+        ProviderKind::Ollama => [
+            json!({"message": {"content": "half"}, "done": false}),
+            json!({"message": {"content": ""}, "done": true, "done_reason": reason}),
+        ],
+    }
+}
+
+#[tokio::test]
+async fn an_empty_reason_ends_no_answer() {
+    for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini] {
+        for empty in ["", " "] {
+            let reply = || in_form(kind, &half(kind, empty));
+            for (reply, expected) in [
+                (reply(), ProviderErrorKind::Incomplete),
+                (reply().and_break(), ProviderErrorKind::Transport),
+            ] {
+                let (deltas, error) = asked(kind, reply, limits()).await;
+                assert_eq!(deltas, [Delta::Text("half".into())], "{kind}");
+                assert_eq!(error.expect("not whole").kind(), expected, "{kind}");
+            }
+        }
+    }
+    // A reason that was said stays.
+    let kind = ProviderKind::OpenAi;
+    let data = [half(kind, "stop"), half(kind, "")].concat();
+    let (deltas, error) = asked(kind, in_form(kind, &data).and_break(), limits()).await;
+    assert_eq!((deltas.last(), error.is_none()), (Some(&Delta::End(StopReason::Stop)), true));
+}
+
+#[tokio::test]
+async fn ollama_says_that_an_answer_is_whole_without_any_reason() {
+    let kind = ProviderKind::Ollama;
+    let (deltas, error) = asked(kind, in_form(kind, &half(kind, "")), limits()).await;
+    assert_eq!((deltas.last(), error.is_none()), (Some(&Delta::End(StopReason::Stop)), true));
+}
