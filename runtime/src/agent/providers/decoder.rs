@@ -7,7 +7,7 @@ use super::{
     frames::{FrameFault, Framer},
     wire::{self, Progress, ReadFault, Reader},
 };
-use crate::agent::Delta;
+use crate::agent::{Delta, StopReason};
 
 /// How much larger than what it holds an event may be: names, ids, counts, escapes of a short piece.
 const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
@@ -20,10 +20,8 @@ const WIRE_FACTOR: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Decoder {
     framer: Framer,
-    reader: Box<dyn Reader>,
     wire_bytes_left: u64,
-    answer_bytes_left: usize,
-    ended: bool,
+    answer: Said,
 }
 
 impl Decoder {
@@ -31,12 +29,10 @@ impl Decoder {
     pub(super) fn new(kind: ProviderKind, answer_bytes: usize) -> Self {
         Self {
             framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(EVENT_OVERHEAD_BYTES)),
-            reader: wire::reader(kind),
             wire_bytes_left: (answer_bytes as u64)
                 .saturating_add(EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(WIRE_FACTOR),
-            answer_bytes_left: answer_bytes,
-            ended: false,
+            answer: Said { reader: wire::reader(kind), bytes_left: answer_bytes, ended: false },
         }
     }
 
@@ -44,58 +40,74 @@ impl Decoder {
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         self.wire_bytes_left =
             self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
-        let Self { framer, reader, answer_bytes_left, ended, .. } = self;
-        framer.push(bytes, |data| read(data, reader.as_mut(), answer_bytes_left, ended, out)).map_err(named)
+        let Self { framer, answer, .. } = self;
+        framer.push(bytes, |data| answer.read(data, out)).map_err(named)
     }
 
     /// The bytes are over. Gives `false` if the answer was not: nothing said that it was whole.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
-        let Self { framer, reader, answer_bytes_left, ended, .. } = self;
-        framer.finish(|data| read(data, reader.as_mut(), answer_bytes_left, ended, out)).map_err(named)?;
-        Ok(self.end(out))
+        let Self { framer, answer, .. } = self;
+        framer.finish(|data| answer.read(data, out)).map_err(named)?;
+        self.end(out)
     }
 
-    /// Ends the answer, if the provider has said why. What is lost of a connection that breaks after that is
-    /// the count of tokens at most.
-    pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> bool {
-        if !self.ended
-            && let Some(stop) = self.reader.stop()
+    /// Ends the answer, if the provider has said why; gives whether it is whole. What is lost of a connection
+    /// that breaks after that is the count of tokens at most.
+    pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
+        if !self.answer.ended
+            && let Some(stop) = self.answer.reader.stop()
         {
-            self.ended = true;
-            out.push_back(Delta::End(stop));
+            self.answer.end(stop, out)?;
         }
-        self.ended
+        Ok(self.answer.ended)
     }
 
     /// Whether the answer is whole.
     pub(super) fn ended(&self) -> bool {
-        self.ended
+        self.answer.ended
     }
 }
 
-fn read(
-    data: &str,
-    reader: &mut dyn Reader,
-    answer_bytes_left: &mut usize,
-    ended: &mut bool,
-    out: &mut VecDeque<Delta>,
-) -> Result<(), ReadFault> {
-    if *ended || data.trim().is_empty() {
-        return Ok(());
+/// What the events say.
+#[derive(Debug)]
+struct Said {
+    reader: Box<dyn Reader>,
+    bytes_left: usize,
+    ended: bool,
+}
+
+impl Said {
+    fn read(&mut self, data: &str, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+        if self.ended || data.trim().is_empty() {
+            return Ok(());
+        }
+        let mut deltas = Vec::new();
+        let progress = self.reader.read(data, &mut deltas)?;
+        self.say(deltas, out)?;
+        if progress == Progress::Over {
+            // An end without a reason is none: a cut answer must not look whole.
+            let stop = self.reader.stop().ok_or(ReadFault::NoReason)?;
+            self.end(stop, out)?;
+        }
+        Ok(())
     }
-    let mut deltas = Vec::new();
-    let progress = reader.read(data, &mut deltas)?;
-    for delta in deltas {
-        *answer_bytes_left = answer_bytes_left.checked_sub(size(&delta)).ok_or(ReadFault::TooLarge)?;
-        out.push_back(delta);
-    }
-    if progress == Progress::Over {
-        // An end without a reason is none: a cut answer must not look whole.
-        let stop = reader.stop().ok_or(ReadFault::NoReason)?;
-        *ended = true;
+
+    fn end(&mut self, stop: StopReason, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+        let mut rest = Vec::new();
+        self.reader.rest(&mut rest);
+        self.say(rest, out)?;
+        self.ended = true;
         out.push_back(Delta::End(stop));
+        Ok(())
     }
-    Ok(())
+
+    fn say(&mut self, deltas: Vec<Delta>, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+        for delta in deltas {
+            self.bytes_left = self.bytes_left.checked_sub(size(&delta)).ok_or(ReadFault::TooLarge)?;
+            out.push_back(delta);
+        }
+        Ok(())
+    }
 }
 
 /// What a piece costs whoever keeps it, in bytes.
@@ -118,7 +130,6 @@ fn named(fault: ReadFault) -> ReadFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::StopReason;
 
     fn text(words: &str) -> String {
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{words}\"}}}}]}}\n\n")

@@ -31,6 +31,65 @@ async fn asked(
     }
 }
 
+#[track_caller]
+fn too_large(error: Option<ProviderError>) {
+    let error = error.expect("an error");
+    assert_eq!(error.kind(), ProviderErrorKind::Malformed);
+    assert!(error.to_string().contains("larger than the limit"), "{error}");
+}
+
+/// A call of Anthropic's whose arguments come with its beginning, and the reason of the end. Nothing ends the
+/// call itself.
+fn begun_call(input: &Value) -> [Value; 2] {
+    [
+        json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "tool_use", "id": "a", "name": "t", "input": input}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}),
+    ]
+}
+
+#[tokio::test]
+async fn arguments_that_a_call_began_with_are_kept_though_nothing_ends_the_call() {
+    let begun = begun_call(&json!({"n": 1}));
+    let stop = json!({"type": "message_stop"});
+    let late = json!({"type": "content_block_delta", "index": 0,
+        "delta": {"type": "input_json_delta", "partial_json": "{\"n\":1}"}});
+    let [call, reason] = begun.clone();
+    for reply in [
+        Reply::events(events(&[call.clone(), reason.clone(), stop.clone()])),
+        Reply::events(events(&begun)),
+        Reply::events(events(&begun)).and_break(),
+        // Pieces take the place of what the call began with even as late as that.
+        Reply::events(events(&[call, reason, late, stop])),
+    ] {
+        let (deltas, error) = asked(ProviderKind::Anthropic, reply, limits()).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(
+            deltas,
+            [
+                piece(0, Some("a"), Some("t"), None),
+                piece(0, None, None, Some("{\"n\":1}")),
+                Delta::End(StopReason::ToolCalls),
+            ]
+        );
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_only_the_end_brings_count_towards_the_limit() {
+    let small = ProviderLimits { answer_bytes: 100, ..limits() };
+    let [call, reason] = begun_call(&json!({"text": "x".repeat(100)}));
+    for reply in [
+        Reply::events(events(&[call.clone(), reason.clone(), json!({"type": "message_stop"})])),
+        Reply::events(events(&[call.clone(), reason.clone()])),
+        Reply::events(events(&[call, reason])).and_break(),
+    ] {
+        let (deltas, error) = asked(ProviderKind::Anthropic, reply, small).await;
+        assert_eq!(deltas, [piece(0, Some("a"), Some("t"), None)]);
+        too_large(error);
+    }
+}
+
 /// The first half of an answer, then an end for this reason.
 fn half(kind: ProviderKind, reason: &str) -> [Value; 2] {
     match kind {

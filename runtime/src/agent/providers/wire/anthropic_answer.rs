@@ -12,7 +12,8 @@ pub(super) struct Answer {
     stop: Option<StopReason>,
     usage: Usage,
     asked: bool,
-    /// The arguments that the last call began with, until pieces of them come: some servers send them whole.
+    /// The arguments that the last call began with, until pieces of them come or the call or the answer ends:
+    /// some servers send them whole.
     begun: Option<(u64, Box<RawValue>)>,
 }
 
@@ -39,6 +40,11 @@ impl Reader for Answer {
             _ => {}
         }
         Ok(Progress::More)
+    }
+
+    /// Some servers end no block. The call must not run without the arguments that it began with.
+    fn rest(&mut self, out: &mut Vec<Delta>) {
+        self.keep_begun(out);
     }
 
     fn stop(&self) -> Option<StopReason> {

@@ -49,6 +49,9 @@ pub(super) trait Reader: Send + fmt::Debug {
     /// Takes the data of one event.
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault>;
 
+    /// The answer is over, and whole: what was held back until then.
+    fn rest(&mut self, _out: &mut Vec<Delta>) {}
+
     /// Why the answer ended, once the provider has said so.
     fn stop(&self) -> Option<StopReason>;
 }
