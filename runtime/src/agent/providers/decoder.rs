@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 
 use super::{
-    ProviderKind,
     frames::{FrameFault, Framer},
+    refusal::Asked,
     wire::{self, Progress, ReadFault, Reader},
 };
 use crate::agent::{Delta, StopReason};
@@ -25,14 +25,15 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// For an answer of at most `answer_bytes`.
-    pub(super) fn new(kind: ProviderKind, answer_bytes: usize) -> Self {
+    /// For an answer of at most `answer_bytes` by whom was asked.
+    pub(super) fn new(asked: Asked, answer_bytes: usize) -> Self {
+        let kind = asked.kind;
         Self {
             framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(EVENT_OVERHEAD_BYTES)),
             wire_bytes_left: (answer_bytes as u64)
                 .saturating_add(EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(WIRE_FACTOR),
-            answer: Said { reader: wire::reader(kind), bytes_left: answer_bytes, ended: false },
+            answer: Said { asked, reader: wire::reader(kind), bytes_left: answer_bytes, ended: false },
         }
     }
 
@@ -71,6 +72,7 @@ impl Decoder {
 /// What the events say.
 #[derive(Debug)]
 struct Said {
+    asked: Asked,
     reader: Box<dyn Reader>,
     bytes_left: usize,
     ended: bool,
@@ -97,7 +99,7 @@ impl Said {
         self.reader.rest(&mut rest);
         self.say(rest, out)?;
         self.ended = true;
-        out.push_back(Delta::End(stop));
+        out.push_back(Delta::End(self.asked.stopped(stop)));
         Ok(())
     }
 
@@ -130,6 +132,11 @@ fn named(fault: ReadFault) -> ReadFault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::agent::providers::ProviderKind;
+
+    fn decoder(answer_bytes: usize) -> Decoder {
+        Decoder::new(Asked { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
+    }
 
     fn text(words: &str) -> String {
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{words}\"}}}}]}}\n\n")
@@ -138,7 +145,7 @@ mod tests {
     #[test]
     fn an_answer_is_bounded_by_what_it_says() {
         let mut out = VecDeque::new();
-        let mut decoder = Decoder::new(ProviderKind::OpenAi, 10);
+        let mut decoder = decoder(10);
         decoder.push(text("12345").as_bytes(), &mut out).expect("within");
         decoder.push(text("12345").as_bytes(), &mut out).expect("just within");
         let fault = decoder.push(text("1").as_bytes(), &mut out).expect_err("too large");
@@ -149,7 +156,7 @@ mod tests {
     #[test]
     fn an_answer_that_says_nothing_for_ever_is_bounded() {
         let mut out = VecDeque::new();
-        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1024);
+        let mut decoder = decoder(1024);
         let comments = b": keep-alive\n\n".repeat(1000);
         let fed = (0..10_000).take_while(|_| decoder.push(&comments, &mut out).is_ok()).count();
         assert!((1..1000).contains(&fed), "{fed}");
@@ -158,7 +165,7 @@ mod tests {
     #[test]
     fn nothing_follows_the_end() {
         let mut out = VecDeque::new();
-        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1000);
+        let mut decoder = decoder(1000);
         let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
         decoder.push(format!("{}{end}{}", text("a"), text("b")).as_bytes(), &mut out).expect("read");
         assert_eq!(out, [Delta::Text("a".into()), Delta::End(StopReason::Stop)]);
@@ -169,7 +176,7 @@ mod tests {
     #[test]
     fn an_end_without_a_reason_is_none() {
         let mut out = VecDeque::new();
-        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1000);
+        let mut decoder = decoder(1000);
         let fault = decoder.push(format!("{}data: [DONE]\n\n", text("a")).as_bytes(), &mut out);
         assert!(matches!(fault, Err(ReadFault::NoReason)));
         assert_eq!(out, [Delta::Text("a".into())]);

@@ -58,7 +58,7 @@ impl RemoteProvider {
             .map_err(|_elapsed| self.asked.silent(limits.idle))?
             .map_err(|error| self.asked.broken("cannot be reached, or broke the connection", error))?;
         let response = self.asked.checked(response).await?;
-        let decoder = Decoder::new(self.settings.kind, limits.answer_bytes);
+        let decoder = Decoder::new(self.asked.clone(), limits.answer_bytes);
         let mut answer =
             Answer::new(response, decoder, self.asked.clone(), limits.idle, request.cancel.clone());
         answer.begin().await?;

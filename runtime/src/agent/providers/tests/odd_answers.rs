@@ -140,3 +140,19 @@ async fn ollama_says_that_an_answer_is_whole_without_any_reason() {
     let (deltas, error) = asked(kind, in_form(kind, &half(kind, "")), limits()).await;
     assert_eq!((deltas.last(), error.is_none()), (Some(&Delta::End(StopReason::Stop)), true));
 }
+
+#[tokio::test]
+async fn an_unknown_reason_is_cut_and_never_shows_the_key() {
+    // Cut where the reason is cut, half of the key must not stay.
+    let at_the_cut = format!("{}{KEY}", "x".repeat(190));
+    for kind in ProviderKind::ALL {
+        for reason in [&"é".repeat(1 << 20), &at_the_cut, KEY] {
+            let (deltas, error) = asked(kind, in_form(kind, &half(kind, reason)), limits()).await;
+            let Some(Delta::End(StopReason::Other(shown))) = deltas.last() else {
+                panic!("{kind}: {deltas:?} {error:?}")
+            };
+            assert!(!shown.is_empty() && shown.len() <= 200, "{kind}: {} bytes", shown.len());
+            assert!(!shown.contains("sk-very"), "{kind}: {shown}");
+        }
+    }
+}
