@@ -16,6 +16,9 @@ const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
 /// bytes, and send comments to keep the connection; without a limit these could go on for ever.
 const WIRE_FACTOR: u64 = 64;
 
+/// What a piece of a call costs beside what it says. One that says nothing costs whoever keeps it as much.
+const CALL_PIECE_BYTES: usize = 32;
+
 /// Reads one answer.
 #[derive(Debug)]
 pub(super) struct Decoder {
@@ -117,7 +120,7 @@ fn size(delta: &Delta) -> usize {
     let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     match delta {
         Delta::Text(text) | Delta::Thinking(text) => text.len(),
-        Delta::ToolCall(call) => of(&call.id) + of(&call.name) + of(&call.arguments),
+        Delta::ToolCall(call) => CALL_PIECE_BYTES + of(&call.id) + of(&call.name) + of(&call.arguments),
         Delta::Usage(_) | Delta::End(_) => 0,
     }
 }

@@ -97,8 +97,9 @@ pub struct ProviderLimits {
     /// The longest silence: until the answer begins, and between its pieces. Default: 300 s, since a local
     /// model reads a long conversation for minutes before it says a word.
     pub idle: Duration,
-    /// The most that text, thoughts, names and arguments of an answer have together, in bytes. It bounds
-    /// what a model, or a server that poses as one, makes a caller keep. Default: 8 MiB.
+    /// The most that text, thoughts, names and arguments of an answer have together, in bytes; each piece of
+    /// a call counts 32 more. It bounds what a model, or a server that poses as one, makes a caller keep.
+    /// Default: 8 MiB.
     pub answer_bytes: usize,
     /// How often a request is made anew, at most. Default: 3.
     pub retries: u32,

@@ -1,7 +1,7 @@
 //! Answers that end, or begin, in ways that the protocols do not have.
 
 use super::*;
-use crate::agent::{ProviderErrorKind, StopReason};
+use crate::agent::{MAX_LISTED_CALLS, ProviderErrorKind, StopReason};
 
 fn hello() -> ModelRequest {
     request(vec![Message::user("x")])
@@ -155,4 +155,49 @@ async fn an_unknown_reason_is_cut_and_never_shows_the_key() {
             assert!(!shown.contains("sk-very"), "{kind}: {shown}");
         }
     }
+}
+
+/// An event that lists something so often.
+fn listing(kind: ProviderKind, before: &str, item: &str, after: &str, times: usize) -> Reply {
+    let data = format!("{before}{}{after}", vec![item; times].join(","));
+    match kind {
+        ProviderKind::Ollama => Reply::new(200, "application/x-ndjson", data + "\n"),
+        _ => Reply::events(format!("data: {data}\n\n")),
+    }
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_refused() {
+    let lists = [
+        (ProviderKind::OpenAi, r#"{"choices":[{"delta":{"tool_calls":["#, "{}", "]}}]}", MAX_LISTED_CALLS),
+        (ProviderKind::OpenAi, r#"{"choices":["#, "{}", "]}", 16),
+        (ProviderKind::Gemini, r#"{"candidates":["#, "{}", "]}", 16),
+        (ProviderKind::Gemini, r#"{"candidates":[{"content":{"parts":["#, "{}", "]}}]}", MAX_LISTED_CALLS),
+        (
+            ProviderKind::Ollama,
+            r#"{"message":{"tool_calls":["#,
+            r#"{"function":{"name":"t","arguments":{}}}"#,
+            "]}}",
+            MAX_LISTED_CALLS,
+        ),
+    ];
+    let once = ProviderLimits { retries: 0, ..limits() };
+    for (kind, before, item, after, most) in lists {
+        let (deltas, error) = asked(kind, listing(kind, before, item, after, most + 1), limits()).await;
+        assert!(deltas.is_empty(), "{kind}");
+        too_large(error);
+        let (_, error) = asked(kind, listing(kind, before, item, after, most), once).await;
+        // Nothing says that it is whole, but it was read.
+        assert_eq!(error.expect("not whole").kind(), ProviderErrorKind::Incomplete, "{kind} {before}");
+    }
+}
+
+#[tokio::test]
+async fn pieces_of_calls_count_though_they_say_nothing() {
+    let small = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
+    let empty = events(&[json!({"choices": [{"delta": {"tool_calls": [{"index": 0}]}}]})]);
+    let (deltas, error) =
+        asked(ProviderKind::OpenAi, Reply::events("").and_for_ever(empty.repeat(100)), small).await;
+    assert_eq!(deltas.len(), small.answer_bytes / 32);
+    too_large(error);
 }

@@ -10,6 +10,7 @@ use url::Url;
 use super::{
     Progress, ReadFault, Reader, Told, Turn, below,
     history::{self, Block, Calls},
+    listed::{Listed, MAX_CHOICES},
     reason, say, whole_call, with_calls,
 };
 use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
@@ -196,9 +197,9 @@ impl Reader for Answer {
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.stop = Some(StopReason::ContentFilter);
         }
-        let candidates = chunk.candidates.into_iter().flatten();
+        let candidates = chunk.candidates.items()?.into_iter();
         for candidate in candidates.filter(|candidate| candidate.index.unwrap_or(0) == 0) {
-            for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+            for part in candidate.content.unwrap_or_default().parts.items()? {
                 let delta = if part.thought == Some(true) { Delta::Thinking } else { Delta::Text };
                 say(out, delta, part.text);
                 if let Some(call) = part.function_call {
@@ -236,7 +237,8 @@ fn stop(reason: String) -> StopReason {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
-    candidates: Option<Vec<Candidate>>,
+    #[serde(default)]
+    candidates: Listed<Candidate, MAX_CHOICES>,
     prompt_feedback: Option<Feedback>,
     usage_metadata: Option<TokenCount>,
 }
@@ -255,9 +257,10 @@ struct Candidate {
     finish_reason: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct AnswerContent {
-    parts: Option<Vec<AnswerPart>>,
+    #[serde(default)]
+    parts: Listed<AnswerPart>,
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@
 //! | `gemini.rs` | `streamGenerateContent` |
 //! | `ollama.rs` | `/api/chat` |
 //! | `history.rs` | what all need of a conversation: calls by ids that a provider takes, blocks, arguments |
+//! | `listed.rs` | a list of an event that is bounded while it is read |
 //! | `fault.rs` | errors, as providers tell them |
 
 mod anthropic;
@@ -14,6 +15,7 @@ mod anthropic_answer;
 mod fault;
 mod gemini;
 mod history;
+mod listed;
 mod ollama;
 mod openai;
 

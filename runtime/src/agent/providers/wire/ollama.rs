@@ -7,6 +7,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     Progress, ReadFault, Reader, Told, Turn,
     history::{self, Block, Calls},
+    listed::Listed,
     reason, say, whole_call, with_calls,
 };
 use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
@@ -106,7 +107,7 @@ impl Reader for Answer {
         if let Some(message) = chunk.message {
             say(out, Delta::Thinking, message.thinking);
             say(out, Delta::Text, message.content);
-            for call in message.tool_calls.into_iter().flatten() {
+            for call in message.tool_calls.items()? {
                 let Function { name, arguments } = call.function;
                 out.push(whole_call(&mut self.calls, call.id, name, Some(&arguments)));
             }
@@ -152,7 +153,8 @@ struct Chunk {
 struct Piece {
     content: Option<String>,
     thinking: Option<String>,
-    tool_calls: Option<Vec<Asked>>,
+    #[serde(default)]
+    tool_calls: Listed<Asked>,
 }
 
 #[derive(Deserialize)]
