@@ -88,13 +88,12 @@ impl Answer {
                 Ok(false) => return self.failed = Some(self.asked.cut_off()),
                 Err(fault) => Err(fault),
             },
-            Err(failure) => {
-                let wanted = !self.cancel.is_cancelled();
-                if !(wanted && self.decoder.end(&mut self.ready)) {
-                    self.failed = Some(failure);
-                }
-                return;
-            }
+            Err(failure) if self.cancel.is_cancelled() => return self.failed = Some(failure),
+            Err(failure) => match self.decoder.end(&mut self.ready) {
+                Ok(true) => Ok(()),
+                Ok(false) => return self.failed = Some(failure),
+                Err(fault) => Err(fault),
+            },
         };
         if let Err(fault) = taken
             && !self.decoder.ended()

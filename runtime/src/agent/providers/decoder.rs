@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use super::{
-    ProviderKind,
     frames::{FrameFault, Framer},
+    refusal::Asked,
     wire::{self, Progress, ReadFault, Reader},
 };
-use crate::agent::Delta;
+use crate::agent::{Delta, StopReason};
 
 /// How much larger than what it holds an event may be: names, ids, counts, escapes of a short piece.
 const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
@@ -16,27 +16,27 @@ const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
 /// bytes, and send comments to keep the connection; without a limit these could go on for ever.
 const WIRE_FACTOR: u64 = 64;
 
+/// What a piece of a call costs beside what it says. One that says nothing costs whoever keeps it as much.
+const CALL_PIECE_BYTES: usize = 32;
+
 /// Reads one answer.
 #[derive(Debug)]
 pub(super) struct Decoder {
     framer: Framer,
-    reader: Box<dyn Reader>,
     wire_bytes_left: u64,
-    answer_bytes_left: usize,
-    ended: bool,
+    answer: Said,
 }
 
 impl Decoder {
-    /// For an answer of at most `answer_bytes`.
-    pub(super) fn new(kind: ProviderKind, answer_bytes: usize) -> Self {
+    /// For an answer of at most `answer_bytes` by whom was asked.
+    pub(super) fn new(asked: Asked, answer_bytes: usize) -> Self {
+        let kind = asked.kind;
         Self {
             framer: Framer::new(wire::framing(kind), answer_bytes.saturating_add(EVENT_OVERHEAD_BYTES)),
-            reader: wire::reader(kind),
             wire_bytes_left: (answer_bytes as u64)
                 .saturating_add(EVENT_OVERHEAD_BYTES as u64)
                 .saturating_mul(WIRE_FACTOR),
-            answer_bytes_left: answer_bytes,
-            ended: false,
+            answer: Said { asked, reader: wire::reader(kind), bytes_left: answer_bytes, ended: false },
         }
     }
 
@@ -44,58 +44,75 @@ impl Decoder {
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         self.wire_bytes_left =
             self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
-        let Self { framer, reader, answer_bytes_left, ended, .. } = self;
-        framer.push(bytes, |data| read(data, reader.as_mut(), answer_bytes_left, ended, out)).map_err(named)
+        let Self { framer, answer, .. } = self;
+        framer.push(bytes, |data| answer.read(data, out)).map_err(named)
     }
 
     /// The bytes are over. Gives `false` if the answer was not: nothing said that it was whole.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
-        let Self { framer, reader, answer_bytes_left, ended, .. } = self;
-        framer.finish(|data| read(data, reader.as_mut(), answer_bytes_left, ended, out)).map_err(named)?;
-        Ok(self.end(out))
+        let Self { framer, answer, .. } = self;
+        framer.finish(|data| answer.read(data, out)).map_err(named)?;
+        self.end(out)
     }
 
-    /// Ends the answer, if the provider has said why. What is lost of a connection that breaks after that is
-    /// the count of tokens at most.
-    pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> bool {
-        if !self.ended
-            && let Some(stop) = self.reader.stop()
+    /// Ends the answer, if the provider has said why; gives whether it is whole. What is lost of a connection
+    /// that breaks after that is the count of tokens at most.
+    pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
+        if !self.answer.ended
+            && let Some(stop) = self.answer.reader.stop()
         {
-            self.ended = true;
-            out.push_back(Delta::End(stop));
+            self.answer.end(stop, out)?;
         }
-        self.ended
+        Ok(self.answer.ended)
     }
 
     /// Whether the answer is whole.
     pub(super) fn ended(&self) -> bool {
-        self.ended
+        self.answer.ended
     }
 }
 
-fn read(
-    data: &str,
-    reader: &mut dyn Reader,
-    answer_bytes_left: &mut usize,
-    ended: &mut bool,
-    out: &mut VecDeque<Delta>,
-) -> Result<(), ReadFault> {
-    if *ended || data.trim().is_empty() {
-        return Ok(());
+/// What the events say.
+#[derive(Debug)]
+struct Said {
+    asked: Asked,
+    reader: Box<dyn Reader>,
+    bytes_left: usize,
+    ended: bool,
+}
+
+impl Said {
+    fn read(&mut self, data: &str, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+        if self.ended || data.trim().is_empty() {
+            return Ok(());
+        }
+        let mut deltas = Vec::new();
+        let progress = self.reader.read(data, &mut deltas)?;
+        self.say(deltas, out)?;
+        if progress == Progress::Over {
+            // An end without a reason is none: a cut answer must not look whole.
+            let stop = self.reader.stop().ok_or(ReadFault::NoReason)?;
+            self.end(stop, out)?;
+        }
+        Ok(())
     }
-    let mut deltas = Vec::new();
-    let progress = reader.read(data, &mut deltas)?;
-    for delta in deltas {
-        *answer_bytes_left = answer_bytes_left.checked_sub(size(&delta)).ok_or(ReadFault::TooLarge)?;
-        out.push_back(delta);
+
+    fn end(&mut self, stop: StopReason, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+        let mut rest = Vec::new();
+        self.reader.rest(&mut rest);
+        self.say(rest, out)?;
+        self.ended = true;
+        out.push_back(Delta::End(self.asked.stopped(stop)));
+        Ok(())
     }
-    if progress == Progress::Over {
-        // An end without a reason is none: a cut answer must not look whole.
-        let stop = reader.stop().ok_or(ReadFault::NoReason)?;
-        *ended = true;
-        out.push_back(Delta::End(stop));
+
+    fn say(&mut self, deltas: Vec<Delta>, out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
+        for delta in deltas {
+            self.bytes_left = self.bytes_left.checked_sub(size(&delta)).ok_or(ReadFault::TooLarge)?;
+            out.push_back(delta);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// What a piece costs whoever keeps it, in bytes.
@@ -103,7 +120,7 @@ fn size(delta: &Delta) -> usize {
     let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     match delta {
         Delta::Text(text) | Delta::Thinking(text) => text.len(),
-        Delta::ToolCall(call) => of(&call.id) + of(&call.name) + of(&call.arguments),
+        Delta::ToolCall(call) => CALL_PIECE_BYTES + of(&call.id) + of(&call.name) + of(&call.arguments),
         Delta::Usage(_) | Delta::End(_) => 0,
     }
 }
@@ -118,7 +135,11 @@ fn named(fault: ReadFault) -> ReadFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::StopReason;
+    use crate::agent::providers::ProviderKind;
+
+    fn decoder(answer_bytes: usize) -> Decoder {
+        Decoder::new(Asked { kind: ProviderKind::OpenAi, key: None }, answer_bytes)
+    }
 
     fn text(words: &str) -> String {
         format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{words}\"}}}}]}}\n\n")
@@ -127,7 +148,7 @@ mod tests {
     #[test]
     fn an_answer_is_bounded_by_what_it_says() {
         let mut out = VecDeque::new();
-        let mut decoder = Decoder::new(ProviderKind::OpenAi, 10);
+        let mut decoder = decoder(10);
         decoder.push(text("12345").as_bytes(), &mut out).expect("within");
         decoder.push(text("12345").as_bytes(), &mut out).expect("just within");
         let fault = decoder.push(text("1").as_bytes(), &mut out).expect_err("too large");
@@ -138,7 +159,7 @@ mod tests {
     #[test]
     fn an_answer_that_says_nothing_for_ever_is_bounded() {
         let mut out = VecDeque::new();
-        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1024);
+        let mut decoder = decoder(1024);
         let comments = b": keep-alive\n\n".repeat(1000);
         let fed = (0..10_000).take_while(|_| decoder.push(&comments, &mut out).is_ok()).count();
         assert!((1..1000).contains(&fed), "{fed}");
@@ -147,7 +168,7 @@ mod tests {
     #[test]
     fn nothing_follows_the_end() {
         let mut out = VecDeque::new();
-        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1000);
+        let mut decoder = decoder(1000);
         let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
         decoder.push(format!("{}{end}{}", text("a"), text("b")).as_bytes(), &mut out).expect("read");
         assert_eq!(out, [Delta::Text("a".into()), Delta::End(StopReason::Stop)]);
@@ -158,7 +179,7 @@ mod tests {
     #[test]
     fn an_end_without_a_reason_is_none() {
         let mut out = VecDeque::new();
-        let mut decoder = Decoder::new(ProviderKind::OpenAi, 1000);
+        let mut decoder = decoder(1000);
         let fault = decoder.push(format!("{}data: [DONE]\n\n", text("a")).as_bytes(), &mut out);
         assert!(matches!(fault, Err(ReadFault::NoReason)));
         assert_eq!(out, [Delta::Text("a".into())]);

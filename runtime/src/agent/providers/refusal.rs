@@ -10,13 +10,17 @@ use super::{
     retry::{Again, Failure, asked_to_wait},
     wire::{self, ReadFault, Told},
 };
-use crate::agent::{ProviderError, ProviderErrorKind};
+use crate::agent::{ProviderError, ProviderErrorKind, StopReason};
 
 /// How much of a refusal's body is read.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
 /// How long a refusal's body is waited for; its status says the most important.
 const BODY_WAIT: Duration = Duration::from_secs(10);
+
+/// How long an unknown reason of an answer's end may be, in bytes. It is a word as a rule; without a limit a
+/// server could put all that an event may hold into the message that a run ends with.
+const MAX_REASON_BYTES: usize = 200;
 
 /// Who is asked, and with which key: what is said of a failure names the one and hides the other.
 #[derive(Debug, Clone)]
@@ -110,6 +114,14 @@ impl Asked {
                 ))
             }
         }
+    }
+
+    /// Why an answer ended: a reason in the server's word without the key, and cut. The key goes first, since
+    /// half of one would not be found.
+    pub(super) fn stopped(&self, stop: StopReason) -> StopReason {
+        let StopReason::Other(reason) = stop else { return stop };
+        let reason = self.without_key(&reason);
+        StopReason::Other(reason[..reason.floor_char_boundary(MAX_REASON_BYTES)].to_owned())
     }
 
     fn error(&self, kind: ProviderErrorKind, what: &str) -> ProviderError {

@@ -58,7 +58,7 @@ impl RemoteProvider {
             .map_err(|_elapsed| self.asked.silent(limits.idle))?
             .map_err(|error| self.asked.broken("cannot be reached, or broke the connection", error))?;
         let response = self.asked.checked(response).await?;
-        let decoder = Decoder::new(self.settings.kind, limits.answer_bytes);
+        let decoder = Decoder::new(self.asked.clone(), limits.answer_bytes);
         let mut answer =
             Answer::new(response, decoder, self.asked.clone(), limits.idle, request.cancel.clone());
         answer.begin().await?;
@@ -74,7 +74,7 @@ impl RemoteProvider {
                 format!("{kind}: no model is named"),
             ));
         }
-        let official = settings::is_official(&self.base);
+        let official = settings::is_own(kind, &self.base);
         let strict = match self.settings.strict_tools {
             StrictTools::WhereKnown => official && kind == ProviderKind::OpenAi,
             StrictTools::Always => true,
@@ -126,4 +126,48 @@ struct Sent {
     url: Url,
     headers: HeaderMap,
     body: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::{CancellationToken, FunctionDecl, JsonSchema, Message};
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::agent::providers::ApiKey;
+
+    /// OpenAI's protocol at an address. Nothing is sent there. Plain HTTP, so that no certificates are needed.
+    fn at(base_url: &str, key: Option<ApiKey>) -> Result<RemoteProvider, ProviderError> {
+        let settings = ProviderSettings::new(ProviderKind::OpenAi, "m").with_base_url(base_url);
+        RemoteProvider::new(ProviderSettings { key, key_without_tls: true, ..settings })
+    }
+
+    #[test]
+    fn openais_own_words_go_to_openai_alone() {
+        let schema = json!({"type": "object", "properties": {}, "additionalProperties": false});
+        let tool = FunctionDecl { name: "t".into(), description: None, parameters: JsonSchema::new(schema) };
+        let request = ModelRequest {
+            model: String::new(),
+            messages: vec![Message::user("x")],
+            tools: vec![tool],
+            max_tokens: Some(7),
+            temperature: None,
+            cancel: CancellationToken::new(),
+        };
+        for (base_url, own) in [
+            ("http://api.openai.com/v1", true),
+            ("http://generativelanguage.googleapis.com/v1beta/openai", false),
+            ("http://api.anthropic.com/v1", false),
+            ("http://example.com/v1", false),
+        ] {
+            let provider = at(base_url, Some(ApiKey::new("sk-x").expect("a key"))).expect("a provider");
+            let sent = provider.sent(&request).expect("a request");
+            let body: Value = serde_json::from_slice(&sent.body).expect("JSON");
+            assert_eq!(body["tools"][0]["function"].get("strict").is_some(), own, "{base_url}");
+            assert_eq!(body.get("max_completion_tokens").is_some(), own, "{base_url}");
+            assert_eq!(body.get("max_tokens").is_some(), !own, "{base_url}");
+            // Whoever's protocol is spoken there, an address of a provider's own wants a key.
+            assert_eq!(at(base_url, None).is_ok(), base_url.contains("example.com"), "{base_url}");
+        }
+    }
 }

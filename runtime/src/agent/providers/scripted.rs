@@ -174,7 +174,7 @@ impl ScriptedProvider {
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
         let asked = Asked { kind, key: None };
-        let mut decoder = Decoder::new(kind, ProviderLimits::default().answer_bytes);
+        let mut decoder = Decoder::new(asked.clone(), ProviderLimits::default().answer_bytes);
         let mut said = VecDeque::new();
         let read = decoder.push(body, &mut said).and_then(|()| decoder.finish(&mut said));
         let failure = match read {

@@ -97,8 +97,9 @@ pub struct ProviderLimits {
     /// The longest silence: until the answer begins, and between its pieces. Default: 300 s, since a local
     /// model reads a long conversation for minutes before it says a word.
     pub idle: Duration,
-    /// The most that text, thoughts, names and arguments of an answer have together, in bytes. It bounds
-    /// what a model, or a server that poses as one, makes a caller keep. Default: 8 MiB.
+    /// The most that text, thoughts, names and arguments of an answer have together, in bytes; each piece of
+    /// a call counts 32 more. It bounds what a model, or a server that poses as one, makes a caller keep.
+    /// Default: 8 MiB.
     pub answer_bytes: usize,
     /// How often a request is made anew, at most. Default: 3.
     pub retries: u32,
@@ -200,7 +201,7 @@ impl ProviderSettings {
                 "the key would go to {url} without TLS; use https, or allow it in the settings"
             )));
         }
-        if self.key.is_none() && is_official(&url) {
+        if self.key.is_none() && is_any_own(&url) {
             let hint = self.kind.key_variable().unwrap_or("the settings");
             return Err(wrong(format!("{url} wants a key, and there is none ({hint})")));
         }
@@ -208,13 +209,15 @@ impl ProviderSettings {
     }
 }
 
-/// Whether the address is one of the providers' own, rather than somebody's server that speaks as they do.
-pub(super) fn is_official(url: &Url) -> bool {
-    ProviderKind::ALL
-        .iter()
-        .filter(|kind| kind.key_variable().is_some())
-        .filter_map(|kind| Url::parse(kind.default_base_url()).ok())
-        .any(|own| own.host() == url.host())
+/// Whether the address is any provider's own, which wants a key whatever protocol is spoken there.
+fn is_any_own(url: &Url) -> bool {
+    ProviderKind::ALL.into_iter().filter(|kind| kind.key_variable().is_some()).any(|kind| is_own(kind, url))
+}
+
+/// Whether the address is the provider's own, rather than somebody's server that speaks as it does: another
+/// provider's as well, such as Google's for OpenAI's protocol.
+pub(super) fn is_own(kind: ProviderKind, url: &Url) -> bool {
+    Url::parse(kind.default_base_url()).is_ok_and(|own| own.host() == url.host())
 }
 
 /// Whether the address cannot leave the machine.
@@ -304,7 +307,7 @@ mod tests {
 
     #[test]
     fn a_providers_own_address_is_known_however_it_is_written() {
-        let official = |text: &str| is_official(&Url::parse(text).expect("a URL"));
+        let official = |text: &str| is_any_own(&Url::parse(text).expect("a URL"));
         assert!(official("https://api.openai.com/") && official("https://API.anthropic.com:443/v1"));
         assert!(!official("https://api.openai.com.example.com/v1") && !official("http://127.0.0.1:11434"));
     }

@@ -231,3 +231,39 @@ async fn an_answer_without_its_reason_is_not_whole() {
         assert_eq!(error.expect("not whole").kind(), ProviderErrorKind::Incomplete);
     }
 }
+
+#[tokio::test]
+async fn text_of_white_space_alone_is_not_sent() {
+    let server = Server::start([whole(&[], "end_turn")]).await;
+    let mut blank_result = Message { tool_call_id: Some("a".into()), ..Message::user("\t") };
+    blank_result.role = portcullis_types::MessageRole::Tool;
+    let mut picture = Message::user(" ");
+    picture
+        .content
+        .push(portcullis_types::Content::Image { data: "AAAA".into(), mime_type: "image/png".into() });
+    let asked = request(vec![
+        Message::system(" \n"),
+        Message::user("\u{a0}\r\n\u{1f}"),
+        Message::assistant(" \n", vec![call("a", "t", "")]),
+        blank_result,
+        Message::assistant("  ", Vec::new()),
+        picture,
+        Message::user(" x "),
+    ]);
+    answer(&provider(ProviderKind::Anthropic, &server), asked).await;
+    let body = server.seen()[0].body();
+    assert_eq!(body.get("system"), None);
+    assert_eq!(
+        body["messages"],
+        json!([
+            {"role": "user", "content": [{"type": "text", "text": "[empty message]"}]},
+            {"role": "assistant", "content": [
+                {"type": "tool_use", "id": "a", "name": "t", "input": {}}]},
+            {"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": "a"},
+                {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}},
+                {"type": "text", "text": " x "},
+            ]},
+        ])
+    );
+}

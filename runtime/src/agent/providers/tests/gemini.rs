@@ -10,9 +10,10 @@ fn finish(reason: &str) -> Value {
 #[tokio::test]
 async fn a_conversation_is_sent_as_the_protocol_has_it() {
     let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
-    answer(&provider(ProviderKind::Gemini, &server), whole_conversation()).await;
+    let asked = ModelRequest { model: "gemini-2.5-pro".into(), ..whole_conversation() };
+    answer(&provider(ProviderKind::Gemini, &server), asked).await;
     let seen = &server.seen()[0];
-    assert_eq!(seen.line, "POST /models/a-model:streamGenerateContent?alt=sse");
+    assert_eq!(seen.line, "POST /models/gemini-2.5-pro:streamGenerateContent?alt=sse");
     assert_eq!(seen.header("x-goog-api-key"), Some(KEY));
     assert_eq!(seen.header("authorization"), None);
     let mut body = seen.body();
@@ -65,12 +66,28 @@ async fn a_schema_that_the_dialect_cannot_say_is_sent_as_it_is() {
 }
 
 #[tokio::test]
-async fn calls_of_the_third_generation_say_that_they_have_no_signature() {
-    let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
-    let asked = ModelRequest { model: "gemini-3-pro".into(), ..whole_conversation() };
-    answer(&provider(ProviderKind::Gemini, &server), asked).await;
-    let part = &server.seen()[0].body()["contents"][1]["parts"][1];
-    assert_eq!(part["thoughtSignature"], "skip_thought_signature_validator");
+async fn calls_say_that_they_have_no_signature_unless_the_model_is_too_old_to_want_one() {
+    for (model, wanted) in [
+        ("gemini-3-pro", true),
+        ("models/gemini-3.5-flash", true),
+        ("gemini-flash-latest", true),
+        ("gemini-pro-latest", true),
+        ("gemini-10-pro", true),
+        ("a-model", true),
+        ("gemini-2.5-flash", false),
+        ("models/gemini-2.0-flash-001", false),
+        ("gemini-1.5-pro", false),
+    ] {
+        let server = Server::start([Reply::events(events(&[finish("STOP")]))]).await;
+        let asked = ModelRequest { model: model.into(), ..whole_conversation() };
+        answer(&provider(ProviderKind::Gemini, &server), asked).await;
+        let parts = &server.seen()[0].body()["contents"][1]["parts"];
+        let expected = json!("skip_thought_signature_validator");
+        for part in [&parts[1], &parts[2]] {
+            assert_eq!(part.get("thoughtSignature"), wanted.then_some(&expected), "{model}");
+        }
+        assert_eq!(parts[0].get("thoughtSignature"), None, "{model}");
+    }
 }
 
 #[tokio::test]

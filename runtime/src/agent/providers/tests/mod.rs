@@ -3,6 +3,7 @@
 mod anthropic;
 mod faults;
 mod gemini;
+mod odd_answers;
 mod ollama;
 mod openai;
 mod redirects;

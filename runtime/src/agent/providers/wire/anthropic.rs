@@ -18,12 +18,15 @@ pub(super) const VERSION: &str = "2023-06-01";
 /// How many tokens an answer may have where a request says nothing; the API wants a number.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
+/// What stands for a message of the person's that says nothing. The API refuses a conversation without any.
+const EMPTY_MESSAGE: &str = "[empty message]";
+
 pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
     let body = Body {
         model: turn.model,
         max_tokens: turn.request.max_tokens.unwrap_or(DEFAULT_MAX_TOKENS),
         stream: true,
-        system: history::instructions(&turn.request.messages),
+        system: history::instructions(&turn.request.messages).filter(|text| !is_blank(text)),
         messages: conversation(&turn.request.messages)?,
         tools: turn.request.tools.iter().map(|tool| declared(tool, turn.strict)).collect(),
         // Its range ends at 1.
@@ -42,7 +45,13 @@ fn conversation(messages: &[Message]) -> Result<Vec<Said<'_>>, ProviderError> {
     for message in messages {
         let (role, content) = match message.role {
             MessageRole::System => continue,
-            MessageRole::User => ("user", shown(message)),
+            MessageRole::User => {
+                let mut content = shown(message);
+                if content.is_empty() {
+                    content.push(Block::Text { text: EMPTY_MESSAGE.into() });
+                }
+                ("user", content)
+            }
             MessageRole::Assistant => {
                 let mut content = shown(message);
                 content.extend(message.tool_calls.iter().map(|call| {
@@ -71,6 +80,7 @@ fn shown(message: &Message) -> Vec<Block<'_>> {
     let takes = |mime: &str| matches!(mime, "image/jpeg" | "image/png" | "image/gif" | "image/webp");
     history::blocks(&message.content, takes)
         .into_iter()
+        .filter(|block| !matches!(block, history::Block::Text(text) if is_blank(text)))
         .map(|block| match block {
             history::Block::Text(text) => Block::Text { text },
             history::Block::Image { data, mime_type } => {
@@ -78,6 +88,12 @@ fn shown(message: &Message) -> Vec<Block<'_>> {
             }
         })
         .collect()
+}
+
+/// Whether a text is white space alone. The API refuses a message of such text, and a conversation that holds
+/// one could never be sent again. The four separators are white space in some languages and not in others.
+fn is_blank(text: &str) -> bool {
+    text.chars().all(|c| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
 }
 
 fn declared(tool: &FunctionDecl, strict: bool) -> Tool<'_> {

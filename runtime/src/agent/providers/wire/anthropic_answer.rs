@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{Progress, ReadFault, Reader, Told, say, with_calls};
+use super::{Progress, ReadFault, Reader, Told, reason, say, with_calls};
 use crate::agent::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// The answer so far.
@@ -12,7 +12,8 @@ pub(super) struct Answer {
     stop: Option<StopReason>,
     usage: Usage,
     asked: bool,
-    /// The arguments that the last call began with, until pieces of them come: some servers send them whole.
+    /// The arguments that the last call began with, until pieces of them come or the call or the answer ends:
+    /// some servers send them whole.
     begun: Option<(u64, Box<RawValue>)>,
 }
 
@@ -29,7 +30,7 @@ impl Reader for Answer {
             "content_block_delta" => self.piece(index, event.delta.unwrap_or_default(), out),
             "content_block_stop" => self.keep_begun(out),
             "message_delta" => {
-                if let Some(reason) = event.delta.and_then(|delta| delta.stop_reason) {
+                if let Some(reason) = reason(event.delta.and_then(|delta| delta.stop_reason)) {
                     self.stop = Some(stop(reason));
                 }
                 self.count(event.usage, out);
@@ -39,6 +40,11 @@ impl Reader for Answer {
             _ => {}
         }
         Ok(Progress::More)
+    }
+
+    /// Some servers end no block. The call must not run without the arguments that it began with.
+    fn rest(&mut self, out: &mut Vec<Delta>) {
+        self.keep_begun(out);
     }
 
     fn stop(&self) -> Option<StopReason> {

@@ -10,13 +10,15 @@ use url::Url;
 use super::{
     Progress, ReadFault, Reader, Told, Turn, below,
     history::{self, Block, Calls},
-    say, whole_call, with_calls,
+    listed::{Listed, MAX_CHOICES},
+    reason, say, whole_call, with_calls,
 };
 use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
 /// Models from the third generation on refuse a call in the history without the signature that it came with.
 /// A conversation here may be from any provider and keeps none; this is the word that the API has for that
-/// (ai.google.dev/gemini-api/docs/thought-signatures).
+/// (ai.google.dev/gemini-api/docs/thought-signatures). Names such as `gemini-flash-latest` do not say which
+/// generation answers, so only a model that is known to be older goes without it.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn endpoint(base: &Url, model: &str) -> Url {
@@ -57,7 +59,7 @@ fn declared(tool: &FunctionDecl) -> Value {
 }
 
 fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
-    let signature = turn.model.contains("gemini-3").then_some(NO_SIGNATURE);
+    let signature = (!is_of_old_generation(turn.model)).then_some(NO_SIGNATURE);
     let mut calls = Calls::default();
     let mut turns: Vec<Said<'a>> = Vec::new();
     for message in &turn.request.messages {
@@ -85,6 +87,14 @@ fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
         }
     }
     Ok(turns)
+}
+
+/// Whether the model's name says that it is of the first or second generation.
+fn is_of_old_generation(model: &str) -> bool {
+    model.split("gemini-").skip(1).any(|rest| {
+        let generation = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
+        matches!(generation, "1" | "2")
+    })
 }
 
 /// The result of a call, and its pictures beside it.
@@ -187,16 +197,16 @@ impl Reader for Answer {
         if chunk.prompt_feedback.is_some_and(|feedback| feedback.block_reason.is_some()) {
             self.stop = Some(StopReason::ContentFilter);
         }
-        let candidates = chunk.candidates.into_iter().flatten();
+        let candidates = chunk.candidates.items()?.into_iter();
         for candidate in candidates.filter(|candidate| candidate.index.unwrap_or(0) == 0) {
-            for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
+            for part in candidate.content.unwrap_or_default().parts.items()? {
                 let delta = if part.thought == Some(true) { Delta::Thinking } else { Delta::Text };
                 say(out, delta, part.text);
                 if let Some(call) = part.function_call {
                     out.push(whole_call(&mut self.calls, call.id, call.name, call.args.as_deref()));
                 }
             }
-            if let Some(reason) = candidate.finish_reason {
+            if let Some(reason) = reason(candidate.finish_reason) {
                 self.stop = Some(stop(reason));
             }
         }
@@ -227,7 +237,8 @@ fn stop(reason: String) -> StopReason {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Chunk {
-    candidates: Option<Vec<Candidate>>,
+    #[serde(default)]
+    candidates: Listed<Candidate, MAX_CHOICES>,
     prompt_feedback: Option<Feedback>,
     usage_metadata: Option<TokenCount>,
 }
@@ -246,9 +257,10 @@ struct Candidate {
     finish_reason: Option<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Default)]
 struct AnswerContent {
-    parts: Option<Vec<AnswerPart>>,
+    #[serde(default)]
+    parts: Listed<AnswerPart>,
 }
 
 #[derive(Deserialize)]

@@ -7,6 +7,7 @@
 //! | `gemini.rs` | `streamGenerateContent` |
 //! | `ollama.rs` | `/api/chat` |
 //! | `history.rs` | what all need of a conversation: calls by ids that a provider takes, blocks, arguments |
+//! | `listed.rs` | a list of an event that is bounded while it is read |
 //! | `fault.rs` | errors, as providers tell them |
 
 mod anthropic;
@@ -14,6 +15,7 @@ mod anthropic_answer;
 mod fault;
 mod gemini;
 mod history;
+mod listed;
 mod ollama;
 mod openai;
 
@@ -48,6 +50,9 @@ pub(super) struct Turn<'a> {
 pub(super) trait Reader: Send + fmt::Debug {
     /// Takes the data of one event.
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault>;
+
+    /// The answer is over, and whole: what was held back until then.
+    fn rest(&mut self, _out: &mut Vec<Delta>) {}
 
     /// Why the answer ended, once the provider has said so.
     fn stop(&self) -> Option<StopReason>;
@@ -164,7 +169,12 @@ fn say(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<String>) {
     }
 }
 
-/// Several servers call an answer with calls done, where others say that the model waits for them.
+/// The reason of an end, in the provider's word. An empty one is none: servers send it with every piece, and an
+/// answer must not be taken for whole because of it.
+fn reason(word: Option<String>) -> Option<String> {
+    word.filter(|word| !word.trim().is_empty())
+}
+
 /// A call that comes whole and without an index, with the next one.
 fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Option<&RawValue>) -> Delta {
     let index = *calls;
@@ -177,6 +187,7 @@ fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Opti
     })
 }
 
+/// Several servers call an answer with calls done, where others say that the model waits for them.
 fn with_calls(stop: StopReason, asked: bool) -> StopReason {
     if asked && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     Progress, ReadFault, Reader, Told, Turn,
     history::{self, Block, Calls},
-    say, whole_call, with_calls,
+    listed::Listed,
+    reason, say, whole_call, with_calls,
 };
 use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
@@ -106,7 +107,7 @@ impl Reader for Answer {
         if let Some(message) = chunk.message {
             say(out, Delta::Thinking, message.thinking);
             say(out, Delta::Text, message.content);
-            for call in message.tool_calls.into_iter().flatten() {
+            for call in message.tool_calls.items()? {
                 let Function { name, arguments } = call.function;
                 out.push(whole_call(&mut self.calls, call.id, name, Some(&arguments)));
             }
@@ -119,7 +120,7 @@ impl Reader for Answer {
             output_tokens: chunk.eval_count.unwrap_or(0),
         }));
         // Old versions give no reason.
-        self.stop = Some(match chunk.done_reason {
+        self.stop = Some(match reason(chunk.done_reason) {
             None => StopReason::Stop,
             Some(reason) => stop(reason),
         });
@@ -152,7 +153,8 @@ struct Chunk {
 struct Piece {
     content: Option<String>,
     thinking: Option<String>,
-    tool_calls: Option<Vec<Asked>>,
+    #[serde(default)]
+    tool_calls: Listed<Asked>,
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,8 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     Progress, ReadFault, Reader, Told, Turn,
     history::{self, Block, Calls},
-    say, with_calls,
+    listed::{Listed, MAX_CHOICES},
+    reason, say, with_calls,
 };
 use crate::agent::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
 
@@ -123,15 +124,16 @@ impl Reader for Answer {
             return Err(ReadFault::Told(told));
         }
         let chunk: Chunk = serde_json::from_str(data)?;
-        for choice in chunk.choices.into_iter().flatten().filter(|choice| choice.index.unwrap_or(0) == 0) {
+        let choices = chunk.choices.items()?.into_iter();
+        for choice in choices.filter(|choice| choice.index.unwrap_or(0) == 0) {
             let piece = choice.delta.unwrap_or_default();
             say(out, Delta::Thinking, piece.reasoning_content.or(piece.reasoning));
             say(out, Delta::Text, piece.content);
             say(out, Delta::Text, piece.refusal);
-            for call in piece.tool_calls.into_iter().flatten() {
+            for call in piece.tool_calls.items()? {
                 out.push(Delta::ToolCall(self.call(call)?));
             }
-            if let Some(reason) = choice.finish_reason {
+            if let Some(reason) = reason(choice.finish_reason) {
                 self.stop = Some(stop(reason));
             }
         }
@@ -191,7 +193,8 @@ fn stop(reason: String) -> StopReason {
 
 #[derive(Deserialize)]
 struct Chunk {
-    choices: Option<Vec<Choice>>,
+    #[serde(default)]
+    choices: Listed<Choice, MAX_CHOICES>,
     usage: Option<TokenCount>,
 }
 
@@ -210,7 +213,8 @@ struct Piece {
     reasoning_content: Option<String>,
     /// Of gateways.
     reasoning: Option<String>,
-    tool_calls: Option<Vec<CallPiece>>,
+    #[serde(default)]
+    tool_calls: Listed<CallPiece>,
 }
 
 #[derive(Deserialize)]

@@ -1,0 +1,203 @@
+//! Answers that end, or begin, in ways that the protocols do not have.
+
+use super::*;
+use crate::agent::{MAX_LISTED_CALLS, ProviderErrorKind, StopReason};
+
+fn hello() -> ModelRequest {
+    request(vec![Message::user("x")])
+}
+
+fn in_form(kind: ProviderKind, data: &[Value]) -> Reply {
+    match kind {
+        ProviderKind::Ollama => {
+            let lines: String = data.iter().map(|data| format!("{data}\n")).collect();
+            Reply::new(200, "application/x-ndjson", lines)
+        }
+        _ => Reply::events(events(data)),
+    }
+}
+
+/// What is said, and the error that the request or its answer ends with.
+async fn asked(
+    kind: ProviderKind,
+    reply: Reply,
+    limits: ProviderLimits,
+) -> (Vec<Delta>, Option<ProviderError>) {
+    let server = Server::start([reply]).await;
+    let settings = settings(kind, &server).with_limits(limits);
+    match RemoteProvider::new(settings).expect("a provider").stream(hello()).await {
+        Ok(stream) => drain(stream).await,
+        Err(error) => (Vec::new(), Some(error)),
+    }
+}
+
+#[track_caller]
+fn too_large(error: Option<ProviderError>) {
+    let error = error.expect("an error");
+    assert_eq!(error.kind(), ProviderErrorKind::Malformed);
+    assert!(error.to_string().contains("larger than the limit"), "{error}");
+}
+
+/// A call of Anthropic's whose arguments come with its beginning, and the reason of the end. Nothing ends the
+/// call itself.
+fn begun_call(input: &Value) -> [Value; 2] {
+    [
+        json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "tool_use", "id": "a", "name": "t", "input": input}}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}}),
+    ]
+}
+
+#[tokio::test]
+async fn arguments_that_a_call_began_with_are_kept_though_nothing_ends_the_call() {
+    let begun = begun_call(&json!({"n": 1}));
+    let stop = json!({"type": "message_stop"});
+    let late = json!({"type": "content_block_delta", "index": 0,
+        "delta": {"type": "input_json_delta", "partial_json": "{\"n\":1}"}});
+    let [call, reason] = begun.clone();
+    for reply in [
+        Reply::events(events(&[call.clone(), reason.clone(), stop.clone()])),
+        Reply::events(events(&begun)),
+        Reply::events(events(&begun)).and_break(),
+        // Pieces take the place of what the call began with even as late as that.
+        Reply::events(events(&[call, reason, late, stop])),
+    ] {
+        let (deltas, error) = asked(ProviderKind::Anthropic, reply, limits()).await;
+        assert!(error.is_none(), "{error:?}");
+        assert_eq!(
+            deltas,
+            [
+                piece(0, Some("a"), Some("t"), None),
+                piece(0, None, None, Some("{\"n\":1}")),
+                Delta::End(StopReason::ToolCalls),
+            ]
+        );
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_only_the_end_brings_count_towards_the_limit() {
+    let small = ProviderLimits { answer_bytes: 100, ..limits() };
+    let [call, reason] = begun_call(&json!({"text": "x".repeat(100)}));
+    for reply in [
+        Reply::events(events(&[call.clone(), reason.clone(), json!({"type": "message_stop"})])),
+        Reply::events(events(&[call.clone(), reason.clone()])),
+        Reply::events(events(&[call, reason])).and_break(),
+    ] {
+        let (deltas, error) = asked(ProviderKind::Anthropic, reply, small).await;
+        assert_eq!(deltas, [piece(0, Some("a"), Some("t"), None)]);
+        too_large(error);
+    }
+}
+
+/// The first half of an answer, then an end for this reason.
+fn half(kind: ProviderKind, reason: &str) -> [Value; 2] {
+    match kind {
+        ProviderKind::OpenAi => [
+            json!({"choices": [{"delta": {"content": "half"}}]}),
+            json!({"choices": [{"delta": {}, "finish_reason": reason}]}),
+        ],
+        ProviderKind::Anthropic => [
+            json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}}),
+            json!({"type": "message_delta", "delta": {"stop_reason": reason}}),
+        ],
+        ProviderKind::Gemini => [
+            json!({"candidates": [{"content": {"parts": [{"text": "half"}]}}]}),
+            json!({"candidates": [{"finishReason": reason}]}),
+        ],
+        ProviderKind::Ollama => [
+            json!({"message": {"content": "half"}, "done": false}),
+            json!({"message": {"content": ""}, "done": true, "done_reason": reason}),
+        ],
+    }
+}
+
+#[tokio::test]
+async fn an_empty_reason_ends_no_answer() {
+    for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini] {
+        for empty in ["", " "] {
+            let reply = || in_form(kind, &half(kind, empty));
+            for (reply, expected) in [
+                (reply(), ProviderErrorKind::Incomplete),
+                (reply().and_break(), ProviderErrorKind::Transport),
+            ] {
+                let (deltas, error) = asked(kind, reply, limits()).await;
+                assert_eq!(deltas, [Delta::Text("half".into())], "{kind}");
+                assert_eq!(error.expect("not whole").kind(), expected, "{kind}");
+            }
+        }
+    }
+    // A reason that was said stays.
+    let kind = ProviderKind::OpenAi;
+    let data = [half(kind, "stop"), half(kind, "")].concat();
+    let (deltas, error) = asked(kind, in_form(kind, &data).and_break(), limits()).await;
+    assert_eq!((deltas.last(), error.is_none()), (Some(&Delta::End(StopReason::Stop)), true));
+}
+
+#[tokio::test]
+async fn ollama_says_that_an_answer_is_whole_without_any_reason() {
+    let kind = ProviderKind::Ollama;
+    let (deltas, error) = asked(kind, in_form(kind, &half(kind, "")), limits()).await;
+    assert_eq!((deltas.last(), error.is_none()), (Some(&Delta::End(StopReason::Stop)), true));
+}
+
+#[tokio::test]
+async fn an_unknown_reason_is_cut_and_never_shows_the_key() {
+    // Cut where the reason is cut, half of the key must not stay.
+    let at_the_cut = format!("{}{KEY}", "x".repeat(190));
+    for kind in ProviderKind::ALL {
+        for reason in [&"é".repeat(1 << 20), &at_the_cut, KEY] {
+            let (deltas, error) = asked(kind, in_form(kind, &half(kind, reason)), limits()).await;
+            let Some(Delta::End(StopReason::Other(shown))) = deltas.last() else {
+                panic!("{kind}: {deltas:?} {error:?}")
+            };
+            assert!(!shown.is_empty() && shown.len() <= 200, "{kind}: {} bytes", shown.len());
+            assert!(!shown.contains("sk-very"), "{kind}: {shown}");
+        }
+    }
+}
+
+/// An event that lists something so often.
+fn listing(kind: ProviderKind, before: &str, item: &str, after: &str, times: usize) -> Reply {
+    let data = format!("{before}{}{after}", vec![item; times].join(","));
+    match kind {
+        ProviderKind::Ollama => Reply::new(200, "application/x-ndjson", data + "\n"),
+        _ => Reply::events(format!("data: {data}\n\n")),
+    }
+}
+
+#[tokio::test]
+async fn a_list_without_end_is_refused() {
+    let lists = [
+        (ProviderKind::OpenAi, r#"{"choices":[{"delta":{"tool_calls":["#, "{}", "]}}]}", MAX_LISTED_CALLS),
+        (ProviderKind::OpenAi, r#"{"choices":["#, "{}", "]}", 16),
+        (ProviderKind::Gemini, r#"{"candidates":["#, "{}", "]}", 16),
+        (ProviderKind::Gemini, r#"{"candidates":[{"content":{"parts":["#, "{}", "]}}]}", MAX_LISTED_CALLS),
+        (
+            ProviderKind::Ollama,
+            r#"{"message":{"tool_calls":["#,
+            r#"{"function":{"name":"t","arguments":{}}}"#,
+            "]}}",
+            MAX_LISTED_CALLS,
+        ),
+    ];
+    let once = ProviderLimits { retries: 0, ..limits() };
+    for (kind, before, item, after, most) in lists {
+        let (deltas, error) = asked(kind, listing(kind, before, item, after, most + 1), limits()).await;
+        assert!(deltas.is_empty(), "{kind}");
+        too_large(error);
+        let (_, error) = asked(kind, listing(kind, before, item, after, most), once).await;
+        // Nothing says that it is whole, but it was read.
+        assert_eq!(error.expect("not whole").kind(), ProviderErrorKind::Incomplete, "{kind} {before}");
+    }
+}
+
+#[tokio::test]
+async fn pieces_of_calls_count_though_they_say_nothing() {
+    let small = ProviderLimits { answer_bytes: 64 * 1024, ..limits() };
+    let empty = events(&[json!({"choices": [{"delta": {"tool_calls": [{"index": 0}]}}]})]);
+    let (deltas, error) =
+        asked(ProviderKind::OpenAi, Reply::events("").and_for_ever(empty.repeat(100)), small).await;
+    assert_eq!(deltas.len(), small.answer_bytes / 32);
+    too_large(error);
+}

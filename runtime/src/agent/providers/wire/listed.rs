@@ -1,0 +1,103 @@
+//! [`Listed`]: a list of an event that is bounded while it is read.
+
+use std::{fmt, marker::PhantomData};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{IgnoredAny, SeqAccess, Visitor},
+};
+
+use super::ReadFault;
+use crate::agent::MAX_LISTED_CALLS;
+
+/// How many choices an event may have. One is asked for; each may list calls in turn, so without a limit of
+/// their own the limit of those would say little.
+pub(super) const MAX_CHOICES: usize = 16;
+
+/// A list that may be missing, of `MAX` items at most: as many as an answer may list calls, unless it says
+/// otherwise. Each item may be two bytes on the wire and a hundred here, so that without a limit one event
+/// could fill the memory. Of a list that is too long no more than the limit is kept.
+#[derive(Debug)]
+pub(super) struct Listed<T, const MAX: usize = MAX_LISTED_CALLS> {
+    items: Vec<T>,
+    has_more: bool,
+}
+
+impl<T, const MAX: usize> Listed<T, MAX> {
+    /// The items, if they are not too many.
+    pub(super) fn items(self) -> Result<Vec<T>, ReadFault> {
+        if self.has_more { Err(ReadFault::TooLarge) } else { Ok(self.items) }
+    }
+}
+
+impl<T, const MAX: usize> Default for Listed<T, MAX> {
+    fn default() -> Self {
+        Self { items: Vec::new(), has_more: false }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Listed<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_option(Items::<T, MAX>(PhantomData))
+    }
+}
+
+struct Items<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Items<T, MAX> {
+    type Value = Listed<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list or null")
+    }
+
+    fn visit_none<E>(self) -> Result<Self::Value, E> {
+        Ok(Listed::default())
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        let mut items = Vec::new();
+        while items.len() < MAX {
+            match list.next_element()? {
+                Some(item) => items.push(item),
+                None => return Ok(Listed { items, has_more: false }),
+            }
+        }
+        let mut has_more = false;
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            has_more = true;
+        }
+        Ok(Listed { items, has_more })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Listed<u8, MAX_CHOICES>, serde_json::Error> {
+        serde_json::from_str(text)
+    }
+
+    #[test]
+    fn a_list_is_read_up_to_the_limit() {
+        assert!(read("null").expect("none").items().expect("few").is_empty());
+        assert_eq!(read("[1, 2]").expect("a list").items().expect("few"), [1, 2]);
+        let of = |times: usize| format!("[{}]", vec!["1"; times].join(","));
+        assert_eq!(read(&of(MAX_CHOICES)).expect("a list").items().expect("just within").len(), MAX_CHOICES);
+        let long = read(&of(MAX_CHOICES + 1)).expect("a list");
+        assert_eq!(long.items.len(), MAX_CHOICES);
+        assert!(matches!(long.items(), Err(ReadFault::TooLarge)));
+    }
+
+    #[test]
+    fn what_is_no_list_is_refused() {
+        for text in ["{}", "5", "\"x\"", "[1", "[\"x\"]"] {
+            read(text).expect_err(text);
+        }
+    }
+}
