@@ -290,7 +290,7 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> Hints {
     {
         errors.at(
             idempotent,
-            "a `ReadOnly` tool changes nothing, so it may be repeated anyway: remove `idempotent`",
+            "a `ReadOnly` tool changes nothing, so a second call does not either: remove `idempotent`",
         );
     }
     Hints {
