@@ -76,8 +76,8 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
         "doc" => false,
         "arg" => {
             match &attr.meta {
-                Meta::List(list) => param.keys.add(list.tokens.clone(), errors),
-                Meta::Path(_) | Meta::NameValue(_) => {
+                Meta::List(list) if !list.tokens.is_empty() => param.keys.add(list.tokens.clone(), errors),
+                _ => {
                     errors.at(attr, "`#[arg]` takes keys: write `#[arg(path = \"read\")]`, for example");
                 }
             }
