@@ -41,9 +41,9 @@ pub struct ToolSpec {
 pub struct Hints {
     /// Other names of the tool.
     pub aliases: &'static [&'static str],
-    /// Whether a failed call may be repeated.
+    /// Whether a second call with the same arguments changes nothing more; a hint for clients.
     pub idempotent: bool,
-    /// Whether calls may run beside each other.
+    /// Whether calls could run beside each other; a hint for operators.
     pub parallel: bool,
     /// Whether models are not shown the tool.
     pub hidden: bool,

@@ -168,6 +168,10 @@ pub(crate) fn companions(
                 #facade::DeclaredTool::spec(self).safety_tier()
             }
 
+            fn declared_tier(&self) -> ::core::option::Option<#facade::SafetyTier> {
+                #facade::DeclaredTool::spec(self).tier
+            }
+
             fn policy(&self) -> #facade::ToolPolicy {
                 #facade::DeclaredTool::spec(self).policy
             }

@@ -30,6 +30,8 @@ pub(crate) fn export_tools(input: TokenStream) -> TokenStream {
         };
         if !matches!(last.arguments, PathArguments::None) {
             errors.at(&last.arguments, "a tool has no generics: name the function alone");
+            // Reported already; the compiler would report them again in its own words.
+            last.arguments = PathArguments::None;
         }
         last.ident = syn::Ident::new(&format!("{}_tool", last.ident.unraw()), last.ident.span());
         constructors.push(path);

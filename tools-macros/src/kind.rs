@@ -155,6 +155,28 @@ pub(crate) fn mentions_impl(tokens: &impl ToTokens) -> bool {
     search(tokens.to_token_stream())
 }
 
+/// Whether a type is not written out, as `_` and `Vec` are not: the compiler has its own words for that.
+pub(crate) fn is_unfinished(ty: &Type) -> bool {
+    match ty {
+        Type::Infer(_) => true,
+        Type::Group(group) => is_unfinished(&group.elem),
+        Type::Paren(paren) => is_unfinished(&paren.elem),
+        Type::Reference(reference) => is_unfinished(&reference.elem),
+        Type::Array(array) => is_unfinished(&array.elem),
+        Type::Tuple(tuple) => tuple.elems.iter().any(is_unfinished),
+        Type::Path(_) => last_segment(ty).is_some_and(|segment| {
+            let least = match segment.ident.to_string().as_str() {
+                "Option" | "Vec" => 1,
+                "HashMap" | "BTreeMap" => 2,
+                _ => 0,
+            };
+            let arguments = arguments(segment);
+            arguments.len() < least || arguments.into_iter().any(is_unfinished)
+        }),
+        _ => false,
+    }
+}
+
 const SUPPORTED: &str = "a parameter is a text, a number, a `bool`, a list, tuple or map of these, a type with `#[portcullis_sdk::args]`, an `Option` of one of them, or `&ToolContext`";
 
 fn classify_reference(reference: &TypeReference) -> syn::Result<Kind> {
@@ -254,9 +276,16 @@ fn of_path(path: &TypePath, ty: &Type) -> syn::Result<Value> {
         ("Box" | "Rc" | "Arc", [inner]) => {
             Err(refusal(ty, "an argument is given by value", &format!("write `{}`", written(inner))))
         }
-        ("Option" | "Vec" | "HashMap" | "BTreeMap", _) => {
-            Err(refusal(ty, &format!("`{name}` needs its types"), "write `Vec<String>`, for example"))
-        }
+        ("Option" | "Vec", _) => Err(refusal(
+            ty,
+            &format!("`{name}` needs its type"),
+            &format!("write `{name}<String>`, for example"),
+        )),
+        ("HashMap" | "BTreeMap", _) => Err(refusal(
+            ty,
+            &format!("`{name}` needs its types"),
+            &format!("write `{name}<String, u32>`, for example"),
+        )),
         ("ToolContext", _) => Err(refusal(ty, "the context is lent, not given", "write `&ToolContext`")),
         ("Path" | "PathBuf" | "OsStr" | "OsString", _) => Err(path_refusal(ty)),
         ("Result", _) => {

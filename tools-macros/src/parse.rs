@@ -76,8 +76,8 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
         "doc" => false,
         "arg" => {
             match &attr.meta {
-                Meta::List(list) => param.keys.add(list.tokens.clone(), errors),
-                Meta::Path(_) | Meta::NameValue(_) => {
+                Meta::List(list) if !list.tokens.is_empty() => param.keys.add(list.tokens.clone(), errors),
+                _ => {
                     errors.at(attr, "`#[arg]` takes keys: write `#[arg(path = \"read\")]`, for example");
                 }
             }
@@ -107,7 +107,8 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
     }
 }
 
-/// The documentation: each line trimmed, joined by newlines; none where there is nothing to read.
+/// The documentation: each line trimmed, joined by newlines, blank ones kept between others; none where there is
+/// nothing to read.
 pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("doc")) {
@@ -119,7 +120,8 @@ pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<St
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
                 let text = text.value();
                 let block = text.contains('\n');
-                lines.extend(text.lines().map(|line| trim(line, block).to_owned()));
+                // Not `lines`, which finds none in the text of a blank `///`.
+                lines.extend(text.split('\n').map(|line| trim(line, block).to_owned()));
             }
             other => errors.at(
                 other,

@@ -65,8 +65,8 @@ fn signature(parsed: &Parsed, errors: &mut Errors) {
     }
     match &sig.safety {
         Safety::Unsafe(token) => errors.at(token, "a model calls this: remove `unsafe` and keep it inside"),
-        Safety::Safe(token) => errors.at(token, "`safe` has no meaning here: remove it"),
-        Safety::Default => {}
+        // `safe` is for what an `extern` block declares: the parser has refused it here.
+        Safety::Safe(_) | Safety::Default => {}
     }
     if let Some(abi) = &sig.abi {
         errors.at(abi, "a tool is called by its name in JSON: remove `extern`");
@@ -290,7 +290,7 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> Hints {
     {
         errors.at(
             idempotent,
-            "a `ReadOnly` tool changes nothing, so it may be repeated anyway: remove `idempotent`",
+            "a `ReadOnly` tool changes nothing, so a second call does not either: remove `idempotent`",
         );
     }
     Hints {

@@ -9,11 +9,12 @@ pub struct ToolMeta {
     /// Other names by which the tool may be called, for instance earlier ones. Never listed to a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Whether a second call with the same arguments changes nothing that the first one did not, so that a
-    /// call that failed may be repeated.
+    /// Whether a second call with the same arguments changes nothing that the first one did not. Clients of the
+    /// Model Context Protocol are told, by `idempotentHint`; nothing here repeats a call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
-    /// Whether calls may run beside each other although the tool is not `ReadOnly`.
+    /// Whether calls could run beside each other although the tool is not `ReadOnly`. Operators are told; which
+    /// calls an agent's loop runs at once is decided by the declared tier alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parallel: bool,
     /// Whether the tool is left out of what a model is shown; it may still be called by name.

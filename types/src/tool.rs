@@ -33,8 +33,15 @@ pub trait Tool: Send + Sync {
     /// How long one call may take at most. The policy may shorten it.
     fn timeout(&self) -> Duration;
 
-    /// How dangerous the tool is.
+    /// How dangerous the tool is; for one that does not say, what it counts as.
     fn safety_tier(&self) -> SafetyTier;
+
+    /// The tier that the tool's author declares. Default: [`Tool::safety_tier`]. None for an author who says
+    /// nothing: the policy then counts the tool as [`SafetyTier::SideEffecting`], and an agent's loop knows
+    /// that nobody declared effects.
+    fn declared_tier(&self) -> Option<SafetyTier> {
+        Some(self.safety_tier())
+    }
 
     /// Whether a call needs an approval whatever its tier. Default: [`ToolPolicy::Auto`].
     fn policy(&self) -> ToolPolicy {
@@ -158,6 +165,11 @@ mod tests {
         let args = ToolArgs::parse("{\"a\":1}").expect("valid JSON");
         let output = pollster::block_on(Greet.call(&ToolContext::detached("greet"), &args));
         assert_eq!(output.expect("greet cannot fail"), ToolOutput::text("hello {\"a\":1}"));
+    }
+
+    #[test]
+    fn the_declared_tier_defaults_to_what_the_tool_counts_as() {
+        assert_eq!(Greet.declared_tier(), Some(SafetyTier::ReadOnly));
     }
 
     #[test]

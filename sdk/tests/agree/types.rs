@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use portcullis_sdk::{DeclaredTool, args, serde_json, tool};
+use portcullis_sdk::{DeclaredTool, ToolContext, args, serde_json, tool};
 
 /// A structure with a bit of everything.
 #[args]
@@ -247,6 +247,31 @@ async fn take_bounded(
     let _ = (value, radius, inner, order);
 }
 
+/// Takes texts, some of them listed, and primitives with defaults.
+#[tool]
+async fn take_primitives(
+    #[arg(one_of("text", "by_name", ""))] value: &str,
+    name: String,
+    #[arg(one_of("x", "Small"))] order: Option<&str>,
+    #[arg(default = "circle", one_of("circle", "Circle"))] kind: &str,
+    #[arg(default = 7, min = 2)] radius: u8,
+    #[arg(default = 0.5)] inner: f64,
+    #[arg(default)] x: bool,
+) {
+    let _ = (value, name, order, kind, radius, inner, x);
+}
+
+/// Takes a context, and nothing but what is declared.
+#[tool(deny_unknown)]
+async fn take_with_context(
+    ctx: &ToolContext,
+    value: Option<&str>,
+    #[arg(default = -1)] radius: i64,
+    #[arg(one_of("text", "null"))] name: String,
+) {
+    let _ = (ctx, value, radius, name);
+}
+
 /// One tool for each type.
 pub(crate) fn tools() -> Vec<&'static dyn DeclaredTool> {
     vec![
@@ -270,5 +295,7 @@ pub(crate) fn tools() -> Vec<&'static dyn DeclaredTool> {
         &TakeAnything,
         &TakeOptional,
         &TakeBounded,
+        &TakePrimitives,
+        &TakeWithContext,
     ]
 }

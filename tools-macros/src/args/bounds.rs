@@ -26,8 +26,8 @@ impl Bounds {
         let mut keys = ArgKeys::default();
         for attr in &attrs {
             match &attr.meta {
-                Meta::List(list) => keys.add(list.tokens.clone(), errors),
-                Meta::Path(_) | Meta::NameValue(_) => {
+                Meta::List(list) if !list.tokens.is_empty() => keys.add(list.tokens.clone(), errors),
+                _ => {
                     errors.at(attr, "`#[arg]` takes keys: write `#[arg(min = 1)]`, for example");
                 }
             }

@@ -70,6 +70,11 @@ impl ::r#gate_sdk::__private::Tool for Mistaken {
     fn safety_tier(&self) -> ::r#gate_sdk::__private::SafetyTier {
         ::r#gate_sdk::__private::DeclaredTool::spec(self).safety_tier()
     }
+    fn declared_tier(
+        &self,
+    ) -> ::core::option::Option<::r#gate_sdk::__private::SafetyTier> {
+        ::r#gate_sdk::__private::DeclaredTool::spec(self).tier
+    }
     fn policy(&self) -> ::r#gate_sdk::__private::ToolPolicy {
         ::r#gate_sdk::__private::DeclaredTool::spec(self).policy
     }

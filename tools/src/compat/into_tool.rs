@@ -17,14 +17,15 @@ pub trait IntoTool<Interface> {
 #[derive(Clone)]
 pub struct Native {
     pub(crate) tool: Arc<dyn Tool>,
-    /// None for an interface that has no tiers: the policy counts it as side-effecting.
+    /// None for an author who says nothing of it, or an interface that has no tiers: the policy counts it as
+    /// side-effecting.
     pub(crate) declared_tier: Option<SafetyTier>,
 }
 
 impl Native {
-    /// A tool that declares its tier.
+    /// A tool that says itself which tier it declares, if any.
     pub(crate) fn declaring(tool: Arc<dyn Tool>) -> Self {
-        Self { declared_tier: Some(tool.safety_tier()), tool }
+        Self { declared_tier: tool.declared_tier(), tool }
     }
 
     /// A tool whose interface has no tiers.

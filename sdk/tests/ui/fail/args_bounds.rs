@@ -33,6 +33,8 @@ struct Parameters {
     text: String,
     #[arg]
     nothing: u8,
+    #[arg()]
+    still_nothing: u8,
 }
 
 #[args]

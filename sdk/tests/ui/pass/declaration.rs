@@ -28,6 +28,9 @@ fn main() {
     );
     let bare = __tool_declaration_bare();
     assert_eq!((bare.tier, bare.timeout_ms, bare.profile), (None, None, None));
+    // A registry of this process is told what a module's `describe` tells it.
+    assert_eq!(bare_tool().declared_tier(), bare.tier);
+    assert_eq!(fetch_tool().declared_tier(), __tool_declaration_fetch().tier);
     assert_eq!(bare_tool().safety_tier(), portcullis_sdk::SafetyTier::SideEffecting);
     assert_eq!(bare_tool().timeout(), std::time::Duration::from_secs(30));
 }

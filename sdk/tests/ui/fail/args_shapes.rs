@@ -1,0 +1,28 @@
+//! Types that no value fits, or whose attributes are for another kind of type.
+
+use portcullis_sdk::args;
+
+#[args]
+enum Nothing {}
+
+#[args]
+struct Bounded
+where
+    String: Clone,
+{
+    text: String,
+}
+
+#[args]
+#[serde(tag = "kind", untagged, rename_all_fields = "camelCase")]
+struct Tagged {
+    text: String,
+}
+
+#[args]
+#[serde(default, transparent)]
+enum Choice {
+    One,
+}
+
+fn main() {}

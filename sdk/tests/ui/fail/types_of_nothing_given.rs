@@ -1,0 +1,15 @@
+//! Types of what no caller can give.
+
+use portcullis_sdk::{ToolContext, ToolError, tool};
+
+#[tool]
+async fn types_of_nothing_given(
+    context: Option<&ToolContext>,
+    outcome: Result<String, ToolError>,
+    maybe: Option<Result<u8, ToolError>>,
+    shown: &dyn std::fmt::Display,
+) {
+    let _ = (context, outcome, maybe, shown);
+}
+
+fn main() {}
