@@ -1,15 +1,16 @@
 //! Approvals: what a caller wants asked, who is asked, and what exactly an answer is bound to.
 
-use std::{panic::AssertUnwindSafe, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
 pub use portcullis_policy::escape_for_display;
 use portcullis_policy::{DenialCode, Grant, ToolFacts};
 use portcullis_types::{SafetyTier, ToolError};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use crate::spawn;
 
 /// How long an approver may take before the answer counts as no: 5 minutes.
 pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -122,18 +123,20 @@ pub(crate) struct NotApproved {
 
 /// Asks, and makes a no of everything that is not a clear yes.
 pub(crate) async fn ask(
-    approver: Option<&dyn Approver>,
+    approver: Option<&Arc<dyn Approver>>,
     request: &ApprovalRequest,
 ) -> Result<Option<String>, NotApproved> {
     let no = |code, reason| Err(NotApproved { code, reason });
     let Some(approver) = approver else { return no(DenialCode::ApprovalUnavailable, None) };
-    let asked = AssertUnwindSafe(approver.decide(request)).catch_unwind();
+    let (approver, request) = (Arc::clone(approver), request.clone());
+    let asked = spawn::apart(async move { approver.decide(&request).await });
     match tokio::time::timeout(APPROVAL_TIMEOUT, asked).await {
         Err(_elapsed) => no(DenialCode::ApprovalTimedOut, None),
-        Ok(Err(_panic)) => no(DenialCode::ApprovalUnavailable, None),
-        Ok(Ok(ApprovalAnswer::Approve)) => Ok(None),
-        Ok(Ok(ApprovalAnswer::ApproveWith { arguments })) => Ok(Some(arguments)),
-        Ok(Ok(ApprovalAnswer::Deny { reason })) => no(DenialCode::ApprovalRefused, reason),
+        // It panicked.
+        Ok(None) => no(DenialCode::ApprovalUnavailable, None),
+        Ok(Some(ApprovalAnswer::Approve)) => Ok(None),
+        Ok(Some(ApprovalAnswer::ApproveWith { arguments })) => Ok(Some(arguments)),
+        Ok(Some(ApprovalAnswer::Deny { reason })) => no(DenialCode::ApprovalRefused, reason),
     }
 }
 

@@ -4,6 +4,7 @@ use std::future::Future;
 
 use futures_util::future::BoxFuture;
 use portcullis_types::ToolError;
+use tokio::task::JoinSet;
 
 /// Drives a future on a thread of its own that may be blocked, and returns what it gives.
 ///
@@ -27,4 +28,15 @@ pub(crate) async fn to_its_end<T: Send + 'static>(future: BoxFuture<'static, T>)
     #[expect(clippy::disallowed_methods, reason = "this is the module to spawn through")]
     let task = tokio::spawn(future);
     task.await.map_err(|error| ToolError::internal(error.to_string()))
+}
+
+/// Drives a future in a task of its own, and returns what it gives; nothing if it panics. One that blocks its thread
+/// does not keep whoever waits from giving up, where the runtime has other threads.
+///
+/// # Cancellation
+/// Dropping the returned future ends the task where it waits next.
+pub(crate) async fn apart<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    let mut task = JoinSet::new();
+    task.spawn(future);
+    task.join_next().await?.ok()
 }

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod client;
+mod guests;
 mod hostile;
 mod http;
 mod lifecycle;

@@ -292,7 +292,7 @@ async fn consent(
     };
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
-    let answer = within_turn(caller, approval::ask(caller.approver.as_deref(), &request)).await?;
+    let answer = within_turn(caller, approval::ask(caller.approver.as_ref(), &request)).await?;
     caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: answer.is_ok() });
     match answer {
         Ok(None) => {

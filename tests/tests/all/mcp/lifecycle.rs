@@ -153,14 +153,35 @@ fn a_hidden_tool_is_not_offered_and_can_be_called() {
 
 #[test]
 fn what_a_tool_prints_is_no_part_of_the_protocol() {
-    // The program's standard output leads elsewhere, so that even a print of its own process is no message.
     let world = World::new();
     let mut client = Client::of_program(&world, &["--approve"]).begin(json!({}));
-    let ran =
-        client.call("shell_exec", json!({"command": "echo '{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}'"}));
-    assert!(text(&ran).contains("jsonrpc"), "{ran}");
-    let rest = client.leave();
-    assert!(rest.iter().all(|message| message["id"] != 99), "{rest:?}");
+    let stray = "echo '{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}'";
+    let arguments = json!({"command": format!("{stray}; {stray} >&2")});
+    let id = client.ask("tools/call", json!({"name": "shell_exec", "arguments": arguments}));
+    // Every message up to the answer, and all that follow.
+    let mut heard = Vec::new();
+    while heard.last().is_none_or(|message: &Value| message["id"] != id) {
+        heard.push(client.next());
+    }
+    assert!(text(&heard[heard.len() - 1]["result"]).contains("jsonrpc"), "{heard:?}");
+    heard.extend(client.leave());
+    assert!(heard.iter().all(|message| message["id"] != 99), "{heard:?}");
+}
+
+#[test]
+fn what_the_servers_own_process_prints_is_no_part_of_the_protocol() {
+    let world = World::new();
+    let mut server = super::client::serve(&world, &[])
+        .env("PORTCULLIS_TEST_PRINTS", "1")
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("starts");
+    drop(server.stdin.take());
+    let output = server.wait_with_output().expect("ends");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("printed by the process"), "{output:?}");
 }
 
 #[test]

@@ -1,0 +1,168 @@
+//! Hostile modules behind the two front ends that models come by: what the pipeline makes of a guest is what a client
+//! and a model are told, with one row, and the next call is served.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use portcullis::{
+    RegistryExecutor,
+    agent::{
+        AgentConfig, AgentLoop, Delta, InMemoryMessageStore, MessageStore as _, ScriptedProvider, StopReason,
+        ToolCallDelta,
+    },
+};
+use portcullis_tests::{World, approving};
+use portcullis_tools::{ToolRegistry, new_call};
+use portcullis_types::MessageRole;
+use serde_json::{Value, json};
+
+use super::client::{Client, Setup, ends, text};
+use crate::support::{Spy, world_enabling};
+
+/// Guests that end a call in an error of their own kind, and the code of that.
+const GUESTS: [(&str, &str, &str); 10] = [
+    ("loop_forever", "{}", "timeout"),
+    ("memory_bomb", r#"{"then":"abort"}"#, "memory_limit"),
+    ("deep_recursion", "{}", "stack_overflow"),
+    ("stdout_flood", "{}", "frame_too_large"),
+    ("exit_without_frame", "{}", "no_final_frame"),
+    ("two_final_frames", "{}", "output_after_final_frame"),
+    ("sends_a_chunk", "{}", "unwanted_chunk"),
+    ("invalid_utf8", "{}", "malformed_frame"),
+    ("oversized_progress", "{}", "frame_too_large"),
+    ("oversized_result", "{}", "frame_too_large"),
+];
+
+fn world_of(guest: &str) -> World {
+    World::new().with_policy(&format!(
+        "[tools.{guest}]\nprofile = \"Nothing\"\napproval = \"allow\"\ntimeout = \"2s\"\n"
+    ))
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// What the pipeline says of a call, as a model reads it.
+async fn direct(registry: &ToolRegistry, guest: &str, arguments: &str) -> String {
+    let result = registry.execute_with_policy(new_call(guest, arguments.to_owned()), &approving()).await;
+    result.outcome.expect_err("it is hostile").for_model()
+}
+
+#[track_caller]
+fn assert_rows(world: &World, guest: &str, code: &str, calls: usize) {
+    let rows = ends(world, guest);
+    assert_eq!(rows.len(), calls, "{guest}: {rows:#?}");
+    assert!(rows.iter().all(|row| row.code.as_deref() == Some(code)), "{guest}: {rows:#?}");
+}
+
+#[test]
+fn a_client_is_told_of_a_hostile_guest_what_the_pipeline_says_and_goes_on() {
+    for (guest, arguments, code) in GUESTS {
+        let world = world_of(guest);
+        let runtime = runtime();
+        let registry = runtime.block_on(world.registry_with(&[guest]));
+        let said = runtime.block_on(direct(&registry, guest, arguments));
+        let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+        let arguments: Value = serde_json::from_str(arguments).expect("JSON");
+        let result = client.call(guest, arguments);
+        assert_eq!((&result["isError"], text(&result)), (&json!(true), said.as_str()), "{guest}");
+        assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"), "{guest}");
+        assert_eq!(client.leave(), Vec::<Value>::new(), "{guest}");
+        assert_rows(&world, guest, code, 2);
+    }
+}
+
+fn calls(calls: &[(&str, &str)]) -> Vec<Delta> {
+    let call = |(index, (tool, arguments)): (usize, &(&str, &str))| {
+        Delta::ToolCall(ToolCallDelta {
+            index: index as u64,
+            id: Some(format!("call_{index}")),
+            name: Some((*tool).to_owned()),
+            arguments: Some((*arguments).to_owned()),
+        })
+    };
+    calls.iter().enumerate().map(call).chain([Delta::End(StopReason::ToolCalls)]).collect()
+}
+
+/// What a model is told of these calls, one after the other, by an agent that runs them.
+async fn told(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String> {
+    let done = [Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)];
+    let script = ScriptedProvider::new().then(calls(asked)).then(done);
+    let store = InMemoryMessageStore::new();
+    let executor = RegistryExecutor::new(registry, approving());
+    let mut agent = AgentLoop::new(AgentConfig::new("agent"), (), store.clone(), script, executor);
+    let run = agent.run("go").await;
+    assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
+    let messages = store.load().await.expect("there");
+    let results = messages.iter().filter(|message| message.role == MessageRole::Tool);
+    results.map(portcullis_types::Message::text).collect()
+}
+
+#[test]
+fn a_model_is_told_of_a_hostile_guest_what_the_pipeline_says_and_its_next_call_runs() {
+    for (guest, arguments, code) in GUESTS {
+        let world = world_of(guest);
+        let runtime = runtime();
+        let registry = Arc::new(runtime.block_on(world.registry_with(&[guest])));
+        let said = runtime.block_on(direct(&registry, guest, arguments));
+        let told =
+            runtime.block_on(told(registry, &[(guest, arguments), ("echo", r#"{"message":"alive"}"#)]));
+        assert_eq!(told[0], said, "{guest}");
+        assert!(told.len() == 2 && told[1].contains("alive"), "{guest}: {told:?}");
+        assert_rows(&world, guest, code, 2);
+    }
+}
+
+#[test]
+fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
+    for (name, code) in [("panicking", "panic"), ("blocking", "timeout")] {
+        let world = world_enabling(&[name]);
+        let spy = || {
+            Spy::new(name, move |_, _| async move {
+                assert!(name != "panicking", "as asked");
+                std::thread::park_timeout(std::time::Duration::from_secs(20));
+                Ok(portcullis_types::ToolOutput::text("late"))
+            })
+            .timeout(std::time::Duration::from_millis(300))
+        };
+        let runtime = runtime();
+        let registry = Arc::new(super::client::natives(&world, |builder| builder.tool(spy())));
+        let said = runtime.block_on(direct(&registry, name, "{}"));
+        let asked = [(name, "{}"), ("echo", r#"{"message":"alive"}"#)];
+        let told = runtime.block_on(told(registry, &asked));
+        assert_eq!(told[0], said);
+        assert!(told[1].contains("alive"), "{told:?}");
+        let registry = super::client::natives(&world, |builder| builder.tool(spy()));
+        let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+        assert_eq!(text(&client.call(name, json!({}))), said);
+        assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"));
+        client.leave();
+        let codes: Vec<_> = ends(&world, name).iter().filter_map(|row| row.code.clone()).collect();
+        assert_eq!(codes.len(), 3, "{codes:?}");
+        assert!(codes.iter().all(|found| **found == *codes[0]), "{codes:?} for {code}");
+        runtime.shutdown_background();
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_lets_nothing_run_for_a_client_or_a_model() {
+    let world = world_enabling(&["spy"]);
+    let spy = Spy::repeating("spy");
+    let ran = spy.calls();
+    let registry = super::client::natives(&world, |builder| builder.tool(spy));
+    // Another file in the log's place: what is written to it would be lost.
+    let log = portcullis_tools::audit::log_path(&world.state());
+    std::fs::remove_file(&log).expect("was there");
+    std::fs::create_dir(&log).expect("made");
+    let registry = Arc::new(registry);
+    let runtime = runtime();
+    let told = runtime.block_on(told(Arc::clone(&registry), &[("spy", "{}")]));
+    assert!(told[0].starts_with("Tool execution failed: the call cannot be recorded"), "{told:?}");
+    drop(runtime);
+    let registry = Arc::into_inner(registry).expect("its only holder");
+    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let result = client.call("spy", json!({}));
+    assert!(text(&result).starts_with("Tool execution failed: the call cannot be recorded"), "{result}");
+    client.leave();
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+}
