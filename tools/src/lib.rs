@@ -3,6 +3,21 @@
 //! A front end calls [`bootstrap_runtime_tools`] once and then [`ToolRegistry::execute_with_policy`] for
 //! each call; there is no other way to a tool. What a call may do is decided by `portcullis-policy`, what a
 //! thread can do is taken away by `portcullis-confine`; this crate joins the two and keeps the record.
+//!
+//! ```no_run
+//! # async fn embedding(
+//! #     envelope: portcullis_types::RunnerBootstrapEnvelope,
+//! #     wasm: Vec<u8>,
+//! # ) -> Result<(), portcullis_tools::BootstrapError> {
+//! use portcullis_tools::{policy::ToolOrigin, runtime_builder};
+//!
+//! let registry = runtime_builder(&envelope).await?
+//!     .module("words", &wasm, ToolOrigin::ForeignModule).await?
+//!     .build()?;
+//! # drop(registry);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod approval;
 pub mod arguments;

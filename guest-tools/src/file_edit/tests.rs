@@ -276,10 +276,11 @@ proptest! {
     ) {
         prop_assume!(old != new);
         let folder = folder(text.as_bytes());
-        let count = text.matches(&old).count();
+        // Places may overlap.
+        let places = (0..text.len()).filter(|at| text[*at..].starts_with(&old)).count();
         match edit(folder.path(), &old, &new, all) {
             Ok(said) => {
-                prop_assert!(count == 1 || (all && count > 1));
+                prop_assert!(places == 1 || (all && places > 1));
                 let edited = text.replace(&old, &new);
                 prop_assert_eq!(content(folder.path()), edited.as_bytes());
                 if !said.contains("[more changes") && !said.contains(" more lines]") {
@@ -287,7 +288,7 @@ proptest! {
                 }
             }
             Err(error) => {
-                prop_assert!(count == 0 || (!all && count > 1), "{}", error);
+                prop_assert!(places == 0 || (!all && places > 1), "{}", error);
                 prop_assert_eq!(content(folder.path()), text.as_bytes());
             }
         }

@@ -3,6 +3,8 @@
 
 use std::{fs, path::Path};
 
+use portcullis_types::{CallFrame, FRAME_VERSION, GuestFrame};
+
 use super::{Author, sdk};
 
 /// Stands in the document for what differs from run to run: times, sizes, digests, this machine's folders.
@@ -122,6 +124,49 @@ fn the_program_of_the_document_is_what_is_made() {
     let named = program.replace("TEMPLATE_FUNCTION", "word_count").replace("TEMPLATE_TOOL", "word_count");
     let shown = blocks(&document(), "rust");
     assert_eq!(shown.first().map(|block| block.trim()), Some(named.trim()));
+}
+
+/// The test that `tool test` runs in what was made, in [`super`].
+#[test]
+fn the_test_of_the_document_is_what_is_made() {
+    let template = include_str!("../../../../runtime/src/command/tool/new/template/src/main.rs");
+    let (_, test) = template.split_once("mod tests {\n").expect("a test");
+    let test = test.trim_end().strip_suffix('}').expect("its end").replace("TEMPLATE_FUNCTION", "word_count");
+    let test: Vec<&str> =
+        test.trim_end().lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
+    assert!(
+        blocks(&document(), "rust").contains(&test.join("\n")),
+        "the document lacks\n{}",
+        test.join("\n")
+    );
+}
+
+/// Which is compiled where the crate's documentation has it.
+#[test]
+fn the_embedding_of_the_document_is_the_crates() {
+    let crate_docs = include_str!("../../../../tools/src/lib.rs");
+    let compiled: Vec<&str> = crate_docs.lines().filter_map(|line| line.strip_prefix("//! ")).collect();
+    let shown = blocks(&document(), "rust");
+    let embedding = shown.iter().find(|block| block.contains("runtime_builder")).expect("shown");
+    for line in embedding.lines().filter(|line| !line.is_empty()) {
+        assert!(compiled.contains(&line), "the crate's documentation lacks `{line}`");
+    }
+}
+
+#[test]
+fn the_frames_of_the_document_are_frames() {
+    let (mut calls, mut frames) = (0, 0);
+    for line in blocks(&document(), "json").iter().flat_map(|block| block.lines()) {
+        if line.contains("call_id") {
+            let call: CallFrame = serde_json::from_str(line).expect(line);
+            assert_eq!((call.v, call.tool.as_str()), (FRAME_VERSION, "word_count"));
+            calls += 1;
+        } else {
+            serde_json::from_str::<GuestFrame>(line).expect(line);
+            frames += 1;
+        }
+    }
+    assert_eq!((calls, frames), (1, 5));
 }
 
 #[test]

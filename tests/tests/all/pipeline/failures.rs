@@ -62,6 +62,33 @@ async fn a_panic_is_an_internal_error_whose_text_nobody_sees() {
 async fn an_internal_error_keeps_its_text_for_the_operator() {
     breaks(failing("spy", ToolError::internal(SECRET))).await;
     breaks(failing("spy", std::io::Error::other(SECRET).into())).await;
+    // The log, which is the operator's, has it, with tool and call.
+    let log = Log::default();
+    let writer = log.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _here = tracing::subscriber::set_default(subscriber);
+    let world = world_enabling(&["spy"]);
+    let registry = natives(&world, [failing("spy", ToolError::internal(SECRET))]);
+    let mut call = raw("spy", "{}");
+    call.id = "call_of_the_log".to_owned();
+    registry.execute_with_policy(call, &caller()).await.outcome.expect_err("fails");
+    let said = String::from_utf8(log.0.lock().expect("not poisoned").clone()).expect("text");
+    let line = said.lines().find(|line| line.contains(SECRET)).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("tool=spy") && line.contains("call_id=call_of_the_log"), "{line}");
+}
+
+/// What was logged.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().expect("not poisoned").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 #[tokio::test]
