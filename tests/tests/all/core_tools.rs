@@ -7,10 +7,15 @@ use std::{fs, os::unix::fs::symlink};
 
 use portcullis_guest_tools::{
     file_delete_tool, file_edit_tool, file_list_tool, file_read_tool, file_search_tool, file_write_tool,
+    vault_copyto_read_tool, vault_copyto_write_tool,
 };
 use portcullis_sdk::{DeclaredTool, testing};
 use portcullis_tests::{Answer, World};
-use portcullis_types::ToolErrorKind::{self, Failed, InvalidArguments, NotFound};
+use portcullis_tools::RegisteredTool;
+use portcullis_types::{
+    ToolDeclaration,
+    ToolErrorKind::{self, Failed, InvalidArguments, NotFound},
+};
 use serde_json::{Value, json};
 
 use crate::support::snapshot;
@@ -237,6 +242,24 @@ async fn a_key_that_a_core_tool_does_not_know_is_refused_with_the_nearest() {
     assert!(!world.shared("x").exists());
 }
 
+/// All that a registry knows of a tool of a module is what its function says.
+#[track_caller]
+fn assert_declared(registered: &RegisteredTool, said: &ToolDeclaration) {
+    let name = &said.name;
+    assert_eq!(registered.decl(), &said.function_decl(), "{name}");
+    assert_eq!(registered.label(), said.label.as_deref(), "{name}");
+    assert_eq!(registered.output_schema(), said.output_schema.as_ref(), "{name}");
+    assert_eq!(registered.meta(), &said.meta, "{name}");
+    let facts = registered.facts();
+    // By these the policy judges.
+    assert_eq!(facts.roles, said.roles, "{name}");
+    assert_eq!((facts.declared_tier, facts.declared_policy), (said.tier, said.policy), "{name}");
+    let time = facts.declared_timeout.map(|time| time.as_millis());
+    assert_eq!(time, said.timeout_ms.map(u128::from), "{name}");
+    let most = facts.declared_max_output.map(|bytes| bytes.0);
+    assert_eq!(most, said.meta.output_cap_bytes, "{name}");
+}
+
 #[tokio::test]
 async fn what_a_module_says_of_itself_is_what_the_function_says() {
     let world = World::new();
@@ -250,14 +273,15 @@ async fn what_a_module_says_of_itself_is_what_the_function_says() {
         &file_delete_tool(),
     ];
     for tool in tools {
-        let spec = tool.spec();
-        let registered = registry.get(spec.name).expect("registered");
-        assert_eq!(registered.decl(), &spec.function_decl(), "{}", spec.name);
-        assert_eq!(registered.label(), spec.label, "{}", spec.name);
-        assert_eq!(registered.facts().declared_tier, spec.tier, "{}", spec.name);
-        let declared = registered.facts().declared_timeout.map(|time| time.as_millis());
-        assert_eq!(declared, spec.timeout_ms.map(u128::from), "{}", spec.name);
+        let said = tool.spec().declaration();
+        assert_declared(registry.get(&said.name).expect("registered"), &said);
     }
+    let steps = registry.get("vault_copyto").expect("registered").steps();
+    let functions: [&dyn DeclaredTool; 2] = [&vault_copyto_read_tool(), &vault_copyto_write_tool()];
+    for (step, function) in steps.iter().zip(functions) {
+        assert_declared(step, &function.spec().declaration());
+    }
+    assert_eq!(steps.len(), functions.len());
     let tier_and_time = |name: &str| {
         let facts = registry.get(name).expect("registered").facts();
         (facts.declared_tier.expect("a tier").as_str(), facts.declared_timeout.expect("a time").as_secs())

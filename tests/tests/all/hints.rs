@@ -2,10 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
+use portcullis_sdk::tool;
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{BootstrapError, PolicyFiles, RegistryError, ToolRegistry};
 use portcullis_types::{
-    SandboxTier,
+    SafetyTier, SandboxTier,
     ToolErrorKind::{Denied, NotFound, Unavailable},
     ToolMeta, ToolOutput,
 };
@@ -18,6 +19,28 @@ use crate::{
 
 fn aliases(names: &[&str]) -> ToolMeta {
     ToolMeta { aliases: names.iter().map(|name| (*name).to_owned()).collect(), ..ToolMeta::default() }
+}
+
+/// Says nothing of its tier.
+#[tool]
+async fn silent() {}
+
+/// Says that it only reads.
+#[tool(tier = ReadOnly)]
+async fn reading() {}
+
+#[tokio::test]
+async fn a_native_tool_has_the_tier_that_its_author_declared_or_none() {
+    let world = world_enabling(&["silent", "reading"]);
+    let builder = ToolRegistry::builder().state(world.state()).tool(silent_tool()).tool(reading_tool());
+    let policy = PolicyFiles::find(&world.envelope()).expect("files").load(SandboxTier::Process);
+    let registry = builder.policy(policy.expect("loads")).build().expect("builds");
+    let tiers = |name: &str| {
+        let tool = registry.get(name).expect("registered");
+        (tool.facts().declared_tier, registry.policy().describe(tool.facts()).tier)
+    };
+    assert_eq!(tiers("silent"), (None, SafetyTier::SideEffecting));
+    assert_eq!(tiers("reading"), (Some(SafetyTier::ReadOnly), SafetyTier::ReadOnly));
 }
 
 #[tokio::test]
