@@ -34,6 +34,7 @@ const MAY_SLEEP: &[&str] = &[
     "shell-daemon/tests/all/server/commands.rs",
     // The clock of a run, which is stopped.
     "runtime/src/agent/agent_loop/tests.rs",
+    "runtime/src/agent/telemetry/tests.rs",
     // The clock of a shell.
     "shell-daemon/tests/all/waiting.rs",
     // `soon` and `until`.
