@@ -43,9 +43,14 @@ impl Complaints {
         }
     }
 
-    /// Whether a value is wrong, and not only fields missing or unknown: then words alone often do not help a model.
-    pub(super) fn want_example(&self) -> bool {
-        self.0.iter().any(|complaint| complaint.rank == Rank::Wrong)
+    /// Whether this example shows what a wrong value should have been: words alone often do not help a model. One that
+    /// lacks the field is no help, and a field that is only missing is named already.
+    pub(super) fn want(&self, example: &Value) -> bool {
+        let shows = |complaint: &Complaint| match complaint.place.first() {
+            Some(Step::Key(name)) => example.get(name).is_some(),
+            Some(Step::Index(_)) | None => true,
+        };
+        self.0.iter().any(|complaint| complaint.rank == Rank::Wrong && shows(complaint))
     }
 
     /// One error with all of it, sorted by place; nothing if there is nothing.

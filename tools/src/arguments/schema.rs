@@ -35,8 +35,8 @@ pub struct ArgumentSchema {
     schema: Value,
     validator: Validator<Trees>,
     known_keys: KnownKeys,
-    /// What a model is shown that got a value wrong; empty where there is nothing to show.
-    example: String,
+    /// What a model is shown that got a value wrong, where there is anything to show.
+    example: Option<Value>,
 }
 
 impl ArgumentSchema {
@@ -66,7 +66,7 @@ impl ArgumentSchema {
                 problem: error.to_string(),
             })?;
         let known_keys = KnownKeys::of(&schema);
-        let mut compiled = Self { schema, validator, known_keys, example: String::new() };
+        let mut compiled = Self { schema, validator, known_keys, example: None };
         compiled.exemplify([]);
         Ok(compiled)
     }
@@ -87,7 +87,7 @@ impl ArgumentSchema {
             && text.len() <= MAX_EXAMPLE_BYTES
             && !text.chars().any(is_deceptive)
             && self.validator.is_valid(&Tree::of(&example));
-        self.example = if is_of_use { text } else { String::new() };
+        self.example = is_of_use.then_some(example);
     }
 
     /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
@@ -156,10 +156,10 @@ impl ArgumentSchema {
 
     /// The error of all complaints, if there are any; with an example where a value is wrong.
     fn refuse(&self, complaints: Complaints) -> Result<(), ToolError> {
-        let wants_example = complaints.want_example() && !self.example.is_empty();
-        complaints.into_result().map_err(|error| match wants_example {
-            true => error.with_hint(format!("example: {}", self.example)),
-            false => error,
+        let example = self.example.as_ref().filter(|example| complaints.want(example));
+        complaints.into_result().map_err(|error| match example {
+            Some(example) => error.with_hint(format!("example: {example}")),
+            None => error,
         })
     }
 }

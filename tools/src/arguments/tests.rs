@@ -181,8 +181,18 @@ fn what_could_lose_something_is_not_repaired() {
         r#"field 'filters': "[1,{\"a\":1,\"a\":2}]" is not an array"#,
     );
     check(r#""mode":5"#, "field 'mode': 5 is not one of \"create\", \"overwrite\", \"append\"");
-    refused(schema(), r#"{"path":5}"#, Repairs::Allowed, "field 'path': 5 is not a string");
-    refused(schema(), r#"{"path":null}"#, Repairs::Allowed, "field 'path': null is not a string");
+    refused(
+        schema(),
+        r#"{"path":5}"#,
+        Repairs::Allowed,
+        "field 'path': 5 is not a string (example: {\"path\":\"x\"})",
+    );
+    refused(
+        schema(),
+        r#"{"path":null}"#,
+        Repairs::Allowed,
+        "field 'path': null is not a string (example: {\"path\":\"x\"})",
+    );
 }
 
 #[test]
@@ -546,6 +556,7 @@ fn a_wrong_value_is_answered_with_an_example_that_fits_and_a_missing_one_is_not(
             "path": {"type": "string"},
             "mode": {"enum": ["create", "append"]},
             "lines": {"type": "array", "items": {"type": "integer", "minimum": 7}},
+            "other": {"type": "string"},
         },
         "required": ["path", "mode", "lines"],
     });
@@ -558,6 +569,8 @@ fn a_wrong_value_is_answered_with_an_example_that_fits_and_a_missing_one_is_not(
     assert_eq!(hint(r#"{"path":"a","mode":"creat","lines":[]}"#), Some(format!("example: {example}")));
     assert!(schema.check(example, Repairs::Off).is_ok());
     assert_eq!(hint(r#"{"mode":"create","lines":[]}"#), None);
+    // One that has nothing of what is wrong is not shown either.
+    assert_eq!(hint(r#"{"path":"a","mode":"create","lines":[7],"other":5}"#), None);
 }
 
 #[test]
