@@ -185,11 +185,8 @@ fn a_passage_that_is_there_more_than_once_is_refused_with_the_lines() {
 fn places_that_overlap_are_more_than_one() {
     let message = "'old_text' is in `/shared/a` more than once, at places that overlap: add lines around it until it \
                    is there once, or set 'replace_all'";
-    for (text, old) in [("aaa", "aa"), ("äää\n", "ää"), ("x\nx\nx\n", "x\nx\n"), ("abab ab aba", "aba")]
-    {
-        if text.matches(old).count() == 1 {
-            refused(text, (old, "b"), ToolErrorKind::Failed, message);
-        }
+    for (text, old) in [("aaa", "aa"), ("äää\n", "ää"), ("x\nx\nx\n", "x\nx\n"), ("ababa", "aba")] {
+        refused(text, (old, "b"), ToolErrorKind::Failed, message);
     }
     check_all("aaa\n", ("aa", "b"), true, "ba\n", "1 replacement (line 1)\n@@ -1,1 +1,1 @@\n-aaa\n+ba");
 }

@@ -147,7 +147,9 @@ impl Turn<'_> {
             [at] if self.never_blocks => self.run_alone(at, given_up).await,
             _ => self.run_beside(unit, given_up).await,
         };
-        let (running, before) = match given {
+        // A run that was cancelled begins no more of them.
+        let is_cancelled = self.calls.patience.cancel.is_cancelled();
+        let (running, before) = match given.or(is_cancelled.then_some(Given::Cancelled)) {
             Some(Given::TimedOut) => {
                 let error = ToolError::timeout("the turn's time is over");
                 (error.clone(), Some(error))
@@ -156,9 +158,6 @@ impl Turn<'_> {
                 (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
             }
             Some(Given::Steered) => (ToolError::internal(LOST), Some(skipped())),
-            None if self.calls.patience.cancel.is_cancelled() => {
-                (ToolError::cancelled("the run was cancelled"), Some(cancelled_before()))
-            }
             None => (ToolError::internal(LOST), None),
         };
         for &at in unit {

@@ -30,9 +30,9 @@ pub trait ToolExecutor: Send + Sync {
         without_run(call, error)
     }
 
-    /// Whether no call blocks the thread that it runs on, but for its row in a log. Then a loop runs a call that stands alone in its own
-    /// task: handing it to another thread takes longer than most calls. A call of others is left behind where it
-    /// blocks. Default: no.
+    /// Whether no call blocks the thread that it runs on, but for its row in a log. Then a loop runs a call that
+    /// stands alone in its own task: handing it to another thread takes longer than most calls. A call of others is
+    /// left behind where it blocks. Default: no.
     fn never_blocks(&self) -> bool {
         false
     }

@@ -43,6 +43,10 @@ impl Complaints {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Whether this example shows what a wrong value should have been: words alone often do not help a model. One that
     /// lacks the field is no help, and a field that is only missing is named already.
     pub(super) fn want(&self, example: &Value) -> bool {

@@ -8,7 +8,7 @@ use std::{
 
 use jsonschema::{Draft, PatternOptions, Validator};
 use portcullis_policy::is_deceptive;
-use portcullis_types::{ArgumentRole, JsonSchema, RoleKind, ToolArgs, ToolError};
+use portcullis_types::{ArgumentRole, JsonSchema, ToolArgs, ToolError};
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -35,8 +35,8 @@ pub struct ArgumentSchema {
     schema: Value,
     validator: Validator<Trees>,
     known_keys: KnownKeys,
-    /// What a model is shown that got a value wrong, where there is anything to show.
-    example: Option<Value>,
+    /// What the arguments are, for examples.
+    roles: Vec<ArgumentRole>,
 }
 
 impl ArgumentSchema {
@@ -65,29 +65,27 @@ impl ArgumentSchema {
                 pointer: error.instance_path().to_string(),
                 problem: error.to_string(),
             })?;
-        let known_keys = KnownKeys::of(&schema);
-        let mut compiled = Self { schema, validator, known_keys, example: None };
-        compiled.exemplify([]);
-        Ok(compiled)
+        Ok(Self { known_keys: KnownKeys::of(&schema), schema, validator, roles: Vec::new() })
     }
 
     /// The same, with examples that know what the arguments are.
     #[must_use]
     pub fn with_roles(mut self, roles: &[ArgumentRole]) -> Self {
-        self.exemplify(roles.iter().map(|role| (role.argument.as_str(), role.role)));
+        self.roles = roles.to_vec();
         self
     }
 
-    /// Makes the example. One that does not fit is none, a long one is no help, and what deceives the eye is shown to
-    /// nobody.
-    fn exemplify<'r>(&mut self, roles: impl IntoIterator<Item = (&'r str, RoleKind)>) {
+    /// What a model is shown that got a value wrong. One that does not fit is none, a long one is no help, and what
+    /// deceives the eye is shown to nobody.
+    fn example(&self) -> Option<Value> {
+        let roles = self.roles.iter().map(|role| (role.argument.as_str(), role.role));
         let example = JsonSchema::new(self.schema.clone()).example(roles);
         let text = example.to_string();
         let is_of_use = text != "{}"
             && text.len() <= MAX_EXAMPLE_BYTES
             && !text.chars().any(is_deceptive)
             && self.validator.is_valid(&Tree::of(&example));
-        self.example = is_of_use.then_some(example);
+        is_of_use.then_some(example)
     }
 
     /// Decodes a call's arguments, repairs them where that is allowed, and validates them. An empty text
@@ -156,7 +154,10 @@ impl ArgumentSchema {
 
     /// The error of all complaints, if there are any; with an example where a value is wrong.
     fn refuse(&self, complaints: Complaints) -> Result<(), ToolError> {
-        let example = self.example.as_ref().filter(|example| complaints.want(example));
+        if complaints.is_empty() {
+            return Ok(());
+        }
+        let example = self.example().filter(|example| complaints.want(example));
         complaints.into_result().map_err(|error| match example {
             Some(example) => error.with_hint(format!("example: {example}")),
             None => error,

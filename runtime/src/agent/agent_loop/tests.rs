@@ -153,17 +153,22 @@ async fn a_run_that_was_cancelled_and_dropped_cancels_no_later_one() {
     assert_eq!(stage.agent.run("go on").await.end, answer("well"));
 }
 
+/// Runs, and says something while the first call runs.
+async fn run_and_steer(stage: &mut Stage) -> AgentRun {
+    let handle = stage.agent.handle();
+    let saying = async {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        handle.steer("rather not").expect("room");
+    };
+    futures_util::join!(stage.run(), saying).0
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
     let calls = [("a", "w_sleep", "{}"), ("b", "w_echo", "{}"), ("c", "r_echo", "{}")];
     for strategy in [ExecutionStrategy::Parallel, ExecutionStrategy::Sequential] {
         let mut stage = Stage::with(config(strategy), [ask_for(&calls), say("well")]);
-        let handle = stage.agent.handle();
-        let saying = async {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-            handle.steer("rather not").expect("room");
-        };
-        let (run, ()) = futures_util::join!(stage.run(), saying);
+        let run = run_and_steer(&mut stage).await;
         assert_eq!(run.end, answer("well"));
         assert_eq!(stage.tools.begun(), 1);
         // The specification's own words ("Steering"), written out.
@@ -190,12 +195,7 @@ async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
     };
     let calls = [("a", "r_sleep", "{}"), ("b", "r_sleep", "{}"), ("c", "w_echo", "{}")];
     let mut stage = Stage::with(one, [ask_for(&calls), say("well")]);
-    let handle = stage.agent.handle();
-    let saying = async {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-        handle.steer("rather not").expect("room");
-    };
-    let (run, ()) = futures_util::join!(stage.run(), saying);
+    let run = run_and_steer(&mut stage).await;
     assert_eq!(run.end, answer("well"));
     let skipped = "Tool execution failed: Skipped due to queued user message.";
     assert_eq!(stage.results(), ["slept", skipped, skipped]);

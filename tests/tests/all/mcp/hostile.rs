@@ -22,6 +22,14 @@ fn long_echo(id: usize) -> String {
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
 }
 
+/// A client that does not read its answers, and whose server takes no more of it.
+fn unread(world: &World) -> Client {
+    let mut client = Client::of_program(world, &[]).begin(json!({}));
+    client.stop_reading();
+    assert!(client.write_until_full(20_000, long_echo) < 20_000, "the server reads on and on");
+    client
+}
+
 /// Sends a line and gives the code of the error that answers it.
 #[track_caller]
 fn refused(client: &mut Client, line: &str) -> (Value, Value) {
@@ -226,18 +234,14 @@ fn a_call_that_reports_on_and_on_has_no_more_time_than_others() {
 #[test]
 fn a_server_ends_when_it_is_told_to_though_its_client_does_not_read() {
     let world = World::new();
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
-    client.stop_reading();
-    assert!(client.write_until_full(20_000, long_echo) < 20_000, "the server reads on and on");
+    let client = unread(&world);
     assert_eq!(client.ends_when_it_is_told_to(&[Signal::TERM]), Some(0));
 }
 
 #[test]
 fn a_server_that_is_told_to_end_twice_does_not_wait_for_its_client() {
     let world = World::new();
-    let mut client = Client::of_program(&world, &[]).begin(json!({}));
-    client.stop_reading();
-    assert!(client.write_until_full(20_000, long_echo) < 20_000, "the server reads on and on");
+    let client = unread(&world);
     assert_eq!(client.ends_when_it_is_told_to(&[Signal::TERM, Signal::INT]), Some(130));
 }
 
