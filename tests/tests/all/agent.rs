@@ -3,4 +3,5 @@
 mod command_line;
 mod demo;
 mod model;
+mod programs;
 mod refused;
