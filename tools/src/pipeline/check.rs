@@ -85,7 +85,7 @@ async fn mend(
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
     // Where those do not fit either, the model reads of its own.
-    with_arguments(call, tool, arguments, trail).map_err(|_| error)
+    with_arguments(call, tool, arguments, trail).or(Err(error))
 }
 
 /// The call with a hook's arguments.

@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -40,8 +41,7 @@ impl Watched {
     }
 
     /// Drives the call's work, and tells its watcher of a silence.
-    pub(super) async fn drive<T>(&self, call_id: &str, work: impl Future<Output = T>) -> T {
-        let mut work = std::pin::pin!(work);
+    pub(super) async fn drive<T>(&self, call_id: &str, mut work: Pin<&mut impl Future<Output = T>>) -> T {
         let begun = Instant::now();
         let mut ticks = tokio::time::interval_at(begun + SILENCE, SILENCE);
         // An executor that was busy is no reason to tell twice.

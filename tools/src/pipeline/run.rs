@@ -79,10 +79,12 @@ pub(crate) async fn run(
         runner,
         steps,
     };
-    let tried = try_until_done(attempt, trail);
-    let (Tried { result, trailer, usage, .. }, tries) = match &watched {
-        Some(watched) => watched.drive(&checked.call.id, tried).await?,
-        None => tried.await?,
+    let (Tried { result, trailer, usage, .. }, tries) = {
+        let mut tried = std::pin::pin!(try_until_done(attempt, trail));
+        match &watched {
+            Some(watched) => watched.drive(&checked.call.id, tried.as_mut()).await?,
+            None => tried.as_mut().await?,
+        }
     };
     checked.notes.tries = tries;
     Ok(RawOutcome { result, trailer, usage, grant, checked })

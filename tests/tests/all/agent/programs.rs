@@ -15,10 +15,7 @@ use serde_json::json;
 fn script() -> ScriptedProvider {
     let calls = [
         ("file_write", json!({"path": "/shared/plan.md", "content": "one\ntwo\n"})),
-        (
-            "file_edit",
-            json!({"path": "/shared/plan.md", "old_text": "two", "new_text": "three"}),
-        ),
+        ("file_edit", json!({"path": "/shared/plan.md", "old_text": "two", "new_text": "three"})),
         ("file_list", json!({"path": "/shared"})),
         ("file_search", json!({"path": "/shared", "query": "three"})),
         ("file_read", json!({"path": "/shared/plan.md"})),
