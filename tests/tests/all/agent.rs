@@ -4,3 +4,4 @@ mod command_line;
 mod demo;
 mod model;
 mod refused;
+mod terminal;
