@@ -75,6 +75,7 @@ fn main() -> ExitCode {
     }
     if runs("process") {
         process::start(&world, &files, &mut report);
+        process::demo(&mut report);
     }
     if runs("authoring") {
         authoring::first_answer(&world, &mut report);
