@@ -5,3 +5,4 @@ mod demo;
 mod model;
 mod programs;
 mod refused;
+mod terminal;
