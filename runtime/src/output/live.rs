@@ -155,6 +155,10 @@ impl Live {
                 state.several = state.running.len() > 1;
                 self.wait_for_calls(state);
             }
+            // On a terminal the line at the bottom says so.
+            ToolEvent::Heartbeat { elapsed, .. } if !self.out.is_terminal => {
+                self.line(state, &format!("  · running for {} s", elapsed.as_secs()));
+            }
             ToolEvent::Progress { text, .. } => {
                 self.line(state, &format!("  · {}", cut(text.trim_end())));
                 self.wait_for_calls(state);

@@ -354,3 +354,14 @@ fn a_line_is_cut_and_cannot_act_on_a_terminal() {
     assert_eq!(cut(&"x".repeat(SHOWN_CHARS + 1)), format!("{}…", "x".repeat(SHOWN_CHARS)));
     assert!(!cut("a\u{1b}[2Kb\nc").contains(['\u{1b}', '\n']));
 }
+
+#[test]
+fn a_call_that_says_nothing_is_said_to_run_where_no_line_at_the_bottom_shows_it() {
+    let elapsed = std::time::Duration::from_millis(10_003);
+    let events = [
+        requested("c", "slow", "{}"),
+        AgentEvent::Tool(ToolEvent::Heartbeat { call_id: "c".into(), elapsed }),
+    ];
+    assert_eq!(shown(&events), "→ slow {}\n  · running for 10 s\n");
+    assert_eq!(shown_to(Reader::Terminal, &events), "→ slow {}\n");
+}

@@ -186,7 +186,7 @@ async fn a_hook_that_does_not_answer_refuses_after_ten_seconds() {
     // Whoever gives up meanwhile waits for nobody.
     let cancelled = caller();
     let cancelling = async {
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::advance(Duration::from_secs(1)).await;
         cancelled.cancel.cancel();
     };
     let call = registry.execute_with_policy(raw("spy", r#"{"n":1}"#), &cancelled);

@@ -2,6 +2,9 @@
 
 use std::{
     collections::BTreeSet,
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -12,7 +15,8 @@ use std::{
 use portcullis::OwnSidecar;
 use portcullis_tests::{World, approving, binary};
 use portcullis_tools::{
-    approval::{ApprovalAnswer, Approver},
+    ToolRegistry,
+    approval::ApprovalAnswer,
     audit::Event,
     shell::{SHELL_EXEC, ShellPlace},
 };
@@ -130,42 +134,33 @@ async fn all_tries_of_a_call_have_one_key_and_no_two_calls_have_the_same() {
     }
 }
 
+/// A registry whose sidecar is what is at this path.
+async fn with_sidecar(world: &World, program: &Path) -> ToolRegistry {
+    let place = ShellPlace::Own(Arc::new(OwnSidecar::new(program)));
+    world.builder().await.expect("bootstraps").shell(place).build().expect("builds")
+}
+
 #[tokio::test]
-async fn a_command_that_found_no_sidecar_is_tried_again_and_runs_once() {
+async fn a_command_that_finds_no_sidecar_is_tried_again_and_runs_once() {
     let world = World::new();
-    // One that is no program of ours the first time.
-    let program = world.root().join("sidecar");
-    std::os::unix::fs::symlink("/bin/false", &program).expect("a link");
-    let mends = Mends { program: program.clone(), at: Mutex::new(None) };
-    let own = OwnSidecar::new(program);
-    let place = ShellPlace::Own(Arc::new(own));
-    let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
     let command = json!({"command": "echo run >> /shared/runs"}).to_string();
-    let result = registry.execute_with_policy(raw(SHELL_EXEC, &command), &approving()).await;
+    let none = with_sidecar(&world, Path::new("/bin/false")).await;
+    let result = none.execute_with_policy(raw(SHELL_EXEC, &command), &approving()).await;
     assert_eq!(result.details["tries"], 3, "{result:?}");
     assert_eq!(result.outcome.expect_err("no sidecar").code(), "shell_unavailable");
-    let result = registry.execute_with_policy(raw(SHELL_EXEC, &command), &asking(mends)).await;
+
+    // One that puts the sidecar into its own place and is none itself.
+    let program = world.root().join("sidecar");
+    let own = program.display();
+    let script = format!(
+        "#!/bin/sh\n/bin/ln -s {} {own}.new && /bin/mv {own}.new {own}\nexit 1\n",
+        binary().display()
+    );
+    fs::write(&program, script).expect("writable");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).expect("set");
+    let late = with_sidecar(&world, &program).await;
+    let result = late.execute_with_policy(raw(SHELL_EXEC, &command), &approving()).await;
+    assert_eq!(result.details["tries"], 2, "{result:?}");
     result.outcome.expect("there is one now");
-    assert_eq!(std::fs::read_to_string(world.shared("runs")).expect("ran"), "run\n");
-}
-
-/// Puts the sidecar's program in its place a moment after it has said yes.
-struct Mends {
-    program: std::path::PathBuf,
-    at: Mutex<Option<std::thread::JoinHandle<()>>>,
-}
-
-#[async_trait::async_trait]
-impl Approver for Mends {
-    async fn decide(&self, _request: &portcullis_tools::approval::ApprovalRequest) -> ApprovalAnswer {
-        let program = self.program.clone();
-        let mending = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(50));
-            let beside = program.with_extension("new");
-            std::os::unix::fs::symlink(binary(), &beside).expect("a link");
-            std::fs::rename(beside, program).expect("in its place");
-        });
-        *self.at.lock().expect("not poisoned") = Some(mending);
-        ApprovalAnswer::Approve
-    }
+    assert_eq!(fs::read_to_string(world.shared("runs")).expect("ran"), "run\n");
 }

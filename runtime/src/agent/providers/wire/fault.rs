@@ -1,11 +1,15 @@
 //! Errors, as providers tell them: in the body of a refusal, or in the middle of an answer.
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json, value::RawValue};
 
 use crate::agent::ProviderErrorKind;
 
 /// How much of a provider's words is shown, in characters.
 const MAX_SHOWN: usize = 500;
+
+/// How long the error in an event may be that is read: 64 KiB. Of a longer one the beginning is shown.
+const MAX_READ_BYTES: usize = 64 << 10;
 
 /// What a provider tells of an error.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +18,13 @@ pub(in super::super) struct Told {
     pub(in super::super) kind: ProviderErrorKind,
     /// Its words, whatever they are. [`shown`] makes them fit to be shown.
     pub(in super::super) message: String,
+}
+
+/// An event, as far as it tells of an error; the rest is passed over, however large it is.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
 }
 
 impl Told {
@@ -31,9 +42,12 @@ impl Told {
         if !data.contains("\"error\"") {
             return None;
         }
-        let value: Value = serde_json::from_str(data).ok()?;
-        let error = value.get("error").filter(|error| !error.is_null())?;
-        Some(Self::in_value(&value).unwrap_or_else(|| Self::unread(&error.to_string())))
+        let error = serde_json::from_str::<Event<'_>>(data).ok()?.error?.get();
+        if error.len() > MAX_READ_BYTES {
+            return Some(Self::unread(&error[..error.floor_char_boundary(MAX_READ_BYTES)]));
+        }
+        let value = json!({"error": serde_json::from_str::<Value>(error).ok()?});
+        Some(Self::in_value(&value).unwrap_or_else(|| Self::unread(error)))
     }
 
     fn unread(text: &str) -> Self {
@@ -155,5 +169,13 @@ mod tests {
         for data in [r#"{"error":{"message":"m"}}"#, r#"{"error":{"code":500}}"#, r#"{"error":true}"#] {
             assert!(Told::in_event(data).is_some(), "{data}");
         }
+    }
+
+    #[test]
+    fn an_error_too_long_to_be_read_is_one_all_the_same() {
+        let data = format!(r#"{{"error":{{"code":429,"message":"{}"}}}}"#, "é".repeat(MAX_READ_BYTES));
+        let told = Told::in_event(&data).expect("an error");
+        assert_eq!(told.kind, ProviderErrorKind::Server);
+        assert!(told.message.len() <= MAX_READ_BYTES && told.message.starts_with(r#"{"code":429"#));
     }
 }
