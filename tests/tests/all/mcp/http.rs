@@ -7,7 +7,7 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
     process::{Child, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use portcullis_tests::World;
@@ -490,7 +490,10 @@ fn every_session_is_told_by_its_own_stream_when_a_hangup_changes_the_tools() {
     let policy = format!("{DEFAULT_POLICY}\n[tools.echo]\nenabled = false\n");
     fs::write(world.root().join("policy.toml"), policy).expect("written");
     kill_process(Pid::from_child(&server.process), Signal::HUP).expect("told");
-    for (session, mut lines) in sessions.iter().zip(streams) {
+    // A stream where nothing is told says now and then that it is there.
+    let until = Instant::now() + Duration::from_secs(120);
+    for (session, lines) in sessions.iter().zip(streams) {
+        let mut lines = lines.take_while(|_| Instant::now() < until);
         let told = lines.find_map(|line| {
             Some(line.strip_prefix("data:")?.trim().to_owned()).filter(|data| !data.is_empty())
         });
