@@ -83,9 +83,9 @@ async fn whoever_watches_in_the_same_task_hears_of_a_lone_call_before_it_runs() 
     let tools = stage.tools.clone();
     let watching = async {
         loop {
-            match events.recv().await.expect("the call is told of") {
-                AgentEvent::Tool(ToolEvent::Requested { call_id, .. }) => break (call_id, tools.begun()),
-                _ => {}
+            let event = events.recv().await.expect("the call is told of");
+            if let AgentEvent::Tool(ToolEvent::Requested { call_id, .. }) = event {
+                break (call_id, tools.begun());
             }
         }
     };

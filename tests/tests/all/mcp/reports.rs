@@ -80,7 +80,7 @@ fn flooding(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
             for number in 1..=FLOOD {
                 ctx.progress(format!("{number} {long}"));
             }
-            done.send(()).map_err(|_| ToolError::failed("nobody waits"))?;
+            done.send(()).map_err(|_unheard| ToolError::failed("nobody waits"))?;
             drop(may_end.acquire().await);
             Ok(ToolOutput::text("done"))
         }
