@@ -84,6 +84,8 @@ denial_codes! {
     ApprovalUnavailable = "approval_unavailable",
     /// Nobody answered in time. Raised where people are asked.
     ApprovalTimedOut = "approval_timed_out",
+    /// A hook of the embedding program refuses the call. Raised where hooks are asked.
+    HookRefused = "hook_refused",
     /// No profile grants network access.
     EgressNotGranted = "egress_not_granted",
     /// The policy grants no shell, or not to this tool.
@@ -129,6 +131,9 @@ impl Denial {
             }
             DenialCode::ApprovalTimedOut => {
                 format!("the call of `{subject}` needs an approval and nobody answered in time")
+            }
+            DenialCode::HookRefused => {
+                format!("the call of `{subject}` was refused by the program that it would run in")
             }
             DenialCode::EgressNotGranted => format!("reaching `{subject}` is not granted"),
             DenialCode::CommandsNotGranted => format!("running `{subject}` is not granted"),

@@ -18,6 +18,7 @@ use crate::{
     audit::{AuditError, AuditLog, Recovery, SyncMode},
     bootstrap::PolicyFiles,
     compat::{IntoTool, Native},
+    hook::{CallHook, Hooks},
     modules::{self, FolderError, Lock, LockError, ModuleError, OutsideModule, RefusedModule, Wanted},
     mounts::{MountError, MountTable},
     native::{self, Capability, OutputRead, StillGranted},
@@ -48,6 +49,7 @@ pub struct RegistryBuilder {
     runner: Option<HostWasmToolRunner>,
     natives: Vec<(Native, ToolOrigin)>,
     capabilities: Vec<Capability>,
+    hooks: Vec<Arc<dyn CallHook>>,
     modules: Vec<(String, Arc<GuestModule>, Declarations)>,
     /// Modules whose tools are steps of operations.
     steps: Vec<(String, Arc<GuestModule>, Declarations)>,
@@ -69,6 +71,7 @@ impl RegistryBuilder {
             runner: None,
             natives: Vec::new(),
             capabilities: Vec::new(),
+            hooks: Vec::new(),
             modules: Vec::new(),
             steps: Vec::new(),
             outside: Vec::new(),
@@ -96,6 +99,12 @@ impl RegistryBuilder {
     /// Adds the tools of a capability to the others, those that are there already excepted.
     pub fn capability(mut self, capability: Capability) -> Self {
         self.capabilities.push(capability);
+        self
+    }
+
+    /// Adds a hook to those that every call passes, behind the others.
+    pub fn hook(mut self, hook: impl CallHook + 'static) -> Self {
+        self.hooks.push(Arc::new(hook));
         self
     }
 
@@ -285,6 +294,7 @@ impl RegistryBuilder {
             lock,
             state,
             places: Arc::new(Places::new(policy.concurrency())),
+            hooks: Hooks::new(self.hooks),
             rates: Arc::new(Rates::new(policy.calls_per_minute())),
             steps: None,
             mounts: self.mounts.unwrap_or_default(),

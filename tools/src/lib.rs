@@ -26,6 +26,7 @@ mod bootstrap;
 mod builder;
 mod call;
 pub mod compat;
+pub mod hook;
 pub mod modules;
 pub mod mounts;
 pub mod native;

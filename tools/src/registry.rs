@@ -11,10 +11,11 @@ use crate::{
     audit::{AuditLog, CallRecord},
     builder::RegistryBuilder,
     call::Caller,
+    hook::Hooks,
     modules::{Lock, RefusedModule},
     mounts::MountTable,
     output_store::OutputStore,
-    pipeline::{Trail, admit, authorize, check, record, resolve, run, shape},
+    pipeline::{Trail, admit, after, authorize, check, record, resolve, run, shape},
     places::Places,
     rates::Rates,
     registered::RegisteredTool,
@@ -34,6 +35,7 @@ pub struct ToolRegistry {
     pub(crate) runner: Option<Arc<HostWasmToolRunner>>,
     pub(crate) places: Arc<Places>,
     pub(crate) rates: Arc<Rates>,
+    pub(crate) hooks: Hooks,
     /// The steps of operations, in a registry of their own that nobody else can call. Everything but the tools
     /// is shared with this one.
     pub(crate) steps: Option<Arc<ToolRegistry>>,
@@ -61,14 +63,15 @@ impl ToolRegistry {
         let mut trail = self.trail(&call, caller);
         let outcome = async {
             let resolved = resolve(&self.tools, &self.lost, call, &mut trail)?;
-            let checked = check(resolved, &mut trail)?;
+            let checked = check(resolved, &self.hooks, caller, &mut trail).await?;
             let gated = admit(checked, &self.policy, &self.rates, caller, &mut trail)?;
-            let authorized =
-                authorize(gated, &self.policy, &self.mounts, &self.rates, caller, &mut trail).await?;
+            let means = (&*self.mounts, &*self.rates, &self.hooks);
+            let authorized = authorize(gated, &self.policy, means, caller, &mut trail).await?;
             let (runner, steps) = (self.runner.as_deref(), self.steps.as_ref());
             run(authorized, &self.places, runner, steps, caller, &mut trail).await
         }
         .await;
+        let outcome = after(outcome, &self.hooks, caller).await;
         let shaped = shape(outcome, &self.outputs, caller, &trail);
         record(shaped, trail, caller)
     }
@@ -155,6 +158,8 @@ impl ToolRegistry {
             runner: self.runner.clone(),
             places: Arc::clone(&self.places),
             rates: Arc::clone(&self.rates),
+            // The operation was asked about.
+            hooks: Hooks::default(),
             steps: None,
             lost: BTreeSet::new(),
             refused: Vec::new(),

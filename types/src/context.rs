@@ -33,6 +33,9 @@ pub struct ToolContext {
     pub agent_id: String,
     /// The agent's space, for tools whose results are shown in one.
     pub space_id: Option<String>,
+    /// A key that is the same however often this call is tried, and no other call's: 64 hexadecimal digits, fit for
+    /// the `Idempotency-Key` of a request. Empty in a guest, which reaches nothing that would take one.
+    pub idempotency_key: String,
     /// Fires when the caller gives the call up.
     pub cancel: CancellationToken,
     /// When the call ends at the latest; none outside a running call.
@@ -56,6 +59,7 @@ impl ToolContext {
             run_id: String::new(),
             agent_id: String::new(),
             space_id: None,
+            idempotency_key: String::new(),
             cancel: CancellationToken::new(),
             deadline: None,
             on_update: None,

@@ -49,6 +49,13 @@ pub enum ToolEvent {
         /// The tool's name.
         tool: String,
     },
+    /// The tool runs, and has reported nothing for a while. The registry says so, not the tool.
+    Heartbeat {
+        /// The call.
+        call_id: String,
+        /// For how long it has run.
+        elapsed: Duration,
+    },
     /// The tool reports progress.
     Progress {
         /// The call.

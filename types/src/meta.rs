@@ -10,7 +10,8 @@ pub struct ToolMeta {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
     /// Whether a second call with the same arguments changes nothing that the first one did not. Clients of the
-    /// Model Context Protocol are told, by `idempotentHint`; nothing here repeats a call.
+    /// Model Context Protocol are told, by `idempotentHint`. A registry tries a call of a native tool again where what
+    /// it needs was unavailable; other calls it does not repeat.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
     /// Whether calls could run beside each other although the tool is not `ReadOnly`. Operators are told; which

@@ -359,6 +359,7 @@ fn listener(watch: Arc<Watch>, live: Live) -> EventFn {
         let (ToolEvent::ApprovalRequested { call_id }
         | ToolEvent::ApprovalResolved { call_id, .. }
         | ToolEvent::Started { call_id, .. }
+        | ToolEvent::Heartbeat { call_id, .. }
         | ToolEvent::Progress { call_id, .. }
         | ToolEvent::Update { call_id, .. }
         | ToolEvent::Pending { call_id }) = event

@@ -279,7 +279,9 @@ fn join(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> 
 fn coalescing_key(event: &AgentEvent) -> Option<(&str, Discriminant<ToolEvent>)> {
     match event {
         AgentEvent::Tool(
-            event @ (ToolEvent::Update { call_id, .. } | ToolEvent::Progress { call_id, .. }),
+            event @ (ToolEvent::Update { call_id, .. }
+            | ToolEvent::Progress { call_id, .. }
+            | ToolEvent::Heartbeat { call_id, .. }),
         ) => Some((call_id, discriminant(event))),
         _ => None,
     }

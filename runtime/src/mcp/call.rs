@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_tools::{Caller, ToolResult, approval::Approver, new_call, policy::escape_for_display};
+use portcullis_types::ToolEvent;
 use rmcp::{
     RoleServer,
     model::{CallToolRequestParams, CallToolResult, ErrorCode, ErrorData},
@@ -87,7 +88,7 @@ fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc
     let mut caller = Caller::new(agent_id(context), session.run_id());
     caller.cancel = context.ct.child_token();
     caller.approver = approver(session, context);
-    let updates = reports.clone();
+    let (updates, life) = (reports.clone(), reports.clone());
     // Whoever is slow to read misses some of them: they inform, the result is what counts.
     caller.on_progress = Some(Arc::new(move |text| {
         let _ = reports.try_send(progress(text));
@@ -95,6 +96,14 @@ fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc
     caller.on_update = Some(Arc::new(move |partial| {
         let _ = updates.try_send(progress(crate::output::text::of_content(&partial.content)));
     }));
+    if context.meta.get_progress_token().is_some() {
+        // Progress without words: clients count a request as lost that says nothing for long.
+        caller.on_event = Some(Arc::new(move |event| {
+            if let ToolEvent::Heartbeat { .. } = event {
+                let _ = life.try_send(Report::Progress { progress: None, total: None, message: None });
+            }
+        }));
+    }
     caller
 }
 

@@ -34,10 +34,15 @@ pub(crate) struct Live {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Out {
-    Stdout,
-    Stderr,
+/// Where the events are shown.
+struct Out {
+    stream: Mutex<Box<dyn Write + Send>>,
+    /// Whether a person reads there, by something that acts on what it is given.
+    is_terminal: bool,
+    /// Whether colours are wanted there: `NO_COLOR` and `CLICOLOR` say so.
+    has_colours: bool,
+    /// Where the sign of life is drawn.
+    target: fn() -> ProgressDrawTarget,
 }
 
 #[derive(Default)]
@@ -63,12 +68,28 @@ struct State {
 impl Live {
     /// Beside an answer, which goes to standard output.
     pub(crate) fn to_stderr() -> Self {
-        Self { out: Out::Stderr, state: Mutex::default() }
+        let stderr = io::stderr();
+        Self::to(Out {
+            is_terminal: stderr.is_terminal(),
+            has_colours: colors_enabled_stderr(),
+            stream: Mutex::new(Box::new(stderr)),
+            target: ProgressDrawTarget::stderr,
+        })
     }
 
     /// As the answer itself.
     pub(crate) fn to_stdout() -> Self {
-        Self { out: Out::Stdout, state: Mutex::default() }
+        let stdout = io::stdout();
+        Self::to(Out {
+            is_terminal: stdout.is_terminal(),
+            has_colours: colors_enabled(),
+            stream: Mutex::new(Box::new(stdout)),
+            target: ProgressDrawTarget::stdout,
+        })
+    }
+
+    fn to(out: Out) -> Self {
+        Self { out, state: Mutex::default() }
     }
 
     /// Shows an event.
@@ -89,7 +110,13 @@ impl Live {
                 }
                 self.wait(state, "the model thinks");
             }
-            AgentEvent::TextDelta { delta } => self.write(state, delta),
+            AgentEvent::TextDelta { delta } => {
+                // The model does not go on in a line of a tool's.
+                if state.streams.is_some() {
+                    self.end_line(state);
+                }
+                self.write(state, delta);
+            }
             AgentEvent::Tool(event) => self.show_call(state, event),
             AgentEvent::ToolEnd { result } => self.show_result(state, result),
             AgentEvent::Steered { messages } => {
@@ -186,7 +213,7 @@ impl Live {
         for piece in shown.split_inclusive('\n') {
             if !(state.within_a_line && state.streams.as_deref() == Some(call)) {
                 self.end_line(state);
-                self.write(state, "  │ ");
+                self.put(state, "  │ ", style("  │ "));
             }
             self.write(state, &text::inline(piece.trim_end_matches('\n')));
             state.within_a_line = true;
@@ -245,15 +272,11 @@ impl Live {
 
     /// Shows what is waited for, on a terminal.
     fn wait(&self, state: &mut State, what: &str) {
-        if !self.is_terminal() || state.within_a_line {
+        if !self.out.is_terminal || state.within_a_line {
             return;
         }
-        let target = match self.out {
-            Out::Stdout => ProgressDrawTarget::stdout(),
-            Out::Stderr => ProgressDrawTarget::stderr(),
-        };
         let bar = state.waiting.get_or_insert_with(|| {
-            let bar = ProgressBar::with_draw_target(None, target);
+            let bar = ProgressBar::with_draw_target(None, (self.out.target)());
             // Only a template that is none is an error, and then the usual one will do.
             if let Ok(style) = ProgressStyle::with_template("{spinner} {msg} {elapsed}") {
                 bar.set_style(style);
@@ -266,7 +289,7 @@ impl Live {
 
     fn line(&self, state: &mut State, line: &str) {
         self.end_line(state);
-        self.write(state, line);
+        self.put(state, line, style(line));
         self.write(state, "\n");
     }
 
@@ -280,38 +303,28 @@ impl Live {
         }
     }
 
+    /// Words that have no colour, whatever they begin with: the model's among them.
     fn write(&self, state: &mut State, words: &str) {
+        self.put(state, words, None);
+    }
+
+    fn put(&self, state: &mut State, words: &str, style: Option<Style>) {
         let Some(last) = words.chars().last() else { return };
         if let Some(bar) = state.waiting.take() {
             bar.finish_and_clear();
         }
         state.within_a_line = last != '\n';
         state.streams = None;
-        let shown = match (self.is_terminal(), self.has_colours()) {
-            (false, _) => words.to_owned(),
-            (true, false) => text::for_terminal(words),
-            (true, true) => coloured(&text::for_terminal(words)),
-        };
+        let mut shown = words.to_owned();
+        if self.out.is_terminal {
+            shown = text::for_terminal(words);
+            if let Some(style) = style.filter(|_| self.out.has_colours) {
+                shown = style.force_styling(true).apply_to(shown).to_string();
+            }
+        }
+        let mut stream = self.out.stream.lock().unwrap_or_else(PoisonError::into_inner);
         // Nobody is left to be told that nobody can be told.
-        let _ = match self.out {
-            Out::Stdout => put(io::stdout().lock(), &shown),
-            Out::Stderr => put(io::stderr().lock(), &shown),
-        };
-    }
-
-    /// Whether colours are wanted: `NO_COLOR` and `CLICOLOR` say so.
-    fn has_colours(&self) -> bool {
-        match self.out {
-            Out::Stdout => colors_enabled(),
-            Out::Stderr => colors_enabled_stderr(),
-        }
-    }
-
-    fn is_terminal(&self) -> bool {
-        match self.out {
-            Out::Stdout => io::stdout().is_terminal(),
-            Out::Stderr => io::stderr().is_terminal(),
-        }
+        let _ = stream.write_all(shown.as_bytes()).and_then(|()| stream.flush());
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -320,8 +333,8 @@ impl Live {
     }
 }
 
-/// A line of ours in the colour of what it begins with; other words as they are.
-fn coloured(line: &str) -> String {
+/// How a line of ours looks in colour, by what it begins with.
+fn style(line: &str) -> Option<Style> {
     let styles = [
         ("→ ", Style::new().cyan().bold()),
         ("  ✓ ", Style::new().green()),
@@ -330,13 +343,7 @@ fn coloured(line: &str) -> String {
         ("  ┆ ", Style::new().dim()),
         ("  · ", Style::new().dim()),
     ];
-    let style = styles.into_iter().find(|(mark, _)| line.starts_with(mark));
-    style.map_or_else(|| line.to_owned(), |(_, style)| style.force_styling(true).apply_to(line).to_string())
-}
-
-fn put(mut out: impl Write, shown: &str) -> io::Result<()> {
-    out.write_all(shown.as_bytes())?;
-    out.flush()
+    styles.into_iter().find(|(mark, _)| line.starts_with(mark)).map(|(_, style)| style)
 }
 
 /// A text within a line: without what would end or change it, and not longer than a line.
@@ -383,33 +390,4 @@ impl Approver for Quiet {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nothing_is_shown_while_somebody_is_asked_and_it_is_afterwards() {
-        let live = Live::to_stderr();
-        let (first, second) = (live.pause(), live.pause());
-        for _ in 0..HELD_EVENTS + 5 {
-            live.show(&AgentEvent::TurnStart { iteration: 1 });
-        }
-        assert_eq!(live.state().held.len(), HELD_EVENTS);
-        drop(first);
-        assert_eq!(live.state().held.len(), HELD_EVENTS);
-        drop(second);
-        assert!(live.state().held.is_empty() && live.state().asked == 0);
-    }
-
-    #[test]
-    fn only_lines_of_ours_have_a_colour() {
-        assert_eq!(coloured("  ✓ 1 ms"), "\u{1b}[32m  ✓ 1 ms\u{1b}[0m");
-        assert_eq!(coloured("the model says ✓"), "the model says ✓");
-    }
-
-    #[test]
-    fn a_line_is_cut_and_cannot_act_on_a_terminal() {
-        assert_eq!(cut("short"), "short");
-        assert_eq!(cut(&"x".repeat(SHOWN_CHARS + 1)), format!("{}…", "x".repeat(SHOWN_CHARS)));
-        assert!(!cut("a\u{1b}[2Kb\nc").contains(['\u{1b}', '\n']));
-    }
-}
+mod tests;

@@ -1,8 +1,8 @@
 //! The budgets of the design, measured: each number beside its limit and beside what it is compared with in
 //! the same run. Exits with 1 when one is missed.
 //!
-//! Run with `cargo xtask bench`; ripgrep (`rg`) and bubblewrap (`bwrap`) must be installed for the rows
-//! that are measured against them. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
+//! Run with `cargo xtask bench`; ripgrep (`rg`), bubblewrap (`bwrap`) and the reference server for MCP
+//! (`.ci/mcp-packages`) must be installed for the rows that are measured against them. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
 //! audit log on disk, Landlock and seccomp on, another file at each call, the output compared.
 
 mod agent;
@@ -75,6 +75,7 @@ fn main() -> ExitCode {
     }
     if runs("process") {
         process::start(&world, &files, &mut report);
+        process::demo(&mut report);
     }
     if runs("authoring") {
         authoring::first_answer(&world, &mut report);

@@ -1,8 +1,9 @@
 //! `tools/call` over standard streams, beside the reference server for files.
 
 use std::{
+    fs,
     io::{BufRead as _, BufReader, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -23,7 +24,7 @@ const ROUNDS: usize = 500;
 const IN_A_ROW: usize = 50;
 const STARTS: usize = 15;
 
-/// The reference server, as npm unpacks it.
+/// The reference server's package.
 const REFERENCE: &str = "@modelcontextprotocol/server-filesystem";
 
 pub(crate) fn calls(world: &World, files: &Files, report: &mut Report) {
@@ -61,7 +62,8 @@ pub(crate) fn calls(world: &World, files: &Files, report: &mut Report) {
     report.at_most_here("`tools/call file_read` over standard streams, p50", own, 200.0, "µs", here);
     let what = format!("the same beside `{REFERENCE}`");
     if other.is_empty() {
-        report.impossible(&what, "it is not installed: npm install --prefix DIR, and MCP_REFERENCE=DIR");
+        let why = "it is not installed as `.ci/mcp/package-lock.json` has it: `.ci/mcp-packages` does that";
+        report.impossible(&what, why);
     } else {
         let other = median_us(&mut other);
         report.reference(&format!("`{REFERENCE}`, p50"), other, "µs");
@@ -75,14 +77,30 @@ fn serve(world: &World, state: &Path) -> Command {
     command
 }
 
-/// The reference server, where `MCP_REFERENCE` names the folder that npm put it into.
+/// The reference server: the one that `.ci/mcp-packages` installs, of the version in the lock file and with a Node of
+/// the version in that script. Or another one, on the Node that is found: `MCP_REFERENCE` names the folder that npm
+/// put it into.
 #[expect(clippy::disallowed_methods, reason = "the program that we are compared with")]
 fn reference(world: &World) -> Option<Command> {
-    let folder = std::env::var_os("MCP_REFERENCE")?;
-    let entry = Path::new(&folder).join("node_modules").join(REFERENCE).join("dist/index.js");
-    let mut command = Command::new("node");
-    command.arg(entry).arg(world.workspace().join("shared"));
+    let (node, folder) = match std::env::var_os("MCP_REFERENCE") {
+        Some(folder) => (PathBuf::from("node"), PathBuf::from(folder)),
+        None => {
+            let folder = packages()?;
+            (folder.join("bin/node"), folder)
+        }
+    };
+    let mut command = Command::new(node);
+    command.arg(folder.join("node_modules").join(REFERENCE).join("dist/index.js"));
+    command.arg(world.workspace().join("shared"));
     Some(command)
+}
+
+/// The folder of `.ci/mcp-packages`, beside those of the builds, if what is in it is what the lock file names.
+fn packages() -> Option<PathBuf> {
+    let folder = Path::new(env!("CARGO_BIN_EXE_portcullis-test")).ancestors().nth(2)?.join("mcp-packages");
+    let wanted = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join(".ci/mcp/package-lock.json");
+    let installed = fs::read(folder.join("installed")).ok()?;
+    (installed == fs::read(wanted).ok()?).then_some(folder)
 }
 
 struct Server {

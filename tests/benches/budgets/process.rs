@@ -1,4 +1,4 @@
-//! `portcullis call file_read` as a process of its own.
+//! `portcullis call file_read` and `portcullis demo` as processes of their own.
 
 use std::{
     process::{Command, Stdio},
@@ -10,6 +10,8 @@ use portcullis_tests::World;
 use crate::{read::Files, report::Report, sample::median_us};
 
 const STARTS: usize = 40;
+/// Each demonstration begins with nothing, and compiles the core tools anew.
+const DEMOS: usize = 3;
 
 pub(crate) fn start(world: &World, files: &Files, report: &mut Report) {
     let (mut samples, mut native) = (Vec::with_capacity(STARTS), Vec::with_capacity(STARTS));
@@ -34,10 +36,29 @@ pub(crate) fn start(world: &World, files: &Files, report: &mut Report) {
     report.at_most("`portcullis call file_read` as a process, p50", p50, 25.0, "ms");
 }
 
+/// The demonstration as somebody sees it who has just installed the program. It makes its own workspace and its own
+/// state, so that nothing is compiled before.
+pub(crate) fn demo(report: &mut Report) {
+    let slowest = (0..DEMOS).map(|_| {
+        let start = Instant::now();
+        let output = program().arg("demo").stdin(Stdio::null()).output().expect("starts");
+        let elapsed = start.elapsed().as_secs_f64();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let shown = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            shown.contains("Done: the notes are in order") && shown.contains("intact: 14 rows"),
+            "{shown}"
+        );
+        elapsed
+    });
+    let slowest = slowest.fold(0.0, f64::max);
+    let what = format!("`portcullis demo`, nothing compiled before, the slowest of {DEMOS}");
+    report.at_most(&what, slowest, 10.0, "s");
+}
+
 /// The binary, in the benchmark's world.
-#[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn command(world: &World, state: &std::path::Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis-test"));
+    let mut command = program();
     command
         .arg("--workspace")
         .arg(world.workspace())
@@ -47,4 +68,9 @@ pub(crate) fn command(world: &World, state: &std::path::Path) -> Command {
         .arg(world.policy_file())
         .stdin(Stdio::null());
     command
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_portcullis-test"))
 }

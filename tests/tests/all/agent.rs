@@ -3,4 +3,6 @@
 mod command_line;
 mod demo;
 mod model;
+mod programs;
 mod refused;
+mod terminal;

@@ -3,8 +3,11 @@
 mod arguments;
 mod endings;
 mod failures;
+mod heartbeat;
+mod hooks;
 mod outputs;
 mod places;
+mod retries;
 mod timeouts;
 
 use std::{

@@ -222,6 +222,7 @@ fn word(event: &ToolEvent) -> String {
         ToolEvent::ApprovalRequested { .. } => "approval requested".to_owned(),
         ToolEvent::ApprovalResolved { approved, .. } => format!("approval {approved}"),
         ToolEvent::Started { tool, .. } => format!("started {tool}"),
+        ToolEvent::Heartbeat { elapsed, .. } => format!("heartbeat {} s", elapsed.as_secs()),
         ToolEvent::Progress { text, .. } => format!("progress {text}"),
         ToolEvent::Update { partial, .. } => format!("update {}", partial.joined_text()),
         ToolEvent::Finished { error: None, .. } => "finished".to_owned(),

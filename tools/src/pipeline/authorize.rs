@@ -23,6 +23,7 @@ use crate::{
     approval::{self, ApprovalRequest, NotApproved, StepGrant},
     audit::{self, Subject, SubjectKind},
     call::Caller,
+    hook::Hooks,
     mounts::{MountTable, real_path, resolve_beneath},
     rates::Rates,
     registered::{Backend, RegisteredTool},
@@ -43,8 +44,7 @@ pub(crate) struct Authorized {
 pub(crate) async fn authorize(
     gated: Gated,
     policy: &WorkspaceSecurityPolicy,
-    mounts: &MountTable,
-    rates: &Rates,
+    (mounts, rates, hooks): (&MountTable, &Rates, &Hooks),
     caller: &Caller,
     trail: &mut Trail,
 ) -> Result<Authorized, ToolError> {
@@ -67,7 +67,8 @@ pub(crate) async fn authorize(
             Some(arguments) => {
                 let Checked { mut call, tool, .. } = gated.checked;
                 call.arguments = arguments;
-                gated = admit(check_again(call, tool, trail)?, policy, rates, caller, trail)?;
+                let checked = check_again(call, tool, hooks, caller, trail).await?;
+                gated = admit(checked, policy, rates, caller, trail)?;
             }
         }
     }

@@ -1,13 +1,16 @@
-//! Step 2: the arguments' text becomes a checked value. What that means is in [`crate::arguments`].
+//! Step 2: the arguments' text becomes a checked value. What that means is in [`crate::arguments`]. The program's
+//! hooks may mend arguments that do not fit, and have their say on those that do.
 
 use std::sync::Arc;
 
 use portcullis_types::{SafetyTier, ToolArgs, ToolCall, ToolError};
 use sha2::{Digest, Sha256};
 
-use super::{Trail, resolve::Resolved};
+use super::{Trail, hooks, resolve::Resolved};
 use crate::{
     arguments::{CheckedArguments, Repairs},
+    call::Caller,
+    hook::{Hooks, MisfitCall},
     registered::RegisteredTool,
 };
 
@@ -20,34 +23,95 @@ pub(crate) struct Checked {
     pub(super) notes: Notes,
 }
 
-/// What was done to the arguments, for the result's details.
+/// What was done to a call, for the result's details.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Notes {
     pub(super) repaired: Vec<String>,
     pub(super) ignored: Vec<String>,
+    /// Whether the arguments are a hook's in place of the model's.
+    pub(super) hooked: bool,
+    /// How often the tool was tried.
+    pub(super) tries: usize,
 }
 
 /// Checks the arguments.
-pub(crate) fn check(resolved: Resolved, trail: &mut Trail) -> Result<Checked, ToolError> {
+pub(crate) async fn check(
+    resolved: Resolved,
+    hooks: &Hooks,
+    caller: &Caller,
+    trail: &mut Trail,
+) -> Result<Checked, ToolError> {
     let (call, tool) = resolved.into_parts();
-    check_again(call, tool, trail)
+    check_again(call, tool, hooks, caller, trail).await
 }
 
 /// Checks arguments of a tool that is known: the call's own, or those that an approver put in their place.
-pub(super) fn check_again(
+pub(super) async fn check_again(
     call: ToolCall,
     tool: Arc<RegisteredTool>,
+    hooks: &Hooks,
+    caller: &Caller,
     trail: &mut Trail,
 ) -> Result<Checked, ToolError> {
-    trail.row.args_sha256 = Some(hex::encode(Sha256::digest(call.arguments.as_bytes())).into());
-    // A guess at what was meant is no basis for something dangerous.
-    let repairs = match tool.facts().declared_tier {
-        Some(SafetyTier::Privileged) => Repairs::Off,
-        _ => Repairs::Allowed,
+    let mut checked = match fit(&call.arguments, &tool, trail) {
+        Ok((args, notes)) => Checked { call, tool, args, notes },
+        // A guess at what was meant is no basis for something dangerous.
+        Err(error) if hooks.is_empty() || is_privileged(&tool) => return Err(error),
+        Err(error) => mend(call, tool, error, hooks, caller, trail).await?,
     };
-    let CheckedArguments { args, repaired, ignored } = tool.schema().check(&call.arguments, repairs)?;
+    for hook in hooks.iter() {
+        if let Some(arguments) = hooks::before(hook, &checked, caller, trail).await? {
+            checked = with_arguments(checked.call, checked.tool, arguments, trail)?;
+        }
+    }
+    Ok(checked)
+}
+
+/// Asks the hooks for arguments that fit.
+async fn mend(
+    call: ToolCall,
+    tool: Arc<RegisteredTool>,
+    error: ToolError,
+    hooks: &Hooks,
+    caller: &Caller,
+    trail: &mut Trail,
+) -> Result<Checked, ToolError> {
+    let misfit = MisfitCall {
+        call_id: call.id.clone(),
+        tool: call.tool.clone(),
+        parameters: tool.decl().parameters.as_value().clone(),
+        arguments: call.arguments.clone(),
+        error: error.clone(),
+    };
+    let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
+    // Where those do not fit either, the model reads of its own.
+    with_arguments(call, tool, arguments, trail).or(Err(error))
+}
+
+/// The call with a hook's arguments.
+fn with_arguments(
+    mut call: ToolCall,
+    tool: Arc<RegisteredTool>,
+    arguments: String,
+    trail: &mut Trail,
+) -> Result<Checked, ToolError> {
+    let (args, mut notes) = fit(&arguments, &tool, trail)?;
+    notes.hooked = true;
+    call.arguments = arguments;
+    Ok(Checked { call, tool, args, notes })
+}
+
+/// Holds arguments against the tool's schema.
+fn fit(arguments: &str, tool: &RegisteredTool, trail: &mut Trail) -> Result<(ToolArgs, Notes), ToolError> {
+    trail.row.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
+    let repairs = if is_privileged(tool) { Repairs::Off } else { Repairs::Allowed };
+    let CheckedArguments { args, repaired, ignored } = tool.schema().check(arguments, repairs)?;
     if repairs == Repairs::Off {
         tool.schema().ensure_whole_numbers(&args)?;
     }
-    Ok(Checked { call, tool, args, notes: Notes { repaired, ignored } })
+    Ok((args, Notes { repaired, ignored, ..Notes::default() }))
+}
+
+fn is_privileged(tool: &RegisteredTool) -> bool {
+    tool.facts().declared_tier == Some(SafetyTier::Privileged)
 }

@@ -2,8 +2,11 @@
 //! outputs can only be made by them, so a step that is left out does not compile.
 
 mod admit;
+mod attempt;
 mod authorize;
 mod check;
+mod heartbeat;
+mod hooks;
 mod record;
 mod resolve;
 mod run;
@@ -12,10 +15,12 @@ mod trail;
 mod turn;
 
 pub(crate) use admit::admit;
+pub(crate) use attempt::overdue;
 pub(crate) use authorize::authorize;
 pub(crate) use check::check;
+pub(crate) use hooks::after;
 pub(crate) use record::record;
 pub(crate) use resolve::resolve;
-pub(crate) use run::{overdue, run};
+pub(crate) use run::run;
 pub(crate) use shape::{shape, with_commas};
 pub(crate) use trail::Trail;

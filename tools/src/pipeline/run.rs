@@ -1,37 +1,33 @@
 //! Step 5: the call itself. It takes a place, its `begin` row is written if it has effects, the deadline
-//! starts, and the tool runs: a guest on a confined thread, a native tool on a thread that may block.
+//! starts, and the tool runs, once more where that can do no harm.
 
 use std::{
-    panic::AssertUnwindSafe,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use futures_util::FutureExt;
-use portcullis_policy::{Denial, DenialCode, Grant};
-use portcullis_types::{
-    CallFrame, FRAME_VERSION, FinalFrame, ProgressFn, SafetyTier, Tool, ToolContext, ToolError, ToolEvent,
-    ToolOutput, ToolUpdateFn,
-};
-use serde_json::value::RawValue;
+use portcullis_policy::Grant;
+use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 
 use super::{
     Trail,
+    attempt::{Attempt, GuestUsage, Tried},
     authorize::Authorized,
-    check::Notes,
+    check::Checked,
+    heartbeat::Watched,
     trail::unrecorded,
     turn::{ensure_wanted, within_turn},
 };
 use crate::{
-    audit::{Subject, SubjectKind, Text},
-    call::{Caller, Parent},
-    places::{LeaveOnDrop, Place, Places},
-    registered::{Backend, GuestTool, RegisteredTool},
+    call::Caller,
+    places::{LeaveOnDrop, Places},
+    registered::Backend,
     registry::ToolRegistry,
-    shell::{ShellRun, ShellTerms},
-    vault::Terms,
-    wasm::{GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
+    wasm::HostWasmToolRunner,
 };
+
+/// How long is waited before each further try.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 
 /// What came of the tool, before it is fit to be shown.
 #[derive(Debug)]
@@ -41,16 +37,7 @@ pub(crate) struct RawOutcome {
     pub(super) trailer: Option<String>,
     pub(super) usage: Option<GuestUsage>,
     pub(super) grant: Grant,
-    pub(super) notes: Notes,
-    pub(super) tool: Arc<RegisteredTool>,
-}
-
-/// What a guest used.
-#[derive(Debug)]
-pub(crate) struct GuestUsage {
-    pub(super) cpu: Duration,
-    pub(super) peak_memory_bytes: u64,
-    pub(super) mounts_used: Vec<Text>,
+    pub(super) checked: Checked,
 }
 
 /// Runs the call.
@@ -62,7 +49,7 @@ pub(crate) async fn run(
     caller: &Caller,
     trail: &mut Trail,
 ) -> Result<RawOutcome, ToolError> {
-    let Authorized { checked, grant } = authorized;
+    let Authorized { mut checked, grant } = authorized;
     let place = match &caller.place {
         Some(parent) => parent.clone(),
         None => within_turn(caller, places.take(&caller.cancel)).await??,
@@ -77,272 +64,46 @@ pub(crate) async fn run(
     };
     let deadline = Instant::now() + time_limit;
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
-    let mut trailer = None;
-    let (result, usage) = match checked.tool.backend() {
-        Backend::Native(tool) => {
-            // However the wait ends, a thread that the tool blocks keeps no place. A call that a tool makes
-            // leaves that to its parent.
-            let _leave = caller.place.is_none().then(|| LeaveOnDrop(place.clone()));
-            let ctx = context(&checked.call.id, &checked.call.tool, caller, deadline, place);
-            let result = run_native(Arc::clone(tool), ctx, checked.args.clone(), time_limit).await;
-            (result, None)
-        }
-        Backend::Guest(guest) => {
-            let runner = runner.ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
-            let limits = (time_limit, deadline);
-            run_guest(runner, guest, &checked, &grant, (limits, place), caller, trail).await?
-        }
-        Backend::Operation(operation) => {
-            let terms = Terms {
-                operation_id: trail.row.operation_id.clone(),
-                time_limit,
-                deadline,
-                place,
-                on_progress: on_progress(&checked.call.id, caller),
-            };
-            (operation.run(steps, &checked.call.id, checked.args.value(), terms, caller).await, None)
-        }
-        Backend::Shell(shell) => {
-            let terms = ShellTerms {
-                args: checked.args.value(),
-                grant: &grant,
-                time_limit,
-                deadline,
-                caller,
-                on_update: on_update(&checked.call.id, caller),
-            };
-            let ran = shell.run(terms).await;
-            trailer.clone_from(&ran.trailer);
-            shell_result(ran, &grant, trail)
-        }
-    };
-    Ok(RawOutcome { result, trailer, usage, grant, notes: checked.notes, tool: checked.tool })
-}
-
-/// Runs a native tool where it cannot hold up anybody: a panic is contained, and a tool that blocks its
-/// thread is left behind at the deadline.
-async fn run_native(
-    tool: Arc<dyn Tool>,
-    ctx: ToolContext,
-    args: portcullis_types::ToolArgs,
-    time_limit: Duration,
-) -> Result<ToolOutput, ToolError> {
-    let cancel = ctx.cancel.clone();
-    let deadline = ctx.deadline.unwrap_or_else(|| Instant::now() + time_limit);
-    let stopped = cancel.clone();
-    // Whatever ends the wait ends the work: also a caller that drops this future.
-    let _stop = cancel.clone().drop_guard();
-    let call = async move {
-        let ran = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();
-        // In this order, so that a tool is not polled after its time.
-        tokio::select! {
-            biased;
-            () = stopped.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
-            () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
-            ran = ran => ran.unwrap_or_else(|_panic| Err(ToolError::internal("the tool panicked"))),
-        }
-    };
-    let running = crate::spawn::blocking(call);
-    tokio::select! {
-        result = running => result?,
-        () = cancel.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
-        () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
-    }
-}
-
-/// What a caller learns of a tool whose time is up.
-pub(crate) fn overdue(limit: Duration) -> ToolError {
-    ToolError::timeout(format!("the tool did not finish within {limit:?}"))
-}
-
-fn context(call_id: &str, tool: &str, caller: &Caller, deadline: Instant, place: Place) -> ToolContext {
-    let mut ctx = ToolContext::detached(tool);
-    ctx.call_id = call_id.to_owned();
-    ctx.run_id.clone_from(&caller.run_id);
-    ctx.agent_id.clone_from(&caller.agent_id);
-    ctx.space_id.clone_from(&caller.space_id);
-    ctx.cancel = caller.cancel.child_token();
-    ctx.deadline = Some(deadline);
-    // What a native tool reports goes the same way as a guest's frames.
-    ctx.on_update = on_update(call_id, caller);
-    ctx.on_progress = on_progress(call_id, caller);
-    ctx.extensions.insert(Parent(Caller { place: Some(place), ..caller.clone() }));
-    ctx
-}
-
-/// Takes partial results for whoever watches the call; none where nobody does.
-fn on_update(call_id: &str, caller: &Caller) -> Option<ToolUpdateFn> {
-    caller.watches_frames().then(|| {
-        let (watcher, id) = (caller.clone(), call_id.to_owned());
-        let pass: ToolUpdateFn =
-            Arc::new(move |partial| pass_on(StreamFrame::Update(partial), &id, &watcher));
-        pass
-    })
-}
-
-/// Takes progress for whoever watches the call; none where nobody does.
-fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
-    caller.watches_frames().then(|| {
-        let (watcher, id) = (caller.clone(), call_id.to_owned());
-        let pass: ProgressFn = Arc::new(move |text| pass_on(StreamFrame::Progress(text), &id, &watcher));
-        pass
-    })
-}
-
-async fn run_guest(
-    runner: &HostWasmToolRunner,
-    guest: &GuestTool,
-    checked: &super::check::Checked,
-    grant: &Grant,
-    ((time_limit, deadline), place): ((Duration, Instant), Place),
-    caller: &Caller,
-    trail: &mut Trail,
-) -> Result<(Result<ToolOutput, ToolError>, Option<GuestUsage>), ToolError> {
-    let job = GuestJob {
-        module: Arc::clone(guest.module()),
-        stdin: call_frame(checked, time_limit)?,
-        mounts: grant.mounts.to_vec(),
-        memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
+    // However the wait ends, a thread that a native tool blocks keeps no place. A call that a tool makes leaves that to
+    // its parent.
+    let leaves = matches!(checked.tool.backend(), Backend::Native(_)) && caller.place.is_none();
+    let _leave = leaves.then(|| LeaveOnDrop(place.clone()));
+    let watched = Watched::of(caller);
+    let attempt = Attempt {
+        checked: &checked,
+        grant: &grant,
+        place: &place,
         time_limit,
         deadline,
-        cancel: caller.cancel.clone(),
-        place: Some(place),
-        is_watched: caller.watches_frames(),
-        transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
+        caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
+        runner,
+        steps,
     };
-    let call_id = &checked.call.id;
-    let ran = runner.run(job, |frame| pass_on(frame, call_id, caller)).await;
-    let report = match ran {
-        Ok(report) => report,
-        Err(error) => {
-            trail.row.posture = Some("unproven".into());
-            return Ok((Err(runner_error(&error, time_limit, caller)), None));
+    let (Tried { result, trailer, usage, .. }, tries) = {
+        let mut tried = std::pin::pin!(try_until_done(attempt, trail));
+        match &watched {
+            Some(watched) => watched.drive(&checked.call.id, tried.as_mut()).await?,
+            None => tried.as_mut().await?,
         }
     };
-    trail.row.posture = Some(report.posture.summary().into());
-    if !report.stderr.is_empty() {
-        tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
-    }
-    let usage = GuestUsage {
-        cpu: report.cpu,
-        peak_memory_bytes: report.peak_memory_bytes as u64,
-        mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
-    };
-    Ok((guest_result(report, trail), Some(usage)))
+    checked.notes.tries = tries;
+    Ok(RawOutcome { result, trailer, usage, grant, checked })
 }
 
-/// What a shell's run means for the row: what confined it, what it used, what it should not have made.
-fn shell_result(
-    ran: ShellRun,
-    grant: &Grant,
-    trail: &mut Trail,
-) -> (Result<ToolOutput, ToolError>, Option<GuestUsage>) {
-    let Some(posture) = ran.posture else {
-        trail.row.posture = Some("unproven".into());
-        return (ran.result, None);
-    };
-    trail.row.posture = Some(posture.into());
-    for path in ran.protected_paths {
-        tracing::warn!(%path, call_id = %trail.row.call_id, "a command made a protected path");
-        trail.row.subjects.push(Subject {
-            argument: "protected_path_made".into(),
-            kind: SubjectKind::Path,
-            value: path.into(),
-        });
-    }
-    let usage = GuestUsage {
-        cpu: ran.cpu,
-        peak_memory_bytes: ran.peak_memory_bytes,
-        // Which of them a program touched, the kernel does not tell.
-        mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
-    };
-    (ran.result, Some(usage))
-}
-
-/// The frame on the guest's standard input.
-fn call_frame(checked: &super::check::Checked, time_limit: Duration) -> Result<Vec<u8>, ToolError> {
-    let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
-    let frame = CallFrame {
-        v: FRAME_VERSION,
-        tool: checked.tool.guest_name().to_owned(),
-        call_id: checked.call.id.clone(),
-        arguments: RawValue::from_string(checked.args.text().to_owned()).map_err(internal)?,
-        deadline_ms: u64::try_from(time_limit.as_millis()).unwrap_or(u64::MAX),
-    };
-    let mut line = serde_json::to_vec(&frame).map_err(internal)?;
-    // The guest knows at once that this is all of it.
-    line.push(b'\n');
-    Ok(line)
-}
-
-/// Hands a progress or update frame to whoever watches the call.
-fn pass_on(frame: StreamFrame, call_id: &str, caller: &Caller) {
-    let call_id = call_id.to_owned();
-    match frame {
-        StreamFrame::Progress(text) => {
-            if let Some(listener) = &caller.on_progress {
-                listener(text.clone());
-            }
-            caller.emit(&ToolEvent::Progress { call_id, text });
+/// Tries a call, a few times where what it needs is not there and another try changes nothing. All tries are the same
+/// call: one place, one deadline, one row.
+async fn try_until_done(attempt: Attempt<'_>, trail: &mut Trail) -> Result<(Tried, usize), ToolError> {
+    for (before, pause) in PAUSES.into_iter().enumerate() {
+        let tried = attempt.make(trail).await?;
+        let resume = Instant::now() + pause;
+        if !tried.may_try_again || resume >= attempt.deadline {
+            return Ok((tried, before + 1));
         }
-        StreamFrame::Update(partial) => {
-            if let Some(listener) = &caller.on_update {
-                listener(partial.clone());
-            }
-            caller.emit(&ToolEvent::Update { call_id, partial });
+        tokio::select! {
+            biased;
+            () = attempt.caller.cancel.cancelled() => return Ok((tried, before + 1)),
+            () = tokio::time::sleep_until(resume.into()) => {}
         }
     }
-}
-
-/// What a guest's report means: a violation is a denial whatever the guest says.
-fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, ToolError> {
-    if let Some(violation) = report.violation {
-        let mut denial = match violation {
-            Violation::Escape { path } => Denial {
-                code: DenialCode::PathEscapesMount,
-                rule: "mounts".to_owned(),
-                subject: path,
-                hint: "name a path within a mount".to_owned(),
-            },
-            Violation::Protected { path, pattern } => Denial {
-                code: DenialCode::ProtectedPath,
-                rule: format!("protect.paths[\"{pattern}\"]"),
-                subject: path,
-                hint: format!("`{pattern}` is protected at any depth; choose another path"),
-            },
-        };
-        // What it had done before is done: a tool that tells must be heard.
-        if let Ok(FinalFrame::Error(error)) = report.result {
-            denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
-        }
-        return Err(super::admit::refuse(denial, trail));
-    }
-    match report.result {
-        Ok(FinalFrame::Ok(output)) => Ok(output),
-        Ok(FinalFrame::Error(error)) => Err(error.into()),
-        Err(fault) => Err((&fault).into()),
-    }
-}
-
-/// What a caller learns when the runner could not run the guest.
-fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> ToolError {
-    tracing::error!(error = error as &dyn std::error::Error, "the runner could not run a guest");
-    let detail = error.to_string();
-    match error {
-        WasmError::Stuck if caller.cancel.is_cancelled() => ToolError::cancelled("the call was cancelled"),
-        WasmError::Stuck => overdue(time_limit),
-        WasmError::Exhausted { .. } => {
-            ToolError::unavailable("no thread is free that could run the tool").with_code("workers_exhausted")
-        }
-        WasmError::CodeGone => ToolError::unavailable(
-            "the tool's compiled code was removed or altered; it is compiled anew at the next start",
-        )
-        .with_code("module_gone"),
-        WasmError::Confine(_) | WasmError::Unconfined { .. } | WasmError::Preopen { .. } => {
-            ToolError::unavailable("the tool cannot be confined here, so it does not run")
-                .with_code("not_confined")
-        }
-        _ => return ToolError::internal(detail),
-    }
-    .with_operator_detail(detail)
+    Ok((attempt.make(trail).await?, PAUSES.len() + 1))
 }

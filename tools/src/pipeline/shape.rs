@@ -4,11 +4,7 @@ use portcullis_policy::Grant;
 use portcullis_types::{Content, ToolError, ToolErrorKind, ToolOutput};
 use serde_json::{Map, Value, json};
 
-use super::{
-    Trail,
-    check::Notes,
-    run::{GuestUsage, RawOutcome},
-};
+use super::{Trail, attempt::GuestUsage, check::Notes, run::RawOutcome};
 use crate::{
     call::{Caller, random_id},
     output_store::{OutputOwner, OutputStore},
@@ -40,12 +36,12 @@ pub(crate) fn shape(
     };
     let mut output = match raw.result {
         Ok(output) => output,
-        Err(error) => return failed(error, raw.notes, raw.usage, trail),
+        Err(error) => return failed(error, raw.checked.notes, raw.usage, trail),
     };
-    let mut details = details(std::mem::take(&mut output.details), raw.notes);
+    let mut details = details(std::mem::take(&mut output.details), raw.checked.notes);
     let limit = usize::try_from(raw.grant.limits.max_output.0).unwrap_or(usize::MAX);
     let original_bytes = output.content.iter().filter_map(Content::as_text).map(str::len).sum::<usize>();
-    let truncated = original_bytes > limit && !raw.tool.pages_itself();
+    let truncated = original_bytes > limit && !raw.checked.tool.pages_itself();
     if truncated {
         if let Some(id) = keep(&whole(&output, raw.trailer.as_deref()), &raw.grant, store, caller, trail) {
             details.insert("output_id".to_owned(), id.into());
@@ -148,8 +144,14 @@ fn details(own: Value, notes: Notes) -> Map<String, Value> {
         other => Map::from_iter([("tool".to_owned(), other)]),
     };
     // These are the host's words; a tool's own under the same names would pass for them.
-    for key in ["repaired", "ignored", "output_id"] {
+    for key in ["repaired", "ignored", "output_id", "hooked", "tries"] {
         details.remove(key);
+    }
+    if notes.hooked {
+        details.insert("hooked".to_owned(), true.into());
+    }
+    if notes.tries > 1 {
+        details.insert("tries".to_owned(), notes.tries.into());
     }
     for (key, notes) in [("repaired", notes.repaired), ("ignored", notes.ignored)] {
         if !notes.is_empty() {
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn a_tool_cannot_speak_as_the_host_in_its_details() {
         let own = json!({"output_id": "call_of_another", "repaired": ["x"], "lines": 3});
-        let notes = Notes { repaired: vec!["limit".into()], ignored: vec![] };
+        let notes = Notes { repaired: vec!["limit".into()], ..Notes::default() };
         assert_eq!(Value::from(details(own, notes)), json!({"lines": 3, "repaired": ["limit"]}));
     }
 

@@ -7,6 +7,9 @@ use tonic::{Code, Status};
 
 use super::protocol::CODE_KEY;
 
+/// The code of an error for a model: there is no session now, and may be soon.
+pub(super) const SHELL_UNAVAILABLE: &str = "shell_unavailable";
+
 /// Why a sidecar cannot be used. For operators: a model learns less.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -125,7 +128,7 @@ impl SidecarError {
                     "the shell cannot be confined here as the policy asks, so it does not run",
                 )
                 .with_code("not_confined"),
-                _ => ToolError::unavailable("the shell cannot be used now").with_code("shell_unavailable"),
+                _ => ToolError::unavailable("the shell cannot be used now").with_code(SHELL_UNAVAILABLE),
             },
             Self::Posture { .. } => ToolError::unavailable(
                 "the shell cannot be confined here as the policy asks, so it does not run",
@@ -135,7 +138,7 @@ impl SidecarError {
                 "the shell was lost while the command ran; it may have run in part, and is not run again",
             )
             .with_code("shell_lost"),
-            _ => ToolError::unavailable("the shell cannot be used now").with_code("shell_unavailable"),
+            _ => ToolError::unavailable("the shell cannot be used now").with_code(SHELL_UNAVAILABLE),
         };
         error.with_operator_detail(detail)
     }

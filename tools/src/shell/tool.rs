@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{
     backend::ShellBackend,
-    failure::SidecarError,
+    failure::{SHELL_UNAVAILABLE, SidecarError},
     outcome::{About, outcome},
     session::{Command, Lost, Session},
     sidecar::{Connected, SessionKey, SessionTerms, Sidecar},
@@ -55,6 +55,8 @@ pub(crate) struct ShellRun {
     pub(crate) posture: Option<String>,
     pub(crate) cpu: Duration,
     pub(crate) peak_memory_bytes: u64,
+    /// Whether there was no session now, so that nothing was asked of one.
+    pub(crate) found_no_session: bool,
     /// Guest paths that the policy protects, and the command made.
     pub(crate) protected_paths: Vec<String>,
 }
@@ -117,7 +119,10 @@ impl BashTool {
     pub(crate) async fn run(&self, terms: ShellTerms<'_>) -> ShellRun {
         match self.attempt(terms).await {
             Ok(run) => run,
-            Err(error) => ShellRun::failed(error, None),
+            Err(error) => {
+                let found_no_session = error.code() == SHELL_UNAVAILABLE;
+                ShellRun { found_no_session, ..ShellRun::failed(error, None) }
+            }
         }
     }
 
@@ -186,6 +191,7 @@ impl BashTool {
                     posture: Some(posture.summary),
                     cpu,
                     peak_memory_bytes,
+                    found_no_session: false,
                     protected_paths,
                 })
             }
@@ -342,6 +348,7 @@ impl ShellRun {
             posture,
             cpu: Duration::ZERO,
             peak_memory_bytes: 0,
+            found_no_session: false,
             protected_paths: Vec::new(),
         }
     }

@@ -32,8 +32,8 @@ use crate::agent::{AgentEnd, AgentEvent};
 /// in the run. `code` is `max_iterations`, `length`, `repeated`, `cancelled`, `provider` or `internal`.
 ///
 /// Left out, because these words have nothing for them: [`AgentEvent::ThinkingDelta`], what a turn costs,
-/// [`ToolEvent::Started`], [`ToolEvent::Progress`], [`ToolEvent::Update`], [`ToolEvent::Pending`], and
-/// `timestamp`, which is optional there.
+/// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::Progress`], [`ToolEvent::Update`],
+/// [`ToolEvent::Pending`], and `timestamp`, which is optional there.
 #[derive(Debug, Default)]
 pub struct Everruns {
     thread_id: String,
@@ -137,6 +137,7 @@ impl Everruns {
                 vec![json!({"type": "Custom", "name": "hitl.decision", "value": value})]
             }
             ToolEvent::Started { .. }
+            | ToolEvent::Heartbeat { .. }
             | ToolEvent::Progress { .. }
             | ToolEvent::Update { .. }
             | ToolEvent::Pending { .. }

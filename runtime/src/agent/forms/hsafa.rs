@@ -35,8 +35,8 @@ pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 /// Left out, because in this system what a model says is its own and people see its calls alone:
 /// [`AgentEvent::TurnStart`], [`AgentEvent::TextDelta`], [`AgentEvent::ThinkingDelta`],
 /// [`AgentEvent::MessageEnd`], what a turn costs. Left out, because these words have nothing for them:
-/// [`AgentEvent::Steered`], [`ToolEvent::ApprovalResolved`], [`ToolEvent::Started`], [`ToolEvent::Progress`],
-/// [`ToolEvent::Update`]. The stream's own `id`, `seq` and `ts` belong to whoever sends it.
+/// [`AgentEvent::Steered`], [`ToolEvent::ApprovalResolved`], [`ToolEvent::Started`], [`ToolEvent::Heartbeat`],
+/// [`ToolEvent::Progress`], [`ToolEvent::Update`]. The stream's own `id`, `seq` and `ts` belong to whoever sends it.
 #[derive(Debug, Default)]
 pub struct Hsafa {
     run_id: String,
@@ -99,6 +99,7 @@ impl Hsafa {
             }
             ToolEvent::ApprovalResolved { .. }
             | ToolEvent::Started { .. }
+            | ToolEvent::Heartbeat { .. }
             | ToolEvent::Progress { .. }
             | ToolEvent::Update { .. }
             | ToolEvent::Finished { .. } => Vec::new(),

@@ -51,6 +51,8 @@ fn long() -> Vec<AgentEvent> {
     events.push(tool(ToolEvent::ApprovalRequested { call_id: "c1".into() }));
     events.push(tool(ToolEvent::ApprovalResolved { call_id: "c1".into(), approved: true }));
     events.extend(asked.iter().map(started));
+    let elapsed = Duration::from_secs(5);
+    events.push(tool(ToolEvent::Heartbeat { call_id: "c1".into(), elapsed }));
     let partial = ToolOutput::text("[1/4] Building image...").with_details(json!({"step": 1, "total": 4}));
     events.push(tool(ToolEvent::Update { call_id: "c1".into(), partial }));
     events.push(tool(ToolEvent::Progress { call_id: "c1".into(), text: "Almost done...".into() }));

@@ -41,7 +41,7 @@ pub use words::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason,
 /// `turnEnd`; `stats` are `turns` and `usage` (`input`, `output`, tokens).
 ///
 /// Left out, because these words have nothing for them: who the agent and the run are, the number of a turn,
-/// [`ToolEvent::Started`], [`ToolEvent::ApprovalRequested`], [`ToolEvent::ApprovalResolved`],
+/// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::ApprovalRequested`], [`ToolEvent::ApprovalResolved`],
 /// [`ToolEvent::Pending`]. Left out, because an event does not have them: a message's `model`, `provider` and
 /// `timestamp`, what a cache gave, costs.
 #[derive(Debug, Default)]
@@ -136,6 +136,7 @@ impl Yoagent {
                 text: text.clone(),
             }],
             ToolEvent::Started { .. }
+            | ToolEvent::Heartbeat { .. }
             | ToolEvent::ApprovalRequested { .. }
             | ToolEvent::ApprovalResolved { .. }
             | ToolEvent::Pending { .. }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, fmt, future::Future, mem, pin::Pin, sync::Arc};
 
-use portcullis_tools::{BootstrapError, ToolRegistry};
+use portcullis_tools::{BootstrapError, Caller, RegistryBuilder, ToolRegistry, approval::Approver};
 use portcullis_types::chain;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -10,16 +10,20 @@ use super::{
     provider::StreamProvider,
     types::{AgentEvent, AgentTool, ToolExecutionStrategy},
 };
-use crate::agent::{
-    self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, DEFAULT_EVENT_CAPACITY, EventReceiver,
-    InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent,
+use crate::{
+    agent::{
+        self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, DEFAULT_EVENT_CAPACITY, EventReceiver,
+        InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent,
+    },
+    executor::RegistryExecutor,
 };
 
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
 /// conversation.
 ///
 /// Its tools are native tools of a registry under the operator's policy, found in the usual places: each runs
-/// only where the policy enables it by name, and nobody is asked for approvals.
+/// only where the policy enables it by name, and nobody is asked for approvals, unless the program says otherwise:
+/// [`Agent::with_runtime`], [`Agent::with_approver`].
 pub struct Agent {
     provider: Arc<dyn StreamProvider>,
     system_prompt: Option<String>,
@@ -27,6 +31,7 @@ pub struct Agent {
     api_key: String,
     strategy: ToolExecutionStrategy,
     tools: Tools,
+    approver: Option<Arc<dyn Approver>>,
     store: InMemoryMessageStore,
     /// Held by the run that goes on: one conversation has one at a time.
     turn: Arc<Mutex<()>>,
@@ -43,7 +48,8 @@ impl Agent {
             model: String::new(),
             api_key: String::new(),
             strategy: ToolExecutionStrategy::default(),
-            tools: Tools::Given(Vec::new()),
+            tools: Tools::given(None, Vec::new()),
+            approver: None,
             store: InMemoryMessageStore::new(),
             turn: Arc::default(),
             handle: None,
@@ -74,7 +80,24 @@ impl Agent {
     /// The same with these tools instead of those it had.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<Box<dyn AgentTool>>) -> Self {
-        self.tools = Tools::Given(tools);
+        self.tools = Tools::given(self.tools.runtime(), tools);
+        self
+    }
+
+    /// The same with the tools of this builder beside its own. What [`runtime_builder`](portcullis_tools::runtime_builder)
+    /// gives has those over a workspace's files and `shell_exec`, confined as the workspace's policy says, and those of
+    /// [`default_tools`](super::tools::default_tools), which are not to be given once more. Default: none, since
+    /// specification 002's programs name no folder, and none is opened that was not named.
+    #[must_use]
+    pub fn with_runtime(mut self, builder: RegistryBuilder) -> Self {
+        self.tools = Tools::given(Some(builder), self.tools.own());
+        self
+    }
+
+    /// The same with somebody who is asked where the policy asks. Default: nobody, which means no.
+    #[must_use]
+    pub fn with_approver(mut self, approver: impl Approver + 'static) -> Self {
+        self.approver = Some(Arc::new(approver));
         self
     }
 
@@ -101,7 +124,10 @@ impl Agent {
         config.model.clone_from(&self.model);
         config.strategy = self.strategy.into();
         let (sender, receiver) = event_channel(DEFAULT_EVENT_CAPACITY);
-        let mut agent = AgentLoop::new(config, sender, self.store.clone(), provider, registry);
+        let mut caller = Caller::new(AGENT, "");
+        caller.approver.clone_from(&self.approver);
+        let executor = RegistryExecutor::new(registry, caller);
+        let mut agent = AgentLoop::new(config, sender, self.store.clone(), provider, executor);
         self.handle = Some(agent.handle());
         let text = text.into();
         AgentEvents::of(receiver, async move {
@@ -234,17 +260,40 @@ impl fmt::Debug for AgentEvents {
 /// An agent's tools.
 enum Tools {
     /// Not registered yet.
-    Given(Vec<Box<dyn AgentTool>>),
+    Given(Box<Given>),
     Registered(Arc<ToolRegistry>),
     /// They cannot be registered, for this reason.
     Refused(String),
 }
 
+#[derive(Default)]
+struct Given {
+    /// What has other tools already.
+    runtime: Option<RegistryBuilder>,
+    own: Vec<Box<dyn AgentTool>>,
+}
+
 impl Tools {
+    fn given(runtime: Option<RegistryBuilder>, own: Vec<Box<dyn AgentTool>>) -> Self {
+        Self::Given(Box::new(Given { runtime, own }))
+    }
+
+    /// Takes the builder out.
+    fn runtime(&mut self) -> Option<RegistryBuilder> {
+        let Self::Given(given) = self else { return None };
+        given.runtime.take()
+    }
+
+    /// Takes the agent's own tools out.
+    fn own(&mut self) -> Vec<Box<dyn AgentTool>> {
+        let Self::Given(given) = self else { return Vec::new() };
+        mem::take(&mut given.own)
+    }
+
     /// The registry of the tools, which is built when it is first asked for.
     fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
-        if let Self::Given(tools) = self {
-            *self = match registry_of(mem::take(tools)) {
+        if let Self::Given(given) = self {
+            *self = match mem::take(&mut **given).registry() {
                 Ok(registry) => Self::Registered(Arc::new(registry)),
                 Err(error) => Self::Refused(chain(&error)),
             };
@@ -257,8 +306,11 @@ impl Tools {
     }
 }
 
-fn registry_of(tools: Vec<Box<dyn AgentTool>>) -> Result<ToolRegistry, BootstrapError> {
-    tools.into_iter().fold(ToolRegistry::builder(), |builder, tool| builder.tool(tool)).build()
+impl Given {
+    fn registry(self) -> Result<ToolRegistry, BootstrapError> {
+        let builder = self.runtime.unwrap_or_else(ToolRegistry::builder);
+        self.own.into_iter().fold(builder, |builder, tool| builder.tool(tool)).build()
+    }
 }
 
 /// Which agent the calls are of, for rate limits and the audit log.

@@ -8,7 +8,7 @@ use super::types::{AgentTool, ToolContext, ToolError, ToolResult};
 
 /// The tools of this program that need no workspace: the time, echo, arithmetic. As every tool of an agent they
 /// run where the policy enables them by name. Tools over files and commands come with a workspace, which the
-/// specification's programs do not name: `bootstrap_runtime_tools` makes a registry of them.
+/// specification's programs do not name: [`Agent::with_runtime`](super::agent::Agent::with_runtime) adds them.
 #[must_use]
 pub fn default_tools() -> Vec<Box<dyn AgentTool>> {
     let shipped = portcullis_tools::native::default_tools().into_iter();

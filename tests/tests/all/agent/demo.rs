@@ -1,10 +1,17 @@
 //! `portcullis demo`: what a stranger sees first.
 
-use std::fs;
+use std::{
+    fs,
+    net::TcpListener,
+    process::{Command, Output, Stdio},
+};
 
-use portcullis_tests::World;
+use portcullis_tests::{World, binary, kernel_or_skip};
 
 use crate::modules::{portcullis, stderr, stdout};
+
+/// The last line of a demonstration in which nothing was missing.
+const ENFORCED: &str = "All that the policy requires is enforced and proven.";
 
 #[test]
 fn the_demonstration_shows_each_kind_of_call_and_what_held_it() {
@@ -29,7 +36,7 @@ fn the_demonstration_shows_each_kind_of_call_and_what_held_it() {
         "Done: the notes are in order",
         "vault_copyto_write",
         "intact: 14 rows",
-        "All that the policy requires is enforced and proven.",
+        ENFORCED,
     ];
     let mut rest = text.as_str();
     for words in said {
@@ -60,4 +67,37 @@ fn the_demonstration_can_be_kept_and_its_log_read() {
     fs::remove_dir_all(kept).expect("removed");
     assert!(notes.ends_with("- [ ] pay the gas\n"), "{notes}");
     assert_eq!(log.lines().count(), 14);
+}
+
+/// Runs a program where there is no network: not even the loopback interface is up.
+#[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
+fn without_network(program: &[&str]) -> Output {
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--net", "--"]).args(program);
+    command.env("LC_ALL", "C").stdin(Stdio::null()).output().expect("starts")
+}
+
+#[test]
+fn the_demonstration_needs_no_network() {
+    if !kernel_or_skip("user namespaces", without_network(&["true"]).status.success()) {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let connect = format!("exec 3<>/dev/tcp/{}/{}", address.ip(), address.port());
+    let connects = ["bash", "-c", &connect];
+    #[expect(clippy::disallowed_methods, reason = "the same program where there is a network")]
+    let outside = Command::new(connects[0]).args(&connects[1..]).output().expect("starts");
+    assert!(outside.status.success(), "somebody listens: {}", stderr(&outside));
+    let refused = without_network(&connects);
+    assert!(stderr(&refused).contains("Network is unreachable"), "{}", stderr(&refused));
+
+    let program = binary();
+    let shown = without_network(&[program.to_str().expect("text"), "demo"]);
+    let text = stdout(&shown);
+    assert_eq!(shown.status.code(), Some(0), "{text}{}", stderr(&shown));
+    // All of it, the shell as well, and nothing in place of a sandbox that could not be had.
+    for words in ["│  36 total", "Done: the notes are in order", "intact: 14 rows", ENFORCED] {
+        assert!(text.contains(words), "no `{words}` in\n{text}");
+    }
 }

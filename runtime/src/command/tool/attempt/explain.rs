@@ -142,6 +142,7 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
             "no entry of a tool allows it: `[protect] paths` names what no tool writes".to_owned()
         }
         DenialCode::ModuleChanged => format!("approve of it as it is now: portcullis tool approve {name}"),
+        DenialCode::HookRefused => "no entry changes what the program's own hooks refuse".to_owned(),
         DenialCode::EgressNotGranted => "no profile of this build grants it".to_owned(),
         DenialCode::CommandsNotGranted | DenialCode::ShellDisabled | DenialCode::CommandDenied => {
             "no module runs commands, whatever its entry says".to_owned()

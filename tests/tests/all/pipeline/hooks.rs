@@ -1,0 +1,360 @@
+//! Hooks of the embedding program: they refuse, change and mend, and widen nothing.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, atomic::Ordering},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use portcullis_tests::{World, approving};
+use portcullis_tools::{
+    Caller, PolicyFiles, ToolRegistry,
+    approval::ApprovalAnswer,
+    audit::{Outcome, Verdict},
+    hook::{BeforeCall, CallHook, HookedCall, MisfitCall},
+    new_call,
+};
+use portcullis_types::{
+    Access, ArgumentRole, SafetyTier, SandboxTier, ToolError, ToolErrorKind, ToolOutput, ToolResult,
+};
+use serde_json::{Value, json};
+
+use crate::support::{Scripted, Spy, asking, caller, enabled, raw, world_enabling};
+
+type Result<T, E = ToolError> = std::result::Result<T, E>;
+type Before = dyn Fn(&HookedCall) -> BeforeCall + Send + Sync;
+type Repair = dyn Fn(&MisfitCall) -> Option<String> + Send + Sync;
+type After = dyn Fn(Result<ToolOutput>) -> Result<ToolOutput> + Send + Sync;
+
+/// A hook that does what closures say, and notes under its name what it was asked.
+#[derive(Clone)]
+struct Hook {
+    name: &'static str,
+    asked: Arc<Mutex<Vec<String>>>,
+    before: Arc<Before>,
+    repair: Arc<Repair>,
+    after: Arc<After>,
+}
+
+impl Hook {
+    fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            asked: Arc::default(),
+            before: Arc::new(|_| BeforeCall::Allow),
+            repair: Arc::new(|_| None),
+            after: Arc::new(|outcome| outcome),
+        }
+    }
+
+    fn before(mut self, before: impl Fn(&HookedCall) -> BeforeCall + Send + Sync + 'static) -> Self {
+        self.before = Arc::new(before);
+        self
+    }
+
+    fn repair(mut self, repair: impl Fn(&MisfitCall) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.repair = Arc::new(repair);
+        self
+    }
+
+    fn after(
+        mut self,
+        after: impl Fn(Result<ToolOutput>) -> Result<ToolOutput> + Send + Sync + 'static,
+    ) -> Self {
+        self.after = Arc::new(after);
+        self
+    }
+
+    /// Notes into the same list as another.
+    fn beside(mut self, other: &Self) -> Self {
+        self.asked = Arc::clone(&other.asked);
+        self
+    }
+
+    fn note(&self, what: impl std::fmt::Display) {
+        self.asked.lock().expect("not poisoned").push(format!("{} {what}", self.name));
+    }
+
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut *self.asked.lock().expect("not poisoned"))
+    }
+}
+
+#[async_trait]
+impl CallHook for Hook {
+    async fn before(&self, call: &HookedCall) -> BeforeCall {
+        self.note(format_args!("before {} {}", call.tool, call.arguments));
+        (self.before)(call)
+    }
+
+    async fn repair(&self, call: &MisfitCall) -> Option<String> {
+        self.note(format_args!("repair {} {}: {}", call.tool, call.arguments, call.error));
+        (self.repair)(call)
+    }
+
+    async fn after(&self, call: &HookedCall, outcome: Result<ToolOutput>) -> Result<ToolOutput> {
+        let said = match &outcome {
+            Ok(output) => output.joined_text(),
+            Err(error) => error.code().to_owned(),
+        };
+        self.note(format_args!("after {} {said}", call.tool));
+        (self.after)(outcome)
+    }
+}
+
+fn modify(arguments: &Value) -> BeforeCall {
+    BeforeCall::Modify { arguments: arguments.to_string() }
+}
+
+fn spy() -> Spy {
+    let properties = json!({"n": {"type": "integer"}, "path": {"type": "string"}});
+    Spy::repeating("spy")
+        .parameters(json!({"type": "object", "properties": properties, "required": ["n"]}))
+        .role(ArgumentRole::path("path", Access::Read))
+}
+
+/// A registry of a spy behind hooks.
+fn registry(world: &World, spy: Spy, hooks: &[Hook]) -> ToolRegistry {
+    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+    let policy = files.load(SandboxTier::Process).expect("a policy");
+    let builder = ToolRegistry::builder().policy(policy).state(world.state()).tool(spy);
+    hooks.iter().cloned().fold(builder, portcullis_tools::RegistryBuilder::hook).build().expect("builds")
+}
+
+/// Makes one call of the spy, and gives its result and how often the spy ran.
+async fn call(spy: Spy, hooks: &[Hook], arguments: &str, caller: &Caller) -> (ToolResult, usize, World) {
+    let world = world_enabling(&["spy"]);
+    let calls = spy.calls();
+    let result = registry(&world, spy, hooks).execute_with_policy(raw("spy", arguments), caller).await;
+    let count = world.rows().iter().filter(|row| row.outcome.is_some()).count();
+    assert_eq!(count, 1, "one end: {result:?}");
+    (result, calls.load(Ordering::SeqCst), world)
+}
+
+#[track_caller]
+fn refused(result: &ToolResult, kind: ToolErrorKind, code: &str) -> String {
+    let error = result.outcome.as_ref().expect_err("refused");
+    assert_eq!((error.kind(), error.code()), (kind, code), "{error}");
+    error.to_string()
+}
+
+#[tokio::test]
+async fn a_call_that_a_hook_refuses_never_runs_and_the_model_reads_why() {
+    let hook = Hook::new("h").before(|_| BeforeCall::Deny { reason: "not on Sundays".into() });
+    let (result, ran, world) = call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
+    let said = refused(&result, ToolErrorKind::Denied, "hook_refused");
+    assert_eq!(said, "the call of `spy` was refused by the program that it would run in (not on Sundays)");
+    assert_eq!(ran, 0);
+    let row = world.rows().remove(0);
+    assert_eq!((row.decision, row.rule.as_deref()), (Some(Verdict::Deny), Some("the program's hooks")));
+    assert_eq!(row.outcome, Some(Outcome::Error(ToolErrorKind::Denied)));
+    assert_eq!(hook.asked(), [r#"h before spy {"n":1}"#], "a call that did not run has no `after`");
+}
+
+#[tokio::test]
+async fn a_hook_that_panics_or_is_silent_refuses() {
+    let panicking = Hook::new("h").before(|_| panic!("as asked"));
+    let (result, ran, _) = call(spy(), &[panicking], r#"{"n":1}"#, &caller()).await;
+    refused(&result, ToolErrorKind::Denied, "hook_refused");
+    assert_eq!(ran, 0);
+}
+
+/// Says nothing, ever.
+struct Silent;
+
+#[async_trait]
+impl CallHook for Silent {
+    async fn before(&self, _call: &HookedCall) -> BeforeCall {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_does_not_answer_refuses_after_ten_seconds() {
+    let world = world_enabling(&["spy"]);
+    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+    let policy = files.load(SandboxTier::Process).expect("a policy");
+    let spy = spy();
+    let calls = spy.calls();
+    let builder = ToolRegistry::builder().policy(policy).state(world.state()).tool(spy).hook(Silent);
+    let registry = builder.build().expect("builds");
+    let begun = tokio::time::Instant::now();
+    let result = registry.execute_with_policy(raw("spy", r#"{"n":1}"#), &caller()).await;
+    refused(&result, ToolErrorKind::Denied, "hook_refused");
+    assert_eq!(begun.elapsed().as_secs(), 10);
+    // Whoever gives up meanwhile waits for nobody.
+    let cancelled = caller();
+    let cancelling = async {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        cancelled.cancel.cancel();
+    };
+    let call = registry.execute_with_policy(raw("spy", r#"{"n":1}"#), &cancelled);
+    let (result, ()) = tokio::join!(call, cancelling);
+    refused(&result, ToolErrorKind::Cancelled, "cancelled");
+    assert_eq!((begun.elapsed().as_secs(), calls.load(Ordering::SeqCst)), (11, 0));
+}
+
+#[tokio::test]
+async fn changed_arguments_are_those_that_run_and_those_on_record() {
+    let hook = Hook::new("h").before(|_| modify(&json!({"n": 2})));
+    let (result, ran, world) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+    assert_eq!((result.model_text(), ran), (r#"{"n":2}"#.to_owned(), 1));
+    assert_eq!(result.details, json!({"hooked": true}));
+    let (_, _, plain) = call(spy(), &[], r#"{"n":2}"#, &caller()).await;
+    assert_eq!(world.rows()[0].args_sha256, plain.rows()[0].args_sha256);
+}
+
+#[tokio::test]
+async fn changed_arguments_are_checked_and_judged_like_any_others() {
+    for (arguments, kind, code) in [
+        (json!({"n": "x y"}), ToolErrorKind::InvalidArguments, "invalid_arguments"),
+        (json!({}), ToolErrorKind::InvalidArguments, "invalid_arguments"),
+        (json!({"n": 1, "path": "/etc/passwd"}), ToolErrorKind::Denied, "unknown_mount"),
+        (json!({"n": 1, "path": "../../x"}), ToolErrorKind::Denied, "path_escapes_mount"),
+    ] {
+        let changed = arguments.clone();
+        let hook = Hook::new("h").before(move |_| modify(&changed));
+        let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+        refused(&result, kind, code);
+        assert_eq!(ran, 0, "{arguments}");
+    }
+    let hook = Hook::new("h").before(|_| BeforeCall::Modify { arguments: "no JSON".into() });
+    let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+    refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
+    assert_eq!(ran, 0);
+}
+
+#[tokio::test]
+async fn hooks_are_asked_in_order_and_afterwards_in_the_opposite_order() {
+    let first = Hook::new("first").before(|_| modify(&json!({"n": 2})));
+    let add = |word: &'static str| {
+        move |outcome: Result<ToolOutput>| Ok(ToolOutput::text(format!("{} {word}", outcome?.joined_text())))
+    };
+    let first = first.after(add("first"));
+    let second = Hook::new("second").after(add("second")).beside(&first);
+    let (result, _, _) = call(spy(), &[first.clone(), second], r#"{"n":1}"#, &caller()).await;
+    assert_eq!(result.model_text(), r#"{"n":2} second first"#);
+    assert_eq!(
+        first.asked(),
+        [
+            r#"first before spy {"n":1}"#,
+            r#"second before spy {"n":2}"#,
+            r#"second after spy {"n":2}"#,
+            r#"first after spy {"n":2} second"#,
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_approver_sees_what_hooks_made_and_hooks_see_what_the_approver_made() {
+    let hook = Hook::new("h").before(|call| match call.arguments["n"].as_u64() {
+        Some(1) => modify(&json!({"n": 2})),
+        Some(3) => BeforeCall::Deny { reason: "not three".into() },
+        _ => BeforeCall::Allow,
+    });
+    let approver = Scripted::new(|_, request| match request.arguments.as_str() {
+        r#"{"n":2}"# => ApprovalAnswer::ApproveWith { arguments: json!({"n": 3}).to_string() },
+        other => panic!("asked about {other}"),
+    });
+    let spy = spy().requiring_approval();
+    let (result, ran, _) = call(spy, &[hook], r#"{"n":1}"#, &asking(approver.clone())).await;
+    refused(&result, ToolErrorKind::Denied, "hook_refused");
+    assert_eq!((ran, approver.requests().len()), (0, 1));
+}
+
+#[tokio::test]
+async fn a_hook_may_mend_arguments_that_do_not_fit() {
+    let hook = Hook::new("h").repair(|call| {
+        let number = call.arguments.split('=').nth(1)?;
+        Some(format!(r#"{{"n":{number}}}"#))
+    });
+    let (result, ran, _) = call(spy(), std::slice::from_ref(&hook), "n=4", &caller()).await;
+    assert_eq!((result.model_text(), ran), (r#"{"n":4}"#.to_owned(), 1));
+    assert_eq!(result.details["hooked"], true);
+    let asked = hook.asked();
+    assert!(asked[0].starts_with("h repair spy n=4: "), "{asked:?}");
+    assert_eq!(asked[1..], [r#"h before spy {"n":4}"#, r#"h after spy {"n":4}"#]);
+    // What fits is not asked about.
+    call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
+    assert!(!hook.asked().iter().any(|asked| asked.contains("repair")));
+}
+
+#[tokio::test]
+async fn what_a_hook_cannot_mend_is_refused_with_what_was_wrong_in_the_first_place() {
+    let (own, _, _) = call(spy(), &[], "{}", &caller()).await;
+    let expected = refused(&own, ToolErrorKind::InvalidArguments, "invalid_arguments");
+    let hooks: [fn(&MisfitCall) -> Option<String>; 4] =
+        [|_| None, |_| Some("no JSON".into()), |_| Some(r#"{"n":"x y"}"#.into()), |_| panic!("as asked")];
+    for repair in hooks {
+        let hook = Hook::new("h").repair(repair);
+        let (result, ran, _) = call(spy(), &[hook], "{}", &caller()).await;
+        assert_eq!(refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments"), expected);
+        assert_eq!(ran, 0);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_guessed_for_a_privileged_tool() {
+    let hook = Hook::new("h").repair(|_| Some(r#"{"n":1}"#.into()));
+    let spy = spy().tier(SafetyTier::Privileged);
+    let (result, ran, _) = call(spy, std::slice::from_ref(&hook), "{}", &approving()).await;
+    refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
+    assert_eq!((ran, hook.asked().len()), (0, 0));
+}
+
+#[tokio::test]
+async fn what_a_hook_makes_of_a_result_is_bounded_like_any() {
+    let hook = Hook::new("h").after(|_| Ok(ToolOutput::text("x".repeat(100_000))));
+    let (result, _, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+    assert!(result.truncated && result.model_text().len() < 17_000);
+    let hook = Hook::new("h").after(|_| Err(ToolError::failed("it had a secret in it")));
+    let (result, ran, world) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+    assert_eq!(refused(&result, ToolErrorKind::Failed, "failed"), "it had a secret in it");
+    assert_eq!(ran, 1);
+    assert_eq!(world.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::Failed)));
+}
+
+#[tokio::test]
+async fn a_result_that_a_hook_could_not_be_asked_about_is_withheld() {
+    let hook = Hook::new("h").after(|_| panic!("as asked"));
+    let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+    let said = refused(&result, ToolErrorKind::Denied, "hook_failed");
+    assert!(said.contains("the call ran"), "{said}");
+    assert_eq!((ran, result.details.get("output_id")), (1, None));
+}
+
+#[tokio::test]
+async fn no_hook_makes_a_result_of_an_error() {
+    let hook = Hook::new("h").after(|_| Ok(ToolOutput::text("all is well")));
+    let failing = super::failing("spy", ToolError::failed("broken"));
+    let (result, _, _) = call(failing, std::slice::from_ref(&hook), "{}", &caller()).await;
+    refused(&result, ToolErrorKind::Denied, "hook_failed");
+    assert_eq!(hook.asked().last().map(String::as_str), Some("h after spy failed"));
+    // Its words may be others.
+    let hook = Hook::new("h").after(|_| Err(ToolError::failed("[redacted]")));
+    let failing = super::failing("spy", ToolError::failed("the password is hunter2"));
+    let (result, _, _) = call(failing, &[hook], "{}", &caller()).await;
+    assert_eq!(refused(&result, ToolErrorKind::Failed, "failed"), "[redacted]");
+}
+
+#[tokio::test]
+async fn an_operation_is_asked_about_once_and_its_steps_are_not() {
+    let world = World::new().with_policy(&enabled("spy"));
+    let vault = world.workspace().join("vault");
+    let hook = Hook::new("h");
+    let builder = world.builder().await.expect("bootstraps").hook(hook.clone());
+    let registry = builder.build().expect("builds");
+    std::fs::write(vault.join("key"), "secret").expect("writable");
+    let arguments = BTreeMap::from([("source_path", "/vault/key"), ("destination_path", "/shared/key")]);
+    let copy = new_call("vault_copyto", json!(arguments).to_string());
+    registry.execute_with_policy(copy, &approving()).await.outcome.expect("copied");
+    let asked = hook.asked();
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked[0].starts_with("h before vault_copyto ") && asked[1].starts_with("h after vault_copyto "));
+    // A guest and a hook: the same way.
+    world.put("a.txt", "a");
+    let read = new_call("file_read", json!({"path": "a.txt"}).to_string());
+    assert_eq!(registry.execute_with_policy(read, &approving()).await.model_text(), "a");
+    assert_eq!(hook.asked(), [r#"h before file_read {"path":"a.txt"}"#, "h after file_read a"]);
+}

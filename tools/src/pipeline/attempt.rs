@@ -1,0 +1,354 @@
+//! One try of a call: a guest on a confined thread, a native tool on a thread that may block, a command at the
+//! sidecar, an operation's steps.
+
+use std::{
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::FutureExt;
+use portcullis_policy::{Denial, DenialCode, Grant};
+use portcullis_types::{
+    CallFrame, FRAME_VERSION, FinalFrame, ProgressFn, SafetyTier, Tool, ToolContext, ToolError,
+    ToolErrorKind, ToolEvent, ToolOutput, ToolUpdateFn,
+};
+use serde_json::value::RawValue;
+use sha2::{Digest, Sha256};
+
+use super::{Trail, check::Checked};
+use crate::{
+    audit::{Subject, SubjectKind, Text},
+    call::{Caller, Parent},
+    places::Place,
+    registered::{Backend, GuestTool},
+    registry::ToolRegistry,
+    shell::{ShellRun, ShellTerms},
+    vault::Terms,
+    wasm::{GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
+};
+
+/// What every try of a call has.
+#[derive(Clone, Copy)]
+pub(super) struct Attempt<'a> {
+    pub(super) checked: &'a Checked,
+    pub(super) grant: &'a Grant,
+    pub(super) place: &'a Place,
+    pub(super) time_limit: Duration,
+    pub(super) deadline: Instant,
+    pub(super) caller: &'a Caller,
+    pub(super) runner: Option<&'a HostWasmToolRunner>,
+    pub(super) steps: Option<&'a Arc<ToolRegistry>>,
+}
+
+/// What came of a try.
+#[derive(Debug)]
+pub(super) struct Tried {
+    pub(super) result: Result<ToolOutput, ToolError>,
+    /// What a model reads after the text, whatever is cut from that.
+    pub(super) trailer: Option<String>,
+    pub(super) usage: Option<GuestUsage>,
+    /// Whether another try can do no harm, and may go better.
+    pub(super) may_try_again: bool,
+}
+
+/// What a guest used.
+#[derive(Debug)]
+pub(crate) struct GuestUsage {
+    pub(super) cpu: Duration,
+    pub(super) peak_memory_bytes: u64,
+    pub(super) mounts_used: Vec<Text>,
+}
+
+impl Attempt<'_> {
+    /// Tries the call once.
+    pub(super) async fn make(self, trail: &mut Trail) -> Result<Tried, ToolError> {
+        let Self { checked, grant, place, time_limit, deadline, caller, runner, steps } = self;
+        let mut trailer = None;
+        let (result, usage, may_try_again) = match checked.tool.backend() {
+            Backend::Native(tool) => {
+                let ctx = context(&checked.call.id, &checked.call.tool, caller, deadline, place.clone());
+                let result = run_native(Arc::clone(tool), ctx, checked.args.clone(), time_limit).await;
+                let harmless = trail.row.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
+                let again = harmless && is_unavailable(&result);
+                (result, None, again)
+            }
+            Backend::Guest(guest) => {
+                let runner =
+                    runner.ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
+                run_guest(runner, guest, self, trail).await?
+            }
+            Backend::Operation(operation) => {
+                let terms = Terms {
+                    operation_id: trail.row.operation_id.clone(),
+                    time_limit,
+                    deadline,
+                    place: place.clone(),
+                    on_progress: on_progress(&checked.call.id, caller),
+                };
+                let ran = operation.run(steps, &checked.call.id, checked.args.value(), terms, caller).await;
+                (ran, None, false)
+            }
+            Backend::Shell(shell) => {
+                let terms = ShellTerms {
+                    args: checked.args.value(),
+                    grant,
+                    time_limit,
+                    deadline,
+                    caller,
+                    on_update: on_update(&checked.call.id, caller),
+                };
+                let ran = shell.run(terms).await;
+                trailer.clone_from(&ran.trailer);
+                let again = ran.found_no_session;
+                let (result, usage) = shell_result(ran, grant, trail);
+                (result, usage, again)
+            }
+        };
+        Ok(Tried { result, trailer, usage, may_try_again })
+    }
+}
+
+fn is_unavailable(result: &Result<ToolOutput, ToolError>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind() == ToolErrorKind::Unavailable)
+}
+
+/// Runs a native tool where it cannot hold up anybody: a panic is contained, and a tool that blocks its
+/// thread is left behind at the deadline.
+async fn run_native(
+    tool: Arc<dyn Tool>,
+    ctx: ToolContext,
+    args: portcullis_types::ToolArgs,
+    time_limit: Duration,
+) -> Result<ToolOutput, ToolError> {
+    let cancel = ctx.cancel.clone();
+    let deadline = ctx.deadline.unwrap_or_else(|| Instant::now() + time_limit);
+    let stopped = cancel.clone();
+    // Whatever ends the wait ends the work: also a caller that drops this future.
+    let _stop = cancel.clone().drop_guard();
+    let call = async move {
+        let ran = AssertUnwindSafe(tool.call(&ctx, &args)).catch_unwind();
+        // In this order, so that a tool is not polled after its time.
+        tokio::select! {
+            biased;
+            () = stopped.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
+            () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
+            ran = ran => ran.unwrap_or_else(|_panic| Err(ToolError::internal("the tool panicked"))),
+        }
+    };
+    let running = crate::spawn::blocking(call);
+    tokio::select! {
+        result = running => result?,
+        () = cancel.cancelled() => Err(ToolError::cancelled("the call was cancelled")),
+        () = tokio::time::sleep_until(deadline.into()) => Err(overdue(time_limit)),
+    }
+}
+
+/// What a caller learns of a tool whose time is up.
+pub(crate) fn overdue(limit: Duration) -> ToolError {
+    ToolError::timeout(format!("the tool did not finish within {limit:?}"))
+}
+
+fn context(call_id: &str, tool: &str, caller: &Caller, deadline: Instant, place: Place) -> ToolContext {
+    let mut ctx = ToolContext::detached(tool);
+    ctx.call_id = call_id.to_owned();
+    ctx.run_id.clone_from(&caller.run_id);
+    ctx.agent_id.clone_from(&caller.agent_id);
+    ctx.space_id.clone_from(&caller.space_id);
+    ctx.idempotency_key = idempotency_key(&caller.run_id, call_id);
+    ctx.cancel = caller.cancel.child_token();
+    ctx.deadline = Some(deadline);
+    // What a native tool reports goes the same way as a guest's frames.
+    ctx.on_update = on_update(call_id, caller);
+    ctx.on_progress = on_progress(call_id, caller);
+    ctx.extensions.insert(Parent(Caller { place: Some(place), ..caller.clone() }));
+    ctx
+}
+
+/// The key of a call: of its run and its id, each with its length, so that no two calls have the same.
+fn idempotency_key(run_id: &str, call_id: &str) -> String {
+    let mut hasher = Sha256::new();
+    for part in [run_id, call_id] {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    }
+    hex::encode(hasher.finalize())
+}
+
+/// Takes partial results for whoever watches the call; none where nobody does.
+fn on_update(call_id: &str, caller: &Caller) -> Option<ToolUpdateFn> {
+    caller.watches_frames().then(|| {
+        let (watcher, id) = (caller.clone(), call_id.to_owned());
+        let pass: ToolUpdateFn =
+            Arc::new(move |partial| pass_on(StreamFrame::Update(partial), &id, &watcher));
+        pass
+    })
+}
+
+/// Takes progress for whoever watches the call; none where nobody does.
+fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
+    caller.watches_frames().then(|| {
+        let (watcher, id) = (caller.clone(), call_id.to_owned());
+        let pass: ProgressFn = Arc::new(move |text| pass_on(StreamFrame::Progress(text), &id, &watcher));
+        pass
+    })
+}
+
+async fn run_guest(
+    runner: &HostWasmToolRunner,
+    guest: &GuestTool,
+    attempt: Attempt<'_>,
+    trail: &mut Trail,
+) -> Result<(Result<ToolOutput, ToolError>, Option<GuestUsage>, bool), ToolError> {
+    let Attempt { checked, grant, place, time_limit, deadline, caller, .. } = attempt;
+    let job = GuestJob {
+        module: Arc::clone(guest.module()),
+        stdin: call_frame(checked, time_limit)?,
+        mounts: grant.mounts.to_vec(),
+        memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
+        time_limit,
+        deadline,
+        cancel: caller.cancel.clone(),
+        place: Some(place.clone()),
+        is_watched: caller.watches_frames(),
+        transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
+    };
+    let call_id = &checked.call.id;
+    let ran = runner.run(job, |frame| pass_on(frame, call_id, caller)).await;
+    let report = match ran {
+        Ok(report) => report,
+        Err(error) => {
+            trail.row.posture = Some("unproven".into());
+            // Nothing of the guest has run, and a thread may be free soon. A step of an operation is no longer what it was:
+            // the other end has begun.
+            let again = matches!(error, WasmError::Exhausted { .. }) && caller.step.is_none();
+            return Ok((Err(runner_error(&error, time_limit, caller)), None, again));
+        }
+    };
+    trail.row.posture = Some(report.posture.summary().into());
+    if !report.stderr.is_empty() {
+        tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
+    }
+    let usage = GuestUsage {
+        cpu: report.cpu,
+        peak_memory_bytes: report.peak_memory_bytes as u64,
+        mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
+    };
+    Ok((guest_result(report, trail), Some(usage), false))
+}
+
+/// What a shell's run means for the row: what confined it, what it used, what it should not have made.
+fn shell_result(
+    ran: ShellRun,
+    grant: &Grant,
+    trail: &mut Trail,
+) -> (Result<ToolOutput, ToolError>, Option<GuestUsage>) {
+    let Some(posture) = ran.posture else {
+        trail.row.posture = Some("unproven".into());
+        return (ran.result, None);
+    };
+    trail.row.posture = Some(posture.into());
+    for path in ran.protected_paths {
+        tracing::warn!(%path, call_id = %trail.row.call_id, "a command made a protected path");
+        trail.row.subjects.push(Subject {
+            argument: "protected_path_made".into(),
+            kind: SubjectKind::Path,
+            value: path.into(),
+        });
+    }
+    let usage = GuestUsage {
+        cpu: ran.cpu,
+        peak_memory_bytes: ran.peak_memory_bytes,
+        // Which of them a program touched, the kernel does not tell.
+        mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
+    };
+    (ran.result, Some(usage))
+}
+
+/// The frame on the guest's standard input.
+fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolError> {
+    let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
+    let frame = CallFrame {
+        v: FRAME_VERSION,
+        tool: checked.tool.guest_name().to_owned(),
+        call_id: checked.call.id.clone(),
+        arguments: RawValue::from_string(checked.args.text().to_owned()).map_err(internal)?,
+        deadline_ms: u64::try_from(time_limit.as_millis()).unwrap_or(u64::MAX),
+    };
+    let mut line = serde_json::to_vec(&frame).map_err(internal)?;
+    // The guest knows at once that this is all of it.
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// Hands a progress or update frame to whoever watches the call.
+fn pass_on(frame: StreamFrame, call_id: &str, caller: &Caller) {
+    let call_id = call_id.to_owned();
+    match frame {
+        StreamFrame::Progress(text) => {
+            if let Some(listener) = &caller.on_progress {
+                listener(text.clone());
+            }
+            caller.emit(&ToolEvent::Progress { call_id, text });
+        }
+        StreamFrame::Update(partial) => {
+            if let Some(listener) = &caller.on_update {
+                listener(partial.clone());
+            }
+            caller.emit(&ToolEvent::Update { call_id, partial });
+        }
+    }
+}
+
+/// What a guest's report means: a violation is a denial whatever the guest says.
+fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, ToolError> {
+    if let Some(violation) = report.violation {
+        let mut denial = match violation {
+            Violation::Escape { path } => Denial {
+                code: DenialCode::PathEscapesMount,
+                rule: "mounts".to_owned(),
+                subject: path,
+                hint: "name a path within a mount".to_owned(),
+            },
+            Violation::Protected { path, pattern } => Denial {
+                code: DenialCode::ProtectedPath,
+                rule: format!("protect.paths[\"{pattern}\"]"),
+                subject: path,
+                hint: format!("`{pattern}` is protected at any depth; choose another path"),
+            },
+        };
+        // What it had done before is done: a tool that tells must be heard.
+        if let Ok(FinalFrame::Error(error)) = report.result {
+            denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
+        }
+        return Err(super::admit::refuse(denial, trail));
+    }
+    match report.result {
+        Ok(FinalFrame::Ok(output)) => Ok(output),
+        Ok(FinalFrame::Error(error)) => Err(error.into()),
+        Err(fault) => Err((&fault).into()),
+    }
+}
+
+/// What a caller learns when the runner could not run the guest.
+fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> ToolError {
+    tracing::error!(error = error as &dyn std::error::Error, "the runner could not run a guest");
+    let detail = error.to_string();
+    match error {
+        WasmError::Stuck if caller.cancel.is_cancelled() => ToolError::cancelled("the call was cancelled"),
+        WasmError::Stuck => overdue(time_limit),
+        WasmError::Exhausted { .. } => {
+            ToolError::unavailable("no thread is free that could run the tool").with_code("workers_exhausted")
+        }
+        WasmError::CodeGone => ToolError::unavailable(
+            "the tool's compiled code was removed or altered; it is compiled anew at the next start",
+        )
+        .with_code("module_gone"),
+        WasmError::Confine(_) | WasmError::Unconfined { .. } | WasmError::Preopen { .. } => {
+            ToolError::unavailable("the tool cannot be confined here, so it does not run")
+                .with_code("not_confined")
+        }
+        _ => return ToolError::internal(detail),
+    }
+    .with_operator_detail(detail)
+}
