@@ -373,3 +373,6 @@ fn listener(watch: Arc<Watch>, live: Live) -> EventFn {
         }
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,7 +44,7 @@ mod weather {
 }
 
 #[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
-mod data_processor {
+pub(crate) mod data_processor {
     use portcullis_tools::compat::yoagent;
 
     include!(concat!(env!("OUT_DIR"), "/002_data_processor.rs"));
@@ -81,15 +81,15 @@ mod data_processor {
         super::PROCESSED.fetch_add(1, super::Ordering::SeqCst);
     }
 
-    pub(super) fn tool() -> impl AgentTool {
+    pub(crate) fn tool() -> impl AgentTool {
         DataProcessorTool
     }
 }
 
 struct Row;
 
-/// How many rows were processed, in the one test that processes some.
-static PROCESSED: AtomicUsize = AtomicUsize::new(0);
+/// How many rows were processed, in the one test of a process that processes some.
+pub(crate) static PROCESSED: AtomicUsize = AtomicUsize::new(0);
 
 #[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
 mod deploy {

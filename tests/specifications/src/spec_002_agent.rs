@@ -1,14 +1,16 @@
 //! Specification 002: its whole program, against a server that speaks the Messages API, and its other lines
 //! that make an agent.
 
-use std::sync::Arc;
+use std::sync::{atomic::Ordering, Arc, Mutex};
 
 use portcullis::{
-    agent::{AgentEnd, ScriptedProvider},
+    agent::{AgentEnd, DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider},
     compat::yoagent::{
         agent::{Agent, AgentEvents},
         provider::AnthropicProvider,
-        types::{AgentEvent, AgentTool, Content, StreamDelta, ToolExecutionStrategy},
+        types::{
+            async_trait, AgentEvent, AgentTool, Content, StreamDelta, ToolExecutionStrategy, ToolResult,
+        },
     },
 };
 use portcullis_tests::World;
@@ -19,6 +21,7 @@ use serde_json::{json, Value};
 use crate::{
     alone::{is_alone, printing, run_alone},
     messages_api::{Block, Server},
+    spec_002::{data_processor, PROCESSED},
 };
 
 /// The end-to-end example, as it stands.
@@ -257,6 +260,94 @@ async fn ask_about_the_weather() {
     assert!(matches!(refused.end(), Some(AgentEnd::Internal { .. })), "{:?}", refused.end());
     all(&mut events).await;
     assert_eq!(events.end(), Some(&AgentEnd::Answer { text: "You are welcome.".to_owned() }));
+}
+
+/// A turn that processes rows, and an answer.
+const ROWS: &str = r#"
+{"text": "I process them. "}
+{"call": {"index": 0, "id": "c1", "name": "process", "arguments": "{\"rows\": 250}"}}
+{"end": "tool_calls"}
+{"expect": {"messages": 3, "last": {"role": "tool", "contains": "Processed all 250 rows", "is_error": false}}}
+{"text": "All are done."}
+{"end": "stop"}
+"#;
+
+/// A model by a script, and what it was asked.
+#[derive(Clone)]
+struct Asked {
+    script: Llm,
+    requests: Arc<Mutex<Vec<ModelRequest>>>,
+}
+
+#[async_trait]
+impl Provider for Asked {
+    async fn stream(&self, request: ModelRequest) -> Result<DeltaStream, ProviderError> {
+        self.requests.lock().expect("not poisoned").push(request.clone());
+        self.script.stream(request).await
+    }
+}
+
+#[test]
+fn the_data_processor_tells_people_how_far_it_is_and_the_model_its_end() {
+    if is_alone() {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        return runtime.block_on(process_rows());
+    }
+    let world = World::new().with_policy("[tools.process]\nenabled = true\n");
+    let test = "spec_002_agent::the_data_processor_tells_people_how_far_it_is_and_the_model_its_end";
+    if run_alone(test, &world, &[]).is_none() {
+        return;
+    }
+    let rows: Vec<_> =
+        rows(&world).into_iter().map(|row| (row.tool.to_string(), row.event, row.outcome)).collect();
+    let process = || "process".to_owned();
+    assert_eq!(rows, [(process(), Event::Begin, None), (process(), Event::End, Some(Outcome::Ok))]);
+}
+
+/// In the process of its own.
+async fn process_rows() {
+    let script = Arc::new(ScriptedProvider::from_lines(ROWS).expect("a script"));
+    let asked = Asked { script, requests: Arc::default() };
+    let requests = Arc::clone(&asked.requests);
+    let mut agent = Agent::new(asked).with_tools(vec![Box::new(data_processor::tool())]);
+    let mut events = agent.prompt("Process the rows").await;
+    let seen = all(&mut events).await;
+    assert_eq!(events.end(), Some(&AgentEnd::Answer { text: "All are done.".to_owned() }));
+    assert_eq!(PROCESSED.load(Ordering::SeqCst), 250);
+
+    let text = |result: &ToolResult| result.content.iter().filter_map(Content::as_text).collect::<String>();
+    let told = seen.iter().filter_map(|event| match event {
+        AgentEvent::ToolExecutionStart { tool_call_id, tool_name, args } => {
+            Some(format!("{tool_call_id} {tool_name} starts {args}"))
+        }
+        AgentEvent::ToolExecutionUpdate { tool_call_id, tool_name, partial_result } => {
+            let details = &partial_result.details;
+            Some(format!("{tool_call_id} {tool_name} is at {} {details}", text(partial_result)))
+        }
+        AgentEvent::ToolExecutionEnd { tool_call_id, tool_name, result, is_error } => {
+            Some(format!("{tool_call_id} {tool_name} ends {} {is_error}", text(result)))
+        }
+        AgentEvent::ProgressMessage { text, .. } => Some(text.clone()),
+        _ => None,
+    });
+    assert_eq!(
+        told.collect::<Vec<_>>(),
+        [
+            r#"c1 process starts {"rows":250}"#,
+            r#"c1 process is at Processed 0/250 rows {"progress":0.0}"#,
+            r#"c1 process is at Processed 100/250 rows {"progress":0.4}"#,
+            r#"c1 process is at Processed 200/250 rows {"progress":0.8}"#,
+            "c1 process ends Processed all 250 rows false",
+        ]
+    );
+
+    // The model gets its end, and nothing of the way there.
+    let requests = requests.lock().expect("not poisoned");
+    let [_, second] = requests.as_slice() else { panic!("{requests:#?}") };
+    let said: Vec<_> = second.messages.iter().map(portcullis_types::Message::text).collect();
+    assert_eq!(said, ["Process the rows", "I process them. ", "Processed all 250 rows"]);
+    let all = format!("{:?}", second.messages);
+    assert!(!all.contains("/250") && !all.contains("progress"), "{all}");
 }
 
 async fn all(events: &mut AgentEvents) -> Vec<AgentEvent> {

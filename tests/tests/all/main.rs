@@ -1,5 +1,6 @@
 //! All cross-crate tests, in one binary: linking the engine once is enough.
 
+mod adapters;
 mod agent;
 mod approval;
 mod audit;

@@ -37,6 +37,12 @@ pub(super) struct Client {
     lines: Receiver<String>,
     server: Server,
     next_id: u64,
+    reader: Reader,
+}
+
+/// Who reads what the server writes.
+struct Reader {
+    thread: JoinHandle<()>,
     is_deaf: Arc<AtomicBool>,
 }
 
@@ -64,6 +70,8 @@ enum Server {
 pub(super) struct Setup {
     pub(super) clients: Clients,
     pub(super) limits: McpLimits,
+    /// Whether no more than a message or two are on their way to a client that does not read.
+    pub(super) is_narrow: bool,
 }
 
 impl Client {
@@ -72,14 +80,18 @@ impl Client {
         let mut server =
             serve(world, options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
         let output = Output::Pipe(server.stdin.take().expect("piped"));
-        let (lines, is_deaf) = lines(server.stdout.take().expect("piped"));
-        Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, is_deaf }
+        let (lines, reader) = lines(server.stdout.take().expect("piped"));
+        Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
     }
 
     /// Of a registry in this process.
     pub(super) fn of(registry: ToolRegistry, setup: Setup) -> Self {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         theirs.set_nonblocking(true).expect("set");
+        if setup.is_narrow {
+            // The system takes the least that it has.
+            rustix::net::sockopt::set_socket_send_buffer_size(&theirs, 1).expect("set");
+        }
         let server = std::thread::spawn(move || {
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -90,9 +102,9 @@ impl Client {
                 serve_lines(&server, input, output, CancellationToken::new()).await
             })
         });
-        let (lines, is_deaf) = lines(ours.try_clone().expect("cloned"));
+        let (lines, reader) = lines(ours.try_clone().expect("cloned"));
         let output = Some(Output::Socket(ours));
-        Self { output, lines, server: Server::Thread(Some(server)), next_id: 1, is_deaf }
+        Self { output, lines, server: Server::Thread(Some(server)), next_id: 1, reader }
     }
 
     /// The same, with a session that has begun. `capabilities` are the client's.
@@ -208,9 +220,15 @@ impl Client {
         resident_bytes(process)
     }
 
-    /// Reads nothing more. What has come is thrown away.
+    /// Reads nothing more than one line, which may be read already.
     pub(super) fn stop_reading(&mut self) {
-        self.is_deaf.store(true, Ordering::SeqCst);
+        self.reader.is_deaf.store(true, Ordering::SeqCst);
+    }
+
+    /// Reads on where it stopped.
+    pub(super) fn read_on(&mut self) {
+        self.reader.is_deaf.store(false, Ordering::SeqCst);
+        self.reader.thread.thread().unpark();
     }
 
     /// Writes messages until the server takes no more of them, at most this many, and tells how many it took.
@@ -291,11 +309,11 @@ fn signal(process: &Child, kind: Signal) {
     kill_process(Pid::from_child(process), kind).expect("told");
 }
 
-fn lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Arc<AtomicBool>) {
+fn lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Reader) {
     let (sender, receiver) = mpsc::channel();
     let is_deaf = Arc::new(AtomicBool::new(false));
     let stops = Arc::clone(&is_deaf);
-    std::thread::spawn(move || {
+    let thread = std::thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
             while stops.load(Ordering::SeqCst) {
                 std::thread::park();
@@ -305,7 +323,7 @@ fn lines(stream: impl Read + Send + 'static) -> (Receiver<String>, Arc<AtomicBoo
             }
         }
     });
-    (receiver, is_deaf)
+    (receiver, Reader { thread, is_deaf })
 }
 
 /// A registry of native tools alone.

@@ -115,7 +115,8 @@ fn a_model_is_told_of_a_hostile_guest_what_the_pipeline_says_and_its_next_call_r
 
 #[test]
 fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
-    for name in ["panicking", "blocking"] {
+    // A panic may take its time to be told.
+    for (name, timeout) in [("panicking", 120_000), ("blocking", 300)] {
         let world = world_enabling(&[name]);
         let spy = || {
             Spy::new(name, move |_, _| async move {
@@ -123,7 +124,7 @@ fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
                 std::thread::park_timeout(std::time::Duration::from_secs(20));
                 Ok(portcullis_types::ToolOutput::text("late"))
             })
-            .timeout(std::time::Duration::from_millis(300))
+            .timeout(std::time::Duration::from_millis(timeout))
         };
         let runtime = runtime();
         let registry = Arc::new(super::client::natives(&world, |builder| builder.tool(spy())));

@@ -7,11 +7,13 @@ use std::{
     net::{SocketAddr, TcpStream},
     os::unix::fs::PermissionsExt,
     process::{Child, Stdio},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use portcullis::mcp::McpLimits;
 use portcullis_tests::World;
+use portcullis_tools::policy::DEFAULT_POLICY;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::client::{ends, resident_bytes, serve, text};
@@ -101,6 +103,50 @@ impl Server {
         let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         assert_eq!(self.post(&[("mcp-session-id", &session)], &initialized).status, 202);
         session
+    }
+
+    /// Asks for a call with the id 7 and gives the connection that its answer comes by.
+    fn ask(&self, session: &str, tool: &str, arguments: &Value) -> TcpStream {
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
+                             "params": {"name": tool, "arguments": arguments}});
+        let body = message.to_string();
+        let mut stream = self.connect();
+        let head = self.head("POST", &[("mcp-session-id", session)]);
+        let request = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(request.as_bytes()).expect("written");
+        stream
+    }
+
+    /// Asks for a sign of life, which takes its time.
+    #[track_caller]
+    fn ping(&self, session: &str) {
+        let ping = json!({"jsonrpc": "2.0", "id": 8, "method": "ping"});
+        assert_eq!(self.post(&[("mcp-session-id", session)], &ping).status, 200);
+    }
+
+    /// Waits until something is so, with questions in between that take their time.
+    #[track_caller]
+    fn until<T>(&self, session: &str, so: impl Fn() -> Option<T>) -> T {
+        let found = (0..100_000).find_map(|_| {
+            self.ping(session);
+            so()
+        });
+        found.expect("it comes to be so")
+    }
+
+    /// Waits until a command has made a file.
+    #[track_caller]
+    fn until_there(&self, session: &str, world: &World, name: &str) {
+        self.until(session, || world.shared(name).exists().then_some(()));
+    }
+
+    /// Says that the answer to a request is not wanted any more.
+    #[track_caller]
+    fn cancel(&self, session: &str, id: u64) {
+        let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
+                               "params": {"requestId": id, "reason": "it took too long"}});
+        assert_eq!(self.post(&[("mcp-session-id", session)], &cancelled).status, 202);
+        self.ping(session);
     }
 
     fn call(&self, session: &str, tool: &str, arguments: &Value) -> Value {
@@ -384,18 +430,9 @@ fn the_calls_of_a_session_that_ends_are_cancelled() {
     let server = Server::start(&world, &["--approve"]);
     let session = server.begin();
     let command = json!({"command": "echo started > started; sleep 600"});
-    let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
-                         "params": {"name": "shell_exec", "arguments": command}});
-    let body = message.to_string();
-    let mut stream = server.connect();
-    let head = server.head("POST", &[("mcp-session-id", &session)]);
-    stream
-        .write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
-        .expect("written");
+    let _stream = server.ask(&session, "shell_exec", &command);
     let ping = json!({"jsonrpc": "2.0", "id": 8, "method": "ping"});
-    while !world.shared("started").exists() {
-        assert_eq!(server.post(&[("mcp-session-id", &session)], &ping).status, 200);
-    }
+    server.until_there(&session, &world, "started");
     // The answers of two requests with one id could not be told apart.
     let same = json!({"jsonrpc": "2.0", "id": 7, "method": "ping"});
     let refused = server.post(&[("mcp-session-id", &session)], &same);
@@ -409,4 +446,68 @@ fn the_calls_of_a_session_that_ends_are_cancelled() {
         Some(ends(&world, "shell_exec")).filter(|rows| !rows.is_empty())
     });
     assert_eq!(rows.expect("a row")[0].code.as_deref(), Some("cancelled"));
+}
+
+#[test]
+fn a_call_is_cancelled_by_its_own_session_and_by_no_other() {
+    let world = World::new();
+    let server = Server::start(&world, &["--approve"]);
+    let (session, other) = (server.begin(), server.begin());
+    let command = "echo > started; while [ ! -e go ]; do sleep 0.01; done; echo > went; \
+                   while :; do echo >> beats; sleep 0.01; done";
+    let stream = server.ask(&session, "shell_exec", &json!({"command": command}));
+    server.until_there(&session, &world, "started");
+    // The id is that of a call of another session, and the session has another call.
+    server.cancel(&other, 7);
+    server.cancel(&session, 70);
+    world.put("go", "");
+    server.until_there(&session, &world, "went");
+    assert!(ends(&world, "shell_exec").is_empty(), "the call goes on");
+
+    server.cancel(&session, 7);
+    // It has no answer; what it would have come by ends.
+    let answer = read(stream);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(!answer.body.contains("\"id\":7"), "{answer:?}");
+    let rows = server.until(&session, || Some(ends(&world, "shell_exec")).filter(|rows| !rows.is_empty()));
+    assert_eq!((rows.len(), rows[0].code.as_deref()), (1, Some("cancelled")));
+    // The command has stopped with it: another one finds no more beats after a while.
+    let count = "a=$(wc -l < beats); sleep 0.5; b=$(wc -l < beats); echo $((b - a)) more, a few: $((a > 0))";
+    let counted = server.call(&session, "shell_exec", &json!({"command": count}));
+    assert!(text(&counted).contains("0 more, a few: 1"), "{counted}");
+}
+
+#[test]
+fn every_session_is_told_by_its_own_stream_when_a_hangup_changes_the_tools() {
+    let world = World::new();
+    let server = Server::start(&world, &[]);
+    let sessions = [server.begin(), server.begin()];
+    let streams = sessions.each_ref().map(|session| {
+        // Only an answer shows that the session has begun on the other side too.
+        server.ping(session);
+        let mut stream = server.connect();
+        let head = server.head("GET", &[("mcp-session-id", session), ("connection", "keep-alive")]);
+        stream.write_all(format!("{head}\r\n").as_bytes()).expect("written");
+        let mut lines = BufReader::new(stream).lines().map(|line| line.expect("a line"));
+        assert_eq!(lines.next().as_deref(), Some("HTTP/1.1 200 OK"));
+        lines
+    });
+    let policy = format!("{DEFAULT_POLICY}\n[tools.echo]\nenabled = false\n");
+    fs::write(world.root().join("policy.toml"), policy).expect("written");
+    kill_process(Pid::from_child(&server.process), Signal::HUP).expect("told");
+    // A stream where nothing is told says now and then that it is there.
+    let until = Instant::now() + Duration::from_secs(120);
+    for (session, lines) in sessions.iter().zip(streams) {
+        let mut lines = lines.take_while(|_| Instant::now() < until);
+        let told = lines.find_map(|line| {
+            Some(line.strip_prefix("data:")?.trim().to_owned()).filter(|data| !data.is_empty())
+        });
+        let told: Value = serde_json::from_str(&told.expect("a message")).expect("JSON");
+        assert_eq!(told, json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}));
+        let list = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/list"});
+        let listed = server.post(&[("mcp-session-id", session)], &list).message();
+        let names = listed["result"]["tools"].as_array().expect("tools").iter().map(|tool| &tool["name"]);
+        let names: Vec<_> = names.filter_map(Value::as_str).collect();
+        assert!(names.contains(&"file_read") && !names.contains(&"echo"), "{names:?}");
+    }
 }

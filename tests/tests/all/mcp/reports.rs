@@ -1,6 +1,9 @@
 //! What is said while a call runs: progress, messages, questions of a tool, and the end that a client brings.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
 
 use portcullis::mcp::{ClientError, Clients};
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
@@ -63,28 +66,99 @@ fn without_a_token_it_comes_as_messages_of_the_level_that_is_set() {
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
 }
 
-#[test]
-fn a_flood_of_progress_is_bounded_and_holds_up_nothing() {
-    let world = world_enabling(&["flooding"]);
-    let spy = Spy::new("flooding", |ctx, _| async move {
-        let long = "x".repeat(100_000);
-        for _ in 0..10_000 {
-            ctx.progress(long.clone());
+/// How many reports a flood has.
+const FLOOD: usize = 10_000;
+
+/// A tool that reports very much, says so, and ends when it may.
+fn flooding(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
+    let (done, is_done) = mpsc::channel();
+    let may_end = Arc::clone(may_end);
+    let spy = Spy::new("flooding", move |ctx, _| {
+        let (done, may_end) = (done.clone(), Arc::clone(&may_end));
+        async move {
+            let long = "x".repeat(100_000);
+            for number in 1..=FLOOD {
+                ctx.progress(format!("{number} {long}"));
+            }
+            done.send(()).map_err(|_unheard| ToolError::failed("nobody waits"))?;
+            drop(may_end.acquire().await);
+            Ok(ToolOutput::text("done"))
         }
-        Ok(ToolOutput::text("done"))
-    });
+    })
+    .timeout(Duration::from_secs(120));
+    (spy, is_done)
+}
+
+/// The numbers of a flood's reports, which are bounded and come in order.
+fn numbers(heard: &[Value]) -> Vec<usize> {
+    let counted: Vec<_> = heard.iter().filter_map(|report| report["progress"].as_f64()).collect();
+    assert!(counted.windows(2).all(|pair| pair[0] < pair[1]), "{counted:?}");
+    assert_eq!(counted.len(), heard.len());
+    let message = |report: &Value| report["message"].as_str().map(str::to_owned).expect("a text");
+    let messages: Vec<_> = heard.iter().map(message).collect();
+    assert!(messages.iter().all(|text| text.len() <= 4100 && text.ends_with('…')));
+    let number = |text: &String| text.split(' ').next().and_then(|number| number.parse().ok());
+    messages.iter().map(|text| number(text).expect("a number")).collect()
+}
+
+/// How many reports there are at most that the server has sent and the client has not read: the one that is being
+/// written, those in a narrow socket, and those that the client's own buffer holds.
+const ON_THE_WAY: usize = 8;
+
+#[test]
+fn a_flood_of_progress_is_cut_at_the_limit_and_holds_up_nothing() {
+    for limit in [1, Setup::default().limits.reports] {
+        let world = world_enabling(&["flooding"]);
+        let may_end = Arc::new(Semaphore::new(0));
+        let (spy, is_done) = flooding(&may_end);
+        let registry = natives(&world, |builder| builder.tool(spy));
+        let mut setup = Setup { is_narrow: true, ..Setup::default() };
+        setup.limits.reports = limit;
+        let mut client = Client::of(registry, setup).begin(json!({}));
+        client.stop_reading();
+        let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
+        is_done.recv_timeout(Duration::from_secs(120)).expect("nobody reads, and it goes on");
+        client.read_on();
+        // All that waited comes before the result, which waits for it here.
+        let is_report = |message: &Value| message["method"] == "notifications/progress";
+        let mut heard: Vec<_> = (0..limit).map(|_| client.until(is_report)["params"].clone()).collect();
+        may_end.add_permits(1);
+        let (rest, result) = until_answer(&mut client, id, "notifications/progress");
+        assert_eq!(text(&result), "done");
+        heard.extend(rest);
+        let numbers = numbers(&heard);
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]) && numbers[0] == 1, "{numbers:?}");
+        assert!(numbers.len() <= limit + ON_THE_WAY, "of {FLOOD} it hears {} and not {limit}", numbers.len());
+    }
+}
+
+#[test]
+fn a_call_whose_reports_nobody_reads_ends_all_the_same() {
+    let world = world_enabling(&["flooding"]);
+    let (spy, is_done) = flooding(&Arc::new(Semaphore::new(9)));
     let registry = natives(&world, |builder| builder.tool(spy));
-    let setup = Setup::default();
-    let limit = setup.limits.reports;
+    let mut setup = Setup { is_narrow: true, ..Setup::default() };
+    setup.limits.calls = 1;
+    let clients = setup.clients.clone();
     let mut client = Client::of(registry, setup).begin(json!({}));
+    client.stop_reading();
     let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
+    is_done.recv_timeout(Duration::from_secs(120)).expect("nobody reads, and it goes on");
+    // The call is over when its client cannot be spoken with any more.
+    let until = Instant::now() + Duration::from_secs(120);
+    while !format!("{clients:?}").contains("(0)") {
+        assert!(Instant::now() < until, "the call does not end: {clients:?}");
+        std::thread::yield_now();
+    }
+    let rows = ends(&world, "flooding");
+    assert_eq!((rows.len(), rows[0].code.as_deref()), (1, None));
+    client.read_on();
     let (heard, result) = until_answer(&mut client, id, "notifications/progress");
     assert_eq!(text(&result), "done");
-    // Some go out while others come in.
-    assert!((1..=10_000).contains(&heard.len()), "{} of {limit}", heard.len());
-    assert!(heard.iter().all(|report| report["message"].as_str().is_some_and(|text| text.len() <= 4100)));
-    let counted: Vec<_> = heard.iter().filter_map(|report| report["progress"].as_f64()).collect();
-    assert!(counted.windows(2).all(|pair| pair[0] < pair[1]));
+    // What still waited then is left out.
+    assert!((1..=ON_THE_WAY).contains(&numbers(&heard).len()), "{heard:?}");
+    // Its place is free.
+    assert_eq!(text(&client.call("flooding", json!({}))), "done");
 }
 
 #[test]

@@ -11,10 +11,12 @@ pub(super) struct Wire {
     text: fn(&str) -> Value,
     /// Why the answer ended.
     reason: fn() -> Value,
-    /// What comes after the last event.
+    /// What comes after the last event; empty where the protocol has nothing for that.
     pub(super) over: &'static str,
     /// An error, as a body and as an event.
     pub(super) error: fn(&str) -> Value,
+    /// An error that no further request could mend; none where the protocol has but one kind.
+    pub(super) lasting: Option<fn(&str) -> Value>,
     /// A count of tokens alone.
     count: fn() -> Value,
     /// An answer that is not streamed.
@@ -25,8 +27,8 @@ pub(super) struct Wire {
     pub(super) malformed: &'static [&'static str],
 }
 
-/// The two that most servers speak.
-pub(super) const WIRES: [Wire; 2] = [OPEN_AI, ANTHROPIC];
+/// All of them.
+pub(super) const WIRES: [Wire; 4] = [OPEN_AI, ANTHROPIC, GEMINI, OLLAMA];
 
 const OPEN_AI: Wire = Wire {
     kind: ProviderKind::OpenAi,
@@ -35,6 +37,7 @@ const OPEN_AI: Wire = Wire {
     reason: || json!({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}),
     over: "data: [DONE]\n\n",
     error: |message| json!({"error": {"message": message}}),
+    lasting: Some(|message| json!({"error": {"message": message, "type": "authentication_error"}})),
     count: || json!({"usage": {"prompt_tokens": 1}}),
     unstreamed: || json!({"choices": [{"message": {"content": "not streamed"}}]}),
     wordless: || {
@@ -70,6 +73,9 @@ const ANTHROPIC: Wire = Wire {
     reason: || json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 9}}),
     over: "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
     error: |message| json!({"type": "error", "error": {"type": "a_new_error", "message": message}}),
+    lasting: Some(
+        |message| json!({"type": "error", "error": {"type": "authentication_error", "message": message}}),
+    ),
     count: || json!({"type": "message_delta", "usage": {"output_tokens": 1}}),
     unstreamed: || json!({"type": "message", "content": [{"type": "text", "text": "not streamed"}]}),
     wordless: || {
@@ -97,48 +103,162 @@ const ANTHROPIC: Wire = Wire {
     ],
 };
 
+const GEMINI: Wire = Wire {
+    kind: ProviderKind::Gemini,
+    nothing: || {
+        vec![
+            json!({"candidates": [], "modelVersion": "m"}),
+            json!({"usageMetadata": {"promptTokenCount": 5}}),
+        ]
+    },
+    text: |words| json!({"candidates": [{"content": {"parts": [{"text": words}], "role": "model"}, "index": 0}]}),
+    reason: || json!({"candidates": [{"content": {"parts": []}, "finishReason": "STOP", "index": 0}]}),
+    over: "",
+    error: |message| json!({"error": {"code": 503, "message": message, "status": "UNAVAILABLE"}}),
+    lasting: Some(|message| json!({"error": {"code": 401, "message": message, "status": "UNAUTHENTICATED"}})),
+    count: || json!({"usageMetadata": {"promptTokenCount": 1}}),
+    unstreamed: || json!([{"candidates": [{"content": {"parts": [{"text": "not streamed"}]}}]}]),
+    wordless: || {
+        vec![
+            json!({}),
+            json!({"candidates": []}),
+            json!({"candidates": null}),
+            json!({"candidates": [{}]}),
+            json!({"candidates": [{"content": null, "finishReason": null}]}),
+            json!({"candidates": [{"content": {}}]}),
+            json!({"candidates": [{"content": {"parts": null, "role": "model"}}]}),
+            json!({"candidates": [{"content": {"parts": [{}]}}]}),
+            json!({"candidates": [{"content": {"parts": [{"text": ""}]}}]}),
+            json!({"promptFeedback": {}}),
+        ]
+    },
+    malformed: &[
+        "{\"candidates\":[{\"content\"",
+        "null",
+        "[]",
+        "\"x\"",
+        "{\"candidates\":5}",
+        "{\"candidates\":[{\"index\":-1}]}",
+        "{\"candidates\":[{\"content\":\"x\"}]}",
+        "{\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{}}]}}]}",
+    ],
+};
+
+const OLLAMA: Wire = Wire {
+    kind: ProviderKind::Ollama,
+    nothing: || vec![json!({"model": "m", "message": {"role": "assistant", "content": ""}, "done": false})],
+    text: |words| json!({"model": "m", "message": {"role": "assistant", "content": words}, "done": false}),
+    reason: || json!({"message": {"content": ""}, "done": true, "done_reason": "stop", "eval_count": 2}),
+    over: "",
+    error: |message| json!({"error": message}),
+    lasting: None,
+    count: || json!({"done": false, "prompt_eval_count": 1, "eval_count": 1}),
+    unstreamed: || json!({"message": {"content": "not streamed"}, "done": true, "done_reason": "stop"}),
+    wordless: || {
+        vec![
+            json!({}),
+            json!({"done": null}),
+            json!({"message": null, "done": false}),
+            json!({"message": {}, "done": false}),
+            json!({"message": {"role": "assistant", "content": null, "tool_calls": null}}),
+            json!({"message": {"content": "", "tool_calls": []}, "done": false}),
+        ]
+    },
+    malformed: &[
+        "{\"message\":{\"content\"",
+        "null",
+        "[]",
+        "\"x\"",
+        "{\"message\":5}",
+        "{\"message\":{\"content\":7}}",
+        "{\"message\":{\"tool_calls\":[{}]}}",
+        "{\"done\":\"yes\"}",
+    ],
+};
+
 impl Wire {
+    /// Whether an event is a line, rather than one that the server sends as the web's standard has it.
+    fn has_lines(&self) -> bool {
+        self.kind == ProviderKind::Ollama
+    }
+
+    /// The media type of an answer.
+    pub(super) fn media_type(&self) -> &'static str {
+        if self.has_lines() { "application/x-ndjson" } else { "text/event-stream" }
+    }
+
+    /// An answer that begins with this.
+    pub(super) fn reply(&self, body: impl AsRef<[u8]>) -> Reply {
+        Reply::new(200, self.media_type(), body)
+    }
+
+    /// Data as an event.
+    pub(super) fn event(&self, data: impl AsRef<[u8]>) -> Vec<u8> {
+        [self.before(), data.as_ref(), self.after()].concat()
+    }
+
+    /// What comes before an event's data.
+    pub(super) fn before(&self) -> &'static [u8] {
+        if self.has_lines() { b"" } else { b"data: " }
+    }
+
+    fn after(&self) -> &'static [u8] {
+        if self.has_lines() { b"\n" } else { b"\n\n" }
+    }
+
+    /// What keeps a connection without any event.
+    pub(super) fn still_here(&self) -> &'static str {
+        if self.has_lines() { " \r\n\n" } else { ": still here\n\n" }
+    }
+
     pub(super) fn nothing(&self) -> String {
-        said(&(self.nothing)())
+        self.said(&(self.nothing)())
     }
 
     pub(super) fn text(&self, words: &str) -> String {
-        said(&[(self.text)(words)])
+        self.said(&[(self.text)(words)])
     }
 
     pub(super) fn count(&self) -> String {
-        said(&[(self.count)()])
+        self.said(&[(self.count)()])
     }
 
     pub(super) fn error_event(&self, message: &str) -> String {
-        said(&[(self.error)(message)])
+        self.said(&[(self.error)(message)])
     }
 
     pub(super) fn wordless(&self) -> Vec<String> {
-        (self.wordless)().into_iter().map(|data| said(&[data])).collect()
+        (self.wordless)().into_iter().map(|data| self.said(&[data])).collect()
     }
 
     /// The end of an answer that is whole.
     pub(super) fn end(&self) -> String {
-        said(&[(self.reason)()]) + self.over
+        self.said(&[(self.reason)()]) + self.over
     }
 
     /// An answer that says `fine`.
     pub(super) fn fine(&self) -> Reply {
-        Reply::events(self.nothing() + &self.text("fine") + &self.end())
+        self.reply(self.nothing() + &self.text("fine") + &self.end())
+    }
+
+    /// How often an answer is asked for that ends without a word and without a reason. Where nothing says that it
+    /// is over, it looks as if the connection broke before the first word.
+    pub(super) fn tries_of_what_has_no_reason(&self) -> usize {
+        if self.over.is_empty() { 4 } else { 1 }
     }
 
     /// A refusal for too many requests.
     pub(super) fn limited(&self, wait: &str) -> Reply {
         Reply::error(429, &(self.error)("slow down")).with("retry-after", wait)
     }
-}
 
-/// Events, named where the protocol names them.
-fn said(data: &[Value]) -> String {
-    let one = |data: &Value| match data["type"].as_str() {
-        Some(name) => format!("event: {name}\ndata: {data}\n\n"),
-        None => format!("data: {data}\n\n"),
-    };
-    data.iter().map(one).collect()
+    /// Events, named where the protocol names them.
+    pub(super) fn said(&self, data: &[Value]) -> String {
+        let one = |data: &Value| match data["type"].as_str() {
+            _ if self.has_lines() => format!("{data}\n"),
+            Some(name) => format!("event: {name}\ndata: {data}\n\n"),
+            None => format!("data: {data}\n\n"),
+        };
+        data.iter().map(one).collect()
+    }
 }

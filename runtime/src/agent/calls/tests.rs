@@ -1,0 +1,95 @@
+//! What holds of a turn's calls beside their results: how long refusing them may take, and when they are told of.
+
+use futures_util::FutureExt as _;
+use portcullis_types::{MessageRole, async_trait};
+
+use super::*;
+use crate::agent::{
+    AgentLoop, Delta, InMemoryMessageStore, StopReason,
+    testing::{Notes, Script, Stage, Step, ask_for, say},
+    transcript,
+};
+
+/// An executor that runs nothing, and takes its time to refuse.
+struct Refusing {
+    takes: Duration,
+    /// The calls that it was told to refuse.
+    told: Mutex<Vec<String>>,
+}
+
+#[async_trait]
+impl ToolExecutor for Refusing {
+    fn offers(&self) -> Vec<OfferedTool> {
+        Vec::new()
+    }
+
+    async fn execute(&self, call: ToolCall, _: &CallTerms) -> ToolResult {
+        panic!("`{}` runs", call.id)
+    }
+
+    fn refuse(&self, call: ToolCall, error: ToolError, _: &CallTerms) -> ToolResult {
+        self.told.lock().expect("not poisoned").push(call.id.clone());
+        // The clock goes on as soon as this is polled; what it waits for then is others' turn.
+        let _ = tokio::time::advance(self.takes).now_or_never();
+        without_run(call, error)
+    }
+}
+
+/// An answer that was cut off: none of its calls runs.
+fn cut_off(ids: [&str; 4]) -> Vec<Step> {
+    let mut steps = ask_for(&ids.map(|id| (id, "t", "{}")));
+    steps.pop();
+    steps.push(Step::Delta(Delta::End(StopReason::Length)));
+    steps
+}
+
+/// The calls that an executor was told to refuse which takes this long for each, out of two turns of four calls.
+async fn told_of(takes: Duration) -> Vec<String> {
+    let executor = Arc::new(Refusing { takes, told: Mutex::default() });
+    let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
+    let script =
+        Script::new([cut_off(["a1", "a2", "a3", "a4"]), cut_off(["b1", "b2", "b3", "b4"]), say("well")]);
+    let config = AgentConfig::new("agent");
+    let mut agent = AgentLoop::new(config, notes.clone(), store.clone(), script, Arc::clone(&executor));
+    assert_eq!(agent.run("go").await.answer(), Some("well"));
+    let messages = store.messages();
+    assert_eq!(transcript::fault(&messages), None, "{messages:#?}");
+    let results = messages.iter().filter(|message| message.role == MessageRole::Tool);
+    let results: Vec<_> = results.map(portcullis_types::Message::text).collect();
+    assert_eq!(results.len(), 8);
+    // Whoever refuses it, the model learns the same.
+    assert!(results.iter().all(|result| *result == results[0] && result.contains("failed")), "{results:?}");
+    let events = notes.events();
+    let ended = events.iter().filter_map(|event| match event {
+        AgentEvent::ToolEnd { result } => Some(result.call_id.as_str()),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), ["a1", "a2", "a3", "a4", "b1", "b2", "b3", "b4"]);
+    executor.told.lock().expect("not poisoned").clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_executor_that_is_slow_to_refuse_is_told_of_one_call_a_turn_and_all_have_their_result() {
+    assert_eq!(told_of(REFUSAL_TIME + Duration::from_millis(1)).await, ["a1", "b1"]);
+    // One that takes all the time that it has hears of each.
+    assert_eq!(told_of(REFUSAL_TIME).await.len(), 8);
+}
+
+#[tokio::test]
+async fn whoever_watches_in_the_same_task_hears_of_a_lone_call_before_it_runs() {
+    let turns = [ask_for(&[("a", "r_echo", "{}")])];
+    let (mut stage, mut events) = Stage::with_channel(8, AgentConfig::new("agent"), turns);
+    stage.tools.never_blocks.store(true, std::sync::atomic::Ordering::SeqCst);
+    let tools = stage.tools.clone();
+    let watching = async {
+        loop {
+            let event = events.recv().await.expect("the call is told of");
+            if let AgentEvent::Tool(ToolEvent::Requested { call_id, .. }) = event {
+                break (call_id, tools.begun());
+            }
+        }
+    };
+    let (run, told) = futures_util::join!(stage.agent.run("go"), watching);
+    assert_eq!(told, ("a".to_owned(), 0), "how many had begun by then");
+    assert_eq!((run.answer(), stage.tools.begun()), (Some("done"), 1));
+}
