@@ -50,6 +50,28 @@ fn progress_comes_in_order_before_the_result_where_it_was_asked_for() {
 }
 
 #[test]
+fn a_silent_call_shows_by_progress_without_words_that_it_lives() {
+    let world = world_enabling(&["silent"]);
+    let end = Arc::new(Semaphore::new(0));
+    let ends = Arc::clone(&end);
+    let spy = Spy::new("silent", move |_, _| {
+        let end = Arc::clone(&ends);
+        async move {
+            end.acquire().await.expect("open").forget();
+            Ok(ToolOutput::text("done"))
+        }
+    });
+    let registry = natives(&world, |builder| builder.tool(spy));
+    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let id = client.ask("tools/call", json!({"name": "silent", "_meta": {"progressToken": "t1"}}));
+    let sign = client.next();
+    assert_eq!(sign["method"], "notifications/progress", "{sign}");
+    assert_eq!(sign["params"], json!({"progressToken": "t1", "progress": 1.0}));
+    end.add_permits(1);
+    assert_eq!(text(&until_answer(&mut client, id, "").1), "done");
+}
+
+#[test]
 fn without_a_token_it_comes_as_messages_of_the_level_that_is_set() {
     let world = world_enabling(&["talking"]);
     let registry = natives(&world, |builder| builder.tool(talking()));
