@@ -20,6 +20,7 @@ use portcullis_tools::{
         everruns::{self, ToolExecutionResult},
         yoagent::types as yoagent,
     },
+    hook::{BeforeCall, CallHook, HookedCall},
     policy::ToolOrigin,
     shell::ShellPlace,
 };
@@ -120,6 +121,8 @@ enum Reason {
     Arguments(String),
     /// The policy refuses what one of them names.
     Subject(usize),
+    /// A hook of the program says no, or panics.
+    Hook(&'static str),
     /// The caller's own policy says no.
     CallersPolicy,
     /// Whoever was asked said no.
@@ -197,6 +200,23 @@ impl yoagent::AgentTool for Other {
     }
 }
 
+/// Keeps agents out by their names.
+struct Doorkeeper;
+
+const KEPT_OUT: &str = "kept_out";
+const FEARED: &str = "feared";
+
+#[async_trait]
+impl CallHook for Doorkeeper {
+    async fn before(&self, call: &HookedCall) -> BeforeCall {
+        match call.agent_id.as_str() {
+            KEPT_OUT => BeforeCall::Deny { reason: "not you".to_owned() },
+            FEARED => panic!("at the door"),
+            _ => BeforeCall::Allow,
+        }
+    }
+}
+
 /// A world with a tool of every kind.
 struct Stage {
     world: World,
@@ -234,6 +254,7 @@ impl Stage {
         let registry = builder
             .expect("describes itself")
             .shell(ShellPlace::Own(Arc::new(OwnSidecar::new(binary()))))
+            .hook(Doorkeeper)
             .tool(marking_tool())
             .tool(spy)
             .tool(Foreign)
@@ -308,6 +329,10 @@ impl Stage {
                 arguments = text.to_string();
                 (Denied, *code)
             }
+            Reason::Hook(agent) => {
+                (*agent).clone_into(&mut caller.agent_id);
+                (Denied, "hook_refused")
+            }
             Reason::CallersPolicy => {
                 let deny = ApprovalRule::Deny { reason: "not today".to_owned() };
                 caller.approval_policy = Some(Arc::new(Always(deny)));
@@ -355,6 +380,8 @@ fn refusals() -> impl Strategy<Value = Vec<(Adapter, Reason)>> {
     let subjects = (0..bad_paths().len()).map(|nth| Just(Reason::Subject(nth)).boxed());
     let always = [
         Reason::Unknown,
+        Reason::Hook(KEPT_OUT),
+        Reason::Hook(FEARED),
         Reason::CallersPolicy,
         Reason::Refused,
         Reason::Nobody,
