@@ -2,8 +2,9 @@
 //! the same run. Exits with 1 when one is missed.
 //!
 //! Run with `cargo xtask bench`; ripgrep (`rg`), bubblewrap (`bwrap`) and the reference server for MCP
-//! (`.ci/mcp-packages`) must be installed for the rows that are measured against them. "Whole pipeline" is `execute_with_policy` under the shipped policy, the
-//! audit log on disk, Landlock and seccomp on, another file at each call, the output compared.
+//! (`.ci/mcp-packages`) must be installed for the rows that are measured against them. "Whole pipeline" is
+//! `execute_with_policy` under the shipped policy, the audit log on disk, Landlock and seccomp on, another file at
+//! each call, the output compared.
 
 mod agent;
 mod arguments;
