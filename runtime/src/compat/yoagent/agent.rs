@@ -77,7 +77,8 @@ impl Agent {
         self
     }
 
-    /// The same with these tools instead of those it had.
+    /// The same with these tools instead of those it had. For an agent that was not asked anything yet: what is
+    /// registered is not taken apart, and goes with all of its tools.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<Box<dyn AgentTool>>) -> Self {
         self.tools = Tools::given(self.tools.runtime(), tools);

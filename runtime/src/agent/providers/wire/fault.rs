@@ -39,7 +39,7 @@ impl Told {
     /// Reads an event; none if it tells of no error.
     pub(super) fn in_event(data: &str) -> Option<Self> {
         // Almost no event does, so the text is looked at before it is parsed once more.
-        if !data.contains("\"error\"") {
+        if !data.trim_start().starts_with('{') || !data.contains("\"error\"") {
             return None;
         }
         let error = serde_json::from_str::<Event<'_>>(data).ok()?.error?.get();
@@ -164,7 +164,9 @@ mod tests {
 
     #[test]
     fn an_event_without_an_error_tells_none() {
-        assert_eq!(Told::in_event(r#"{"choices":[],"error":null}"#), None);
+        for data in [r#"{"choices":[],"error":null}"#, r#"["error"]"#, r#"[{"error":{"message":"m"}}]"#] {
+            assert_eq!(Told::in_event(data), None, "{data}");
+        }
         assert_eq!(Told::in_event(r#"{"text":"an \"error\" in quotes"}"#), None);
         for data in [r#"{"error":{"message":"m"}}"#, r#"{"error":{"code":500}}"#, r#"{"error":true}"#] {
             assert!(Told::in_event(data).is_some(), "{data}");
