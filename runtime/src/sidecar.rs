@@ -3,7 +3,10 @@
 use std::{
     fmt,
     io::{self, Write as _},
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream, process::CommandExt as _},
+    },
     path::PathBuf,
     process::{Command, Stdio},
     str::FromStr,
@@ -103,6 +106,8 @@ impl StartSidecar for OwnSidecar {
             .arg(EMBEDDED_ENTRY)
             .env_clear()
             .current_dir("/")
+            // Not a terminal's signals are its end, but ours: calls that are given up have a time to end.
+            .process_group(0)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
             .spawn()?;

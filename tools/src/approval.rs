@@ -78,7 +78,7 @@ pub struct ApprovalRequest {
 }
 
 /// What a step of an operation may touch.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct StepGrant {
     /// The step's name, as in the policy.
     pub step: String,

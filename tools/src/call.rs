@@ -1,6 +1,13 @@
 //! Who makes a call, and on what terms.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
 
 use portcullis_types::{
     CancellationToken, EventFn, ProgressFn, ToolCall, ToolContext, ToolEvent, ToolUpdateFn,
@@ -41,7 +48,7 @@ pub struct Caller {
     pub operation_id: Option<String>,
     /// Fires when the caller gives up.
     pub cancel: CancellationToken,
-    /// When the caller's turn ends; no call goes on after it.
+    /// When the caller's turn ends; no call goes on after it, but hooks have a second more for its result.
     pub turn_deadline: Option<Instant>,
     /// What the caller wants asked or denied beyond the policy file. Default: nothing.
     pub approval_policy: Option<Arc<dyn ApprovalPolicy>>,
@@ -97,7 +104,10 @@ impl Caller {
     pub fn nested(ctx: &ToolContext) -> Self {
         let parent = ctx.extensions.get::<Parent>();
         let base = match parent {
-            Some(parent) => parent.0.clone(),
+            Some(parent) => {
+                parent.has_called.store(true, Ordering::Relaxed);
+                parent.caller.clone()
+            }
             None => Self::new(ctx.agent_id.clone(), ctx.run_id.clone()),
         };
         Self {
@@ -135,4 +145,8 @@ impl fmt::Debug for Caller {
 
 /// The caller of a native tool's call, in the tool's context, with the place that the call has.
 #[derive(Debug)]
-pub(crate) struct Parent(pub(crate) Caller);
+pub(crate) struct Parent {
+    pub(crate) caller: Caller,
+    /// Whether the tool has made calls of its own.
+    pub(crate) has_called: Arc<AtomicBool>,
+}

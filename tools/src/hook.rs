@@ -35,7 +35,7 @@ use async_trait::async_trait;
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use serde_json::Value;
 
-/// How long a hook may take for one answer: 10 s. No answer is a refusal.
+/// How long a hook may take for one answer before a call, and all of them together for what came of one: 10 s.
 pub const HOOK_TIME: Duration = Duration::from_secs(10);
 
 /// A program's own step in the way of calls. Hooks are asked in the order in which they were added, and in the opposite
@@ -46,8 +46,9 @@ pub const HOOK_TIME: Duration = Duration::from_secs(10);
 #[async_trait]
 pub trait CallHook: Send + Sync {
     /// Decides on a call whose arguments fit its tool, before policy and approvals do: each set of arguments that the
-    /// call may run with, also those that an approver has changed. A panic, or no answer within [`HOOK_TIME`], refuses
-    /// the call. Default: allow.
+    /// call may run with, also those that an approver has changed. Asked before the rate is counted, and before the call
+    /// has a place: keep it short. A panic, or no answer within [`HOOK_TIME`], refuses the call; so do arguments that do
+    /// not fit. Default: allow.
     async fn before(&self, _call: &HookedCall) -> BeforeCall {
         BeforeCall::Allow
     }
@@ -60,8 +61,9 @@ pub trait CallHook: Send + Sync {
     }
 
     /// Takes what came of a call that ran, and gives what is shown of it; the registry then bounds that like any
-    /// result. A result may become an error, an error no result. A panic, or no answer within [`HOOK_TIME`], withholds
-    /// the result. Partial results that a tool reported went before it. Default: as it is.
+    /// result. A result may become an error, an error no result: it stays. A panic, or no answer in time, withholds what
+    /// came of the call. All hooks together have [`HOOK_TIME`] beyond the call's own deadline, and a second once the
+    /// caller has given up or its turn is over. Partial results that a tool reported went before it. Default: as it is.
     async fn after(
         &self,
         _call: &HookedCall,

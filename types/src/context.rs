@@ -33,8 +33,9 @@ pub struct ToolContext {
     pub agent_id: String,
     /// The agent's space, for tools whose results are shown in one.
     pub space_id: Option<String>,
-    /// A key that is the same however often this call is tried, and no other call's: 64 hexadecimal digits, fit for
-    /// the `Idempotency-Key` of a request. Empty in a guest, which reaches nothing that would take one.
+    /// A key that is the same however often this call is tried: 64 hexadecimal digits, fit for the `Idempotency-Key` of
+    /// a request. It is made of agent, run and call id, and no other call's as long as those are unique, as they are
+    /// in a loop's run. Empty in a guest, which reaches nothing that would take one.
     pub idempotency_key: String,
     /// Fires when the caller gives the call up.
     pub cancel: CancellationToken,

@@ -7,6 +7,25 @@ use crate::{ToolErrorKind, ToolOutput};
 /// Receives the events of calls. Called synchronously from the pipeline; it must not block.
 pub type EventFn = Arc<dyn Fn(&ToolEvent) + Send + Sync>;
 
+impl ToolEvent {
+    /// The call that it is an event of.
+    #[must_use]
+    pub fn call_id(&self) -> &str {
+        match self {
+            Self::Requested { call_id, .. }
+            | Self::ArgumentsDelta { call_id, .. }
+            | Self::ApprovalRequested { call_id }
+            | Self::ApprovalResolved { call_id, .. }
+            | Self::Started { call_id, .. }
+            | Self::Heartbeat { call_id, .. }
+            | Self::Progress { call_id, .. }
+            | Self::Update { call_id, .. }
+            | Self::Pending { call_id }
+            | Self::Finished { call_id, .. } => call_id,
+        }
+    }
+}
+
 /// One event in the life of a call. Events inform; the audit log, not they, is the record.
 ///
 /// Exhaustive on purpose: a serialisation that forgets a new event should not compile.

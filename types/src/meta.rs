@@ -11,7 +11,7 @@ pub struct ToolMeta {
     pub aliases: Vec<String>,
     /// Whether a second call with the same arguments changes nothing that the first one did not. Clients of the
     /// Model Context Protocol are told, by `idempotentHint`. A registry tries a call of a native tool again where what
-    /// it needs was unavailable; other calls it does not repeat.
+    /// it needs was unavailable, unless the tool had made calls itself; a module's word for it does not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
     /// Whether calls could run beside each other although the tool is not `ReadOnly`. Operators are told; which

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_tools::{Caller, ToolResult, approval::Approver, new_call, policy::escape_for_display};
-use portcullis_types::ToolEvent;
+use portcullis_types::{ToolError, ToolEvent};
 use rmcp::{
     RoleServer,
     model::{CallToolRequestParams, CallToolResult, ErrorCode, ErrorData},
@@ -37,14 +37,17 @@ pub(super) async fn run(
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResult, ErrorData> {
     let limits = session.server().limits();
-    let Some(_running) = session.presence().running.begin_below(limits.calls) else {
-        let message = format!("more than {} calls at once: wait for some of them", limits.calls);
-        return Err(ErrorData::new(BUSY, message, None));
-    };
-    let _counted = session.server().running().begin();
     let offered = session.server().offered();
     let arguments = arguments(&context, &request);
     let call = new_call(request.name.into_owned(), arguments);
+    let Some(_running) = session.presence().running.begin_below(limits.calls) else {
+        let message = format!("more than {} calls at once: wait for some of them", limits.calls);
+        let caller = Caller::new(agent_id(&context), session.run_id());
+        let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
+        let _recorded = offered.registry.refuse(call, &caller, refused);
+        return Err(ErrorData::new(BUSY, message, None));
+    };
+    let _counted = session.server().running().begin();
     let known = offered.registry.get(&call.tool).is_some();
 
     let (sender, receiver) = mpsc::channel(limits.reports);
@@ -97,10 +100,9 @@ fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc
         let _ = updates.try_send(progress(crate::output::text::of_content(&partial.content)));
     }));
     if context.meta.get_progress_token().is_some() {
-        // Progress without words: clients count a request as lost that says nothing for long.
         caller.on_event = Some(Arc::new(move |event| {
             if let ToolEvent::Heartbeat { .. } = event {
-                let _ = life.try_send(Report::Progress { progress: None, total: None, message: None });
+                let _ = life.try_send(Report::Alive);
             }
         }));
     }

@@ -29,6 +29,8 @@ pub struct Client {
 pub(super) enum Report {
     /// How far it is.
     Progress { progress: Option<f64>, total: Option<f64>, message: Option<String> },
+    /// It runs, and is no further.
+    Alive,
     /// Something worth knowing.
     Log { level: Level, data: Value },
     /// A question to the person behind the client.

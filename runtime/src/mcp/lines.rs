@@ -203,7 +203,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                     if text.is_empty() {
                         continue;
                     }
-                    match wire::decode(text).and_then(|message| self.take(message)) {
+                    match wire::decode(text).and_then(|decoded| self.take(decoded.message)) {
                         Ok(message) => {
                             self.unreadable = 0;
                             return Some(message);

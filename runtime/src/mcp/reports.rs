@@ -13,7 +13,7 @@ use rmcp::{
     service::{Peer, RequestContext, ServiceError},
 };
 use serde_json::Value;
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     approver::takes_questions,
@@ -24,6 +24,13 @@ use super::{
 
 /// How long a person may take to answer a tool's question. The call's own deadline is shorter in most cases.
 const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
+
+/// For how long a call must have said nothing to its client before that is told that it lives. The registry, which
+/// asks for it every 5 s, does not know what a tool says to the client itself.
+const SILENCE: Duration = Duration::from_secs(4);
+
+/// By what part progress grows that is none.
+const STANDSTILL: f64 = 1e-9;
 
 /// How long reports may still be sent when the call is over.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -75,7 +82,9 @@ impl Reports {
     /// Sends until the client is gone, or the call is over and all it said is sent. Questions hold up nothing else,
     /// and are taken back when the call is over or nobody waits for the answer.
     async fn send(&self, mut reports: mpsc::Receiver<Report>, over: CancellationToken) {
-        let mut last = 0.0;
+        let mut last: f64 = 0.0;
+        let mut last_total = None;
+        let mut spoken = Instant::now();
         let mut questions = FuturesUnordered::new();
         loop {
             let report = tokio::select! {
@@ -89,7 +98,14 @@ impl Reports {
             };
             let sent = match report {
                 None => return,
+                Some(Report::Alive) if spoken.elapsed() < SILENCE => Ok(()),
+                Some(Report::Alive) => {
+                    // Above the last, as it must be, and no step forward: the tool's own numbers go on from there.
+                    last += f64::max(last.abs(), 1.0) * STANDSTILL;
+                    self.progress(last, last_total, None).await
+                }
                 Some(Report::Progress { progress, total, message }) => {
+                    (last_total, spoken) = (total, Instant::now());
                     // The protocol wants each above the last; a tool may begin with 0.
                     let above =
                         progress.filter(|progress| *progress > last || (last == 0.0 && *progress == 0.0));

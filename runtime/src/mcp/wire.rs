@@ -3,6 +3,8 @@
 //! The pipeline decodes arguments itself, strictly: duplicate keys, numbers that do not fit and text behind the
 //! end are refused there. So it must get what the client wrote, not what a lenient decoder made of it.
 
+use std::borrow::Cow;
+
 use rmcp::{
     RoleServer,
     model::{ClientRequest, ErrorData, GetExtensions as _, JsonRpcMessage, RequestId},
@@ -26,6 +28,8 @@ pub(super) struct Unreadable {
 #[derive(Deserialize)]
 struct Outline<'a> {
     #[serde(borrow)]
+    method: Option<Cow<'a, str>>,
+    #[serde(borrow)]
     params: Option<CallOutline<'a>>,
 }
 
@@ -40,13 +44,30 @@ struct Identified {
     id: Option<RequestId>,
 }
 
-/// Decodes one message.
+/// A message that was decoded.
+#[derive(Debug)]
+pub(super) struct Decoded {
+    pub(super) message: RxJsonRpcMessage<RoleServer>,
+    /// The message's text where it is not the client's: with `{}` in place of arguments that nobody reads but the
+    /// pipeline.
+    pub(super) text: Option<Vec<u8>>,
+}
+
+/// Decodes one message. A call whose arguments are JSON that the protocol's decoder refuses, such as half of a
+/// character or a number without end, is a call all the same: the pipeline says what is wrong with them, and there is
+/// a row.
 ///
 /// # Errors
 /// [`Unreadable`] with the answer that the client gets.
-pub(super) fn decode(text: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Unreadable> {
-    let mut message: RxJsonRpcMessage<RoleServer> =
-        serde_json::from_slice(text).map_err(|error| refusal(text, &error))?;
+pub(super) fn decode(text: &[u8]) -> Result<Decoded, Unreadable> {
+    let (mut message, rewritten) = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
+        Ok(message) => (message, None),
+        Err(error) => {
+            let rewritten = without_arguments(text).ok_or_else(|| refusal(text, &error))?;
+            let message = serde_json::from_slice(&rewritten).map_err(|_other| refusal(text, &error))?;
+            (message, Some(rewritten))
+        }
+    };
     if let JsonRpcMessage::Request(request) = &mut message
         && let ClientRequest::CallToolRequest(call) = &mut request.request
     {
@@ -54,8 +75,24 @@ pub(super) fn decode(text: &[u8]) -> Result<RxJsonRpcMessage<RoleServer>, Unread
         let arguments = arguments(text).map_err(|error| invalid(Some(id), &error))?;
         call.extensions_mut().insert(arguments);
     }
-    Ok(message)
+    Ok(Decoded { message, text: rewritten })
 }
+
+/// The text of a call with `{}` in place of its arguments; none of anything else.
+fn without_arguments(text: &[u8]) -> Option<Vec<u8>> {
+    let outline: Outline<'_> = serde_json::from_slice(text).ok()?;
+    let arguments = outline.params.filter(|_| outline.method.as_deref() == Some(CALL))?.arguments?.get();
+    if !arguments.starts_with('{') {
+        return None;
+    }
+    // A part of the text itself, which is how it can be told where it stands.
+    let start = (arguments.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
+    let (before, after) = (text.get(..start)?, text.get(start + arguments.len()..)?);
+    Some([before, b"{}", after].concat())
+}
+
+/// The method of a call.
+const CALL: &str = "tools/call";
 
 /// The text of the arguments that [`decode`] has kept.
 pub(super) fn raw_arguments(message: &RxJsonRpcMessage<RoleServer>) -> RawArguments {
@@ -77,10 +114,12 @@ fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
     match error.classify() {
         Category::Syntax | Category::Eof => {
             let message = format!("this is no JSON: {error}");
-            Unreadable { id: None, error: ErrorData::parse_error(message, None) }
+            // Where only what is read of it is none, the client learns which of its requests it was.
+            let id = identified(text);
+            Unreadable { id, error: ErrorData::parse_error(message, None) }
         }
         Category::Data | Category::Io => {
-            let id = serde_json::from_slice::<Identified>(text).ok().and_then(|message| message.id);
+            let id = identified(text);
             let batch = text.trim_ascii_start().first() == Some(&b'[');
             if batch {
                 let message = "batches are not taken: send one message at a time";
@@ -89,6 +128,10 @@ fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
             invalid(id, error)
         }
     }
+}
+
+fn identified(text: &[u8]) -> Option<RequestId> {
+    serde_json::from_slice::<Identified>(text).ok()?.id
 }
 
 fn invalid(id: Option<RequestId>, error: &serde_json::Error) -> Unreadable {
@@ -111,11 +154,13 @@ mod tests {
                 r#"{"n":340282366920938463463374607431768211455}"#,
             ),
             ("", ""),
+            (r#","arguments":{"half": "\ud83d"}"#, r#"{"half": "\ud83d"}"#),
+            (r#","arguments": {"n":1e999} "#, r#"{"n":1e999}"#),
         ] {
             let text = format!(
                 r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"echo"{arguments}}}}}"#
             );
-            let message = decode(text.as_bytes()).expect("decodes");
+            let message = decode(text.as_bytes()).expect("decodes").message;
             let JsonRpcMessage::Request(request) = message else { panic!("no request") };
             let ClientRequest::CallToolRequest(call) = request.request else { panic!("no call") };
             assert_eq!(call.extensions.get::<RawArguments>(), Some(&RawArguments(kept.to_owned())));
@@ -138,6 +183,11 @@ mod tests {
         refused("7", ErrorCode::INVALID_REQUEST, None);
         refused(r#"{"id":7}"#, ErrorCode::INVALID_REQUEST, Some(7));
         refused("\u{0}", ErrorCode::PARSE_ERROR, None);
+        refused(
+            r#"{"jsonrpc":"2.0","id":8,"method":"ping","params":{"a":"\ud83d"}}"#,
+            ErrorCode::PARSE_ERROR,
+            Some(8),
+        );
         assert_eq!(decode(b"\"\xff\"").expect_err("no text").error.code, ErrorCode::PARSE_ERROR);
     }
 }

@@ -97,7 +97,7 @@ impl Live {
         let mut state = self.state();
         if state.asked == 0 {
             self.show_now(&mut state, event);
-        } else if state.held.len() < HELD_EVENTS {
+        } else if state.held.len() < HELD_EVENTS || event.must_arrive() {
             state.held.push(event.clone());
         }
     }
@@ -156,8 +156,10 @@ impl Live {
                 self.wait_for_calls(state);
             }
             // On a terminal the line at the bottom says so.
-            ToolEvent::Heartbeat { elapsed, .. } if !self.out.is_terminal => {
-                self.line(state, &format!("  · running for {} s", elapsed.as_secs()));
+            ToolEvent::Heartbeat { call_id, elapsed } if !self.out.is_terminal => {
+                let running = state.running.iter().find(|(call, _)| call == call_id && state.several);
+                let name = running.map(|(_, tool)| format!("{}, ", cut(tool))).unwrap_or_default();
+                self.line(state, &format!("  · {name}running for {} s", elapsed.as_secs()));
             }
             ToolEvent::Progress { text, .. } => {
                 self.line(state, &format!("  · {}", cut(text.trim_end())));

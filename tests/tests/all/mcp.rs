@@ -2,6 +2,7 @@
 //! and over HTTP, and the library with tools that no program has.
 
 mod approvals;
+mod arguments;
 mod client;
 mod guests;
 mod hostile;

@@ -3,7 +3,10 @@
 
 use std::{
     panic::AssertUnwindSafe,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -67,10 +70,12 @@ impl Attempt<'_> {
         let mut trailer = None;
         let (result, usage, may_try_again) = match checked.tool.backend() {
             Backend::Native(tool) => {
-                let ctx = context(&checked.call.id, &checked.call.tool, caller, deadline, place.clone());
+                let has_called = Arc::new(AtomicBool::new(false));
+                let ctx = self.context(Arc::clone(&has_called));
                 let result = run_native(Arc::clone(tool), ctx, checked.args.clone(), time_limit).await;
                 let harmless = trail.row.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
-                let again = harmless && is_unavailable(&result);
+                // What its own calls did, another try would do once more.
+                let again = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
                 (result, None, again)
             }
             Backend::Guest(guest) => {
@@ -106,6 +111,26 @@ impl Attempt<'_> {
             }
         };
         Ok(Tried { result, trailer, usage, may_try_again })
+    }
+
+    /// What a native tool learns of the call.
+    fn context(&self, has_called: Arc<AtomicBool>) -> ToolContext {
+        let Self { checked, caller, deadline, place, .. } = self;
+        let call = &checked.call;
+        let mut ctx = ToolContext::detached(&call.tool);
+        ctx.call_id.clone_from(&call.id);
+        ctx.run_id.clone_from(&caller.run_id);
+        ctx.agent_id.clone_from(&caller.agent_id);
+        ctx.space_id.clone_from(&caller.space_id);
+        ctx.idempotency_key = idempotency_key([&caller.agent_id, &caller.run_id, &call.id]);
+        ctx.cancel = caller.cancel.child_token();
+        ctx.deadline = Some(*deadline);
+        // What a native tool reports goes the same way as a guest's frames.
+        ctx.on_update = on_update(&call.id, caller);
+        ctx.on_progress = on_progress(&call.id, caller);
+        let caller = Caller { place: Some((*place).clone()), ..(*caller).clone() };
+        ctx.extensions.insert(Parent { caller, has_called });
+        ctx
     }
 }
 
@@ -149,26 +174,10 @@ pub(crate) fn overdue(limit: Duration) -> ToolError {
     ToolError::timeout(format!("the tool did not finish within {limit:?}"))
 }
 
-fn context(call_id: &str, tool: &str, caller: &Caller, deadline: Instant, place: Place) -> ToolContext {
-    let mut ctx = ToolContext::detached(tool);
-    ctx.call_id = call_id.to_owned();
-    ctx.run_id.clone_from(&caller.run_id);
-    ctx.agent_id.clone_from(&caller.agent_id);
-    ctx.space_id.clone_from(&caller.space_id);
-    ctx.idempotency_key = idempotency_key(&caller.run_id, call_id);
-    ctx.cancel = caller.cancel.child_token();
-    ctx.deadline = Some(deadline);
-    // What a native tool reports goes the same way as a guest's frames.
-    ctx.on_update = on_update(call_id, caller);
-    ctx.on_progress = on_progress(call_id, caller);
-    ctx.extensions.insert(Parent(Caller { place: Some(place), ..caller.clone() }));
-    ctx
-}
-
-/// The key of a call: of its run and its id, each with its length, so that no two calls have the same.
-fn idempotency_key(run_id: &str, call_id: &str) -> String {
+/// The key of a call: of its agent, its run and its id, each with its length, so that no two read alike.
+fn idempotency_key(parts: [&String; 3]) -> String {
     let mut hasher = Sha256::new();
-    for part in [run_id, call_id] {
+    for part in parts {
         hasher.update((part.len() as u64).to_le_bytes());
         hasher.update(part);
     }

@@ -62,13 +62,23 @@ pub(crate) async fn authorize(
             trail.row.approval = Some("approved".into());
             return Ok(Authorized { checked: gated.checked, grant });
         }
+        let asked = Grants { own: grant.clone(), steps: steps.clone() };
         match consent(&gated, &grant, steps, policy, caller, trail).await? {
-            None => return Ok(Authorized { checked: gated.checked, grant }),
+            // An answer may take minutes: what it was given for must still be so.
+            None if grants(&gated.checked, policy, mounts, trail)? == asked => {
+                return Ok(Authorized { checked: gated.checked, grant });
+            }
+            None => {}
             Some(arguments) => {
                 let Checked { mut call, tool, .. } = gated.checked;
                 call.arguments = arguments;
                 let checked = check_again(call, tool, hooks, caller, trail).await?;
+                // What a hook made of an approver's arguments nobody has seen.
+                let unseen = checked.notes.hooked;
                 gated = admit(checked, policy, rates, caller, trail)?;
+                if unseen {
+                    gated.approval = gated.approval.max(Approval::Ask);
+                }
             }
         }
     }
@@ -76,6 +86,7 @@ pub(crate) async fn authorize(
 }
 
 /// What a call may touch.
+#[derive(PartialEq)]
 struct Grants {
     own: Grant,
     /// What each step may touch, where the call is an operation: its arguments are judged as theirs, before

@@ -61,7 +61,16 @@ pub(super) async fn check_again(
     };
     for hook in hooks.iter() {
         if let Some(arguments) = hooks::before(hook, &checked, caller, trail).await? {
-            checked = with_arguments(checked.call, checked.tool, arguments, trail)?;
+            let own = trail.row.args_sha256.clone();
+            let Checked { call, tool, .. } = checked;
+            checked = match with_arguments(call, Arc::clone(&tool), arguments, trail) {
+                Ok(checked) => checked,
+                // The mistake is the program's: the model has nothing to mend.
+                Err(error) => {
+                    trail.row.args_sha256 = own;
+                    return Err(hooks::misfit(&tool, &error, trail));
+                }
+            };
         }
     }
     Ok(checked)
@@ -84,8 +93,12 @@ async fn mend(
         error: error.clone(),
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
-    // Where those do not fit either, the model reads of its own.
-    with_arguments(call, tool, arguments, trail).or(Err(error))
+    let own = trail.row.args_sha256.clone();
+    // Where those do not fit either, the model reads of its own, and so does the row.
+    with_arguments(call, tool, arguments, trail).map_err(|_other| {
+        trail.row.args_sha256 = own;
+        error
+    })
 }
 
 /// The call with a hook's arguments.

@@ -28,13 +28,16 @@ pub(super) struct Watched {
 
 impl Watched {
     /// None where nobody watches the caller's calls.
-    pub(super) fn of(caller: &Caller) -> Option<Self> {
+    pub(super) fn of(call_id: &str, caller: &Caller) -> Option<Self> {
         let listener = caller.on_event.clone()?;
         let has_spoken = Arc::new(AtomicBool::new(false));
-        let (passed_to, noted) = (Arc::clone(&listener), Arc::clone(&has_spoken));
+        let (passed_to, noted, own) = (Arc::clone(&listener), Arc::clone(&has_spoken), call_id.to_owned());
         let mut caller = caller.clone();
         caller.on_event = Some(Arc::new(move |event| {
-            noted.store(true, Ordering::Relaxed);
+            // Calls that the tool makes report to the same listener, and that is no word of the tool's.
+            if event.call_id() == own {
+                noted.store(true, Ordering::Relaxed);
+            }
             passed_to(event);
         }));
         Some(Self { caller, listener, has_spoken })

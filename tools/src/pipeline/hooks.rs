@@ -1,20 +1,27 @@
 //! The program's own hooks, within the steps that they belong to: `before` and `repair` in the check of arguments,
 //! `after` between the run and its shape. What a hook fails to say is a no.
 
-use std::{future::Future, sync::Arc};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use portcullis_policy::{Denial, DenialCode};
-use portcullis_types::ToolError;
+use portcullis_types::{Content, ToolError, ToolOutput};
 
-use super::{Trail, admit::refuse, check::Checked, run::RawOutcome, turn::within_turn};
+use super::{
+    Trail,
+    admit::refuse,
+    check::Checked,
+    run::RawOutcome,
+    turn::{over, within_turn},
+};
 use crate::{
     call::Caller,
     hook::{BeforeCall, CallHook, HOOK_TIME, HookedCall, Hooks, MisfitCall},
+    registered::RegisteredTool,
     spawn,
 };
 
-/// What a model reads of a call whose result a hook could not be asked about.
-const WITHHELD: &str = "the call ran, and its result is withheld: a hook of the program failed";
+/// How long hooks may still take for a result when nobody waits for it any more.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What one hook says to a call; arguments that it puts in place of the call's own.
 pub(super) async fn before(
@@ -25,14 +32,26 @@ pub(super) async fn before(
 ) -> Result<Option<String>, ToolError> {
     let (hook, call) = (Arc::clone(hook), hooked(checked, caller));
     let said = answer(caller, async move { hook.before(&call).await }).await?;
-    let reason = match said {
-        Some(BeforeCall::Allow) => return Ok(None),
-        Some(BeforeCall::Modify { arguments }) => return Ok(Some(arguments)),
-        Some(BeforeCall::Deny { reason }) => reason,
-        None => "a hook failed, and what it cannot be asked about does not run".to_owned(),
-    };
-    let subject = checked.tool.facts().name.to_string();
-    Err(refuse(Denial { code: DenialCode::HookRefused, rule: RULE.to_owned(), subject, hint: reason }, trail))
+    match said {
+        Some(BeforeCall::Allow) => Ok(None),
+        Some(BeforeCall::Modify { arguments }) => Ok(Some(arguments)),
+        Some(BeforeCall::Deny { reason }) => Err(refused(&checked.tool, reason, trail)),
+        None => {
+            let reason = "a hook failed, and what it cannot be asked about does not run".to_owned();
+            Err(refused(&checked.tool, reason, trail))
+        }
+    }
+}
+
+/// The refusal of a call that a hook has given arguments that do not fit.
+pub(super) fn misfit(tool: &RegisteredTool, error: &ToolError, trail: &mut Trail) -> ToolError {
+    tracing::error!(tool = %tool.facts().name, %error, "a hook changed arguments to some that do not fit");
+    refused(tool, "a hook gave it arguments that do not fit".to_owned(), trail)
+}
+
+fn refused(tool: &RegisteredTool, reason: String, trail: &mut Trail) -> ToolError {
+    let subject = tool.facts().name.to_string();
+    refuse(Denial { code: DenialCode::HookRefused, rule: RULE.to_owned(), subject, hint: reason }, trail)
 }
 
 /// Arguments in place of those that do not fit; none where no hook has any.
@@ -51,33 +70,72 @@ pub(super) async fn repair(
     Ok(None)
 }
 
-/// Hands what came of a call through the hooks.
+/// Hands what came of a call through the hooks, all of which have [`HOOK_TIME`] together: what has been done is to be
+/// told, also to a caller that does not wait much longer.
 pub(crate) async fn after(
     outcome: Result<RawOutcome, ToolError>,
     hooks: &Hooks,
     caller: &Caller,
 ) -> Result<RawOutcome, ToolError> {
     let mut raw = outcome?;
+    if hooks.is_empty() {
+        return Ok(raw);
+    }
+    let before = text_bytes(&raw);
+    let too_late = async {
+        tokio::select! {
+            () = tokio::time::sleep(HOOK_TIME) => {}
+            () = async { over(caller).await; tokio::time::sleep(LAST_WORDS).await } => {}
+        }
+    };
+    let mut too_late = std::pin::pin!(too_late);
     for hook in hooks.iter().rev() {
         let (hook, call, result) = (Arc::clone(hook), hooked(&raw.checked, caller), raw.result.clone());
-        let had_failed = result.is_err();
-        // Not within the caller's turn: what has been done is to be told, whoever waits.
-        let said = timed(async move { hook.after(&call, result).await }).await;
-        raw.result = match said {
-            Some(Ok(_)) if had_failed => Err(withheld()),
-            Some(result) => result,
-            None => Err(withheld()),
+        let asked = spawn::apart(async move { hook.after(&call, result).await });
+        let said = tokio::select! {
+            biased;
+            said = asked => said,
+            () = &mut too_late => {
+                failed();
+                raw.result = Err(withheld(raw.result));
+                return Ok(raw);
+            }
+        };
+        raw.result = match (said, raw.result) {
+            (Some(Ok(_)), Err(error)) => {
+                tracing::error!(tool = %raw.checked.call.tool, "a hook gave a result for an error, which stays");
+                Err(error)
+            }
+            (Some(result), _) => result,
+            (None, result) => {
+                failed();
+                Err(withheld(result))
+            }
         };
     }
+    raw.has_grown = text_bytes(&raw) > before;
     Ok(raw)
+}
+
+fn text_bytes(raw: &RawOutcome) -> usize {
+    raw.result
+        .as_ref()
+        .map_or(0, |output| output.content.iter().filter_map(Content::as_text).map(str::len).sum())
+}
+
+/// What is told in place of what no hook could be asked about.
+fn withheld(result: Result<ToolOutput, ToolError>) -> ToolError {
+    let error = match result {
+        Ok(_) => ToolError::failed("the call ran, and its result is withheld: a hook of the program failed"),
+        Err(error) => {
+            ToolError::new(error.kind(), "the call failed, and why is withheld: a hook of the program failed")
+        }
+    };
+    error.with_code("hook_failed")
 }
 
 /// The rule that a row names where a hook refuses.
 const RULE: &str = "the program's hooks";
-
-fn withheld() -> ToolError {
-    ToolError::denied(WITHHELD).with_code("hook_failed")
-}
 
 fn hooked(checked: &Checked, caller: &Caller) -> HookedCall {
     HookedCall {
@@ -101,7 +159,11 @@ async fn answer<T: Send + 'static>(
 async fn timed<T: Send + 'static>(asked: impl Future<Output = T> + Send + 'static) -> Option<T> {
     let answer = tokio::time::timeout(HOOK_TIME, spawn::apart(asked)).await.ok().flatten();
     if answer.is_none() {
-        tracing::error!("a hook panicked, or did not answer within {HOOK_TIME:?}");
+        failed();
     }
     answer
+}
+
+fn failed() {
+    tracing::error!("a hook panicked, or did not answer in its time");
 }

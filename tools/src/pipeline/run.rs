@@ -38,6 +38,8 @@ pub(crate) struct RawOutcome {
     pub(super) usage: Option<GuestUsage>,
     pub(super) grant: Grant,
     pub(super) checked: Checked,
+    /// Whether hooks have made the text longer than the tool did.
+    pub(super) has_grown: bool,
 }
 
 /// Runs the call.
@@ -68,7 +70,7 @@ pub(crate) async fn run(
     // its parent.
     let leaves = matches!(checked.tool.backend(), Backend::Native(_)) && caller.place.is_none();
     let _leave = leaves.then(|| LeaveOnDrop(place.clone()));
-    let watched = Watched::of(caller);
+    let watched = Watched::of(&checked.call.id, caller);
     let attempt = Attempt {
         checked: &checked,
         grant: &grant,
@@ -87,21 +89,24 @@ pub(crate) async fn run(
         }
     };
     checked.notes.tries = tries;
-    Ok(RawOutcome { result, trailer, usage, grant, checked })
+    Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false })
 }
 
 /// Tries a call, a few times where what it needs is not there and another try changes nothing. All tries are the same
 /// call: one place, one deadline, one row.
 async fn try_until_done(attempt: Attempt<'_>, trail: &mut Trail) -> Result<(Tried, usize), ToolError> {
     for (before, pause) in PAUSES.into_iter().enumerate() {
-        let tried = attempt.make(trail).await?;
+        let mut tried = attempt.make(trail).await?;
         let resume = Instant::now() + pause;
         if !tried.may_try_again || resume >= attempt.deadline {
             return Ok((tried, before + 1));
         }
         tokio::select! {
             biased;
-            () = attempt.caller.cancel.cancelled() => return Ok((tried, before + 1)),
+            () = attempt.caller.cancel.cancelled() => {
+                tried.result = Err(ToolError::cancelled("the call was cancelled"));
+                return Ok((tried, before + 1));
+            }
             () = tokio::time::sleep_until(resume.into()) => {}
         }
     }

@@ -41,7 +41,8 @@ pub(crate) fn shape(
     let mut details = details(std::mem::take(&mut output.details), raw.checked.notes);
     let limit = usize::try_from(raw.grant.limits.max_output.0).unwrap_or(usize::MAX);
     let original_bytes = output.content.iter().filter_map(Content::as_text).map(str::len).sum::<usize>();
-    let truncated = original_bytes > limit && !raw.checked.tool.pages_itself();
+    let pages_itself = raw.checked.tool.pages_itself() && !raw.has_grown;
+    let truncated = original_bytes > limit && !pages_itself;
     if truncated {
         if let Some(id) = keep(&whole(&output, raw.trailer.as_deref()), &raw.grant, store, caller, trail) {
             details.insert("output_id".to_owned(), id.into());
@@ -180,19 +181,25 @@ fn failed(error: ToolError, notes: Notes, usage: Option<GuestUsage>, trail: &Tra
     }
 }
 
-/// Error texts are a guest's word for word, up to a limit.
+/// Error texts are a guest's or a program's word for word, up to a limit.
 fn bounded(error: ToolError) -> ToolError {
-    let message = error.message();
-    if message.len() <= MAX_ERROR_BYTES {
+    let hint = error.hint().map(cut);
+    if error.message().len() <= MAX_ERROR_BYTES && hint.as_deref() == error.hint() {
         return error;
     }
-    let cut = message.floor_char_boundary(MAX_ERROR_BYTES);
-    let text = format!("{}… [{} bytes in all]", &message[..cut], with_commas(message.len()));
-    let mut shorter = ToolError::new(error.kind(), text).with_code(error.code().to_owned());
-    if let Some(hint) = error.hint() {
-        shorter = shorter.with_hint(hint);
+    let shorter = ToolError::new(error.kind(), cut(error.message())).with_code(error.code().to_owned());
+    match hint {
+        Some(hint) => shorter.with_hint(hint),
+        None => shorter,
     }
-    shorter
+}
+
+fn cut(text: &str) -> String {
+    if text.len() <= MAX_ERROR_BYTES {
+        return text.to_owned();
+    }
+    let end = text.floor_char_boundary(MAX_ERROR_BYTES);
+    format!("{}… [{} bytes in all]", &text[..end], with_commas(text.len()))
 }
 
 #[cfg(test)]
@@ -248,5 +255,8 @@ mod tests {
         assert_eq!(error.kind(), ToolErrorKind::NotFound);
         assert!(error.message().len() < MAX_ERROR_BYTES + 40);
         assert_eq!(error.hint(), Some("h"));
+        let error = bounded(ToolError::denied("no").with_hint("x".repeat(10_000)));
+        assert!(error.hint().is_some_and(|hint| hint.len() < MAX_ERROR_BYTES + 40));
+        assert_eq!(error.message(), "no");
     }
 }

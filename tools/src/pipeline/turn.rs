@@ -14,18 +14,26 @@ use crate::call::Caller;
 /// # Cancellation
 /// Dropping it drops what is waited for.
 pub(super) async fn within_turn<T>(caller: &Caller, wait: impl Future<Output = T>) -> Result<T, ToolError> {
-    let over = async {
+    // In this order: what comes at the same moment as the end comes too late.
+    tokio::select! {
+        biased;
+        error = over(caller) => Err(error),
+        done = wait => Ok(done),
+    }
+}
+
+/// Waits until the caller gives up, or the caller's turn is over.
+pub(super) async fn over(caller: &Caller) -> ToolError {
+    let turn = async {
         match caller.turn_deadline {
             Some(turn) => tokio::time::sleep_until(turn.into()).await,
             None => future::pending().await,
         }
     };
-    // In this order: what comes at the same moment as the end comes too late.
     tokio::select! {
         biased;
-        () = caller.cancel.cancelled() => Err(given_up()),
-        () = over => Err(turn_over()),
-        done = wait => Ok(done),
+        () = caller.cancel.cancelled() => given_up(),
+        () = turn => turn_over(),
     }
 }
 

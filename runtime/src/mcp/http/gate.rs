@@ -153,7 +153,7 @@ impl Gate {
         }
         let (head, body) = request.into_parts();
         let body = Limited::new(body, self.limits.message_bytes).collect();
-        let body = match tokio::time::timeout(self.limits.request, body).await {
+        let mut body = match tokio::time::timeout(self.limits.request, body).await {
             Ok(Ok(body)) => body.to_bytes(),
             Ok(Err(error)) if error.is::<http_body_util::LengthLimitError>() => {
                 return refuse(StatusCode::PAYLOAD_TOO_LARGE, "the message is too long");
@@ -165,10 +165,11 @@ impl Gate {
         let mut answering = None;
         // What is of another kind is refused for that.
         if request.method() == Method::POST && is_json(request.headers()) {
-            let message = match wire::decode(&body) {
-                Ok(message) => message,
+            let wire::Decoded { message, text } = match wire::decode(&body) {
+                Ok(decoded) => decoded,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };
+            body = text.map_or(body, Bytes::from);
             let session = request.headers().get(SESSION);
             let taken = in_session(session, &message).and_then(|()| self.answering.begin(session, &message));
             answering = match taken {

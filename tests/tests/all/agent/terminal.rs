@@ -5,10 +5,12 @@ use std::{
     io::{Read as _, Write as _},
     os::fd::OwnedFd,
     process::{Child, Command},
+    time::{Duration, Instant},
 };
 
 use portcullis_tests::World;
-use portcullis_tools::audit::{Event, Row, Verdict};
+use portcullis_tools::audit::{Event, Outcome, Row, Verdict};
+use portcullis_types::ToolErrorKind;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -20,6 +22,12 @@ use super::model::{Model, calls, text};
 
 /// How long a test waits for the program to go on, in seconds: what is missed then never comes.
 const PATIENCE_S: i64 = 120;
+
+/// How long a test looks for more on the terminal before it looks elsewhere.
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+/// What the terminal makes an interrupt of, for all that runs in its foreground.
+const CTRL_C: &str = "\x03";
 
 /// What the question ends with, for a tool that is asked about each time.
 const QUESTION_END: &str = "any other text is a no with that reason: ";
@@ -74,7 +82,21 @@ impl Person {
     }
 
     fn types(&mut self, line: &str) {
-        self.terminal.write_all(format!("{line}\n").as_bytes()).expect("typed");
+        self.presses(&format!("{line}\n"));
+    }
+
+    fn presses(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).expect("typed");
+    }
+
+    /// Waits until something is so, while the terminal shows what it shows.
+    #[track_caller]
+    fn waits_until(&mut self, is_so: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(PATIENCE_S.unsigned_abs());
+        while !is_so() {
+            assert!(Instant::now() < deadline, "it does not come to be so after\n{}", self.seen);
+            self.looks_for(&MOMENT);
+        }
     }
 
     /// What is shown up to the end, and the code that the program exits with.
@@ -88,20 +110,29 @@ impl Person {
     /// Waits for more; false when nobody has the terminal open any more.
     #[track_caller]
     fn looks(&mut self) -> bool {
-        let patience = Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 };
+        let more = self.looks_for(&Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 });
+        let Some(is_open) = more else { panic!("nothing more comes after\n{}", self.seen) };
+        is_open
+    }
+
+    /// Waits this long for more; none when nothing comes.
+    #[track_caller]
+    fn looks_for(&mut self, patience: &Timespec) -> Option<bool> {
         let mut awaited = [PollFd::new(&self.terminal, PollFlags::IN)];
-        let ready = match poll(&mut awaited, Some(&patience)) {
-            Err(Errno::INTR) => return true,
+        let ready = match poll(&mut awaited, Some(patience)) {
+            Err(Errno::INTR) => return Some(true),
             ready => ready.expect("polls"),
         };
-        assert_eq!(ready, 1, "nothing more comes after\n{}", self.seen);
+        if ready == 0 {
+            return None;
+        }
         let mut bytes = Vec::new();
         loop {
             let mut piece = [0; 4096];
             match self.terminal.read(&mut piece) {
                 // The end of a terminal that nobody has open.
-                Ok(0) => return false,
-                Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return false,
+                Ok(0) => return Some(false),
+                Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return Some(false),
                 read => bytes.extend_from_slice(&piece[..read.expect("readable")]),
             }
             // A piece may end within a character, and within the end of a line.
@@ -109,7 +140,7 @@ impl Person {
                 && let Ok(text) = std::str::from_utf8(&bytes)
             {
                 self.seen.push_str(&text.replace("\r\n", "\n"));
-                return true;
+                return Some(true);
             }
         }
     }
@@ -135,6 +166,15 @@ fn told(request: &Value) -> &str {
 
 fn ends(world: &World) -> Vec<Row> {
     world.rows().into_iter().filter(|row| row.event == Event::End).collect()
+}
+
+/// Whether any process of this machine, wherever it is confined, has this very argument.
+fn is_argument(argument: &str) -> bool {
+    let entries = fs::read_dir("/proc").expect("readable").flatten();
+    let of_processes = entries.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
+    // One may be gone by now.
+    let mut lines = of_processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
+    lines.any(|line| line.split(|byte| *byte == 0).any(|found| found == argument.as_bytes()))
 }
 
 #[track_caller]
@@ -209,4 +249,49 @@ fn what_a_person_refuses_at_the_terminal_does_not_happen_and_the_model_reads_why
         assert_eq!((&*row.tool, row.approval.as_deref()), ("shell_exec", Some("approval_refused")));
         assert_eq!((row.decision, row.code.as_deref()), (Some(Verdict::Deny), Some("approval_refused")));
     }
+}
+
+#[test]
+fn ctrl_c_at_the_terminal_ends_a_command_in_order_and_says_so() {
+    let world = World::new();
+    // No other process sleeps for just as long.
+    let seconds = format!("600.{}", std::process::id());
+    let command = format!(r#"{{"command": "echo started > started; sleep {seconds}"}}"#);
+    let model = Model::saying(vec![calls(&[("shell_exec", command.as_str())])]);
+    let mut person = Person::asks(&world, &model, "");
+    person.sees(QUESTION_END);
+    person.types("y");
+    let started = world.shared("started");
+    person.waits_until(|| started.exists() && is_argument(&seconds));
+    person.presses(CTRL_C);
+    let (rest, code) = person.sees_the_end();
+    assert_eq!(code, Some(130), "{rest}");
+    assert!(rest.contains("given up"), "{rest}");
+    assert_eq!(fs::read_to_string(&started).expect("made"), "started\n", "once");
+    let ends = ends(&world);
+    assert_eq!(ends.len(), 1, "{ends:?}");
+    assert_eq!((&*ends[0].tool, ends[0].approval.as_deref()), ("shell_exec", Some("approved")));
+    assert_eq!(ends[0].outcome, Some(Outcome::Error(ToolErrorKind::Cancelled)), "{ends:?}");
+    assert_eq!(model.heard().len(), 1, "the model is not asked again");
+    person.waits_until(|| !is_argument(&seconds));
+}
+
+#[test]
+fn ctrl_c_during_an_open_question_runs_nothing() {
+    let world = World::new();
+    let model = Model::saying(vec![calls(&[("shell_exec", WRITE)])]);
+    let mut person = Person::asks(&world, &model, "");
+    assert_whole(&person.sees(QUESTION_END));
+    person.presses(CTRL_C);
+    let (rest, code) = person.sees_the_end();
+    assert_eq!(code, Some(130), "{rest}");
+    assert!(rest.contains("given up"), "{rest}");
+    assert!(!rest.contains("Approve?") && !rest.contains("  approved\n"), "{rest}");
+    assert!(!world.shared("made").exists());
+    let rows = world.rows();
+    assert_eq!(rows.len(), 1, "it never began: {rows:?}");
+    assert_eq!((&*rows[0].tool, rows[0].event), ("shell_exec", Event::End));
+    assert_eq!(rows[0].outcome, Some(Outcome::Error(ToolErrorKind::Cancelled)), "{rows:?}");
+    assert_eq!(rows[0].approval, None, "nobody has answered");
+    assert_eq!(model.heard().len(), 1, "the model is not asked again");
 }

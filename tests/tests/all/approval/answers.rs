@@ -1,8 +1,14 @@
 //! Answers that are no clear yes, and answers that change the call.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
 
 use async_trait::async_trait;
+use portcullis_tests::World;
 use portcullis_tools::{
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver},
     audit::Outcome,
@@ -155,4 +161,37 @@ async fn an_approver_that_changes_the_arguments_without_end_is_given_up() {
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     assert!(approver.requests().len() < 20);
     assert_eq!(world.rows().len(), 1);
+}
+
+/// Says yes after the file that it is asked about has become a link to elsewhere.
+struct Swapping {
+    file: PathBuf,
+    outside: PathBuf,
+}
+
+#[async_trait]
+impl Approver for Swapping {
+    async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
+        fs::remove_file(&self.file).expect("there");
+        symlink(&self.outside, &self.file).expect("a link");
+        ApprovalAnswer::Approve
+    }
+}
+
+#[tokio::test]
+async fn what_was_approved_of_is_looked_at_once_more_before_it_runs() {
+    let world =
+        World::new().with_policy_edit("[tools.file_read]", "[tools.file_read]\napproval = \"ask\"\n#");
+    world.put("a.txt", "inside");
+    let outside = world.root().join("outside");
+    fs::write(&outside, "outside").expect("writable");
+    let registry = world.registry().await;
+    let approver = Swapping { file: world.shared("a.txt"), outside };
+    let call = raw("file_read", r#"{"path":"a.txt"}"#);
+    let result = registry.execute_with_policy(call, &asking(approver)).await;
+    assert_eq!(result.outcome.expect_err("refused").code(), "link_escapes_mount");
+    let rows = world.rows();
+    assert_eq!(rows.len(), 1);
+    // The guest would have been refused as well, but it was not even started.
+    assert_eq!(rows[0].posture, None, "{rows:?}");
 }

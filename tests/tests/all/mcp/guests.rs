@@ -12,53 +12,76 @@ use portcullis::{
 };
 use portcullis_tests::{World, approving};
 use portcullis_tools::{ToolRegistry, new_call};
-use portcullis_types::MessageRole;
+use portcullis_types::{Message, MessageRole};
 use serde_json::{Value, json};
 
 use super::client::{Client, Setup, ends, text};
 use crate::support::{Spy, world_enabling};
 
 /// Guests that end a call in an error of their own kind, and the code of that.
-const GUESTS: [(&str, &str, &str); 10] = [
+const GUESTS: [(&str, &str, &str); 21] = [
     ("loop_forever", "{}", "timeout"),
+    ("loop_in_host_calls", "{}", "timeout"),
+    ("sleep_for_an_hour", "{}", "timeout"),
+    ("frame_then_loop", "{}", "timeout"),
+    ("huge_directory", r#"{"path":"/shared","times":4000000000}"#, "timeout"),
     ("memory_bomb", r#"{"then":"abort"}"#, "memory_limit"),
     ("deep_recursion", "{}", "stack_overflow"),
     ("stdout_flood", "{}", "frame_too_large"),
     ("exit_without_frame", "{}", "no_final_frame"),
+    ("exit_nonzero", "{}", "guest_exit"),
+    ("panics", "{}", "guest_trap"),
     ("two_final_frames", "{}", "output_after_final_frame"),
     ("sends_a_chunk", "{}", "unwanted_chunk"),
     ("invalid_utf8", "{}", "malformed_frame"),
+    ("malformed_frame", "{}", "malformed_frame"),
+    ("deep_frame", "{}", "malformed_frame"),
+    ("claims_timeout", "{}", "malformed_frame"),
+    ("echo_error", r#"{"kind":"denied","message":"{\"ok\":\"a\"}"}"#, "denied"),
+    ("progress_flood", "{}", "too_many_frames"),
     ("oversized_progress", "{}", "frame_too_large"),
     ("oversized_result", "{}", "frame_too_large"),
 ];
 
-fn world_of(guest: &str) -> World {
+/// Guests that answer, whatever else they do, and whether an answer is theirs.
+const ANSWERING: [(&str, &str, fn(&str) -> bool); 3] = [
+    ("stderr_flood", r#"{"bytes":67108864}"#, |said| said == "wrote 67108864 bytes"),
+    ("state_left_in_memory", "{}", |said| said == "0"),
+    ("probe_environment", "{}", |said| {
+        said.contains("arg 0: tool")
+            && !["env: ", "preopen ", "fd 3: "].iter().any(|word| said.contains(word))
+    }),
+];
+
+/// A world that lets a guest run, with what its arguments name; one that would never end not for long.
+fn world_of(guest: &str, arguments: &str, code: Option<&str>) -> World {
+    let profile = if arguments.contains("/shared") { "WorkspaceRead" } else { "Nothing" };
+    let timeout = if code == Some("timeout") { "300ms" } else { "15s" };
     World::new().with_policy(&format!(
-        "[tools.{guest}]\nprofile = \"Nothing\"\napproval = \"allow\"\ntimeout = \"2s\"\n"
+        "[tools.{guest}]\nprofile = \"{profile}\"\napproval = \"allow\"\ntimeout = \"{timeout}\"\n"
     ))
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(super) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
 /// What the pipeline says of a call, as a model reads it.
 async fn direct(registry: &ToolRegistry, guest: &str, arguments: &str) -> String {
-    let result = registry.execute_with_policy(new_call(guest, arguments.to_owned()), &approving()).await;
-    result.outcome.expect_err("it is hostile").for_model()
+    registry.execute_with_policy(new_call(guest, arguments.to_owned()), &approving()).await.model_text()
 }
 
 #[track_caller]
-fn assert_rows(world: &World, guest: &str, code: &str, calls: usize) {
+fn assert_rows(world: &World, guest: &str, code: Option<&str>, calls: usize) {
     let rows = ends(world, guest);
     assert_eq!(rows.len(), calls, "{guest}: {rows:#?}");
-    assert!(rows.iter().all(|row| row.code.as_deref() == Some(code)), "{guest}: {rows:#?}");
+    assert!(rows.iter().all(|row| row.code.as_deref() == code), "{guest}: {rows:#?}");
 }
 
 #[test]
 fn a_client_is_told_of_a_hostile_guest_what_the_pipeline_says_and_goes_on() {
     for (guest, arguments, code) in GUESTS {
-        let world = world_of(guest);
+        let world = world_of(guest, arguments, Some(code));
         let runtime = runtime();
         let registry = runtime.block_on(world.registry_with(&[guest]));
         let said = runtime.block_on(direct(&registry, guest, arguments));
@@ -68,7 +91,7 @@ fn a_client_is_told_of_a_hostile_guest_what_the_pipeline_says_and_goes_on() {
         assert_eq!((&result["isError"], text(&result)), (&json!(true), said.as_str()), "{guest}");
         assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"), "{guest}");
         assert_eq!(client.leave(), Vec::<Value>::new(), "{guest}");
-        assert_rows(&world, guest, code, 2);
+        assert_rows(&world, guest, Some(code), 2);
     }
 }
 
@@ -84,8 +107,8 @@ fn calls(calls: &[(&str, &str)]) -> Vec<Delta> {
     calls.iter().enumerate().map(call).chain([Delta::End(StopReason::ToolCalls)]).collect()
 }
 
-/// What a model is told of these calls, one after the other, by an agent that runs them.
-async fn told(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String> {
+/// The messages by which a model is told of these calls, one after the other, by an agent that runs them.
+pub(super) async fn results(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<Message> {
     let done = [Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)];
     let script = ScriptedProvider::new().then(calls(asked)).then(done);
     let store = InMemoryMessageStore::new();
@@ -94,14 +117,18 @@ async fn told(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String
     let run = agent.run("go").await;
     assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
     let messages = store.load().await.expect("there");
-    let results = messages.iter().filter(|message| message.role == MessageRole::Tool);
-    results.map(portcullis_types::Message::text).collect()
+    messages.into_iter().filter(|message| message.role == MessageRole::Tool).collect()
+}
+
+/// What a model is told of these calls.
+async fn told(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String> {
+    results(registry, asked).await.iter().map(Message::text).collect()
 }
 
 #[test]
 fn a_model_is_told_of_a_hostile_guest_what_the_pipeline_says_and_its_next_call_runs() {
     for (guest, arguments, code) in GUESTS {
-        let world = world_of(guest);
+        let world = world_of(guest, arguments, Some(code));
         let runtime = runtime();
         let registry = Arc::new(runtime.block_on(world.registry_with(&[guest])));
         let said = runtime.block_on(direct(&registry, guest, arguments));
@@ -109,7 +136,30 @@ fn a_model_is_told_of_a_hostile_guest_what_the_pipeline_says_and_its_next_call_r
             runtime.block_on(told(registry, &[(guest, arguments), ("echo", r#"{"message":"alive"}"#)]));
         assert_eq!(told[0], said, "{guest}");
         assert!(told.len() == 2 && told[1].contains("alive"), "{guest}: {told:?}");
-        assert_rows(&world, guest, code, 2);
+        assert_rows(&world, guest, Some(code), 2);
+    }
+}
+
+#[test]
+fn what_a_hostile_guest_answers_is_what_a_model_and_a_client_get() {
+    for (guest, arguments, is_its_own) in ANSWERING {
+        let world = world_of(guest, arguments, None);
+        let runtime = runtime();
+        let registry = Arc::new(runtime.block_on(world.registry_with(&[guest])));
+        let said = runtime.block_on(direct(&registry, guest, arguments));
+        assert!(is_its_own(&said), "{guest}: {said}");
+        let told = runtime.block_on(told(registry, &[(guest, arguments), (guest, arguments)]));
+        assert_eq!(told, [said.as_str(), said.as_str()], "{guest}");
+        let registry = runtime.block_on(world.registry_with(&[guest]));
+        let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+        for _ in 0..2 {
+            let arguments: Value = serde_json::from_str(arguments).expect("JSON");
+            let result = client.call(guest, arguments);
+            assert_eq!((&result["isError"], text(&result)), (&json!(false), said.as_str()), "{guest}");
+        }
+        assert!(text(&client.call("echo", json!({"message": "alive"}))).contains("alive"), "{guest}");
+        assert_eq!(client.leave(), Vec::<Value>::new(), "{guest}");
+        assert_rows(&world, guest, None, 5);
     }
 }
 

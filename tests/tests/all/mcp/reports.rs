@@ -66,8 +66,37 @@ fn a_silent_call_shows_by_progress_without_words_that_it_lives() {
     let id = client.ask("tools/call", json!({"name": "silent", "_meta": {"progressToken": "t1"}}));
     let sign = client.next();
     assert_eq!(sign["method"], "notifications/progress", "{sign}");
-    assert_eq!(sign["params"], json!({"progressToken": "t1", "progress": 1.0}));
+    assert_eq!(sign["params"], json!({"progressToken": "t1", "progress": 1e-9}));
     end.add_permits(1);
+    assert_eq!(text(&until_answer(&mut client, id, "").1), "done");
+}
+
+#[test]
+fn a_sign_of_life_is_no_step_of_a_tool_that_counts() {
+    let world = world_enabling(&["counting"]);
+    let (end, setup) = (Arc::new(Semaphore::new(0)), Setup::default());
+    let (ends, clients) = (Arc::clone(&end), setup.clients.clone());
+    let spy = Spy::new("counting", move |ctx, _| {
+        let (end, clients) = (Arc::clone(&ends), clients.clone());
+        async move {
+            let client = clients.of(&ctx).ok_or_else(|| ToolError::failed("no client"))?;
+            let told = async |progress| client.progress(progress, Some(1.0), None).await;
+            told(0.3).await.map_err(|error| error.to_string())?;
+            end.acquire().await.expect("open").forget();
+            told(0.6).await.map_err(|error| error.to_string())?;
+            Ok(ToolOutput::text("done"))
+        }
+    });
+    let registry = natives(&world, |builder| builder.tool(spy));
+    let mut client = Client::of(registry, setup).begin(json!({}));
+    let id = client.ask("tools/call", json!({"name": "counting", "_meta": {"progressToken": "t1"}}));
+    let mut next = || client.next()["params"].clone();
+    assert_eq!(next(), json!({"progressToken": "t1", "progress": 0.3, "total": 1.0}));
+    let sign = next();
+    assert!(sign["progress"].as_f64().is_some_and(|it| it > 0.3 && it < 0.31), "{sign}");
+    assert_eq!(sign["total"], 1.0, "{sign}");
+    end.add_permits(1);
+    assert_eq!(next(), json!({"progressToken": "t1", "progress": 0.6, "total": 1.0}));
     assert_eq!(text(&until_answer(&mut client, id, "").1), "done");
 }
 

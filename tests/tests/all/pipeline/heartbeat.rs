@@ -1,8 +1,12 @@
 //! Whoever watches a call that says nothing is told that it runs.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, OnceLock},
+    time::Duration,
+};
 
-use portcullis_types::ToolOutput;
+use portcullis_tools::{Caller, ToolRegistry};
+use portcullis_types::{ToolEvent, ToolOutput};
 use tokio::sync::Notify;
 
 use crate::support::{Spy, caller, listening, natives, raw, world_enabling};
@@ -60,4 +64,51 @@ async fn a_silent_call_gives_a_sign_of_life_every_five_seconds() {
         heard,
         ["requested spy", "started spy", &beat(5), &beat(10), "progress half", &beat(20), "finished"]
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tools_own_calls_say_is_no_sign_of_life_of_the_tool() {
+    let world = world_enabling(&["outer", "inner"]);
+    let cell: Arc<OnceLock<Arc<ToolRegistry>>> = Arc::default();
+    let (begun, end) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let theirs = (Arc::clone(&begun), Arc::clone(&end));
+    let long = Duration::from_secs(500);
+    let inner = Spy::new("inner", move |_, _| {
+        let (begun, end) = theirs.clone();
+        async move {
+            begun.notify_one();
+            end.notified().await;
+            Ok(ToolOutput::text("done"))
+        }
+    });
+    let registries = Arc::clone(&cell);
+    let outer = Spy::new("outer", move |ctx, _| {
+        let registry = Arc::clone(registries.get().expect("set"));
+        async move { registry.execute_with_policy(raw("inner", "{}"), &Caller::nested(&ctx)).await.outcome }
+    });
+    let registry = Arc::new(natives(&world, [inner.timeout(long), outer.timeout(long)]));
+    assert!(cell.set(Arc::clone(&registry)).is_ok());
+    let mut caller = caller();
+    let beats = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&beats);
+    caller.on_event = Some(Arc::new(move |event| {
+        if let ToolEvent::Heartbeat { call_id, .. } = event {
+            sink.lock().expect("not poisoned").push(call_id.clone());
+        }
+    }));
+    let call = raw("outer", "{}");
+    let id = call.id.clone();
+    let call = registry.execute_with_policy(call, &caller);
+    let clock = async {
+        begun.notified().await;
+        for _ in 0..3 {
+            pass(STRETCH).await;
+        }
+        end.notify_one();
+    };
+    let (result, ()) = tokio::join!(call, clock);
+    assert_eq!(result.model_text(), "done");
+    let beats = beats.lock().expect("not poisoned").clone();
+    assert_eq!(beats.iter().filter(|call| **call == id).count(), 3, "{beats:?}");
+    drop(cell);
 }

@@ -153,7 +153,7 @@ async fn a_call_that_a_hook_refuses_never_runs_and_the_model_reads_why() {
 }
 
 #[tokio::test]
-async fn a_hook_that_panics_or_is_silent_refuses() {
+async fn a_hook_that_panics_refuses() {
     let panicking = Hook::new("h").before(|_| panic!("as asked"));
     let (result, ran, _) = call(spy(), &[panicking], r#"{"n":1}"#, &caller()).await;
     refused(&result, ToolErrorKind::Denied, "hook_refused");
@@ -207,22 +207,28 @@ async fn changed_arguments_are_those_that_run_and_those_on_record() {
 
 #[tokio::test]
 async fn changed_arguments_are_checked_and_judged_like_any_others() {
-    for (arguments, kind, code) in [
-        (json!({"n": "x y"}), ToolErrorKind::InvalidArguments, "invalid_arguments"),
-        (json!({}), ToolErrorKind::InvalidArguments, "invalid_arguments"),
-        (json!({"n": 1, "path": "/etc/passwd"}), ToolErrorKind::Denied, "unknown_mount"),
-        (json!({"n": 1, "path": "../../x"}), ToolErrorKind::Denied, "path_escapes_mount"),
+    for (arguments, code) in [
+        (r#"{"n":1,"path":"/etc/passwd"}"#, "unknown_mount"),
+        (r#"{"n":1,"path":"../../x"}"#, "path_escapes_mount"),
     ] {
-        let changed = arguments.clone();
-        let hook = Hook::new("h").before(move |_| modify(&changed));
+        let hook = Hook::new("h").before(move |_| BeforeCall::Modify { arguments: arguments.into() });
         let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
-        refused(&result, kind, code);
+        refused(&result, ToolErrorKind::Denied, code);
         assert_eq!(ran, 0, "{arguments}");
     }
-    let hook = Hook::new("h").before(|_| BeforeCall::Modify { arguments: "no JSON".into() });
-    let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
-    refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
-    assert_eq!(ran, 0);
+}
+
+#[tokio::test]
+async fn a_model_is_not_told_to_mend_what_a_hook_wrote() {
+    let (_, _, plain) = call(spy(), &[], r#"{"n":1}"#, &caller()).await;
+    for arguments in [r#"{"n":"x y"}"#, "{}", "no JSON"] {
+        let hook = Hook::new("h").before(move |_| BeforeCall::Modify { arguments: arguments.into() });
+        let (result, ran, world) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
+        let said = refused(&result, ToolErrorKind::Denied, "hook_refused");
+        assert!(said.contains("a hook gave it arguments that do not fit"), "{said}");
+        assert_eq!(ran, 0);
+        assert_eq!(world.rows()[0].args_sha256, plain.rows()[0].args_sha256, "the model's own");
+    }
 }
 
 #[tokio::test]
@@ -264,6 +270,23 @@ async fn an_approver_sees_what_hooks_made_and_hooks_see_what_the_approver_made()
 }
 
 #[tokio::test]
+async fn what_a_hook_makes_of_an_approvers_arguments_is_asked_about_as_well() {
+    let hook = Hook::new("h").before(|call| match call.arguments["n"].as_u64() {
+        Some(3) => modify(&json!({"n": 4})),
+        _ => BeforeCall::Allow,
+    });
+    let approver = Scripted::new(|number, _| match number {
+        0 => ApprovalAnswer::ApproveWith { arguments: json!({"n": 3}).to_string() },
+        _ => ApprovalAnswer::Deny { reason: None },
+    });
+    let spy = spy().requiring_approval();
+    let (result, ran, _) = call(spy, &[hook], r#"{"n":1}"#, &asking(approver.clone())).await;
+    refused(&result, ToolErrorKind::Denied, "approval_refused");
+    let asked: Vec<String> = approver.requests().into_iter().map(|request| request.arguments).collect();
+    assert_eq!((ran, asked), (0, vec![r#"{"n":1}"#.to_owned(), r#"{"n":4}"#.to_owned()]));
+}
+
+#[tokio::test]
 async fn a_hook_may_mend_arguments_that_do_not_fit() {
     let hook = Hook::new("h").repair(|call| {
         let number = call.arguments.split('=').nth(1)?;
@@ -282,15 +305,16 @@ async fn a_hook_may_mend_arguments_that_do_not_fit() {
 
 #[tokio::test]
 async fn what_a_hook_cannot_mend_is_refused_with_what_was_wrong_in_the_first_place() {
-    let (own, _, _) = call(spy(), &[], "{}", &caller()).await;
+    let (own, _, plain) = call(spy(), &[], "{}", &caller()).await;
     let expected = refused(&own, ToolErrorKind::InvalidArguments, "invalid_arguments");
     let hooks: [fn(&MisfitCall) -> Option<String>; 4] =
         [|_| None, |_| Some("no JSON".into()), |_| Some(r#"{"n":"x y"}"#.into()), |_| panic!("as asked")];
     for repair in hooks {
         let hook = Hook::new("h").repair(repair);
-        let (result, ran, _) = call(spy(), &[hook], "{}", &caller()).await;
+        let (result, ran, world) = call(spy(), &[hook], "{}", &caller()).await;
         assert_eq!(refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments"), expected);
         assert_eq!(ran, 0);
+        assert_eq!(world.rows()[0].args_sha256, plain.rows()[0].args_sha256);
     }
 }
 
@@ -319,9 +343,66 @@ async fn what_a_hook_makes_of_a_result_is_bounded_like_any() {
 async fn a_result_that_a_hook_could_not_be_asked_about_is_withheld() {
     let hook = Hook::new("h").after(|_| panic!("as asked"));
     let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
-    let said = refused(&result, ToolErrorKind::Denied, "hook_failed");
+    let said = refused(&result, ToolErrorKind::Failed, "hook_failed");
     assert!(said.contains("the call ran"), "{said}");
     assert_eq!((ran, result.details.get("output_id")), (1, None));
+    // Of an error the kind stays, and nothing else.
+    let hook = Hook::new("h").after(|_| panic!("as asked"));
+    let failing = super::failing("spy", ToolError::not_found("the password is hunter2"));
+    let (result, _, world) = call(failing, &[hook], "{}", &caller()).await;
+    let said = refused(&result, ToolErrorKind::NotFound, "hook_failed");
+    assert!(!said.contains("hunter2") && !said.contains("ran"), "{said}");
+    assert_eq!(world.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::NotFound)));
+}
+
+/// Never says what is shown of a result.
+struct Mute;
+
+#[async_trait]
+impl CallHook for Mute {
+    async fn repair(&self, _call: &MisfitCall) -> Option<String> {
+        std::future::pending().await
+    }
+
+    async fn after(&self, _call: &HookedCall, _outcome: Result<ToolOutput>) -> Result<ToolOutput> {
+        std::future::pending().await
+    }
+}
+
+/// How long a call takes behind two hooks that say nothing, and what comes of it.
+async fn muted(arguments: &str, caller: &Caller) -> (u64, ToolResult) {
+    let world = world_enabling(&["spy"]);
+    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+    let policy = files.load(SandboxTier::Process).expect("a policy");
+    let builder = ToolRegistry::builder().policy(policy).state(world.state());
+    let registry = builder.tool(spy()).hook(Mute).hook(Mute).build().expect("builds");
+    let begun = tokio::time::Instant::now();
+    let result = registry.execute_with_policy(raw("spy", arguments), caller).await;
+    (begun.elapsed().as_secs(), result)
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_hooks_together_have_ten_seconds_for_a_result_and_one_when_nobody_waits() {
+    let (took, result) = muted(r#"{"n":1}"#, &caller()).await;
+    refused(&result, ToolErrorKind::Failed, "hook_failed");
+    assert_eq!(took, 10);
+    let gone = caller();
+    let cancel = gone.cancel.clone();
+    let going = async {
+        // Not before the tool has run, which is as soon as nothing else goes on.
+        tokio::time::timeout(Duration::from_secs(3), std::future::pending::<()>()).await.expect_err("later");
+        cancel.cancel();
+    };
+    let ((took, result), ()) = tokio::join!(muted(r#"{"n":1}"#, &gone), going);
+    refused(&result, ToolErrorKind::Failed, "hook_failed");
+    assert_eq!(took, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_does_not_say_how_to_mend_arguments_mends_none() {
+    let (took, result) = muted("{}", &caller()).await;
+    refused(&result, ToolErrorKind::InvalidArguments, "invalid_arguments");
+    assert_eq!(took, 20, "ten seconds each");
 }
 
 #[tokio::test]
@@ -329,7 +410,7 @@ async fn no_hook_makes_a_result_of_an_error() {
     let hook = Hook::new("h").after(|_| Ok(ToolOutput::text("all is well")));
     let failing = super::failing("spy", ToolError::failed("broken"));
     let (result, _, _) = call(failing, std::slice::from_ref(&hook), "{}", &caller()).await;
-    refused(&result, ToolErrorKind::Denied, "hook_failed");
+    assert_eq!(refused(&result, ToolErrorKind::Failed, "failed"), "broken");
     assert_eq!(hook.asked().last().map(String::as_str), Some("h after spy failed"));
     // Its words may be others.
     let hook = Hook::new("h").after(|_| Err(ToolError::failed("[redacted]")));

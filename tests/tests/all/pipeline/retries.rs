@@ -6,7 +6,7 @@ use std::{
     os::unix::fs::PermissionsExt as _,
     path::Path,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
@@ -15,12 +15,12 @@ use std::{
 use portcullis::OwnSidecar;
 use portcullis_tests::{World, approving, binary};
 use portcullis_tools::{
-    ToolRegistry,
+    Caller, ToolRegistry,
     approval::ApprovalAnswer,
-    audit::Event,
+    audit::{Event, Outcome},
     shell::{SHELL_EXEC, ShellPlace},
 };
-use portcullis_types::{SafetyTier, ToolError, ToolMeta, ToolOutput};
+use portcullis_types::{SafetyTier, ToolError, ToolErrorKind, ToolMeta, ToolOutput};
 use serde_json::{Value, json};
 
 use super::failing;
@@ -84,27 +84,63 @@ async fn no_other_failure_is_tried_again() {
 }
 
 #[tokio::test]
-async fn no_try_begins_after_the_deadline_or_a_cancellation() {
+async fn what_has_made_calls_itself_is_not_tried_again() {
+    let world = world_enabling(&["outer", "effect"]);
+    let cell: Arc<OnceLock<Arc<ToolRegistry>>> = Arc::default();
+    let registries = Arc::clone(&cell);
+    let effect = Spy::new("effect", |_, _| async { Err(ToolError::unavailable("half of it is done")) });
+    let effects = effect.calls();
+    let meta = ToolMeta { idempotent: true, ..ToolMeta::default() };
+    let outer = Spy::new("outer", move |ctx, _| {
+        let registry = Arc::clone(registries.get().expect("set"));
+        async move { registry.execute_with_policy(raw("effect", "{}"), &Caller::nested(&ctx)).await.outcome }
+    });
+    let registry = Arc::new(natives(&world, [effect.tier(SafetyTier::SideEffecting), outer.meta(meta)]));
+    assert!(cell.set(Arc::clone(&registry)).is_ok());
+    let result = registry.execute_with_policy(raw("outer", "{}"), &caller()).await;
+    assert_eq!(result.model_text(), "Tool execution failed: half of it is done");
+    assert_eq!((effects.load(Ordering::SeqCst), result.details.get("tries")), (1, None));
+    drop(cell);
+}
+
+#[tokio::test]
+async fn no_try_waits_for_a_moment_after_the_deadline() {
+    let world = world_enabling(&["spy"]);
+    let registry = natives(&world, [missing(1000)]);
+    // On a busy machine even the first try may come too late; one that waited would always.
+    for _ in 0..50 {
+        let mut hurried = caller();
+        hurried.turn_deadline = Some(Instant::now() + Duration::from_millis(95));
+        let result = registry.execute_with_policy(raw("spy", "{}"), &hurried).await;
+        if result.outcome.expect_err("not there").kind() == ToolErrorKind::Unavailable {
+            assert_eq!(result.details.get("tries"), None);
+            return;
+        }
+    }
+    panic!("each of them waited until its time was up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_given_up_between_two_tries_ends_at_once() {
     let world = world_enabling(&["spy"]);
     let spy = missing(9);
     let calls = spy.calls();
     let registry = natives(&world, [spy]);
-    let mut hurried = caller();
-    hurried.turn_deadline = Some(Instant::now() + Duration::from_millis(90));
-    registry.execute_with_policy(raw("spy", "{}"), &hurried).await.outcome.expect_err("not there");
-    assert!(calls.swap(0, Ordering::SeqCst) <= 1);
-
-    let world = world_enabling(&["spy"]);
-    let gone = caller();
-    let cancel = gone.cancel.clone();
-    let spy = Spy::new("spy", move |_, _| {
-        cancel.cancel();
-        async { Err(ToolError::unavailable("not now")) }
-    });
-    let calls = spy.calls();
-    let registry = natives(&world, [spy]);
-    registry.execute_with_policy(raw("spy", "{}"), &gone).await.outcome.expect_err("given up");
-    assert_eq!(calls.load(Ordering::SeqCst), 1);
+    let caller = caller();
+    let begun = tokio::time::Instant::now();
+    let call = registry.execute_with_policy(raw("spy", "{}"), &caller);
+    let cancelling = async {
+        // The clock stands still while this goes on, and so the pause after the first try does not end.
+        let until = Instant::now() + Duration::from_millis(300);
+        while calls.load(Ordering::SeqCst) == 0 || Instant::now() < until {
+            tokio::task::yield_now().await;
+        }
+        caller.cancel.cancel();
+    };
+    let (result, ()) = tokio::join!(call, cancelling);
+    assert_eq!(result.outcome.expect_err("given up").kind(), ToolErrorKind::Cancelled);
+    assert_eq!((calls.load(Ordering::SeqCst), begun.elapsed()), (1, Duration::ZERO));
+    assert_eq!(world.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::Cancelled)));
 }
 
 #[tokio::test]
@@ -119,8 +155,16 @@ async fn all_tries_of_a_call_have_one_key_and_no_two_calls_have_the_same() {
         async move { if is_second { Ok(ToolOutput::text("")) } else { Err(ToolError::unavailable("not now")) } }
     });
     let registry = natives(&world, [spy]);
-    for (run, id) in [("run", "c1"), ("run", "c2"), ("other", "c1"), ("runc", "1"), ("run", "c\r\nx: y")] {
+    for (agent, run, id) in [
+        ("a", "run", "c1"),
+        ("a", "run", "c2"),
+        ("a", "other", "c1"),
+        ("a", "runc", "1"),
+        ("a", "run", "c\r\nx: y"),
+        ("b", "run", "c1"),
+    ] {
         let mut caller = caller();
+        caller.agent_id = agent.to_owned();
         caller.run_id = run.to_owned();
         let mut call = raw("spy", "{}");
         call.id = id.to_owned();
@@ -128,7 +172,7 @@ async fn all_tries_of_a_call_have_one_key_and_no_two_calls_have_the_same() {
     }
     let keys = keys.lock().expect("not poisoned").clone();
     assert!(keys.chunks(2).all(|tries| tries[0] == tries[1]), "{keys:?}");
-    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 5, "{keys:?}");
+    assert_eq!(keys.iter().collect::<BTreeSet<_>>().len(), 6, "{keys:?}");
     for key in &keys {
         assert!(key.len() == 64 && key.bytes().all(|byte| byte.is_ascii_hexdigit()), "{key}");
     }

@@ -46,8 +46,8 @@ impl Told {
         if error.len() > MAX_READ_BYTES {
             return Some(Self::unread(&error[..error.floor_char_boundary(MAX_READ_BYTES)]));
         }
-        let value = json!({"error": serde_json::from_str::<Value>(error).ok()?});
-        Some(Self::in_value(&value).unwrap_or_else(|| Self::unread(error)))
+        let value = serde_json::from_str::<Value>(error).map(|error| json!({ "error": error }));
+        Some(value.ok().and_then(|value| Self::in_value(&value)).unwrap_or_else(|| Self::unread(error)))
     }
 
     fn unread(text: &str) -> Self {
@@ -168,7 +168,12 @@ mod tests {
             assert_eq!(Told::in_event(data), None, "{data}");
         }
         assert_eq!(Told::in_event(r#"{"text":"an \"error\" in quotes"}"#), None);
-        for data in [r#"{"error":{"message":"m"}}"#, r#"{"error":{"code":500}}"#, r#"{"error":true}"#] {
+        for data in [
+            r#"{"error":1e999}"#,
+            r#"{"error":{"message":"m"}}"#,
+            r#"{"error":{"code":500}}"#,
+            r#"{"error":true}"#,
+        ] {
             assert!(Told::in_event(data).is_some(), "{data}");
         }
     }
