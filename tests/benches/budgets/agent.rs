@@ -2,11 +2,12 @@
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
+use futures_util::StreamExt as _;
 use portcullis::{
     RegistryExecutor,
     agent::{
         AgentConfig, AgentEvent, AgentLoop, DEFAULT_EVENT_CAPACITY, Delta, EventEmitter, EventReceiver,
-        InMemoryMessageStore, ScriptedProvider, StopReason, ToolCallDelta, event_channel,
+        ExecutionStrategy, InMemoryMessageStore, ScriptedProvider, StopReason, ToolCallDelta, event_channel,
     },
 };
 use portcullis_tests::approving;
@@ -21,6 +22,8 @@ use crate::{
 /// How many calls a turn has; as many as a model may have run.
 const CALLS: usize = 100;
 const ROUNDS: usize = 60;
+/// How many of them run at once where they may, as by default.
+const AT_A_TIME: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 const EVENTS: usize = 10_000;
 
 /// The same calls through the registry, through a loop over it that nobody watches, and through one whose events
@@ -28,6 +31,7 @@ const EVENTS: usize = 10_000;
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own task, awaited below")]
 pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report: &mut Report) {
     let (mut bare, mut looped, mut watched, mut native) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut bare_beside, mut looped_beside) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let caller = Caller::new(format!("bare-{round}"), "bench");
         let start = Instant::now();
@@ -37,14 +41,26 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
         }
         bare.push(start.elapsed());
         native.extend((0..CALLS).map(|number| files.read_natively(number)));
-        let mut looping = agent(registry, format!("looped-{round}"), ());
+        let caller = Caller::new(format!("bare-beside-{round}"), "bench");
+        let start = Instant::now();
+        let calls =
+            (0..CALLS).map(|number| registry.execute_with_policy(new_call("echo", message(number)), &caller));
+        let results = futures_util::stream::iter(calls).buffer_unordered(AT_A_TIME.get());
+        results.for_each(|result| async move { drop(result.outcome.expect("a result")) }).await;
+        bare_beside.push(start.elapsed());
+        let mut looping = agent(registry, format!("beside-{round}"), (), ExecutionStrategy::Parallel);
+        let start = Instant::now();
+        let run = looping.run("go on").await;
+        looped_beside.push(start.elapsed());
+        assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
+        let mut looping = agent(registry, format!("looped-{round}"), (), ExecutionStrategy::Sequential);
         let start = Instant::now();
         let run = looping.run("go on").await;
         looped.push(start.elapsed());
         assert_eq!(run.answer(), Some("done"), "{:?}", run.end);
         let (sender, receiver) = event_channel(DEFAULT_EVENT_CAPACITY);
         let reader = tokio::spawn(read_to_the_end(receiver));
-        let mut looping = agent(registry, format!("watched-{round}"), sender);
+        let mut looping = agent(registry, format!("watched-{round}"), sender, ExecutionStrategy::Sequential);
         let start = Instant::now();
         let run = looping.run("go on").await;
         watched.push(start.elapsed());
@@ -58,6 +74,9 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
     report.at_most_here("what a loop adds to it", looped - bare, 20.0, "µs", here);
     let what = "what a loop with a reader of its events adds to it";
     report.at_most_here(what, watched - bare, 20.0, "µs", here);
+    let (bare, looped) = (per_call(&mut bare_beside), per_call(&mut looped_beside));
+    report.reference("`echo` through the registry, a call of 10 at a time", bare, "µs");
+    report.at_most_here("what a loop adds to it then", looped - bare, 20.0, "µs", here);
 }
 
 /// Reads a run's events as they come, and gives how many calls ended.
@@ -73,8 +92,13 @@ async fn read_to_the_end(mut receiver: EventReceiver) -> usize {
     ends
 }
 
-/// One turn of calls, one after the other as in the registry's turn, then the answer.
-fn agent(registry: &Arc<ToolRegistry>, name: String, emitter: impl EventEmitter + 'static) -> AgentLoop {
+/// One turn of calls, then the answer.
+fn agent(
+    registry: &Arc<ToolRegistry>,
+    name: String,
+    emitter: impl EventEmitter + 'static,
+    strategy: ExecutionStrategy,
+) -> AgentLoop {
     let calls = (0..CALLS).map(|number| {
         Delta::ToolCall(ToolCallDelta {
             index: number as u64,
@@ -87,7 +111,8 @@ fn agent(registry: &Arc<ToolRegistry>, name: String, emitter: impl EventEmitter 
         .then(calls.chain([Delta::End(StopReason::ToolCalls)]))
         .then([Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)]);
     let mut config = AgentConfig::new(name);
-    config.strategy = portcullis::agent::ExecutionStrategy::Sequential;
+    config.strategy = strategy;
+    config.concurrency = AT_A_TIME;
     let executor = RegistryExecutor::new(Arc::clone(registry), approving());
     AgentLoop::new(config, emitter, InMemoryMessageStore::new(), script, executor)
 }

@@ -43,8 +43,11 @@ const GUESTS: [(&str, &str, &str); 21] = [
     ("oversized_result", "{}", "frame_too_large"),
 ];
 
+/// Whether a text is what a guest's should be.
+type Expected = fn(&str) -> bool;
+
 /// Guests that answer, whatever else they do, and whether an answer is theirs.
-const ANSWERING: [(&str, &str, fn(&str) -> bool); 3] = [
+const ANSWERING: [(&str, &str, Expected); 3] = [
     ("stderr_flood", r#"{"bytes":67108864}"#, |said| said == "wrote 67108864 bytes"),
     ("state_left_in_memory", "{}", |said| said == "0"),
     ("probe_environment", "{}", |said| {
