@@ -316,4 +316,9 @@ fn calls_beyond_the_limit_are_refused_at_once_and_the_others_go_on() {
         done += 1;
     }
     assert_eq!(client.call("waiting", json!({}))["isError"], false);
+    let mut codes: Vec<_> =
+        world.rows().into_iter().map(|row| row.code.map(|code| code.to_string())).collect();
+    codes.sort();
+    let refused = || Some("too_many_calls".to_owned());
+    assert_eq!(codes, [None, None, None, None, refused(), refused()]);
 }
