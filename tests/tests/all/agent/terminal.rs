@@ -272,6 +272,8 @@ fn ctrl_c_at_the_terminal_ends_a_command_in_order_and_says_so() {
     assert_eq!(ends.len(), 1, "{ends:?}");
     assert_eq!((&*ends[0].tool, ends[0].approval.as_deref()), ("shell_exec", Some("approved")));
     assert_eq!(ends[0].outcome, Some(Outcome::Error(ToolErrorKind::Cancelled)), "{ends:?}");
+    // The terminal's signal did not reach the sidecar: it has killed the command, and told what that took.
+    assert!(ends[0].peak_memory.is_some_and(|bytes| bytes > 0), "{ends:?}");
     assert_eq!(model.heard().len(), 1, "the model is not asked again");
     person.waits_until(|| !is_argument(&seconds));
 }
