@@ -8,9 +8,8 @@ use portcullis_policy::{DenialCode, Grant, ToolFacts};
 use portcullis_types::{SafetyTier, ToolError};
 use serde::Serialize;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
-use crate::spawn;
+use crate::{digest, spawn};
 
 /// How long an approver may take before the answer counts as no: 5 minutes.
 pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -154,11 +153,5 @@ pub(crate) fn binding(
     let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
     let grant = serde_json::to_string(grant).map_err(internal)?;
     let steps = serde_json::to_string(steps).map_err(internal)?;
-    let mut hasher = Sha256::new();
-    for part in [tool, arguments, &grant, &steps, policy_digest] {
-        // With its length, so that no two lists of parts read alike.
-        hasher.update((part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    Ok(hex::encode(hasher.finalize()))
+    Ok(digest::of_parts([tool, arguments, &grant, &steps, policy_digest]))
 }

@@ -26,6 +26,7 @@ mod bootstrap;
 mod builder;
 mod call;
 pub mod compat;
+mod digest;
 pub mod hook;
 pub mod modules;
 pub mod mounts;

@@ -17,12 +17,12 @@ use portcullis_types::{
     ToolErrorKind, ToolEvent, ToolOutput, ToolUpdateFn,
 };
 use serde_json::value::RawValue;
-use sha2::{Digest, Sha256};
 
 use super::{Trail, check::Checked};
 use crate::{
     audit::{Subject, SubjectKind, Text},
     call::{Caller, Parent},
+    digest,
     places::Place,
     registered::{Backend, GuestTool},
     registry::ToolRegistry,
@@ -122,7 +122,7 @@ impl Attempt<'_> {
         ctx.run_id.clone_from(&caller.run_id);
         ctx.agent_id.clone_from(&caller.agent_id);
         ctx.space_id.clone_from(&caller.space_id);
-        ctx.idempotency_key = idempotency_key([&caller.agent_id, &caller.run_id, &call.id]);
+        ctx.idempotency_key = digest::of_parts([&caller.agent_id, &caller.run_id, &call.id]);
         ctx.cancel = caller.cancel.child_token();
         ctx.deadline = Some(*deadline);
         // What a native tool reports goes the same way as a guest's frames.
@@ -174,16 +174,6 @@ pub(crate) fn overdue(limit: Duration) -> ToolError {
     ToolError::timeout(format!("the tool did not finish within {limit:?}"))
 }
 
-/// The key of a call: of its agent, its run and its id, each with its length, so that no two read alike.
-fn idempotency_key(parts: [&String; 3]) -> String {
-    let mut hasher = Sha256::new();
-    for part in parts {
-        hasher.update((part.len() as u64).to_le_bytes());
-        hasher.update(part);
-    }
-    hex::encode(hasher.finalize())
-}
-
 /// Takes partial results for whoever watches the call; none where nobody does.
 fn on_update(call_id: &str, caller: &Caller) -> Option<ToolUpdateFn> {
     caller.watches_frames().then(|| {
@@ -228,8 +218,8 @@ async fn run_guest(
         Ok(report) => report,
         Err(error) => {
             trail.row.posture = Some("unproven".into());
-            // Nothing of the guest has run, and a thread may be free soon. A step of an operation is no longer what it was:
-            // the other end has begun.
+            // Nothing of the guest has run, and a thread may be free soon. A step of an operation is no longer what it
+            // was: the other end has begun.
             let again = matches!(error, WasmError::Exhausted { .. }) && caller.step.is_none();
             return Ok((Err(runner_error(&error, time_limit, caller)), None, again));
         }

@@ -85,8 +85,8 @@ impl Agent {
         self
     }
 
-    /// The same with the tools of this builder beside its own, for an agent that was not asked anything yet. What [`runtime_builder`](portcullis_tools::runtime_builder)
-    /// gives has those over a workspace's files and `shell_exec`, confined as the workspace's policy says, and those of
+    /// The same with the tools of this builder beside its own, for an agent that was not asked anything yet. What
+    /// [`runtime_builder`](portcullis_tools::runtime_builder) gives has those over a workspace's files and `shell_exec`, confined as the workspace's policy says, and those of
     /// [`default_tools`](super::tools::default_tools), which are not to be given once more. Default: none, since
     /// specification 002's programs name no folder, and none is opened that was not named.
     #[must_use]

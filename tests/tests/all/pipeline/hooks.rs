@@ -340,6 +340,23 @@ async fn what_a_hook_makes_of_a_result_is_bounded_like_any() {
 }
 
 #[tokio::test]
+async fn a_page_of_a_stored_output_that_a_hook_makes_longer_is_cut() {
+    let world = world_enabling(&["spy"]);
+    let long = Spy::new("spy", |_, _| async { Ok(ToolOutput::text("x".repeat(20_000))) });
+    for grows in [false, true] {
+        let hook = Hook::new("h").after(move |outcome| {
+            let text = outcome?.joined_text();
+            Ok(ToolOutput::text(if grows { text.repeat(2) } else { text }))
+        });
+        let registry = registry(&world, long.clone(), &[hook]);
+        let whole = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
+        let page = json!({"call_id": whole.details["output_id"], "limit": 18_000}).to_string();
+        let read = registry.execute_with_policy(raw("output_read", &page), &caller()).await;
+        assert_eq!(read.truncated, grows, "a page is not cut, but what is more than one is: {read:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_result_that_a_hook_could_not_be_asked_about_is_withheld() {
     let hook = Hook::new("h").after(|_| panic!("as asked"));
     let (result, ran, _) = call(spy(), &[hook], r#"{"n":1}"#, &caller()).await;
