@@ -74,9 +74,14 @@ impl Vault {
     /// The last row of the only call of a tool.
     #[track_caller]
     fn end_of(&self, tool: &str) -> Row {
-        let mut ends: Vec<Row> = self.ends().into_iter().filter(|row| &*row.tool == tool).collect();
+        let mut ends = self.ends_of(tool);
         assert_eq!(ends.len(), 1, "{ends:#?}");
         ends.remove(0)
+    }
+
+    /// The last rows of all calls of a tool, in the order in which they ended.
+    fn ends_of(&self, tool: &str) -> Vec<Row> {
+        self.ends().into_iter().filter(|row| &*row.tool == tool).collect()
     }
 
     /// Asserts that no temporary file is in the workspace.

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tests::{Answer, World};
-use portcullis_tools::audit;
+use portcullis_tests::{Answer, World, approving};
+use portcullis_tools::{Caller, audit};
 use portcullis_types::{
     CancellationToken, MAX_TRANSFER_BYTES,
     ToolErrorKind::{Cancelled, Failed, ResourceLimit, Timeout, Unavailable},
@@ -19,8 +19,9 @@ use super::{Vault, call, told};
 /// What a test waits for at most.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Shorter than what the largest copy takes anywhere, longer than what starting both steps takes.
-const SHORT: &str = "timeout = \"250ms\"";
+/// Limits of a copy's time, in milliseconds. Which of them ends it while its bytes are on their way is up to the
+/// machine: how soon both steps have started, how fast it writes, and how long the disk takes at the end.
+const LIMITS_MS: [u64; 9] = [250, 180, 130, 90, 60, 40, 350, 500, 1_000];
 
 /// A file that is as large as may be in the vault, and an old one where it shall be copied to.
 async fn large(world: World) -> Vault {
@@ -30,10 +31,52 @@ async fn large(world: World) -> Vault {
     vault
 }
 
+/// What has the limit.
+#[derive(Clone, Copy)]
+enum Limited {
+    Turn,
+    Tool(&'static str),
+}
+
+/// A copy that was stopped.
+struct Stopped {
+    vault: Vault,
+    answer: Answer,
+    limit: Duration,
+}
+
+/// Copies the largest file under one limit after the other, until a copy is stopped as it is asked for. Whenever
+/// one is stopped, all is as it was; one that is not is whole.
+async fn stopped(limited: Limited, is_asked_for: impl Fn(&Vault) -> bool) -> Stopped {
+    let mut seen = Vec::new();
+    for limit in LIMITS_MS.map(Duration::from_millis) {
+        let world = match limited {
+            Limited::Turn => World::new(),
+            Limited::Tool(entry) => super::saying(entry, &format!("timeout = \"{limit:?}\"")),
+        };
+        let vault = large(world).await;
+        let mut caller = approving();
+        caller.turn_deadline = matches!(limited, Limited::Turn).then(|| Instant::now() + limit);
+        let answer = vault.copy_large(&caller).await;
+        if answer.0.outcome.is_ok() {
+            assert_eq!(fs::metadata(vault.shared("old")).expect("the copy").len(), MAX_TRANSFER_BYTES);
+            vault.has_nothing_temporary();
+        } else {
+            vault.is_as_it_was();
+            if is_asked_for(&vault) {
+                return Stopped { vault, answer, limit };
+            }
+        }
+        let outcomes = vault.ends().into_iter().map(|row| (row.tool, row.outcome));
+        seen.push((limit, outcomes.collect::<Vec<_>>()));
+    }
+    panic!("no copy was stopped as it was asked for: {seen:#?}");
+}
+
 impl Vault {
-    async fn copy_large(&self) -> Answer {
-        let copied = timeout(PATIENCE, self.copy("/vault/large", "/shared/old")).await;
-        copied.expect("it ends")
+    async fn copy_large(&self, caller: &Caller) -> Answer {
+        let copied = self.registry.execute_with_policy(call("/vault/large", "/shared/old"), caller);
+        Answer(timeout(PATIENCE, copied).await.expect("it ends"))
     }
 
     #[track_caller]
@@ -48,6 +91,11 @@ impl Vault {
     #[track_caller]
     fn outcome_of(&self, tool: &str) -> String {
         self.end_of(tool).outcome.expect("an end").as_str().to_owned()
+    }
+
+    /// How all calls of a tool ended, in their order.
+    fn outcomes_of(&self, tool: &str) -> Vec<&'static str> {
+        self.ends_of(tool).iter().map(|row| row.outcome.expect("an end").as_str()).collect()
     }
 }
 
@@ -69,25 +117,24 @@ async fn a_copy_that_is_cancelled_leaves_nothing() {
     assert_eq!(vault.outcome_of("vault_copyto_write"), "failed", "it says itself that it got a part");
 }
 
+/// The write step says itself that it got a part: it was not killed.
+fn is_in_order(vault: &Vault) -> bool {
+    vault.outcomes_of("vault_copyto_write") == ["failed"]
+}
+
 #[tokio::test]
 async fn a_copy_whose_time_is_up_leaves_nothing_and_ends_in_time() {
-    let vault = large(saying_short("vault_copyto")).await;
-    let started = Instant::now();
-    let said = vault.copy_large().await.refused(Timeout, "timeout");
-    assert!(said.contains("250ms"), "{said}");
-    assert!(started.elapsed() < Duration::from_secs(5));
-    vault.is_as_it_was();
-    assert_eq!(vault.outcome_of("vault_copyto_write"), "failed", "it was not killed");
+    let copy = stopped(Limited::Tool("vault_copyto"), is_in_order).await;
+    let took = copy.answer.0.duration;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    let said = copy.answer.refused(Timeout, "timeout");
+    assert!(said.contains(&format!("{:?}", copy.limit)), "{said}");
 }
 
 #[tokio::test]
 async fn a_copy_whose_turn_is_over_leaves_nothing() {
-    let vault = large(World::new()).await;
-    let mut caller = told(|_| {});
-    caller.turn_deadline = Some(Instant::now() + Duration::from_millis(250));
-    let result = vault.registry.execute_with_policy(call("/vault/large", "/shared/old"), &caller).await;
-    Answer(result).refused(Timeout, "timeout");
-    vault.is_as_it_was();
+    let copy = stopped(Limited::Turn, is_in_order).await;
+    copy.answer.refused(Timeout, "timeout");
 }
 
 #[tokio::test]
@@ -117,22 +164,21 @@ async fn a_copy_that_its_caller_drops_still_ends_in_order() {
 
 #[tokio::test]
 async fn a_read_step_that_is_stopped_ends_the_write_step_in_order() {
-    let vault = large(saying_short("vault_copyto_read")).await;
-    vault.copy_large().await.refused(Timeout, "timeout");
-    vault.is_as_it_was();
-    assert_eq!(vault.outcome_of("vault_copyto_read"), "timeout");
-    assert_eq!(vault.outcome_of("vault_copyto_write"), "failed");
+    let read_is_stopped =
+        |vault: &Vault| vault.outcomes_of("vault_copyto_read") == ["timeout"] && is_in_order(vault);
+    let copy = stopped(Limited::Tool("vault_copyto_read"), read_is_stopped).await;
+    copy.answer.refused(Timeout, "timeout");
 }
 
 #[tokio::test]
 async fn what_a_write_step_leaves_that_is_killed_is_removed_by_a_further_call() {
-    let vault = large(saying_short("vault_copyto_write")).await;
-    vault.copy_large().await.refused(Timeout, "timeout");
-    vault.is_as_it_was();
-    assert_eq!(vault.outcome_of("vault_copyto_read"), "cancelled");
-    let write: Vec<_> = vault.ends().into_iter().filter(|row| &*row.tool == "vault_copyto_write").collect();
-    let outcomes: Vec<_> = write.iter().map(|row| row.outcome.expect("an end").as_str()).collect();
-    assert_eq!(outcomes, ["timeout", "ok"], "{write:#?}");
+    let write_is_killed = |vault: &Vault| {
+        vault.outcomes_of("vault_copyto_read") == ["cancelled"]
+            && vault.outcomes_of("vault_copyto_write") == ["timeout", "ok"]
+    };
+    let copy = stopped(Limited::Tool("vault_copyto_write"), write_is_killed).await;
+    copy.answer.refused(Timeout, "timeout");
+    let write = copy.vault.ends_of("vault_copyto_write");
     assert_eq!(write[0].operation_id, write[1].operation_id);
 }
 
@@ -146,15 +192,18 @@ async fn a_write_step_that_fails_stops_the_read_step() {
     assert!(started.elapsed() < Duration::from_secs(5), "it was not read to its end");
     vault.is_as_it_was();
     assert_eq!(vault.outcome_of("vault_copyto_read"), "cancelled");
-    let write: Vec<_> = vault.ends().into_iter().filter(|row| &*row.tool == "vault_copyto_write").collect();
-    assert_eq!(write.len(), 1, "a step that says why has put its things in order");
+    assert_eq!(
+        vault.ends_of("vault_copyto_write").len(),
+        1,
+        "a step that says why has put its things in order"
+    );
 }
 
 #[tokio::test]
 async fn a_step_without_the_memory_that_it_needs_leaves_nothing() {
     for step in ["vault_copyto_read", "vault_copyto_write"] {
         let vault = large(super::saying(step, "memory = \"64KiB\"")).await;
-        vault.copy_large().await.refused(ResourceLimit, "memory_limit");
+        vault.copy_large(&approving()).await.refused(ResourceLimit, "memory_limit");
         vault.is_as_it_was();
     }
 }
@@ -200,8 +249,4 @@ async fn a_copy_whose_reading_cannot_be_recorded_is_not_made() {
     moved.get().expect("told of progress").as_ref().expect("moved");
     assert_eq!(fs::read(vault.shared("old")).expect("there"), b"old");
     vault.has_nothing_temporary();
-}
-
-fn saying_short(entry: &str) -> World {
-    super::saying(entry, SHORT)
 }
