@@ -17,6 +17,7 @@ mod natives;
 #[path = "../../../shell-daemon/tests/all/outer.rs"]
 #[expect(dead_code, reason = "some of what the daemon's own tests take away")]
 mod outer;
+mod person;
 mod pipeline;
 mod policy;
 mod repository;

@@ -1,0 +1,150 @@
+//! Somebody at a terminal, before whom the program runs.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{Read as _, Write as _},
+    os::fd::OwnedFd,
+    process::{Child, Command},
+    time::{Duration, Instant},
+};
+
+use portcullis_tests::World;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    io::Errno,
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+};
+
+/// How long a test waits for the program to go on, in seconds: what is missed then never comes.
+const PATIENCE_S: i64 = 120;
+
+/// How long a test looks for more on the terminal before it looks elsewhere.
+const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+/// What the terminal makes an interrupt of, for all that runs in its foreground.
+pub(crate) const CTRL_C: &str = "\x03";
+
+/// What the terminal makes the end of the input of.
+pub(crate) const CTRL_D: &str = "\x04";
+
+/// A person at a terminal, and the program that runs there.
+pub(crate) struct Person {
+    terminal: File,
+    /// What the terminal has shown, with `\n` for the ends of lines.
+    pub(crate) seen: String,
+    /// How much of it the test has looked at.
+    read: usize,
+    program: Child,
+}
+
+impl Person {
+    /// Starts the program on a terminal of its own, after these keys were pressed there.
+    #[expect(clippy::disallowed_methods, reason = "the program under test")]
+    pub(crate) fn starts(world: &World, arguments: &[&str], typed_before: &str) -> Self {
+        let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+        grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
+        let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
+        // Opened before a key is pressed: what nobody has open keeps nothing.
+        let theirs = OpenOptions::new().read(true).write(true).open(name).expect("opens");
+        let mut terminal = File::from(person);
+        terminal.write_all(typed_before.as_bytes()).expect("typed");
+        let program = {
+            let stream = || theirs.try_clone().expect("cloned");
+            // In a session of its own, whose terminal this is: `/dev/tty` of the program.
+            let mut command = Command::new("setsid");
+            command.args(["--ctty", "--wait"]).arg(portcullis_tests::binary());
+            command.arg("--workspace").arg(world.workspace());
+            command.arg("--state").arg(world.state());
+            command.arg("--policy").arg(world.policy_file());
+            command.args(arguments);
+            command.env("NO_COLOR", "1").stdin(stream()).stdout(stream()).stderr(stream());
+            command.spawn().expect("starts")
+        };
+        Self { terminal, seen: String::new(), read: 0, program }
+    }
+
+    /// What is shown up to these words, from where the last look ended.
+    #[track_caller]
+    pub(crate) fn sees(&mut self, words: &str) -> String {
+        loop {
+            if let Some(found) = self.seen[self.read..].find(words) {
+                let from = self.read;
+                self.read = from + found + words.len();
+                return self.seen[from..self.read].to_owned();
+            }
+            assert!(self.looks(), "no `{words}` after\n{}", self.seen);
+        }
+    }
+
+    pub(crate) fn types(&mut self, line: &str) {
+        self.presses(&format!("{line}\n"));
+    }
+
+    pub(crate) fn presses(&mut self, keys: &str) {
+        self.terminal.write_all(keys.as_bytes()).expect("typed");
+    }
+
+    /// Waits until something is so, while the terminal shows what it shows.
+    #[track_caller]
+    pub(crate) fn waits_until(&mut self, is_so: impl Fn() -> bool) {
+        let deadline = Instant::now() + Duration::from_secs(PATIENCE_S.unsigned_abs());
+        while !is_so() {
+            assert!(Instant::now() < deadline, "it does not come to be so after\n{}", self.seen);
+            self.looks_for(&MOMENT);
+        }
+    }
+
+    /// What is shown up to the end, and the code that the program exits with.
+    #[track_caller]
+    pub(crate) fn sees_the_end(&mut self) -> (String, Option<i32>) {
+        while self.looks() {}
+        let rest = self.seen[self.read..].to_owned();
+        (rest, self.program.wait().expect("ends").code())
+    }
+
+    /// Waits for more; false when nobody has the terminal open any more.
+    #[track_caller]
+    fn looks(&mut self) -> bool {
+        let more = self.looks_for(&Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 });
+        let Some(is_open) = more else { panic!("nothing more comes after\n{}", self.seen) };
+        is_open
+    }
+
+    /// Waits this long for more; none when nothing comes.
+    #[track_caller]
+    fn looks_for(&mut self, patience: &Timespec) -> Option<bool> {
+        let mut awaited = [PollFd::new(&self.terminal, PollFlags::IN)];
+        let ready = match poll(&mut awaited, Some(patience)) {
+            Err(Errno::INTR) => return Some(true),
+            ready => ready.expect("polls"),
+        };
+        if ready == 0 {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        loop {
+            let mut piece = [0; 4096];
+            match self.terminal.read(&mut piece) {
+                // The end of a terminal that nobody has open.
+                Ok(0) => return Some(false),
+                Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return Some(false),
+                read => bytes.extend_from_slice(&piece[..read.expect("readable")]),
+            }
+            // A piece may end within a character, and within the end of a line.
+            if bytes.last() != Some(&b'\r')
+                && let Ok(text) = std::str::from_utf8(&bytes)
+            {
+                self.seen.push_str(&text.replace("\r\n", "\n"));
+                return Some(true);
+            }
+        }
+    }
+}
+
+impl Drop for Person {
+    fn drop(&mut self) {
+        // Only what failed still runs. The terminal goes as well, and with it the program behind `setsid`.
+        let _ = self.program.kill();
+        let _ = self.program.wait();
+    }
+}
