@@ -49,7 +49,7 @@ async fn serve(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
     };
     let registry = tokio::select! {
         registry = registry(common, &envelope) => registry?,
-        () = signals.end.next() => return Ok(ExitCode::from(INTERRUPTED)),
+        _ = signals.end.next() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     let mut server = McpServer::new(registry, McpLimits::default())?;
     if approve {
@@ -74,7 +74,7 @@ async fn serve(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
     }
     tokio::select! {
         served = &mut serving => served.map(|()| ExitCode::SUCCESS),
-        () = signals.end.next() => Ok(ExitCode::from(INTERRUPTED)),
+        _ = signals.end.next() => Ok(ExitCode::from(INTERRUPTED)),
     }
 }
 
@@ -130,11 +130,11 @@ impl Signals {
     async fn heed(&mut self, reload: impl AsyncFn()) {
         loop {
             tokio::select! {
-                () = self.end.next() => return,
+                _ = self.end.next() => return,
                 _ = self.hangup.recv() => {}
             }
             tokio::select! {
-                () = self.end.next() => return,
+                _ = self.end.next() => return,
                 () = reload() => {}
             }
         }

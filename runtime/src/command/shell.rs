@@ -3,16 +3,16 @@
 use std::{
     io::{self, BufRead as _, IsTerminal as _},
     process::ExitCode,
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use portcullis_tools::{Caller, ToolRegistry, ToolResult, approval::ApproveAll, new_call, shell::SHELL_EXEC};
-use portcullis_types::{RunnerBootstrapEnvelope, ToolOutput};
+use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolErrorKind, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
     call,
-    interrupts::{INTERRUPTED, apart},
+    interrupts::{INTERRUPTED, Interrupt, Interruptible, apart},
 };
 use crate::{
     cli::{CLI_ID, Common, Shell},
@@ -27,21 +27,23 @@ const RUN: &str = "shell";
 /// What an exit by signal adds to the signal's number, as shells have it.
 const SIGNALLED: i64 = 128;
 
+/// What a person reads before a command.
+const PROMPT: &str = "portcullis$ ";
+
 /// Runs the command, or one line after the other.
 pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let place = sidecar::place(common);
-    let caller = caller();
-    let cancel = caller.cancel.clone();
-    let code = apart(&cancel, move || {
+    let commands = Commands::default();
+    let code = apart(&commands.clone(), move || {
         let runtime = setup::runtime()?;
         let code = runtime.block_on(async {
             let registry = setup::registry(&envelope, place).await?;
             if options.command.is_empty() {
-                by_line(&registry, &envelope, &caller).await
+                by_line(&registry, &envelope, &commands).await
             } else {
                 let stdin = call::stdin_unless_terminal()?;
-                exec(&registry, &caller, &options.command.join(" "), stdin).await
+                Ok(end(&exec(&registry, &commands, &options.command.join(" "), stdin).await))
             }
         });
         runtime.shutdown_background();
@@ -50,9 +52,50 @@ pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError>
     Ok(ExitCode::from(code.unwrap_or(INTERRUPTED)))
 }
 
+/// What is under way, for whoever interrupts it.
+#[derive(Debug, Clone, Default)]
+struct Commands(Arc<Mutex<Doing>>);
+
+#[derive(Debug, Default)]
+enum Doing {
+    /// Nothing that must be put in order.
+    #[default]
+    Nothing,
+    /// A person is asked for a command.
+    Asking,
+    /// A command, which this cancels.
+    Command(CancellationToken),
+}
+
+impl Commands {
+    fn now(&self, doing: Doing) {
+        *self.doing() = doing;
+    }
+
+    fn doing(&self) -> MutexGuard<'_, Doing> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Interruptible for Commands {
+    /// A command is cancelled, and the next one may follow. What has been typed of a command is forgotten, as
+    /// shells do it.
+    fn interrupt(&self, interrupt: Interrupt) -> bool {
+        match &*self.doing() {
+            Doing::Command(cancel) => cancel.interrupt(interrupt),
+            Doing::Asking if interrupt == Interrupt::CtrlC => {
+                stream::tell(PROMPT);
+                true
+            }
+            Doing::Asking | Doing::Nothing => false,
+        }
+    }
+}
+
 /// Whoever types a command has approved of it.
-fn caller() -> Caller {
+fn caller(cancel: CancellationToken) -> Caller {
     let mut caller = Caller::new(CLI_ID, RUN);
+    caller.cancel = cancel;
     caller.approver = Some(Arc::new(ApproveAll));
     caller.on_update = Some(Arc::new(|partial: ToolOutput| {
         let shown = text::of_content(&partial.content);
@@ -66,11 +109,12 @@ fn caller() -> Caller {
     caller
 }
 
-/// Reads commands as a person types them, until the end of the input.
+/// Reads commands as a person types them, until the end of the input. A list of commands that nobody types ends
+/// with the one that is cancelled.
 async fn by_line(
     registry: &ToolRegistry,
     envelope: &RunnerBootstrapEnvelope,
-    caller: &Caller,
+    commands: &Commands,
 ) -> Result<u8, CliError> {
     let prompts = io::stdin().is_terminal();
     if prompts {
@@ -80,7 +124,8 @@ async fn by_line(
     let mut last = 0;
     loop {
         if prompts {
-            stream::tell("portcullis$ ");
+            commands.now(Doing::Asking);
+            stream::tell(PROMPT);
         }
         let mut line = String::new();
         let read =
@@ -89,21 +134,25 @@ async fn by_line(
             return Ok(last);
         }
         if !line.trim().is_empty() {
-            last = exec(registry, caller, line.trim_end_matches('\n'), String::new()).await?;
+            let result = exec(registry, commands, line.trim_end_matches('\n'), String::new()).await;
+            last = end(&result);
+            let is_cancelled = result.outcome.is_err_and(|error| error.kind() == ToolErrorKind::Cancelled);
+            if is_cancelled && !prompts {
+                return Ok(last);
+            }
         }
     }
 }
 
 /// Runs one command; its output has been shown when it ends.
-async fn exec(
-    registry: &ToolRegistry,
-    caller: &Caller,
-    command: &str,
-    stdin: String,
-) -> Result<u8, CliError> {
+async fn exec(registry: &ToolRegistry, commands: &Commands, command: &str, stdin: String) -> ToolResult {
+    let cancel = CancellationToken::new();
     let arguments = json!({ "command": command, "stdin": stdin });
-    let result = registry.execute_with_policy(new_call(SHELL_EXEC, arguments.to_string()), caller).await;
-    Ok(end(&result))
+    let call = new_call(SHELL_EXEC, arguments.to_string());
+    commands.now(Doing::Command(cancel.clone()));
+    let result = registry.execute_with_policy(call, &caller(cancel)).await;
+    commands.now(Doing::Nothing);
+    result
 }
 
 /// What the command's end lets this process exit with.

@@ -1,5 +1,7 @@
 //! What happens in a run, for a person who watches: the model's words, each call, what came of it.
 
+mod streamed;
+
 use std::{
     io::{self, IsTerminal as _, Write},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,6 +13,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
 use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
 
+use self::streamed::Streamed;
 use super::text;
 use crate::agent::{AgentEnd, AgentEvent};
 
@@ -54,7 +57,7 @@ struct State {
     /// Whether calls run beside others, so that results have to name theirs.
     several: bool,
     /// Calls whose output was shown as it came.
-    streamed: Vec<String>,
+    streamed: Vec<(String, Streamed)>,
     /// The call whose output the line that is being shown belongs to.
     streams: Option<String>,
     /// The sign of life, while something is waited for.
@@ -186,19 +189,18 @@ impl Live {
 
     fn show_result(&self, state: &mut State, result: &ToolResult) {
         state.running.retain(|(call, _)| *call != result.call_id);
-        let streamed = state.streamed.contains(&result.call_id);
-        state.streamed.retain(|call| *call != result.call_id);
+        let at = state.streamed.iter().position(|(call, _)| *call == result.call_id);
+        let streamed = at.map(|at| state.streamed.swap_remove(at).1);
         let name = if state.several { format!("{}, ", cut(&result.tool)) } else { String::new() };
         let took = format!("{:.1} ms", result.duration.as_secs_f64() * 1000.0);
         match &result.outcome {
             Ok(output) => {
                 let shown = text::of_content(&output.content);
-                if streamed {
-                    // What was not in the stream: what is said of its end.
-                    let last = shown.lines().last().filter(|line| line.starts_with('[')).unwrap_or_default();
-                    self.block(state, last, 1);
-                } else {
-                    self.block(state, &shown, SHOWN_LINES);
+                match streamed {
+                    Some(streamed) => {
+                        self.block(state, &streamed.said_of_its_end(&shown).join("\n"), SHOWN_LINES);
+                    }
+                    None => self.block(state, &shown, SHOWN_LINES),
                 }
                 self.line(state, &format!("  ✓ {name}{took}"));
             }
@@ -213,8 +215,13 @@ impl Live {
 
     /// Shows more of a call's output, as it comes: a piece may end within a line, and the next one goes on there.
     fn stream(&self, state: &mut State, call: &str, shown: &str) {
-        if !state.streamed.iter().any(|known| known == call) {
-            state.streamed.push(call.to_owned());
+        match state.streamed.iter_mut().find(|(known, _)| known == call) {
+            Some((_, streamed)) => streamed.take(shown),
+            None => {
+                let mut streamed = Streamed::default();
+                streamed.take(shown);
+                state.streamed.push((call.to_owned(), streamed));
+            }
         }
         for piece in shown.split_inclusive('\n') {
             if !(state.within_a_line && state.streams.as_deref() == Some(call)) {

@@ -8,6 +8,7 @@ mod layers;
 mod machine;
 mod rules;
 mod soak;
+mod terminal;
 
 use portcullis_tests::{Answer, World, approving};
 use portcullis_tools::{Caller, ToolRegistry, audit::Row, new_call, shell::SHELL_EXEC};

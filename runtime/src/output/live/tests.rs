@@ -140,6 +140,9 @@ fn the_result_of_a_call_that_was_streamed_repeats_nothing_but_what_is_said_of_it
     assert_eq!(seen, "→ shell_exec {}\n  │ one\n  │ two\n  │ [exit code: 3]\n  ✓ 1.5 ms\n");
     let silent = shown(&[piece("a", "one\n"), ended("a", "shell_exec", Ok("one\n"))]);
     assert_eq!(silent, "  │ one\n  ✓ 1.5 ms\n");
+    let own =
+        shown(&[piece("a", "[own]\n"), ended("a", "shell_exec", Ok("[own]\n[dropped]\n[exit code: 3]"))]);
+    assert_eq!(own, "  │ [own]\n  │ [dropped]\n  │ [exit code: 3]\n  ✓ 1.5 ms\n");
     // A call of the same id that streams nothing is shown whole: the first one is over.
     let (live, screen) = live_for(Reader::Program);
     for event in [piece("a", "one\n"), ended("a", "t", Ok("one\n")), ended("a", "t", Ok("one\ntwo\n"))] {

@@ -1,0 +1,98 @@
+//! The end of an output that was shown as it came, so that its result repeats nothing of it.
+
+use std::collections::VecDeque;
+
+/// How many lines are kept, which is more than are ever said of a command's end.
+const KEPT_LINES: usize = 16;
+
+/// How many characters of a line tell it from others.
+const KEPT_CHARS: usize = 256;
+
+/// What a call has streamed, as far as it is kept.
+#[derive(Debug, Default)]
+pub(super) struct Streamed {
+    lines: VecDeque<String>,
+    /// Whether the last line may go on.
+    is_open: bool,
+}
+
+impl Streamed {
+    /// Takes in another piece, which may begin and end within a line.
+    pub(super) fn take(&mut self, shown: &str) {
+        for piece in shown.split_inclusive('\n') {
+            if !self.is_open {
+                if self.lines.len() == KEPT_LINES {
+                    self.lines.pop_front();
+                }
+                self.lines.push_back(String::new());
+            }
+            if let Some(line) = self.lines.back_mut() {
+                let room = KEPT_CHARS.saturating_sub(line.chars().count());
+                line.extend(piece.trim_end_matches('\n').chars().take(room));
+            }
+            self.is_open = !piece.ends_with('\n');
+        }
+    }
+
+    /// The lines in brackets at the end of a result that were not in the stream: what is said of the output and of
+    /// how the command ended.
+    pub(super) fn said_of_its_end<'a>(&self, result: &'a str) -> Vec<&'a str> {
+        let mut said: Vec<&str> =
+            result.lines().rev().take_while(|line| line.starts_with('[')).take(KEPT_LINES).collect();
+        said.reverse();
+        let own = (1..=said.len()).rev().find(|count| self.ends_with(&said[..*count])).unwrap_or(0);
+        said.split_off(own)
+    }
+
+    fn ends_with(&self, lines: &[&str]) -> bool {
+        let own = self.lines.iter().rev();
+        lines.len() <= self.lines.len() && own.zip(lines.iter().rev()).all(|(own, line)| is_line(own, line))
+    }
+}
+
+/// Whether this much of a line was kept.
+fn is_line(kept: &str, line: &str) -> bool {
+    line.strip_prefix(kept).is_some_and(|rest| rest.is_empty() || kept.chars().count() == KEPT_CHARS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left to say of a result after these pieces.
+    #[track_caller]
+    fn check(pieces: &[&str], result: &str, left: &[&str]) {
+        let mut streamed = Streamed::default();
+        pieces.iter().for_each(|piece| streamed.take(piece));
+        assert_eq!(streamed.said_of_its_end(result), left, "{pieces:?}");
+    }
+
+    #[test]
+    fn what_was_not_in_the_stream_is_left_to_say() {
+        check(&[], "[exit code: 3]", &["[exit code: 3]"]);
+        check(&["one\ntw", "o"], "one\ntwo\n[exit code: 3]", &["[exit code: 3]"]);
+        check(&["one\n"], "one\n", &[]);
+        let dropped = "one\n[output dropped after the limit]\n[exit code: 1]";
+        check(&["one\n"], dropped, &["[output dropped after the limit]", "[exit code: 1]"]);
+    }
+
+    #[test]
+    fn a_commands_own_lines_in_brackets_are_not_repeated() {
+        check(&["[o", "wn]\n"], "[own]\n", &[]);
+        check(&["[own]"], "[own]\n[exit code: 3]", &["[exit code: 3]"]);
+        check(&["[a]\n[b]\n"], "[a]\n[b]\n[killed]", &["[killed]"]);
+        // Its own words may be those that we say.
+        check(&["[exit code: 3]\n"], "[exit code: 3]\n[exit code: 3]", &["[exit code: 3]"]);
+    }
+
+    #[test]
+    fn long_outputs_are_told_by_what_is_kept_of_them() {
+        let line = format!("[{}]", "\u{e4}".repeat(2 * KEPT_CHARS));
+        let many = format!("{line}\n").repeat(3 * KEPT_LINES);
+        let mut streamed = Streamed::default();
+        streamed.take(&many);
+        assert!(streamed.lines.len() == KEPT_LINES && streamed.lines[0].chars().count() == KEPT_CHARS);
+        assert_eq!(streamed.said_of_its_end(&format!("{line}\n[exit code: 3]")), ["[exit code: 3]"]);
+        check(&["[short]\n"], "[short", &["[short"]);
+    }
+}
