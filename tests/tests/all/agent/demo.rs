@@ -13,33 +13,50 @@ use crate::modules::{portcullis, stderr, stdout};
 /// The last line of a demonstration in which nothing was missing.
 const ENFORCED: &str = "All that the policy requires is enforced and proven.";
 
+/// What is shown of the session, in this order.
+const SESSION: [&str; 14] = [
+    "→ file_list",
+    "→ file_search",
+    "│ /shared/notes/todo.md:5:- [ ] TODO: pay the gas",
+    "│ +- [ ] pay the gas",
+    "`/etc/passwd` is not below any mount",
+    "missing required field 'path' in arguments",
+    "│ [output truncated — original size: 142,857 bytes]",
+    "│ copied 39 bytes from /vault/letter.md to /shared/letter.md",
+    "This call needs your approval.",
+    "Approve? y (the demonstration answers)",
+    "total",
+    "│ cat: /vault/letter.md: No such file or directory",
+    "│ [exit code: 1]",
+    "Done: the notes are in order",
+];
+
 #[test]
 fn the_demonstration_shows_each_kind_of_call_and_what_held_it() {
     let world = World::new();
     let shown = portcullis(&world, &["demo"]);
     let text = stdout(&shown);
     assert_eq!(shown.status.code(), Some(0), "{text}{}", stderr(&shown));
-    let said = [
-        "→ file_list",
-        "→ file_search",
-        "│ /shared/notes/todo.md:5:- [ ] TODO: pay the gas",
-        "│ +- [ ] pay the gas",
-        "`/etc/passwd` is not below any mount",
-        "missing required field 'path' in arguments",
-        "│ [output truncated — original size: 142,857 bytes]",
-        "│ copied 39 bytes from /vault/letter.md to /shared/letter.md",
-        "This call needs your approval.",
-        "Approve? y (the demonstration answers)",
-        "total",
-        "│ cat: /vault/letter.md: No such file or directory",
-        "│ [exit code: 1]",
-        "Done: the notes are in order",
-        "vault_copyto_write",
-        "intact: 14 rows",
-        ENFORCED,
-    ];
-    let mut rest = text.as_str();
-    for words in said {
+    let after = ["vault_copyto_write", "intact: 14 rows", ENFORCED];
+    assert_in_order(&text, SESSION.iter().chain(&after));
+}
+
+#[test]
+fn the_recording_in_the_readme_shows_what_the_demonstration_shows() {
+    let picture = include_str!("../../../../docs/demo.svg");
+    // The text of the picture, where each word may be an element of its own.
+    let outside = picture.split('<').filter_map(|element| element.split_once('>')).map(|(_, text)| text);
+    let text: String = outside.flat_map(str::split_whitespace).collect();
+    let text = text.replace("&quot;", "\"").replace("&apos;", "'").replace("&gt;", ">").replace("&amp;", "&");
+    let words: Vec<String> = SESSION.iter().map(|words| words.replace(' ', "")).collect();
+    assert_in_order(&text, words.iter().map(String::as_str).collect::<Vec<_>>().iter());
+}
+
+/// Asserts that all words are there, one after the other.
+#[track_caller]
+fn assert_in_order<'a>(text: &str, words: impl Iterator<Item = &'a &'a str>) {
+    let mut rest = text;
+    for words in words {
         let found = rest.find(words).unwrap_or_else(|| panic!("no `{words}` in the rest of\n{text}"));
         rest = &rest[found + words.len()..];
     }

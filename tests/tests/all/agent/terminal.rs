@@ -5,7 +5,7 @@ use std::fs;
 use portcullis_tests::World;
 use portcullis_tools::audit::{Event, Outcome, Row, Verdict};
 use portcullis_types::ToolErrorKind;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::model::{Model, calls, text};
 use crate::{
@@ -13,8 +13,11 @@ use crate::{
     support::is_argument,
 };
 
-/// What the question ends with, for a tool that is asked about each time.
+/// What each question ends with.
 const QUESTION_END: &str = "any other text is a no with that reason: ";
+
+/// What the question offers for a tool that is not asked about each time.
+const FOR_ALL: &str = "s = yes, for each call of this tool";
 
 /// A person who has an agent do something, after these keys were pressed at the terminal.
 fn asks(world: &World, model: &Model, typed_before: &str) -> Person {
@@ -108,6 +111,45 @@ fn what_a_person_refuses_at_the_terminal_does_not_happen_and_the_model_reads_why
         assert_eq!((&*row.tool, row.approval.as_deref()), ("shell_exec", Some("approval_refused")));
         assert_eq!((row.decision, row.code.as_deref()), (Some(Verdict::Deny), Some("approval_refused")));
     }
+}
+
+#[test]
+fn what_a_person_approves_of_for_the_session_is_asked_about_once() {
+    let allowed = r#"side_effecting = { profile = "FileReadWrite", approval = "allow" }"#;
+    let world = World::new().with_policy_edit(allowed, &allowed.replace("allow", "ask"));
+    let write = |path: &str| json!({"path": path, "content": path}).to_string();
+    let command = r#"{"command": "touch made"}"#;
+    let model = Model::saying(vec![
+        calls(&[("file_write", write("one").as_str())]),
+        calls(&[("file_write", write("two").as_str())]),
+        calls(&[("file_delete", r#"{"path": "one"}"#)]),
+        calls(&[("shell_exec", command)]),
+        text("It is done."),
+    ]);
+    let mut person = asks(&world, &model, "");
+    let question = person.sees(QUESTION_END);
+    assert!(question.contains("file_write") && question.contains(FOR_ALL), "{question}");
+    person.types("s");
+    // The next question is about another tool: one answer holds for one tool.
+    let question = person.sees(QUESTION_END);
+    assert!(question.contains("file_delete") && question.contains(FOR_ALL), "{question}");
+    assert_eq!(fs::read_to_string(world.shared("two")).expect("written"), "two");
+    person.types("n");
+    // What is privileged has no such answer: it is none.
+    let question = person.sees(QUESTION_END);
+    assert!(question.contains("shell_exec") && !question.contains(FOR_ALL), "{question}");
+    person.types("s");
+    let (rest, code) = person.sees_the_end();
+    assert_eq!(code, Some(0), "{rest}");
+    assert!(!world.shared("made").exists() && world.shared("one").exists());
+    let approvals: Vec<_> = ends(&world).into_iter().map(|row| (row.tool, row.approval)).collect();
+    let expected = [
+        ("file_write", "approved"),
+        ("file_write", "approved"),
+        ("file_delete", "approval_refused"),
+        ("shell_exec", "approval_refused"),
+    ];
+    assert_eq!(approvals, expected.map(|(tool, approval)| (tool.into(), Some(approval.into()))));
 }
 
 #[test]

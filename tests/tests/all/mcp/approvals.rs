@@ -1,10 +1,16 @@
 //! Approvals through the client: what it is shown, what counts for a yes, and what a no leaves undone.
 
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, atomic::Ordering};
 
+use portcullis::mcp::{McpLimits, McpServer, serve_lines};
 use portcullis_tests::World;
-use portcullis_types::SafetyTier;
+use portcullis_tools::approval::APPROVAL_TIMEOUT;
+use portcullis_types::{CancellationToken, SafetyTier};
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    time::Instant,
+};
 
 use super::client::{Client, Setup, ends, natives, text};
 use crate::support::{Spy, enabled};
@@ -26,14 +32,19 @@ fn accept(answer: &str) -> Value {
     json!({"action": "accept", "content": {"answer": answer}})
 }
 
-/// A world in which `side` must be asked about, a spy of that name, and a client of it.
+/// A world in which `side` must be asked about, and a spy of that name.
+fn asked_about(tier: SafetyTier) -> (World, Spy) {
+    let world = World::new().with_policy(&enabled("side"));
+    let parameters = json!({"type": "object", "properties": {"x": {}, "y": {}, "n": {}}, "required": []});
+    (world, Spy::repeating("side").parameters(parameters).tier(tier).requiring_approval())
+}
+
+/// The same, how often it ran, and a client.
 fn setup(
     tier: SafetyTier,
     capabilities: Value,
 ) -> (World, std::sync::Arc<std::sync::atomic::AtomicUsize>, Client) {
-    let world = World::new().with_policy(&enabled("side"));
-    let parameters = json!({"type": "object", "properties": {"x": {}, "y": {}, "n": {}}, "required": []});
-    let spy = Spy::repeating("side").parameters(parameters).tier(tier).requiring_approval();
+    let (world, spy) = asked_about(tier);
     let calls = spy.calls();
     let registry = natives(&world, |builder| builder.tool(spy));
     let client = Client::of(registry, Setup::default()).begin(capabilities);
@@ -145,6 +156,58 @@ fn a_question_is_withdrawn_when_its_call_is_cancelled() {
     assert!(rest.iter().all(|message| message["id"] != id), "a cancelled request has no answer: {rest:?}");
     assert_eq!(calls.load(Ordering::SeqCst), 0);
     assert_eq!(ends(&world, "side").len(), 1);
+}
+
+/// The clock goes on where nobody has anything to do: the minutes of this test are none.
+#[tokio::test(start_paused = true)]
+async fn a_question_that_nobody_answers_is_taken_back_and_means_no() {
+    let (world, spy) = asked_about(SafetyTier::SideEffecting);
+    let calls = spy.calls();
+    let registry = Arc::new(natives(&world, |builder| builder.tool(spy)));
+    let server = McpServer::new(registry, McpLimits::default()).expect("a server");
+    let (client, theirs) = tokio::io::duplex(1 << 16);
+    let (input, output) = tokio::io::split(theirs);
+    let (answers, mut requests) = tokio::io::split(client);
+    let mut answers = BufReader::new(answers).lines();
+    let begun = Instant::now();
+    let talk = async {
+        for message in [
+            json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+                "protocolVersion": "2025-06-18",
+                "capabilities": asking(),
+                "clientInfo": {"name": "tester", "version": "1"},
+            }}),
+            json!({"jsonrpc": "2.0", "method": "notifications/initialized"}),
+            json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "side", "arguments": {}}}),
+        ] {
+            requests.write_all(format!("{message}\n").as_bytes()).await.expect("the server reads");
+        }
+        let mut heard = Vec::new();
+        loop {
+            let line = answers.next_line().await.expect("readable").expect("the server is there");
+            let message: Value = serde_json::from_str(&line).expect("JSON");
+            let is_answer = message["id"] == 2 && message.get("method").is_none();
+            heard.push(message);
+            if is_answer {
+                break heard;
+            }
+        }
+    };
+    let serving = serve_lines(&server, input, output, CancellationToken::new());
+    let heard = tokio::select! {
+        served = serving => panic!("it ended by itself: {served:?}"),
+        heard = talk => heard,
+    };
+    let waited = begun.elapsed();
+    assert!((APPROVAL_TIMEOUT / 2..APPROVAL_TIMEOUT).contains(&waited), "{waited:?}");
+    let of = |method: &str| heard.iter().find(|message| message["method"] == method).expect(method);
+    let question = of("elicitation/create");
+    assert_eq!(of("notifications/cancelled")["params"]["requestId"], question["id"]);
+    let result = &heard.last().expect("an answer")["result"];
+    assert_eq!(result["isError"], true, "{result}");
+    assert!(text(result).contains("the client gave no answer"), "{result}");
+    assert_eq!(calls.load(Ordering::SeqCst), 0);
+    assert_eq!(ends(&world, "side")[0].approval.as_deref(), Some("approval_refused"));
 }
 
 #[test]
