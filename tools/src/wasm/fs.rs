@@ -30,6 +30,10 @@ use crate::mounts::{MountHandle, real_path, resolve_beneath as resolve};
 /// The first descriptor of a preopen; 0 to 2 are the standard streams.
 const FIRST_PREOPEN: u32 = 3;
 
+/// How many descriptors a guest may have open, its streams and preopens among them. A directory takes up to three of
+/// ours, and this process has work to do besides.
+const MAX_OPEN_DESCRIPTORS: usize = 128;
+
 /// A mount as one pool of workers serves it.
 #[derive(Debug, Clone)]
 pub(super) struct Preopen {
@@ -49,6 +53,7 @@ impl Errno {
     pub(super) const INVAL: Self = Self(28);
     pub(super) const IO: Self = Self(29);
     pub(super) const LOOP: Self = Self(32);
+    pub(super) const MFILE: Self = Self(33);
     pub(super) const NOENT: Self = Self(44);
     pub(super) const PERM: Self = Self(63);
 }
@@ -77,6 +82,8 @@ pub(super) type Verdict<T = ()> = Result<T, Errno>;
 #[derive(Debug)]
 pub(super) struct GuestFs {
     slots: BTreeMap<u32, Slot>,
+    /// How many there are.
+    open: usize,
     preopens: Arc<[Preopen]>,
     protected: Arc<ProtectedPaths>,
     used: Vec<bool>,
@@ -138,7 +145,7 @@ impl GuestFs {
             slots.insert(number, Slot::Directory(Directory { preopen: index, handle, cursor: None }));
         }
         let used = vec![false; preopens.len()];
-        Self { slots, preopens, protected, used, violation: None }
+        Self { open: slots.len(), slots, preopens, protected, used, violation: None }
     }
 
     /// The first violation of the call.
@@ -170,6 +177,7 @@ impl GuestFs {
     /// Follows `fd_close`.
     pub(super) fn closed(&mut self, fd: u32) {
         self.slots.remove(&fd);
+        self.open -= 1;
     }
 
     /// Follows `fd_renumber`.
@@ -181,6 +189,8 @@ impl GuestFs {
             Some(slot) => self.slots.insert(to, slot),
             None => self.slots.remove(&to),
         };
+        // Both were open.
+        self.open -= 1;
     }
 
     /// Decides on `path_open`. `None`: the descriptor is no directory, which the stock function reports.
@@ -200,12 +210,16 @@ impl GuestFs {
             }
             Err(error) => return Err(self.refusal(error, preopen, &from, path)),
         };
+        if self.open >= MAX_OPEN_DESCRIPTORS {
+            return Err(Errno::MFILE);
+        }
         self.used[preopen] = true;
         Ok(Some(found))
     }
 
     /// Takes note of what `path_open` returned.
     pub(super) fn opened(&mut self, fd: u32, found: Found) {
+        self.open += 1;
         match found.directory {
             Some(handle) => {
                 let directory = Directory { preopen: found.preopen, handle: Arc::new(handle), cursor: None };
@@ -214,7 +228,9 @@ impl GuestFs {
             None if found.writes => {
                 self.slots.insert(fd, Slot::Written);
             }
-            None => self.closed(fd),
+            None => {
+                self.slots.remove(&fd);
+            }
         }
     }
 

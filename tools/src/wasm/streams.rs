@@ -14,7 +14,7 @@ const MAX_IO_VECTORS: u32 = 1024;
 
 /// What one `fd_write` to a standard stream takes; a guest that has more calls again. Many vectors may name
 /// the same memory, and between two calls is where a guest is stopped.
-const MAX_WRITE_BYTES: u32 = 1 << 20;
+const MAX_WRITE_BYTES: u32 = 128 << 10;
 
 /// Hands what the guest writes to its standard streams to whoever reads them; a fault ends the call.
 pub(super) fn write_stream(

@@ -4,6 +4,7 @@
 
 mod alone;
 mod cancellation;
+mod descriptors;
 mod escapes;
 mod guests;
 mod isolation;

@@ -1,0 +1,106 @@
+//! Descriptors that a guest opens: how many there may be, and that none of them escapes its judges.
+
+use portcullis_tests::{Answer, World};
+use portcullis_types::ToolErrorKind::Failed;
+use serde_json::json;
+
+use super::{Trial, entry, wat_guest::WatGuest};
+
+/// What a guest may have open: its streams, its two preopens, and what it opened.
+const MAX_OPEN: usize = 128;
+
+const IMPORTS: &str = r#"
+    (import "wasi_snapshot_preview1" "path_open"
+        (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_close" (func $fd_close (param i32) (result i32)))
+    (import "wasi_snapshot_preview1" "fd_renumber" (func $fd_renumber (param i32 i32) (result i32)))"#;
+
+/// Opens the directory of `/shared` anew, and puts its number at 8.
+const OPEN: &str = r#"(data (i32.const 2048) ".")
+    (func $open (result i32)
+        (call $path_open (i32.const 3) (i32.const 0) (i32.const 2048) (i32.const 1) (i32.const 2)
+            (i64.const 16384) (i64.const 0) (i32.const 0) (i32.const 8)))"#;
+
+/// What a guest answers that does this with the descriptors of `/shared` and `/tmp`.
+async fn answer(world: &World, functions: &str, call: &str) -> Answer {
+    let guest = WatGuest {
+        imports: IMPORTS.to_owned(),
+        fields: format!("{OPEN} {functions} (func $bomb {call})"),
+        call: "(call $bomb)".to_owned(),
+        ..WatGuest::new("bomb")
+    };
+    Answer::of(&guest.registry(world).await, "bomb", json!({})).await
+}
+
+fn world() -> World {
+    World::new().with_policy(&entry("bomb", "FileReadWrite", "15s"))
+}
+
+#[tokio::test]
+async fn a_guest_that_opens_without_end_has_so_many_and_takes_nothing_from_others() {
+    let trial = Trial::with("opens_files", "WorkspaceRead", "15s").await;
+    let answer = trial.call(json!({"path": "/shared/README.md", "times": 100_000})).await.text();
+    assert!(answer.starts_with(&format!("{} open, then: ", MAX_OPEN - 5)), "{answer}");
+    assert!(answer.contains("os error 33"), "`mfile`: {answer}");
+    trial.others_go_on().await;
+}
+
+#[tokio::test]
+async fn what_is_closed_or_replaced_makes_room_and_no_more_than_that() {
+    let opens_until = |left: usize| {
+        format!(
+            "(loop $on
+                (br_if $on (i32.eqz (call $open)))
+                (if (i32.ne (i32.load (i32.const 8)) (i32.const {})) (then unreachable)))",
+            MAX_OPEN - left
+        )
+    };
+    // Nothing but the numbers in use tells how many there are: they are given in order.
+    let last = opens_until(1);
+    let times = |what: &str| {
+        format!(
+            "(local.set $left (i32.const 1000))
+             (loop $again
+                {what}
+                (local.set $left (i32.sub (local.get $left) (i32.const 1)))
+                (br_if $again (local.get $left)))"
+        )
+    };
+    let must = |what: &str| format!("(if {what} (then unreachable))");
+    let closes = format!("{} {}", must("(call $open)"), must("(call $fd_close (i32.load (i32.const 8)))"));
+    let replaces = format!(
+        "{} {}",
+        must("(call $open)"),
+        must("(call $fd_renumber (i32.load (i32.const 8)) (i32.const 4))")
+    );
+    let fails = "(if (i32.eqz (call $fd_renumber (i32.const 3) (i32.const 9999))) (then unreachable))
+        (if (i32.eqz (call $fd_close (i32.const 9999))) (then unreachable))
+        (if (call $fd_renumber (i32.const 3) (i32.const 3)) (then unreachable))";
+    let call = format!(
+        "(local $left i32) {} {} {} {last} (call $answer)",
+        times(&closes),
+        times(&replaces),
+        times(fails)
+    );
+    assert_eq!(answer(&world(), "", &call).await.text(), "done");
+}
+
+/// The number of a descriptor could be guessed that was opened with nowhere to put it.
+#[tokio::test]
+async fn a_directory_that_is_opened_with_nowhere_to_put_its_number_ends_the_call() {
+    let world = world();
+    world.put("repo/.git/hooks/sample", "good");
+    let functions = r#"(data (i32.const 2056) "repo/.git") (data (i32.const 2072) "hooks/pre-commit")"#;
+    let call = "(local $fd i32)
+        (drop (call $path_open (i32.const 3) (i32.const 0) (i32.const 2056) (i32.const 9) (i32.const 2)
+            (i64.const 16384) (i64.const 0) (i32.const 0) (i32.const -2)))
+        (local.set $fd (i32.const 4))
+        (loop $next
+            (drop (call $path_open (local.get $fd) (i32.const 0) (i32.const 2072) (i32.const 16) (i32.const 1)
+                (i64.const 64) (i64.const 64) (i32.const 0) (i32.const 8)))
+            (local.set $fd (i32.add (local.get $fd) (i32.const 1)))
+            (br_if $next (i32.lt_u (local.get $fd) (i32.const 16))))
+        (call $answer)";
+    answer(&world, functions, call).await.refused(Failed, "guest_trap");
+    assert!(!world.shared("repo/.git/hooks/pre-commit").exists());
+}
