@@ -25,8 +25,11 @@ impl Model {
         thread::spawn(move || {
             for (status, body) in answers {
                 let (stream, _) = listener.accept().expect("a connection");
-                let request = answer(stream, status, &body);
+                let mut reader = BufReader::new(stream);
+                let request = request(&mut reader);
+                // Before the answer: whoever has that may look at once.
                 requests.lock().expect("not poisoned").push(request);
+                answer(reader.into_inner(), status, &body);
             }
         });
         Self { address, heard }
@@ -42,8 +45,8 @@ impl Model {
     }
 }
 
-fn answer(stream: TcpStream, status: u16, body: &str) -> Value {
-    let mut reader = BufReader::new(stream);
+/// The body of a request.
+fn request(reader: &mut BufReader<TcpStream>) -> Value {
     let mut length = 0;
     loop {
         let mut line = String::new();
@@ -57,14 +60,16 @@ fn answer(stream: TcpStream, status: u16, body: &str) -> Value {
     }
     let mut request = vec![0; length];
     reader.read_exact(&mut request).expect("a body");
+    serde_json::from_slice(&request).expect("JSON")
+}
+
+fn answer(mut stream: TcpStream, status: u16, body: &str) {
     let head = format!(
         "HTTP/1.1 {status} X\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    let mut stream = reader.into_inner();
     // A client may have gone meanwhile.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
-    serde_json::from_slice(&request).expect("JSON")
 }
 
 /// An answer with text alone, as OpenAI streams it.

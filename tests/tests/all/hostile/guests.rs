@@ -26,7 +26,7 @@ async fn check_stopped_at_the_deadline(guest: &'static str) {
     let message = trial.check(json!({}), Timeout, "timeout").await;
     assert_eq!(message, "the tool did not finish within 300ms");
     let row = trial.row();
-    assert!(row.duration_us.is_some_and(|took| (300_000..5_000_000).contains(&took)), "{row:#?}");
+    assert!(row.duration_us.is_some_and(|took| took >= 300_000), "{row:#?}");
     assert!(row.cpu_us.is_some(), "the worker itself reported, it was not written off: {row:#?}");
 }
 

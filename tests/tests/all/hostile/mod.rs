@@ -28,7 +28,7 @@ use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
 /// Far above what anything here takes, far below what an unbounded guest would.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An entry of a policy that lets a tool run unasked.
 fn entry(tool: &str, profile: &str, timeout: &str) -> String {
@@ -45,7 +45,7 @@ struct Trial {
 impl Trial {
     /// With no mounts and plenty of time.
     async fn new(guest: &'static str) -> Self {
-        Self::with(guest, "Nothing", "15s").await
+        Self::with(guest, "Nothing", "60s").await
     }
 
     async fn with(guest: &'static str, profile: &str, timeout: &str) -> Self {

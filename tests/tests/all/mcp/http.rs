@@ -453,7 +453,7 @@ fn a_call_is_cancelled_by_its_own_session_and_by_no_other() {
     let world = World::new();
     let server = Server::start(&world, &["--approve"]);
     let (session, other) = (server.begin(), server.begin());
-    let command = "echo > started; while [ ! -e go ]; do sleep 0.01; done; echo > went; \
+    let command = "echo > started; while [ ! -e go ]; do sleep 0.01; done; echo >> beats; echo > went; \
                    while :; do echo >> beats; sleep 0.01; done";
     let stream = server.ask(&session, "shell_exec", &json!({"command": command}));
     server.until_there(&session, &world, "started");

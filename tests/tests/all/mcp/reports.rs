@@ -96,7 +96,9 @@ fn a_sign_of_life_is_no_step_of_a_tool_that_counts() {
     assert!(sign["progress"].as_f64().is_some_and(|it| it > 0.3 && it < 0.31), "{sign}");
     assert_eq!(sign["total"], 1.0, "{sign}");
     end.add_permits(1);
-    assert_eq!(next(), json!({"progressToken": "t1", "progress": 0.6, "total": 1.0}));
+    // Another sign may come before the tool goes on.
+    let step = std::iter::repeat_with(&mut next).find(|said| said["progress"].as_f64() >= Some(0.6));
+    assert_eq!(step, Some(json!({"progressToken": "t1", "progress": 0.6, "total": 1.0})));
     assert_eq!(text(&until_answer(&mut client, id, "").1), "done");
 }
 

@@ -105,7 +105,7 @@ impl Running {
             .spawn()
             .expect("starts");
         let running = Self { process, folder };
-        let deadline = Instant::now() + Duration::from_secs(30);
+        let deadline = Instant::now() + Duration::from_secs(120);
         while !running.socket().exists() {
             assert!(Instant::now() < deadline, "the sidecar does not listen");
             std::thread::sleep(Duration::from_millis(5));
@@ -152,7 +152,7 @@ impl Drop for Running {
 
 /// Looks again and again until something is so.
 pub(super) async fn until(mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {
         assert!(Instant::now() < deadline, "it never came");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -2,9 +2,10 @@
 
 use std::{fs, path::Path};
 
-use portcullis_tests::{World, approving};
+use portcullis_tests::{World, approving, binary};
 use portcullis_tools::audit::Outcome;
 use portcullis_types::ToolErrorKind;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
 use super::{
@@ -73,7 +74,7 @@ async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
     let kill = async {
         until(|| begun.exists()).await;
         for daemon in sidecars(&shell.world) {
-            rustix::process::kill_process(daemon, rustix::process::Signal::KILL).expect("killed");
+            kill_process(daemon, Signal::KILL).expect("killed");
         }
     };
     let (answer, ()) = tokio::join!(call, kill);
@@ -87,13 +88,20 @@ async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
 }
 
 /// The sidecar of a world. Other tests of this process have some too.
-fn sidecars(world: &World) -> Vec<rustix::process::Pid> {
-    let state = world.state();
-    children_of(std::process::id()).into_iter().filter(|child| holds(*child, &state)).collect()
+fn sidecars(world: &World) -> Vec<Pid> {
+    let (state, program) = (world.state(), binary());
+    // A child that another test is starting has what this process has, and is this program still.
+    let is_started = |child: &Pid| {
+        fs::read_link(format!("/proc/{}/exe", child.as_raw_pid())).is_ok_and(|path| path == program)
+    };
+    children_of(std::process::id())
+        .into_iter()
+        .filter(|child| is_started(child) && holds(*child, &state))
+        .collect()
 }
 
 /// Whether a process has something open below a folder.
-fn holds(process: rustix::process::Pid, folder: &Path) -> bool {
+fn holds(process: Pid, folder: &Path) -> bool {
     let handles = fs::read_dir(format!("/proc/{}/fd", process.as_raw_pid()));
     handles
         .into_iter()

@@ -20,7 +20,7 @@ use portcullis_tools::{
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
-use super::backends::Running;
+use super::backends::{Held, Running, until};
 
 /// The same throws in every run (Knuth's MMIX constants).
 struct Dice(u64);
@@ -54,14 +54,24 @@ async fn clients_that_come_and_go_leave_one_effect_one_row_and_nothing_else() {
     // What so many clients at once take, the allocator keeps for the next as many.
     let mut given = round(&world, &sidecar, &scale, "first").await;
     let before = sidecar.held();
-    given.extend(round(&world, &sidecar, &scale, "second").await);
-    let after = sidecar.held();
-
+    let is_flat = |after: &[Held]| {
+        after.last().is_some_and(|after| after.resident_kib <= before.resident_kib + 8 * 1024)
+    };
+    let mut after = Vec::new();
+    for name in ["second", "third", "fourth"] {
+        given.extend(round(&world, &sidecar, &scale, name).await);
+        // A session's own are closed behind it.
+        until(|| sidecar.held().descriptors <= before.descriptors).await;
+        let held = sidecar.held();
+        assert_eq!(held.children, 0, "sessions are left");
+        after.push(held);
+        // How many came at once in the first round is up to the machine; what is lost grows with each round.
+        if is_flat(&after) {
+            break;
+        }
+    }
+    assert!(is_flat(&after), "{before:?} became {after:?}");
     reconcile(&world, &given);
-    assert_eq!(after.children, 0, "sessions are left");
-    assert!(after.descriptors <= before.descriptors, "{before:?} became {after:?}");
-    let allowed = before.resident_kib + 8 * 1024;
-    assert!(after.resident_kib <= allowed, "{before:?} became {after:?}");
     assert_eq!(self::mounts(), mounts, "mounts are left");
     let leftover: Vec<PathBuf> =
         fs::read_dir(world.workspace().join("tmp")).expect("readable").flatten().map(|e| e.path()).collect();

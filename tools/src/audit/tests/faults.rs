@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
         mpsc::{Receiver, Sender, channel},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::io::Errno;
@@ -144,9 +144,7 @@ fn the_thread_synchronises_only_while_there_is_something_to_and_once_more_at_the
     let dir = tempfile::tempdir().expect("makes a folder");
     let (log, _, syncs) = open_faulty(dir.path(), SyncMode::Interval);
     assert_eq!(syncs.try_iter().count(), 0);
-    for _ in 0..50 {
-        log.append(&end("a")).expect("appends");
-    }
+    log.append(&end("a")).expect("appends");
     syncs.recv_timeout(Duration::from_secs(10)).expect("synchronises by itself");
     assert!(syncs.recv_timeout(3 * crate::audit::SYNC_INTERVAL).is_err(), "sleeps when idle");
     log.append(&end("b")).expect("appends");
@@ -156,6 +154,21 @@ fn the_thread_synchronises_only_while_there_is_something_to_and_once_more_at_the
     let (log, _, syncs) = open_faulty(dir.path(), SyncMode::Always);
     log.append(&end("a")).expect("appends");
     assert!(syncs.try_iter().count() >= 1, "is on the disk before append returns");
+}
+
+#[test]
+fn rows_that_come_together_are_synchronised_together() {
+    let dir = tempfile::tempdir().expect("makes a folder");
+    let (log, _, syncs) = open_faulty(dir.path(), SyncMode::Interval);
+    let begun = Instant::now();
+    for _ in 0..200 {
+        log.append(&end("a")).expect("appends");
+    }
+    drop(log);
+    // However slow the disk is: once an interval, once for what came in the last one, and once at the end.
+    let intervals = begun.elapsed().as_millis() / crate::audit::SYNC_INTERVAL.as_millis();
+    let count = syncs.try_iter().count();
+    assert!((1..=intervals + 2).contains(&(count as u128)), "{count} in {intervals} intervals");
 }
 
 #[test]
