@@ -54,7 +54,14 @@ pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError>
 
 /// What is under way, for whoever interrupts it.
 #[derive(Debug, Clone, Default)]
-struct Commands(Arc<Mutex<Doing>>);
+struct Commands(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    doing: Doing,
+    /// Whether the system has asked for the end: no command follows.
+    is_over: bool,
+}
 
 #[derive(Debug, Default)]
 enum Doing {
@@ -69,19 +76,25 @@ enum Doing {
 
 impl Commands {
     fn now(&self, doing: Doing) {
-        *self.doing() = doing;
+        self.state().doing = doing;
     }
 
-    fn doing(&self) -> MutexGuard<'_, Doing> {
+    fn is_over(&self) -> bool {
+        self.state().is_over
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Interruptible for Commands {
-    /// A command is cancelled, and the next one may follow. What has been typed of a command is forgotten, as
+    /// A command is cancelled. After Ctrl-C the next one may follow; what has been typed of it is forgotten, as
     /// shells do it.
     fn interrupt(&self, interrupt: Interrupt) -> bool {
-        match &*self.doing() {
+        let mut state = self.state();
+        state.is_over |= interrupt == Interrupt::Terminate;
+        match &state.doing {
             Doing::Command(cancel) => cancel.interrupt(interrupt),
             Doing::Asking if interrupt == Interrupt::CtrlC => {
                 stream::tell(PROMPT);
@@ -123,8 +136,8 @@ async fn by_line(
     }
     let mut last = 0;
     loop {
+        commands.now(if prompts { Doing::Asking } else { Doing::Nothing });
         if prompts {
-            commands.now(Doing::Asking);
             stream::tell(PROMPT);
         }
         let mut line = String::new();
@@ -137,7 +150,7 @@ async fn by_line(
             let result = exec(registry, commands, line.trim_end_matches('\n'), String::new()).await;
             last = end(&result);
             let is_cancelled = result.outcome.is_err_and(|error| error.kind() == ToolErrorKind::Cancelled);
-            if is_cancelled && !prompts {
+            if (is_cancelled && !prompts) || commands.is_over() {
                 return Ok(last);
             }
         }
@@ -150,9 +163,7 @@ async fn exec(registry: &ToolRegistry, commands: &Commands, command: &str, stdin
     let arguments = json!({ "command": command, "stdin": stdin });
     let call = new_call(SHELL_EXEC, arguments.to_string());
     commands.now(Doing::Command(cancel.clone()));
-    let result = registry.execute_with_policy(call, &caller(cancel)).await;
-    commands.now(Doing::Nothing);
-    result
+    registry.execute_with_policy(call, &caller(cancel)).await
 }
 
 /// What the command's end lets this process exit with.

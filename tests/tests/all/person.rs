@@ -12,6 +12,7 @@ use portcullis_tests::World;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
+    process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
 };
 
@@ -82,6 +83,11 @@ impl Person {
 
     pub(crate) fn presses(&mut self, keys: &str) {
         self.terminal.write_all(keys.as_bytes()).expect("typed");
+    }
+
+    /// Has the system tell the program to end. `setsid` has become the program.
+    pub(crate) fn terminates(&self) {
+        kill_process(Pid::from_child(&self.program), Signal::TERM).expect("sent");
     }
 
     /// Waits until something is so, while the terminal shows what it shows.

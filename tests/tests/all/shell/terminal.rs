@@ -62,6 +62,21 @@ fn ctrl_c_ends_the_command_that_runs_and_the_next_one_runs() {
 }
 
 #[test]
+fn a_shell_that_is_told_to_end_cancels_its_command_and_asks_for_no_other() {
+    let world = World::new();
+    let seconds = own_seconds(3);
+    let mut person = Person::starts(&world, &["shell"], "");
+    person.sees(PROMPT);
+    person.types(&format!("sleep {seconds}"));
+    person.waits_until(|| is_argument(&seconds));
+    person.terminates();
+    let (rest, code) = person.sees_the_end();
+    assert_eq!(code, Some(1), "{rest}");
+    assert!(!rest.contains(PROMPT), "{rest}");
+    assert_eq!(outcomes(&world), [Outcome::Error(ToolErrorKind::Cancelled)]);
+}
+
+#[test]
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 fn a_list_of_commands_ends_with_the_one_that_is_interrupted() {
     let world = World::new();
