@@ -4,6 +4,10 @@
 //! that have changed. Everything goes by the handle of the mount, and no link is followed: a command may swap
 //! one at any time.
 //!
+//! The clocks of files tick slowly, and two changes within a tick have the same time. A folder that was changed so
+//! shortly before is read once more after the next command; a file tells nothing by being read, so a look that found
+//! a fresh one ends with the next tick.
+//!
 //! Not seen: what is changed after the look (by a background job; the next command's look tells it), what is
 //! made and removed again in between, and what lies in folders that this process may not read or that are too
 //! many. The last two are told.
@@ -16,6 +20,7 @@ use std::{
         unix::ffi::{OsStrExt as _, OsStringExt as _},
     },
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use portcullis_confine::PathAccess;
@@ -141,7 +146,21 @@ impl Protected {
             created.extend(mount.look(&self.patterns, &mut budget));
         }
         created.truncate(PROTECTED_TOLD);
+        self.wait_for_another_time();
         ProtectedFound { created, complete: budget.complete }
+    }
+
+    /// Waits until a further change of a file that was found would have another time than its last one.
+    fn wait_for_another_time(&self) {
+        let identities =
+            self.mounts.iter().flat_map(|mount| mount.found.values()).filter_map(|found| found.identity);
+        let Some(last) = identities.map(|identity| identity.changed).max() else { return };
+        let begun = Instant::now();
+        let tick = Duration::from_nanos(TICK.unsigned_abs());
+        // A time that is far ahead is of a clock that was set back since: it will not be reached soon.
+        while file_time() <= last && begun.elapsed() < tick {
+            std::thread::sleep(PAUSE);
+        }
     }
 }
 
@@ -302,12 +321,21 @@ impl Found {
     }
 }
 
+/// What the kernel writes down as the time of a change that is made now.
+fn file_time() -> (i64, i64) {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    (now.tv_sec, now.tv_nsec)
+}
+
 fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }
 
 /// Longer than any tick of a file system's clock, in nanoseconds.
 const TICK: i64 = 50_000_000;
+
+/// Between two looks at that clock, which ticks every 1 to 10 ms.
+const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 mod tests;

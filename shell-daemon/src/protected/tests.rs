@@ -140,6 +140,17 @@ fn a_change_right_after_a_look_is_not_lost() {
 }
 
 #[test]
+fn a_file_that_is_changed_again_right_after_a_look_is_told_again() {
+    let world = World::new();
+    let mut protected = world.protected(&PATTERNS);
+    for _ in 0..50 {
+        // As long as before, so that the time alone tells.
+        fs::write(world.path(".bashrc"), "new").unwrap();
+        assert_eq!(protected.look().created, ["/shared/.bashrc"]);
+    }
+}
+
+#[test]
 fn times_that_are_set_back_hide_nothing() {
     let world = World::new();
     let past = std::time::SystemTime::now() - Duration::from_secs(1000);
