@@ -31,7 +31,8 @@ pub(crate) const PIPE_BYTES: usize = 1 << 20;
 /// faster than the command reads has to wait.
 pub(crate) const INPUT_BYTES: usize = 64 << 10;
 
-/// From the decision to kill until nothing of a command or of a session is left.
+/// How long what was killed may go without becoming less. As a rule nothing is left after some milliseconds; without
+/// this a process that the kernel cannot end would hold its caller for good.
 pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
 
 /// A session that has not confined itself until then never will.

@@ -16,7 +16,7 @@ use crate::{
     input::Feed,
     limits::{KILL_TIME, PIPE_BYTES},
     prepared::{Prepared, init_of, is_unread},
-    tree::Process,
+    tree::{Patience, Process},
     watch::Watch,
     wire::{self, FromCommand, ShellEnd},
 };
@@ -137,7 +137,8 @@ impl Running {
     ) -> Result<Finished, ShellError> {
         let mut buffer = vec![0; PIPE_BYTES];
         let mut completed = Completed::Yes;
-        let mut deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
+        let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
+        let mut patience = Patience::new(KILL_TIME);
         let end = loop {
             let ready = self.wait(deadline, (completed == Completed::Yes).then_some(request))?;
             for index in 0..self.streams.len() {
@@ -154,8 +155,8 @@ impl Running {
                 break end;
             }
             if completed != Completed::Yes {
-                if Instant::now() >= deadline {
-                    // Killed, and still no word of it.
+                // Its init is what is left, and has only to say how the shell ended.
+                if patience.is_over(1) {
                     return Err(ShellError::SessionEnded);
                 }
                 // Its init may have started the shell after the last look.
@@ -174,7 +175,6 @@ impl Running {
             completed = Completed::No(interruption);
             self.stdin.close();
             self.kill()?;
-            deadline = Instant::now() + KILL_TIME;
         };
         // What was taken of a streamed input cannot be given once more.
         if completed == Completed::Yes && request.input.is_none() && is_unread(&self.text) {
@@ -212,7 +212,7 @@ impl Running {
     }
 
     /// Waits for anything, at most until `deadline`. A command that is being killed, without a request, is
-    /// not cancelled once more.
+    /// not cancelled once more, and is waited for in steps.
     fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<Ready, ShellError> {
         let mut watched = vec![PollFd::new(&self.report, PollFlags::IN)];
         for stream in self.streams.iter().flatten() {
@@ -224,9 +224,12 @@ impl Running {
         watched.extend(
             request.map(|request| PollFd::from_borrowed_fd(request.cancellation.handle(), PollFlags::IN)),
         );
-        let mut left = deadline.saturating_duration_since(Instant::now());
-        if let Some(watch) = &self.watch {
-            left = left.min(if request.is_some() { watch.rest() } else { PAUSE });
+        let mut left = PAUSE;
+        if request.is_some() {
+            left = deadline.saturating_duration_since(Instant::now());
+            if let Some(watch) = &self.watch {
+                left = left.min(watch.rest());
+            }
         }
         // A time that the kernel cannot express is as good as none.
         let time = Timespec::try_from(left).ok();

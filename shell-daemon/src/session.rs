@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
     path::Path,
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use portcullis_confine::{ControlGroup, Layer, LayerStatus, ProcessUser};
@@ -24,7 +24,7 @@ use crate::{
     protected::Protected,
     running::{Finished, Running},
     setup::setup,
-    tree::{self, Process},
+    tree::{self, Patience, Process},
     wire::{self, FromSession, Plan, Ready, Setup, ToSession},
 };
 
@@ -85,7 +85,7 @@ impl ShellSession {
         let (setup, handles) = setup(spec, plan, protected.places(), to_prove)?;
         let (control, theirs) = wire::pair().map_err(|source| ShellError::Start { source })?;
         let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
-        let guard_pid = i32::try_from(guard.id()).ok().and_then(Pid::from_raw);
+        let guard_pid = number_of(&guard);
         if let (Ok(group), Some(guard)) = (&group, guard_pid) {
             // Before it is told what it is: whatever it starts is in the group. One that is not finds out.
             let _ = group.add(guard);
@@ -156,8 +156,8 @@ impl ShellSession {
     /// once, whatever happens.
     ///
     /// # Cancellation
-    /// By [`CommandRequest::cancellation`], from another thread: within a second nothing of the command is
-    /// left, and the session lives on.
+    /// By [`CommandRequest::cancellation`], from another thread: the command is killed, this returns when nothing
+    /// of it is left, within a second as a rule, and the session lives on.
     ///
     /// # Errors
     /// Only what kept the shell from running or the session from telling how it ended. After
@@ -306,20 +306,33 @@ fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(P
     }
 }
 
-/// Waits for a guard whose control socket is closed.
+/// Waits for a guard whose control socket is closed, as long as what it kills becomes less.
 fn bury(guard: &mut Child) -> Result<(), ShellError> {
-    let deadline = Instant::now() + 2 * KILL_TIME;
+    let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
+    let mut patience = Patience::new(2 * KILL_TIME);
+    let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
             // It could not look at processes, or was killed itself.
             Ok(Some(_)) => return Err(ShellError::NotKilled { left: 1 }),
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(1)),
-            // It goes on, and must not be killed: nobody else would.
-            Ok(None) => return Err(ShellError::NotKilled { left: 1 }),
+            Ok(None) => {}
             Err(source) => return Err(ShellError::Processes { source }),
         }
+        waits += 1;
+        if waits.is_multiple_of(WAITS_FOR_A_LOOK) {
+            let left = process.map_or_else(|| Ok(Vec::new()), tree::living_below)?.len();
+            if patience.is_over(left) {
+                // It goes on, and must not be killed: nobody else would.
+                return Err(ShellError::NotKilled { left: left + 1 });
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+fn number_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
 fn require_limits(spec: &SessionSpec) -> Result<(), ShellError> {
@@ -344,3 +357,6 @@ fn require_command(command: &str) -> Result<(), ShellError> {
     }
     Ok(())
 }
+
+/// A look at all processes takes longer than asking after one child, and is seldom needed: most guards end at once.
+const WAITS_FOR_A_LOOK: u32 = 20;

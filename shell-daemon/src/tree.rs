@@ -54,15 +54,17 @@ impl Process {
     }
 }
 
-/// Stops and kills everything below `root`, but not `root`, until two looks find nothing.
+/// Stops and kills everything below `root`, but not `root`, until two looks find nothing. It goes on for as long as
+/// it becomes less.
 ///
 /// A command's init ends with the last process below it, so a `root` that is gone is what is wanted. One that
 /// was killed has left its processes to the guard, which the session's end sets in motion.
 ///
 /// # Errors
-/// [`ShellError::NotKilled`] if the time is over, [`ShellError::Processes`] without `/proc`.
+/// [`ShellError::NotKilled`] if for `time` it has not become less, see [`Patience`]; [`ShellError::Processes`]
+/// without `/proc`.
 pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
-    let deadline = Instant::now() + time;
+    let mut patience = Patience::new(time);
     let mut empty_looks = 0;
     loop {
         let below = living_below(root)?;
@@ -74,25 +76,59 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
             continue;
         }
         empty_looks = 0;
-        if Instant::now() > deadline {
+        if patience.is_over(below.len()) {
             return Err(ShellError::NotKilled { left: below.len() });
         }
         // What is stopped starts nothing more; only when no new one is found are they killed. Otherwise
         // a bomb of processes could grow as fast as it is cut down.
         let mut stopped = HashSet::new();
         let mut found = below;
-        while found.iter().any(|process| !stopped.contains(process)) && Instant::now() < deadline {
-            for process in found {
-                if stopped.insert(process) {
+        loop {
+            for process in &found {
+                if stopped.insert(*process) {
                     process.signal(Signal::STOP);
                 }
             }
             found = living_below(root)?;
+            let has_all = found.iter().all(|process| stopped.contains(process));
+            if has_all || patience.is_over(found.len()) {
+                break;
+            }
         }
         for process in stopped {
             process.kill();
         }
         std::thread::sleep(PAUSE);
+    }
+}
+
+/// Whether what was killed still becomes less.
+///
+/// Time alone does not tell: where the machine has much else to do, one look can take longer than all of it. Looks
+/// alone do not either: where it has nothing to do, many of them fit into a moment.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    time: Duration,
+    fewest: usize,
+    /// When the fewest were found for the first time, and how many looks have found no fewer since.
+    since: Instant,
+    looks: u32,
+}
+
+impl Patience {
+    pub(crate) fn new(time: Duration) -> Self {
+        Self { time, fewest: usize::MAX, since: Instant::now(), looks: 0 }
+    }
+
+    /// Takes what a look has found. It is over when many looks, and all looks of the whole time, have found no
+    /// fewer.
+    pub(crate) fn is_over(&mut self, left: usize) -> bool {
+        if left < self.fewest {
+            *self = Self { fewest: left, ..Self::new(self.time) };
+            return false;
+        }
+        self.looks += 1;
+        self.looks >= LOOKS && self.since.elapsed() >= self.time
     }
 }
 
@@ -159,6 +195,9 @@ fn entry(pid: Pid) -> Option<Entry> {
 /// Between two looks, so that what was killed can end.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// So many looks find no fewer before it is given up: between any two of them, what was killed gets its turn.
+const LOOKS: u32 = 50;
+
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command};
@@ -188,6 +227,24 @@ mod tests {
         process.kill();
         child.wait().unwrap();
         assert!(!process.is_alive());
+    }
+
+    #[test]
+    fn patience_lasts_as_long_as_it_becomes_less() {
+        // However long a look takes.
+        let mut patience = Patience::new(Duration::ZERO);
+        for left in (1..1000).rev() {
+            assert!(!patience.is_over(left), "{left}");
+        }
+        // More than there were is not less, and not yet the end.
+        for _ in 1..LOOKS {
+            assert!(!patience.is_over(2));
+        }
+        assert!(patience.is_over(1));
+        assert!(!patience.is_over(0), "less after all");
+        // However many looks there are.
+        let mut patience = Patience::new(Duration::MAX);
+        assert!((0..10 * LOOKS).all(|_| !patience.is_over(1)));
     }
 
     #[test]

@@ -116,7 +116,7 @@ fn guard(control: &OwnedFd, session_init: Pid, end: End) -> ExitCode {
         while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         match killed {
             Ok(()) => return ExitCode::SUCCESS,
-            // The machine is slow. To give up would be to let them go for good.
+            // Nothing has become less for a while. To give up would be to let them go for good.
             Err(ShellError::NotKilled { .. }) => {}
             Err(_) => return ExitCode::FAILURE,
         }
