@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use portcullis_shell_daemon::{Completed, Ending, Interruption};
 
-use crate::world::{World, eventually, marker, processes_with, request, with_timeout};
+use crate::world::{World, eventually, ever_longer, marker, processes_with, request, with_timeout};
 
 #[test]
 fn a_bomb_of_processes_dies_at_its_deadline() {
@@ -15,8 +15,8 @@ fn a_bomb_of_processes_dies_at_its_deadline() {
         let begun = Instant::now();
         let ran = session.attempt(with_timeout(&bomb, Duration::from_millis(400))).unwrap();
         assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
-        // A second is what it is given; a machine with more to do than this takes longer to look.
-        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        // It was killed: by itself a sleeper ends after thirty seconds.
+        assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
         assert_eq!(processes_with(&marker), Vec::<String>::new());
         assert_eq!(session.output("echo on"), "on\n");
     });
@@ -83,11 +83,17 @@ fn memory_descriptors_and_files_have_bounds() {
 fn output_without_end_is_bounded_and_ends_at_the_deadline() {
     World::each(|world| {
         let mut session = world.session();
-        let (mut one, canceller) = with_timeout("yes & cat /dev/zero", Duration::from_millis(300));
-        one.max_output_bytes = 1 << 20;
-        let ran = session.attempt((one, canceller)).unwrap();
-        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
-        assert!(ran.stdout.len() <= 1 << 20 && ran.end.output_bytes > 1 << 20, "{:?}", ran.end);
+        let attempt = |limit| {
+            let (mut one, canceller) = with_timeout("yes & cat /dev/zero", limit);
+            one.max_output_bytes = 1 << 20;
+            let ran = session.attempt((one, canceller)).unwrap();
+            assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
+            assert!(ran.stdout.len() <= 1 << 20, "{:?}", ran.end);
+            ran
+        };
+        let first = Duration::from_millis(300);
+        let has_more = ever_longer(first).map(attempt).any(|ran| ran.end.output_bytes > 1 << 20);
+        assert!(has_more, "it has written more than is handed on");
     });
 }
 

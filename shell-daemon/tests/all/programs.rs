@@ -9,6 +9,7 @@ use std::{
 };
 
 use crate::{
+    matrix::column::put_program,
     stock_container::enter_stock_container,
     world::{World, eventually, marker, processes_with},
 };
@@ -51,16 +52,14 @@ fn ordinary_user(world: &World) -> Command {
         std::os::unix::fs::chown(world.path(folder), Some(65534), Some(65534)).unwrap();
     }
     std::fs::set_permissions(world.path(""), std::fs::Permissions::from_mode(0o755)).unwrap();
-    // Where everybody can start it. A link where that is possible: a copy is busy as long as another test's new
-    // process has its descriptors.
-    let link = world.path("program");
-    if !link.exists() && std::fs::hard_link(PROGRAM, &link).is_err() {
-        std::fs::copy(PROGRAM, &link).unwrap();
+    let place = world.path("program");
+    if !place.exists() {
+        put_program(PROGRAM, &place);
     }
     let mut program = Command::new("setpriv");
     let ids = |who| format!("--{who}=65534");
     program.args([ids("reuid"), ids("regid"), "--clear-groups".to_owned()]);
-    program.arg(world.path("program")).arg(world.path(""));
+    program.arg(place).arg(world.path(""));
     program
 }
 

@@ -223,10 +223,18 @@ pub(crate) fn processes_with(marker: &str) -> Vec<String> {
     found
 }
 
-/// Waits for a condition that must come true within five seconds.
+/// Limits for what has to reach a point before its limit ends it. How long that takes is the machine's affair: each
+/// limit is twice as long as the one before. All are shorter than the sleeps of commands that must not end by
+/// themselves.
+pub(crate) fn ever_longer(first: Duration) -> impl Iterator<Item = Duration> {
+    std::iter::successors(Some(first), |limit| Some(*limit * 2))
+        .take_while(|limit| *limit < Duration::from_secs(30))
+}
+
+/// Waits for a condition that must come true within twenty seconds: less than what sleeps until it is killed.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(5);
+    let deadline = Instant::now() + Duration::from_secs(20);
     while !condition() {
         assert!(Instant::now() < deadline, "{what}");
         std::thread::yield_now();

@@ -1,6 +1,6 @@
 //! Commands that use up what they can, in every column: only they suffer, and what is told of them is exact.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, time::Duration};
 
 use portcullis_shell_daemon::protocol::{
     ExecEvent, ExecRequest, KillSessionRequest, Stream, exec_event::Event, exited::Ending,
@@ -10,7 +10,7 @@ use tonic::{Code, Streaming};
 use super::column::{Column, Place};
 use crate::{
     server::sidecar::{begin, exec, finish, memory_kib, output, run, session, soon},
-    world::processes_with,
+    world::{ever_longer, processes_with},
 };
 
 /// Runs a test in every column that works here.
@@ -26,13 +26,20 @@ async fn each(test: &str, check: impl AsyncFn(&mut Place)) {
 async fn a_command_that_is_killed_for_its_time_ran_once_and_left_nothing() {
     each("once", async |place| {
         let script = place.script(
-            "echo x >> counter; (setsid bash -c '(exec -a @mark@ sleep 60 &)' &); exec -a @mark@ sleep 60",
+            "echo x >> counter; (setsid bash -c '(exec -a @mark@ sleep 60 & echo up)' &); exec -a @mark@ sleep 60",
         );
-        let ran = place.attempt(&script, 1000).await;
-        assert_eq!(ran.exited.interruption, "timeout");
-        // A second is what it is given; a machine with more to do than this takes longer to look.
-        assert!(ran.exited.duration_us < 4_000_000, "{ran:?}");
-        assert_eq!(processes_with(&place.mark), Vec::<String>::new());
+        let mut limits = ever_longer(Duration::from_secs(1));
+        loop {
+            // Of the last one, which came too late. Nothing of that is left to write more.
+            let _ = std::fs::remove_file(place.world.path("shared/counter"));
+            let limit = limits.next().expect("it is up in time");
+            let ran = place.attempt(&script, u64::try_from(limit.as_millis()).unwrap()).await;
+            assert_eq!(ran.exited.interruption, "timeout");
+            assert_eq!(processes_with(&place.mark), Vec::<String>::new());
+            if ran.stdout == "up\n" {
+                break;
+            }
+        }
         assert_eq!(output(&mut place.shell, &place.session, "cd; cat counter").await, "x\n");
     })
     .await;
@@ -43,7 +50,7 @@ async fn what_one_session_uses_up_another_one_has() {
     each("others", async |place| {
         let other = session(&mut place.shell).await;
         let bomb = place.script(
-            "b() { local n=$1; ((n == 0)) && exec -a @mark@ sleep 30; b $((n - 1)) & b $((n - 1)) & wait; }; b 6",
+            "b() { local n=$1; ((n == 0)) && exec -a @mark@ sleep 60; b $((n - 1)) & b $((n - 1)) & wait; }; b 6",
         );
         for attack in [
             bomb.as_str(),

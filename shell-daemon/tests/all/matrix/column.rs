@@ -161,13 +161,10 @@ pub(crate) fn daemon_of(world: &World, who: Who) -> Command {
         command.arg(EMBEDDED_ENTRY);
         return command;
     }
-    // A link where that is possible: a copy is busy as long as another test's new process has its descriptors.
-    let link = world.path("program");
-    if std::fs::hard_link(SHELLD, &link).is_err() {
-        std::fs::copy(SHELLD, &link).unwrap();
-    }
-    give(&world.path(""), &link);
-    let mut command = Command::new(link);
+    let program = world.path("program");
+    put_program(SHELLD, &program);
+    give(&world.path(""), &program);
+    let mut command = Command::new(program);
     command.arg(EMBEDDED_ENTRY).uid(65534).gid(65534);
     command
 }
@@ -186,11 +183,22 @@ fn give(path: &Path, program: &Path) {
     }
 }
 
+/// Puts a program of ours where everybody can start it: as a link, or where that is not possible as a copy.
+pub(crate) fn put_program(program: &str, place: &Path) {
+    if std::fs::hard_link(program, place).is_err() {
+        install("755", program, place);
+    }
+}
+
 /// A program of root's that anybody may run as root, where that can be made.
 fn add_setuid_program(world: &World) {
-    // By another program: as long as one of ours has it open to be written, nobody can run it.
-    let made =
-        Command::new("install").args(["-m", "4755", "/usr/bin/id"]).arg(world.path("shared/setuid")).status();
+    install("4755", "/usr/bin/id", &world.path("shared/setuid"));
+}
+
+/// Copies a program, by another program: as long as one of ours has the copy open to be written, and be it a new
+/// process of another test, nobody can run it.
+fn install(mode: &str, program: &str, place: &Path) {
+    let made = Command::new("install").args(["-m", mode, program]).arg(place).status();
     assert!(made.unwrap().success());
 }
 

@@ -126,7 +126,7 @@ pub(crate) const CASES: &[Case] = &[
     Case {
         about: "starts more processes than the limit",
         attacks: &[
-            "b() { local n=$1; ((n == 0)) && exec -a @mark@ sleep 30; b $((n - 1)) & b $((n - 1)) & wait; }; b 6",
+            "b() { local n=$1; ((n == 0)) && exec -a @mark@ sleep 60; b $((n - 1)) & b $((n - 1)) & wait; }; b 6",
         ],
         fates: [Killed, Killed, Killed, Killed],
         witness: Witness::Script,

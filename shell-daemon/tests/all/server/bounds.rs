@@ -4,12 +4,17 @@ use std::time::Duration;
 
 use portcullis_policy::CommandRules;
 use portcullis_shell_daemon::protocol::{
-    CreateSessionRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, Mount, SessionLimits,
+    CreateSessionRequest, ExecEvent, HealthRequest, KillSessionRequest, ListSessionsRequest, Mount,
+    SessionLimits, exited::Ending,
 };
 use portcullis_types::ShellPosture;
+use tonic::{Status, Streaming};
 
-use super::sidecar::{begin, children, code, config, embedded, everything, exec, output, run, session, soon};
-use crate::world::{World, marker, processes_with};
+use super::sidecar::{
+    Embedded, Shell, begin, children, code, config, embedded, everything, exec, exec_within, finish, output,
+    run, session, soon,
+};
+use crate::world::{World, ever_longer, marker, processes_with};
 
 fn mount(name: &str, access: &str) -> Mount {
     Mount { name: name.to_owned(), access: access.to_owned() }
@@ -111,14 +116,14 @@ async fn limits_can_be_lowered_and_not_raised() {
     let request = CreateSessionRequest { limits: Some(limits), ..everything() };
     let created = shell.create_session(request).await.unwrap().into_inner();
     assert_eq!(created.limits, Some(limits));
-    let ran = run(
-        &mut shell,
-        exec(&created.session_id, "head -c 3000000 /dev/zero > file; printf %100s; sleep 60"),
-    )
-    .await
-    .unwrap();
+    let lowered = created.session_id;
+    let ran = run(&mut shell, exec(&lowered, "sleep 60")).await.unwrap();
+    assert_eq!(ran.exited.interruption, "timeout");
+    // A command may ask for more time than its session's, up to what the daemon gives.
+    let command = "head -c 3000000 /dev/zero > file; printf %100s";
+    let ran = run(&mut shell, exec_within(Duration::from_secs(60), &lowered, command)).await.unwrap();
     let handed_on = ran.stdout.len() + ran.stderr.len();
-    assert_eq!((ran.exited.interruption.as_str(), handed_on), ("timeout", 10));
+    assert_eq!((ran.exited.interruption.as_str(), handed_on), ("", 10));
     assert_eq!(world.path("shared/file").metadata().unwrap().len(), 2 << 20);
 }
 
@@ -174,18 +179,46 @@ async fn sessions_and_commands_have_their_number() {
 #[tokio::test]
 async fn a_session_that_rests_too_long_is_ended_with_its_jobs() {
     let Some(world) = World::new() else { return };
-    let mut config = config(&world);
-    config.session.idle_timeout = Duration::from_millis(400);
-    let (_daemon, mut shell) = embedded(config).await;
-    let resting = session(&mut shell).await;
     let marker = marker("idle");
-    output(&mut shell, &resting, &format!("(exec -a {marker} sleep 60 >/dev/null 2>&1 &)")).await;
-    // A command is no rest, however long it takes.
-    let working = session(&mut shell).await;
-    let (_, stream) = begin(&mut shell, exec(&working, "sleep 1; echo on")).await.unwrap();
+    let mut rests = ever_longer(Duration::from_millis(400));
+    let (_daemon, mut shell, resting, stream) = loop {
+        let rest = rests.next().expect("a new session does not rest too long before its first command");
+        if let Some(used) = use_in_time(&world, rest, &marker).await {
+            break used;
+        }
+    };
     soon("it is ended", || processes_with(&marker).is_empty()).await;
     assert_eq!(code(&run(&mut shell, exec(&resting, "true")).await.unwrap_err()), "not_found");
-    assert_eq!(super::sidecar::finish(stream).await.unwrap().stdout, "on\n");
+    assert_eq!(finish(stream).await.unwrap().stdout, "on\n");
+}
+
+/// A daemon, a client, a session of it that rests from now on and has a job, and a command that another session
+/// works at for longer than a session may rest. `None` if one of the sessions was ended before it was used.
+async fn use_in_time(
+    world: &World,
+    rest: Duration,
+    marker: &str,
+) -> Option<(Embedded, Shell, String, Streaming<ExecEvent>)> {
+    let mut config = config(world);
+    config.session.idle_timeout = rest;
+    let (daemon, mut shell) = embedded(config).await;
+    let resting = session(&mut shell).await;
+    let job = format!("(exec -a {marker} sleep 60 >/dev/null 2>&1 &)");
+    let ran = in_time(run(&mut shell, exec(&resting, &job)).await)?;
+    assert_eq!(ran.exited.ending, Some(Ending::Code(0)), "{ran:?}");
+    // A command is no rest, however long it takes.
+    let working = session(&mut shell).await;
+    let work = format!("sleep {}; echo on", 2 * rest.as_secs() + 1);
+    let (_, stream) = in_time(begin(&mut shell, exec(&working, &work)).await)?;
+    Some((daemon, shell, resting, stream))
+}
+
+/// What came of a call, if its session was still there.
+fn in_time<T>(answer: Result<T, Status>) -> Option<T> {
+    if let Err(status) = &answer {
+        assert!(matches!(code(status), "not_found" | "session_ended"), "{status:?}");
+    }
+    answer.ok()
 }
 
 #[tokio::test]
@@ -213,7 +246,9 @@ async fn commands_are_judged_by_their_whole_text() {
 #[tokio::test]
 async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
     let Some(world) = World::new() else { return };
-    let (_daemon, mut shell) = embedded(config(&world)).await;
+    let mut config = config(&world);
+    config.service.health_cache = Duration::from_secs(3600);
+    let (_daemon, mut shell) = embedded(config).await;
     shell.health(HealthRequest {}).await.unwrap();
     // From now on no session can be started.
     for file in std::fs::read_dir(world.path("state")).unwrap() {

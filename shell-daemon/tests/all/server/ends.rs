@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use portcullis_shell_daemon::protocol::KillSessionRequest;
 use rustix::process::Signal;
 use tonic::Code;
 
@@ -99,7 +100,11 @@ async fn a_daemon_that_is_told_to_stop_lets_a_short_command_end() {
     // Nothing new is begun from the moment on at which it has noticed.
     let refused = loop {
         match shell.create_session(everything()).await {
-            Ok(_) => {}
+            // There is room for some only.
+            Ok(created) => {
+                let kill = KillSessionRequest { session_id: created.into_inner().session_id };
+                shell.kill_session(kill).await.unwrap();
+            }
             Err(status) => break status,
         }
     };

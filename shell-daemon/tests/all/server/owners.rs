@@ -14,8 +14,8 @@ use rustix::process::Uid;
 use tonic::Code;
 
 use super::sidecar::{
-    Credentials, begin, client, code, config, embedded, everything, exec, finish, output, run, session,
-    standalone, standalone_in,
+    Credentials, begin, client, client_if_open, code, config, embedded, everything, exec, finish, output,
+    run, session, standalone, standalone_in,
 };
 use crate::{outer::Outer, world::World};
 
@@ -81,9 +81,12 @@ async fn another_user_is_let_in_only_by_number() {
     let daemon = standalone(&world, &["--allow-uid", &allowed.to_string()]).await;
     // Although it has the token, it gets not one byte.
     let mut stream = connect_as(stranger, &daemon.socket);
-    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let read = stream.read(&mut [0; 1]);
     assert!(matches!(read, Ok(0)) || read.is_err_and(|error| error.raw_os_error() == Some(104)));
+    if let Some(mut shell) = client_if_open(connect_as(stranger, &daemon.socket), Credentials::good()).await {
+        shell.health(HealthRequest {}).await.unwrap_err();
+    }
     let mut shell = client(connect_as(allowed, &daemon.socket), Credentials::good()).await;
     shell.health(HealthRequest {}).await.unwrap();
     let mut shell =

@@ -127,6 +127,12 @@ pub(crate) async fn client(stream: StdUnixStream, credentials: Credentials) -> S
     ShellClient::with_interceptor(channel(stream).await.unwrap(), credentials)
 }
 
+/// As [`client`], where the daemon may have hung up by now.
+pub(crate) async fn client_if_open(stream: StdUnixStream, credentials: Credentials) -> Option<Shell> {
+    let channel = channel(stream).await.ok()?;
+    Some(ShellClient::with_interceptor(channel, credentials))
+}
+
 /// A channel over one connection: when that is over, every call fails.
 pub(crate) async fn channel(stream: StdUnixStream) -> Result<Channel, tonic::transport::Error> {
     stream.set_nonblocking(true).unwrap();
@@ -241,6 +247,11 @@ pub(crate) fn exec(session: &str, command: &str) -> ExecRequest {
     ExecRequest { session_id: session.to_owned(), command: command.to_owned(), ..ExecRequest::default() }
 }
 
+/// As [`exec`], with a time of its own.
+pub(crate) fn exec_within(limit: Duration, session: &str, command: &str) -> ExecRequest {
+    ExecRequest { timeout_ms: u64::try_from(limit.as_millis()).unwrap(), ..exec(session, command) }
+}
+
 /// What came of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
@@ -298,7 +309,8 @@ pub(crate) fn code(status: &Status) -> &str {
     status.metadata().get(CODE_KEY).map_or("", |code| code.to_str().unwrap())
 }
 
-/// Waits for something that must come true within ten seconds, without holding up the client.
+/// Waits for something that must come true within forty seconds, without holding up the client. That is less than
+/// what sleeps until it is killed, and than the time of a command.
 #[track_caller]
 pub(crate) fn soon(what: &str, mut condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
     let what = what.to_owned();
@@ -308,6 +320,6 @@ pub(crate) fn soon(what: &str, mut condition: impl FnMut() -> bool) -> impl Futu
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
-        assert!(tokio::time::timeout(Duration::from_secs(10), wait).await.is_ok(), "{what}");
+        assert!(tokio::time::timeout(Duration::from_secs(40), wait).await.is_ok(), "{what}");
     }
 }

@@ -50,7 +50,7 @@ fn readiness_and_the_end_are_announced() {
     let Some(world) = World::new() else { return };
     let place = world.path("notify");
     let notified = UnixDatagram::bind(&place).unwrap();
-    notified.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    notified.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
     let (mut command, socket) = shelld(&world);
     let child = command.env("NOTIFY_SOCKET", &place).spawn().unwrap();
     let mut daemon = Standalone { child, socket };
