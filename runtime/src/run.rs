@@ -42,6 +42,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     log_to_stderr(&cli.command);
+    portcullis_shell_daemon::take_all_descriptors();
     match command::dispatch(cli) {
         Ok(code) => code,
         Err(error) => {

@@ -43,6 +43,7 @@ mod running;
 mod entry;
 mod inside;
 
+mod descriptors;
 mod error;
 mod limits;
 mod tree;
@@ -53,6 +54,7 @@ pub mod protocol;
 mod server;
 
 pub use cancel::{Cancellation, Canceller};
+pub use descriptors::take_all_descriptors;
 pub use entry::enter_if_session;
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};

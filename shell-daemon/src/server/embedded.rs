@@ -22,10 +22,11 @@ use serde::{Deserialize, Serialize};
 use tokio::{io::AsyncReadExt as _, net::UnixStream, time::timeout};
 
 use super::{
-    DaemonConfig, DaemonError, Token, descriptors,
+    DaemonConfig, DaemonError, Token,
     logs::{self, Form},
     serve::serve_one,
 };
+use crate::take_all_descriptors;
 
 /// What the parent writes first, as JSON in one line of at most 256 KiB.
 #[derive(Clone, Serialize, Deserialize)]
@@ -76,7 +77,7 @@ fn run() -> Result<(), DaemonError> {
         SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
     close_inherited(&one_thread).map_err(system("close what was inherited"))?;
     logs::begin(Form::Text, "error");
-    descriptors::take_all_there_are();
+    take_all_descriptors();
     let stream = StdUnixStream::from(take_stdin()?);
     stream.set_nonblocking(true).map_err(system("prepare the connection"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -16,7 +16,6 @@ mod config;
 mod daemon;
 mod error;
 
-mod descriptors;
 mod embedded;
 mod from_policy;
 mod logs;

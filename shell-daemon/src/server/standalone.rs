@@ -12,13 +12,13 @@ use tokio::{
 };
 
 use super::{
-    DaemonError, descriptors,
+    DaemonError,
     from_policy::{self, Places},
     logs::{self, Form},
     serve::serve,
     socket::{self, Reach, SocketFile},
 };
-use crate::protocol::PostureReport;
+use crate::{protocol::PostureReport, take_all_descriptors};
 
 /// Holds confined shells for clients that connect to a Unix socket.
 #[derive(Debug, Parser)]
@@ -76,7 +76,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     // First, while there is one thread: it takes variables out of the environment.
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
     logs::begin(if arguments.json_logs { Form::Json } else { Form::Text }, "info");
-    descriptors::take_all_there_are();
+    take_all_descriptors();
     let token = socket::read_token(&arguments.token_file)?;
     let (listener, file) = listener(arguments, inherited)?;
     let places = Places {

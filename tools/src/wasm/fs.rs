@@ -55,6 +55,7 @@ impl Errno {
     pub(super) const LOOP: Self = Self(32);
     pub(super) const MFILE: Self = Self(33);
     pub(super) const NOENT: Self = Self(44);
+    pub(super) const NOTDIR: Self = Self(54);
     pub(super) const PERM: Self = Self(63);
 }
 
@@ -81,17 +82,15 @@ pub(super) type Verdict<T = ()> = Result<T, Errno>;
 /// A call's descriptors, as far as this layer must know them.
 #[derive(Debug)]
 pub(super) struct GuestFs {
+    /// All that are open.
     slots: BTreeMap<u32, Slot>,
-    /// How many there are.
-    open: usize,
     preopens: Arc<[Preopen]>,
     protected: Arc<ProtectedPaths>,
     used: Vec<bool>,
     violation: Option<Violation>,
 }
 
-/// What a descriptor is. Files that are open for reading are not listed: nothing about them is decided
-/// after their open.
+/// What a descriptor is.
 #[derive(Debug)]
 pub(super) enum Slot {
     Stdin,
@@ -100,6 +99,8 @@ pub(super) enum Slot {
     Directory(Directory),
     /// A file that was judged as one to be written.
     Written,
+    /// A file that was judged as one to be read.
+    Read,
 }
 
 /// An open directory.
@@ -145,7 +146,7 @@ impl GuestFs {
             slots.insert(number, Slot::Directory(Directory { preopen: index, handle, cursor: None }));
         }
         let used = vec![false; preopens.len()];
-        Self { open: slots.len(), slots, preopens, protected, used, violation: None }
+        Self { slots, preopens, protected, used, violation: None }
     }
 
     /// The first violation of the call.
@@ -177,7 +178,6 @@ impl GuestFs {
     /// Follows `fd_close`.
     pub(super) fn closed(&mut self, fd: u32) {
         self.slots.remove(&fd);
-        self.open -= 1;
     }
 
     /// Follows `fd_renumber`.
@@ -185,17 +185,14 @@ impl GuestFs {
         if from == to {
             return;
         }
-        match self.slots.remove(&from) {
-            Some(slot) => self.slots.insert(to, slot),
-            None => self.slots.remove(&to),
-        };
-        // Both were open.
-        self.open -= 1;
+        if let Some(slot) = self.slots.remove(&from) {
+            self.slots.insert(to, slot);
+        }
     }
 
-    /// Decides on `path_open`. `None`: the descriptor is no directory, which the stock function reports.
-    pub(super) fn open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> Verdict<Option<Found>> {
-        let Some((preopen, from)) = self.start(fd) else { return Ok(None) };
+    /// Decides on `path_open`.
+    pub(super) fn open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> Verdict<Found> {
+        let (preopen, from) = self.start(fd)?;
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let found = match resolve(from.as_fd(), path, follow) {
             Ok(target) => {
@@ -210,33 +207,28 @@ impl GuestFs {
             }
             Err(error) => return Err(self.refusal(error, preopen, &from, path)),
         };
-        if self.open >= MAX_OPEN_DESCRIPTORS {
+        if self.slots.len() >= MAX_OPEN_DESCRIPTORS {
             return Err(Errno::MFILE);
         }
         self.used[preopen] = true;
-        Ok(Some(found))
+        Ok(found)
     }
 
     /// Takes note of what `path_open` returned.
     pub(super) fn opened(&mut self, fd: u32, found: Found) {
-        self.open += 1;
-        match found.directory {
+        let slot = match found.directory {
             Some(handle) => {
-                let directory = Directory { preopen: found.preopen, handle: Arc::new(handle), cursor: None };
-                self.slots.insert(fd, Slot::Directory(directory));
+                Slot::Directory(Directory { preopen: found.preopen, handle: Arc::new(handle), cursor: None })
             }
-            None if found.writes => {
-                self.slots.insert(fd, Slot::Written);
-            }
-            None => {
-                self.slots.remove(&fd);
-            }
-        }
+            None if found.writes => Slot::Written,
+            None => Slot::Read,
+        };
+        self.slots.insert(fd, slot);
     }
 
     /// Decides on an operation that only looks at what a path leads to: it may not lead out.
     pub(super) fn look(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
-        let Some((preopen, from)) = self.start(fd) else { return Ok(()) };
+        let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         if let Err(error @ Os::XDEV) = resolve(from.as_fd(), path, flags) {
             return Err(self.refusal(error, preopen, &from, path));
@@ -261,7 +253,7 @@ impl GuestFs {
 
     /// Decides on one path of an operation that changes a directory.
     pub(super) fn change(&mut self, fd: u32, path: &str, change: Change) -> Verdict {
-        let Some((preopen, from)) = self.start(fd) else { return Ok(()) };
+        let (preopen, from) = self.start(fd)?;
         let Some((parent, name)) = split(path) else {
             // `.`, `..` or nothing: no name to change, which the stock function reports. Where it leads
             // is checked all the same.
@@ -287,7 +279,7 @@ impl GuestFs {
     /// Decides on a path that an operation follows to an existing file, such as a hard link's source: the
     /// file itself must not be protected under its real name either.
     pub(super) fn reach(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
-        let Some((preopen, from)) = self.start(fd) else { return Ok(()) };
+        let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         match resolve(from.as_fd(), path, flags) {
             Ok(target) => {
@@ -301,7 +293,7 @@ impl GuestFs {
 
     /// Decides where a new symbolic link may point to: within its mount, counted without following links.
     pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> Verdict {
-        let Some((preopen, from)) = self.start(fd) else { return Ok(()) };
+        let (preopen, from) = self.start(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
         let Ok(parent) = resolve(from.as_fd(), parent, OFlags::DIRECTORY) else { return Ok(()) };
         let mut depth = self.below_mount(preopen, parent.as_fd(), None)?.len();
@@ -320,19 +312,19 @@ impl GuestFs {
 
     /// Follows a verdict on `path_rename`: what replaces a file takes over its permissions.
     pub(super) fn replaces(&self, from: (u32, &str), to: (u32, &str)) -> Verdict {
-        let (Some((_, from_fd)), Some((_, to_fd))) = (self.start(from.0), self.start(to.0)) else {
-            return Ok(());
-        };
+        let ((_, from_fd), (_, to_fd)) = (self.start(from.0)?, self.start(to.0)?);
         let from = mode::Name { directory: from_fd.as_fd(), path: from.1 };
         let to = mode::Name { directory: to_fd.as_fd(), path: to.1 };
         mode::take_over(from, to).map_err(|_cause| Errno::IO)
     }
 
-    /// The preopen and directory that a descriptor stands for.
-    fn start(&self, fd: u32) -> Option<(usize, Arc<OwnedFd>)> {
+    /// The preopen and directory that a descriptor stands for. What was judged as a file stays one, whatever the
+    /// stock function has found in its place: nothing is reached from there.
+    fn start(&self, fd: u32) -> Verdict<(usize, Arc<OwnedFd>)> {
         match self.slots.get(&fd) {
-            Some(Slot::Directory(directory)) => Some((directory.preopen, Arc::clone(&directory.handle))),
-            _ => None,
+            Some(Slot::Directory(directory)) => Ok((directory.preopen, Arc::clone(&directory.handle))),
+            Some(_) => Err(Errno::NOTDIR),
+            None => Err(Errno::BADF),
         }
     }
 
@@ -428,7 +420,7 @@ impl GuestFs {
             Os::XDEV => self.escape(preopen, from, path),
             Os::NOENT => Errno::NOENT,
             Os::LOOP => Errno::LOOP,
-            Os::NOTDIR => Errno(54),
+            Os::NOTDIR => Errno::NOTDIR,
             Os::NAMETOOLONG => Errno(37),
             Os::ACCESS | Os::PERM => Errno::ACCES,
             _ => Errno::IO,

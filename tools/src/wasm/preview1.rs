@@ -95,9 +95,7 @@ fn add_opens(linker: &mut Linker<GuestState>) -> Result<()> {
             let errno = forward!(
                 caller, path_open, fd, dirflags, path, path_len, oflags, rights, inheriting, fdflags, out
             )?;
-            if errno == Errno::SUCCESS.0
-                && let Some(found) = found
-            {
+            if errno == Errno::SUCCESS.0 {
                 let (memory, state, _) = parts(&mut caller)?;
                 let opened = u32::from_le_bytes(array(memory, out).map_err(unreadable)?);
                 state.fs.opened(opened, found);

@@ -23,13 +23,16 @@ const OPEN: &str = r#"(data (i32.const 2048) ".")
 
 /// What a guest answers that does this with the descriptors of `/shared` and `/tmp`.
 async fn answer(world: &World, functions: &str, call: &str) -> Answer {
-    let guest = WatGuest {
+    Answer::of(&guest(functions, call).registry(world).await, "bomb", json!({})).await
+}
+
+fn guest(functions: &str, call: &str) -> WatGuest {
+    WatGuest {
         imports: IMPORTS.to_owned(),
         fields: format!("{OPEN} {functions} (func $bomb {call})"),
         call: "(call $bomb)".to_owned(),
         ..WatGuest::new("bomb")
-    };
-    Answer::of(&guest.registry(world).await, "bomb", json!({})).await
+    }
 }
 
 fn world() -> World {
@@ -83,6 +86,35 @@ async fn what_is_closed_or_replaced_makes_room_and_no_more_than_that() {
         times(fails)
     );
     assert_eq!(answer(&world(), "", &call).await.text(), "done");
+}
+
+/// The limit that a program is started with is meant for others: one guest alone may have more.
+#[tokio::test]
+async fn the_program_has_room_for_what_guests_may_open() {
+    let world = world();
+    let module = world.root().join("bomb.wasm");
+    let opens = format!(
+        "(loop $on (br_if $on (i32.eqz (call $open))))
+         (if (i32.ne (i32.load (i32.const 8)) (i32.const {})) (then unreachable))
+         (call $answer)",
+        MAX_OPEN - 1
+    );
+    std::fs::write(&module, guest("", &opens).bytes()).expect("writable");
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the program under test, started by a shell that sets limits"
+    )]
+    let ran = std::process::Command::new("sh")
+        .args(["-c", "ulimit -S -n 64; exec \"$0\" \"$@\""])
+        .arg(portcullis_tests::binary())
+        .args(["--workspace".as_ref(), world.workspace().as_os_str()])
+        .args(["--state".as_ref(), world.state().as_os_str()])
+        .args(["--policy".as_ref(), world.policy_file().as_os_str()])
+        .args(["call", "bomb", "{}", "--approve", "--module"])
+        .arg(&module)
+        .output()
+        .expect("starts");
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "done", "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
 /// The number of a descriptor could be guessed that was opened with nowhere to put it.
