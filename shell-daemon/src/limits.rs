@@ -31,6 +31,14 @@ pub(crate) const PIPE_BYTES: usize = 1 << 20;
 /// faster than the command reads has to wait.
 pub(crate) const INPUT_BYTES: usize = 64 << 10;
 
+/// So many looks find no fewer processes before a kill is given up: where the machine has much else to do, one look
+/// can take longer than all of [`KILL_TIME`].
+pub(crate) const KILL_LOOKS: u32 = 50;
+
+/// From a kill until it is given up, whatever becomes less meanwhile: a command that ends its processes one by one
+/// must not hold its caller.
+pub(crate) const LONGEST_KILL: Duration = Duration::from_secs(10);
+
 /// How long what was killed may go without becoming less. As a rule nothing is left after some milliseconds; without
 /// this a process that the kernel cannot end would hold its caller for good.
 pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);

@@ -9,8 +9,8 @@
 //! a fresh one ends with the next tick.
 //!
 //! Not seen: what is changed after the look (by a background job; the next command's look tells it), what is
-//! made and removed again in between, and what lies in folders that this process may not read or that are too
-//! many. The last two are told.
+//! made and removed again in between, a second change where times are whole seconds (FAT, ext3) or another
+//! machine's, and what lies in folders that this process may not read or that are too many. The last two are told.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -13,7 +13,10 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::ShellError;
+use crate::{
+    ShellError,
+    limits::{KILL_LOOKS, LONGEST_KILL},
+};
 
 /// A process that is still the one that was meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -64,7 +67,8 @@ impl Process {
 /// [`ShellError::NotKilled`] if for `time` it has not become less, see [`Patience`]; [`ShellError::Processes`]
 /// without `/proc`.
 pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
-    let mut patience = Patience::new(time);
+    // Fed by what is left after a kill: before the first one a bomb grows, and that is no reason to give up.
+    let mut patience: Option<Patience> = None;
     let mut empty_looks = 0;
     loop {
         let below = living_below(root)?;
@@ -76,11 +80,12 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
             continue;
         }
         empty_looks = 0;
-        if patience.is_over(below.len()) {
+        if patience.as_mut().is_some_and(|patience| patience.is_over(below.len())) {
             return Err(ShellError::NotKilled { left: below.len() });
         }
         // What is stopped starts nothing more; only when no new one is found are they killed. Otherwise
         // a bomb of processes could grow as fast as it is cut down.
+        let mut stopping = Patience::new(time);
         let mut stopped = HashSet::new();
         let mut found = below;
         loop {
@@ -91,7 +96,7 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
             }
             found = living_below(root)?;
             let has_all = found.iter().all(|process| stopped.contains(process));
-            if has_all || patience.is_over(found.len()) {
+            if has_all || stopping.is_over(found.len()) {
                 break;
             }
         }
@@ -109,6 +114,7 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
 #[derive(Debug)]
 pub(crate) struct Patience {
     time: Duration,
+    begun: Instant,
     fewest: usize,
     /// When the fewest were found for the first time, and how many looks have found no fewer since.
     since: Instant,
@@ -117,18 +123,20 @@ pub(crate) struct Patience {
 
 impl Patience {
     pub(crate) fn new(time: Duration) -> Self {
-        Self { time, fewest: usize::MAX, since: Instant::now(), looks: 0 }
+        let now = Instant::now();
+        Self { time, begun: now, fewest: usize::MAX, since: now, looks: 0 }
     }
 
     /// Takes what a look has found. It is over when many looks, and all looks of the whole time, have found no
-    /// fewer.
+    /// fewer; and in any case after [`LONGEST_KILL`].
     pub(crate) fn is_over(&mut self, left: usize) -> bool {
         if left < self.fewest {
-            *self = Self { fewest: left, ..Self::new(self.time) };
-            return false;
+            (self.fewest, self.since, self.looks) = (left, Instant::now(), 0);
+        } else {
+            self.looks += 1;
         }
-        self.looks += 1;
-        self.looks >= LOOKS && self.since.elapsed() >= self.time
+        let is_stuck = self.looks >= KILL_LOOKS && self.since.elapsed() >= self.time;
+        is_stuck || self.begun.elapsed() >= LONGEST_KILL
     }
 }
 
@@ -195,9 +203,6 @@ fn entry(pid: Pid) -> Option<Entry> {
 /// Between two looks, so that what was killed can end.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// So many looks find no fewer before it is given up: between any two of them, what was killed gets its turn.
-const LOOKS: u32 = 50;
-
 #[cfg(test)]
 mod tests {
     use std::process::{Child, Command};
@@ -237,14 +242,14 @@ mod tests {
             assert!(!patience.is_over(left), "{left}");
         }
         // More than there were is not less, and not yet the end.
-        for _ in 1..LOOKS {
+        for _ in 1..KILL_LOOKS {
             assert!(!patience.is_over(2));
         }
         assert!(patience.is_over(1));
         assert!(!patience.is_over(0), "less after all");
         // However many looks there are.
         let mut patience = Patience::new(Duration::MAX);
-        assert!((0..10 * LOOKS).all(|_| !patience.is_over(1)));
+        assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(1)));
     }
 
     #[test]

@@ -204,7 +204,7 @@ fn read_token(path: &Path) -> io::Result<String> {
 /// A socket that takes no connection until then has nobody behind it.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
 
-/// How long a sidecar of ours has to end its sessions: twice what each may take.
+/// How long a sidecar of ours has to end its sessions; each takes some milliseconds as a rule.
 const END_TIME: Duration = Duration::from_secs(4);
 
 /// The longest token.

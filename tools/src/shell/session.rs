@@ -162,5 +162,6 @@ impl Collected {
 /// Between two questions whether a session is free.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a sidecar may take to kill a command: twice what it promises.
-const KILL_TIME: Duration = Duration::from_secs(2);
+/// How long a sidecar may take to kill a command: some milliseconds as a rule, and more than a second only where the
+/// machine has much else to do, and then it gives up before this.
+const KILL_TIME: Duration = Duration::from_secs(15);
