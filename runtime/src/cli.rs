@@ -250,6 +250,9 @@ pub(crate) enum Audit {
 /// The command goes through `shell_exec`: it is decided on, confined and recorded, and approved of by whoever
 /// types it. Its output comes as it is written, its input is what is piped in, and its exit code is this
 /// program's. Without a command, lines are read and run one after the other in one session.
+///
+/// Ctrl-C cancels the command that runs. Where a person types the lines, the next one may follow; a list of them
+/// ends there.
 #[derive(Debug, Args)]
 pub(crate) struct Shell {
     /// The command, after `--`.

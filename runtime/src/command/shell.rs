@@ -1,18 +1,21 @@
 //! `portcullis shell`: a person's commands where a model's would run, by the same way.
 
+mod under_way;
+
 use std::{
     io::{self, BufRead as _, IsTerminal as _},
     process::ExitCode,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
 };
 
 use portcullis_tools::{Caller, ToolRegistry, ToolResult, approval::ApproveAll, new_call, shell::SHELL_EXEC};
-use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolErrorKind, ToolOutput};
+use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolOutput};
 use serde_json::{Value, json};
 
+use self::under_way::UnderWay;
 use super::{
     call,
-    interrupts::{INTERRUPTED, Interrupt, Interruptible, apart},
+    interrupts::{INTERRUPTED, apart},
 };
 use crate::{
     cli::{CLI_ID, Common, Shell},
@@ -34,75 +37,22 @@ const PROMPT: &str = "portcullis$ ";
 pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope(common)?;
     let place = sidecar::place(common);
-    let commands = Commands::default();
-    let code = apart(&commands.clone(), move || {
+    let under_way = UnderWay::default();
+    let code = apart(&under_way.clone(), move || {
         let runtime = setup::runtime()?;
         let code = runtime.block_on(async {
             let registry = setup::registry(&envelope, place).await?;
             if options.command.is_empty() {
-                by_line(&registry, &envelope, &commands).await
-            } else {
-                let stdin = call::stdin_unless_terminal()?;
-                Ok(end(&exec(&registry, &commands, &options.command.join(" "), stdin).await))
+                return by_line(&registry, &envelope, &under_way).await;
             }
+            let stdin = call::stdin_unless_terminal()?;
+            let Some(cancel) = under_way.command() else { return Ok(INTERRUPTED) };
+            Ok(end(&exec(&registry, &cancel, &options.command.join(" "), stdin).await))
         });
         runtime.shutdown_background();
         code
     })?;
     Ok(ExitCode::from(code.unwrap_or(INTERRUPTED)))
-}
-
-/// What is under way, for whoever interrupts it.
-#[derive(Debug, Clone, Default)]
-struct Commands(Arc<Mutex<State>>);
-
-#[derive(Debug, Default)]
-struct State {
-    doing: Doing,
-    /// Whether the system has asked for the end: no command follows.
-    is_over: bool,
-}
-
-#[derive(Debug, Default)]
-enum Doing {
-    /// Nothing that must be put in order.
-    #[default]
-    Nothing,
-    /// A person is asked for a command.
-    Asking,
-    /// A command, which this cancels.
-    Command(CancellationToken),
-}
-
-impl Commands {
-    fn now(&self, doing: Doing) {
-        self.state().doing = doing;
-    }
-
-    fn is_over(&self) -> bool {
-        self.state().is_over
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Interruptible for Commands {
-    /// A command is cancelled. After Ctrl-C the next one may follow; what has been typed of it is forgotten, as
-    /// shells do it.
-    fn interrupt(&self, interrupt: Interrupt) -> bool {
-        let mut state = self.state();
-        state.is_over |= interrupt == Interrupt::Terminate;
-        match &state.doing {
-            Doing::Command(cancel) => cancel.interrupt(interrupt),
-            Doing::Asking if interrupt == Interrupt::CtrlC => {
-                stream::tell(PROMPT);
-                true
-            }
-            Doing::Asking | Doing::Nothing => false,
-        }
-    }
 }
 
 /// Whoever types a command has approved of it.
@@ -127,7 +77,7 @@ fn caller(cancel: CancellationToken) -> Caller {
 async fn by_line(
     registry: &ToolRegistry,
     envelope: &RunnerBootstrapEnvelope,
-    commands: &Commands,
+    under_way: &UnderWay,
 ) -> Result<u8, CliError> {
     let prompts = io::stdin().is_terminal();
     if prompts {
@@ -135,8 +85,7 @@ async fn by_line(
         stream::tell(&format!("what a model's commands see of {workspace}; Ctrl-D ends it\n"));
     }
     let mut last = 0;
-    loop {
-        commands.now(if prompts { Doing::Asking } else { Doing::Nothing });
+    while under_way.next(prompts) {
         if prompts {
             stream::tell(PROMPT);
         }
@@ -144,26 +93,29 @@ async fn by_line(
         let read =
             io::stdin().lock().read_line(&mut line).map_err(|source| CliError::Arguments { source })?;
         if read == 0 {
-            return Ok(last);
+            break;
         }
-        if !line.trim().is_empty() {
-            let result = exec(registry, commands, line.trim_end_matches('\n'), String::new()).await;
-            last = end(&result);
-            let is_cancelled = result.outcome.is_err_and(|error| error.kind() == ToolErrorKind::Cancelled);
-            if (is_cancelled && !prompts) || commands.is_over() {
-                return Ok(last);
-            }
+        if line.trim().is_empty() {
+            continue;
+        }
+        let Some(cancel) = under_way.command() else { break };
+        last = end(&exec(registry, &cancel, line.trim_end_matches('\n'), String::new()).await);
+        if cancel.is_cancelled() && !prompts {
+            break;
         }
     }
+    Ok(last)
 }
 
 /// Runs one command; its output has been shown when it ends.
-async fn exec(registry: &ToolRegistry, commands: &Commands, command: &str, stdin: String) -> ToolResult {
-    let cancel = CancellationToken::new();
+async fn exec(
+    registry: &ToolRegistry,
+    cancel: &CancellationToken,
+    command: &str,
+    stdin: String,
+) -> ToolResult {
     let arguments = json!({ "command": command, "stdin": stdin });
-    let call = new_call(SHELL_EXEC, arguments.to_string());
-    commands.now(Doing::Command(cancel.clone()));
-    registry.execute_with_policy(call, &caller(cancel)).await
+    registry.execute_with_policy(new_call(SHELL_EXEC, arguments.to_string()), &caller(cancel.clone())).await
 }
 
 /// What the command's end lets this process exit with.

@@ -149,7 +149,7 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        // Only what failed still runs. The terminal goes as well, and with it the program behind `setsid`.
+        // Only what failed still runs. The terminal goes as well.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }

@@ -50,8 +50,9 @@ impl Streamed {
     }
 }
 
-/// Whether this much of a line was kept.
+/// Whether this much of a line was kept, whatever its end is.
 fn is_line(kept: &str, line: &str) -> bool {
+    let [kept, line] = [kept, line].map(|line| line.trim_end_matches('\r'));
     line.strip_prefix(kept).is_some_and(|rest| rest.is_empty() || kept.chars().count() == KEPT_CHARS)
 }
 
@@ -80,6 +81,7 @@ mod tests {
     fn a_commands_own_lines_in_brackets_are_not_repeated() {
         check(&["[o", "wn]\n"], "[own]\n", &[]);
         check(&["[own]"], "[own]\n[exit code: 3]", &["[exit code: 3]"]);
+        check(&["[own]\r", "\n"], "[own]\r\n[exit code: 3]", &["[exit code: 3]"]);
         check(&["[a]\n[b]\n"], "[a]\n[b]\n[killed]", &["[killed]"]);
         // Its own words may be those that we say.
         check(&["[exit code: 3]\n"], "[exit code: 3]\n[exit code: 3]", &["[exit code: 3]"]);

@@ -1,0 +1,115 @@
+//! What a shell is doing when it is interrupted.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use portcullis_types::CancellationToken;
+
+use super::PROMPT;
+use crate::{
+    command::interrupts::{Interrupt, Interruptible},
+    output::stream,
+};
+
+/// What is under way, shared with whoever interrupts it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct UnderWay(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    doing: Doing,
+    /// Whether the system has asked for the end: no command follows.
+    is_over: bool,
+}
+
+#[derive(Debug, Default)]
+enum Doing {
+    /// Nothing that must be put in order.
+    #[default]
+    Nothing,
+    /// A person is asked for a command.
+    Asking,
+    /// A command, which this cancels.
+    Command(CancellationToken),
+}
+
+impl UnderWay {
+    /// Goes on to the next command, for which a person may be asked; `false` if none follows.
+    pub(super) fn next(&self, is_asked_for: bool) -> bool {
+        self.goes_on_to(if is_asked_for { Doing::Asking } else { Doing::Nothing })
+    }
+
+    /// Goes on to a command, and gives what cancels it; none if it must not run.
+    pub(super) fn command(&self) -> Option<CancellationToken> {
+        let cancel = CancellationToken::new();
+        self.goes_on_to(Doing::Command(cancel.clone())).then_some(cancel)
+    }
+
+    fn goes_on_to(&self, doing: Doing) -> bool {
+        let mut state = self.state();
+        state.doing = doing;
+        !state.is_over
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing here can be left half done.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Interruptible for UnderWay {
+    /// A command is cancelled. After Ctrl-C the next one may follow; what has been typed of it is forgotten, as
+    /// shells do it.
+    fn interrupt(&self, interrupt: Interrupt) -> bool {
+        let is_asked_again = {
+            let mut state = self.state();
+            state.is_over |= interrupt == Interrupt::Terminate;
+            match &state.doing {
+                Doing::Command(cancel) => return cancel.interrupt(interrupt),
+                Doing::Asking => interrupt == Interrupt::CtrlC,
+                Doing::Nothing => false,
+            }
+        };
+        // Not with the lock held: a terminal may take its time.
+        if is_asked_again {
+            stream::tell(PROMPT);
+        }
+        is_asked_again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ctrl_c_cancels_one_command_and_what_is_told_to_end_runs_no_other() {
+        let under_way = UnderWay::default();
+        assert!(under_way.next(false));
+        let first = under_way.command().expect("runs");
+        assert!(under_way.interrupt(Interrupt::CtrlC) && first.is_cancelled());
+        let second = under_way.command().expect("runs");
+        assert!(!second.is_cancelled());
+        // It may have ended by now: whatever it is doing, nothing follows.
+        assert!(under_way.interrupt(Interrupt::Terminate) && second.is_cancelled());
+        assert!(!under_way.next(true));
+        assert!(under_way.command().is_none());
+    }
+
+    #[test]
+    fn what_does_nothing_is_not_waited_for() {
+        let under_way = UnderWay::default();
+        assert!(!under_way.interrupt(Interrupt::CtrlC), "it starts");
+        under_way.next(false);
+        assert!(!under_way.interrupt(Interrupt::CtrlC), "between two commands of a list");
+        under_way.next(true);
+        assert!(!under_way.interrupt(Interrupt::Terminate), "at the prompt");
+    }
+
+    #[test]
+    fn the_second_interrupt_of_a_command_is_not_waited_for() {
+        let under_way = UnderWay::default();
+        under_way.command().expect("runs");
+        assert!(under_way.interrupt(Interrupt::CtrlC));
+        assert!(!under_way.interrupt(Interrupt::CtrlC));
+    }
+}
