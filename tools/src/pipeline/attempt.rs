@@ -218,10 +218,7 @@ async fn run_guest(
         Ok(report) => report,
         Err(error) => {
             trail.row.posture = Some("unproven".into());
-            // Nothing of the guest has run, and a thread may be free soon. A step of an operation is no longer what it
-            // was: the other end has begun.
-            let again = matches!(error, WasmError::Exhausted { .. }) && caller.step.is_none();
-            return Ok((Err(runner_error(&error, time_limit, caller)), None, again));
+            return Ok((Err(runner_error(&error, time_limit, caller)), None, may_try_again(&error, caller)));
         }
     };
     trail.row.posture = Some(report.posture.summary().into());
@@ -329,6 +326,12 @@ fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, To
     }
 }
 
+/// Whether a guest that could not be run may be tried once more: nothing of it has run, and a thread may be free soon.
+/// A step of an operation is no longer what it was: the other end has begun.
+fn may_try_again(error: &WasmError, caller: &Caller) -> bool {
+    matches!(error, WasmError::Exhausted { .. }) && caller.step.is_none()
+}
+
 /// What a caller learns when the runner could not run the guest.
 fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> ToolError {
     tracing::error!(error = error as &dyn std::error::Error, "the runner could not run a guest");
@@ -350,4 +353,22 @@ fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> Too
         _ => return ToolError::internal(detail),
     }
     .with_operator_detail(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Step;
+
+    #[test]
+    fn only_a_guest_that_has_not_begun_and_is_no_step_is_tried_again() {
+        let exhausted = WasmError::Exhausted { mounts: "shared".to_owned(), stuck: 5 };
+        let mut caller = Caller::new("tester", "run");
+        assert!(may_try_again(&exhausted, &caller));
+        for error in [WasmError::Stuck, WasmError::WorkerLost, WasmError::CodeGone] {
+            assert!(!may_try_again(&error, &caller), "{error}");
+        }
+        caller.step = Some(Step { transfer: None });
+        assert!(!may_try_again(&exhausted, &caller));
+    }
 }

@@ -4,7 +4,7 @@ use std::{
     fs,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
 };
@@ -19,19 +19,21 @@ async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
     let texts = ["a".repeat(300_000), "b".repeat(500_000)];
     world.put("f.txt", &texts[0]);
     let registry = world.registry().await;
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let reader = {
-        let (path, stop, texts) = (world.shared("f.txt"), Arc::clone(&stop), texts.clone());
+        let (path, texts) = (world.shared("f.txt"), texts.clone());
+        let (stop, reads) = (Arc::clone(&stop), Arc::clone(&reads));
         thread::spawn(move || {
-            let mut reads = 0_u32;
-            while !stop.load(Ordering::SeqCst) || reads == 0 {
+            while !stop.load(Ordering::SeqCst) {
                 let text = fs::read_to_string(&path).expect("always there");
                 assert!(texts.contains(&text), "half a file of {} bytes", text.len());
-                reads += 1;
+                reads.fetch_add(1, Ordering::SeqCst);
             }
         })
     };
-    for round in 0..20 {
+    // As often as it takes for it to be read in between.
+    let is_read = || reads.load(Ordering::SeqCst) >= 20 || reader.is_finished();
+    for round in (0..).take_while(|round| *round < 20 || !is_read()) {
         let arguments = json!({"path": "f.txt", "content": texts[round % 2]});
         let written = Answer::of(&registry, "file_write", arguments).await;
         assert!(written.0.outcome.is_ok(), "{:?}", written.0.outcome);

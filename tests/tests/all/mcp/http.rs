@@ -453,8 +453,8 @@ fn a_call_is_cancelled_by_its_own_session_and_by_no_other() {
     let world = World::new();
     let server = Server::start(&world, &["--approve"]);
     let (session, other) = (server.begin(), server.begin());
-    let command = "echo > started; while [ ! -e go ]; do sleep 0.01; done; echo >> beats; echo > went; \
-                   while :; do echo >> beats; sleep 0.01; done";
+    let command = "echo > started; while [ ! -e go ]; do sleep 0.01; done; \
+                   while :; do echo >> beats; [ $((++n)) = 3 ] && echo > went; sleep 0.01; done";
     let stream = server.ask(&session, "shell_exec", &json!({"command": command}));
     server.until_there(&session, &world, "started");
     // The id is that of a call of another session, and the session has another call.

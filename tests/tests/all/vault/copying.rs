@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -90,21 +90,21 @@ async fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part() {
     vault.put("one", &one);
     vault.put("other", &other);
     vault.copied("/vault/one", "file").await;
-    let is_over = Arc::new(AtomicBool::new(false));
+    let (is_over, reads) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let reader = {
-        let (path, is_over) = (vault.shared("file"), Arc::clone(&is_over));
+        let (path, is_over, reads) = (vault.shared("file"), Arc::clone(&is_over), Arc::clone(&reads));
         let (one, other) = (one.clone(), other.clone());
         std::thread::spawn(move || {
-            let mut reads = 0;
-            while !is_over.load(Ordering::Acquire) || reads == 0 {
+            while !is_over.load(Ordering::Acquire) {
                 let found = fs::read(&path).expect("always there");
                 assert!(found == one || found == other, "a part of {} bytes", found.len());
-                reads += 1;
+                reads.fetch_add(1, Ordering::AcqRel);
             }
-            reads
         })
     };
-    for _ in 0..10 {
+    // As often as it takes for it to be read in between.
+    let is_read = || reads.load(Ordering::Acquire) >= 10 || reader.is_finished();
+    for _ in (0..).take_while(|round| *round < 10 || !is_read()) {
         vault.copied("/vault/other", "file").await;
         vault.copied("/vault/one", "file").await;
     }
