@@ -1,6 +1,7 @@
 //! A workspace, a state folder and a registry that belong to one test and go with it.
 
 use std::{
+    ffi::OsString,
     fs,
     path::{Path, PathBuf},
     sync::Arc,
@@ -92,6 +93,17 @@ impl World {
         let path = self.root.path().join("policy.toml");
         fs::write(&path, &self.policy).expect("writable");
         path
+    }
+
+    /// The options by which the command line works in this world; the policy file is written on each call.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn options(&self) -> [OsString; 6] {
+        let [workspace, state, policy] =
+            [self.workspace(), self.state(), self.policy_file()].map(OsString::from);
+        ["--workspace".into(), workspace, "--state".into(), state, "--policy".into(), policy]
     }
 
     /// The host path of something in `shared`.

@@ -53,12 +53,7 @@ fn refused(registry: &ToolRegistry) -> Vec<(String, String)> {
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn portcullis(world: &World, words: &[&str]) -> Output {
     Command::new(portcullis_tests::binary())
-        .arg("--workspace")
-        .arg(world.workspace())
-        .arg("--state")
-        .arg(world.state())
-        .arg("--policy")
-        .arg(world.policy_file())
+        .args(world.options())
         .args(words)
         .stdin(Stdio::null())
         .output()

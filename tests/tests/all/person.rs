@@ -54,9 +54,7 @@ impl Person {
             // In a session of its own, whose terminal this is: `/dev/tty` of the program.
             let mut command = Command::new("setsid");
             command.args(["--ctty", "--wait"]).arg(portcullis_tests::binary());
-            command.arg("--workspace").arg(world.workspace());
-            command.arg("--state").arg(world.state());
-            command.arg("--policy").arg(world.policy_file());
+            command.args(world.options());
             command.args(arguments);
             command.env("NO_COLOR", "1").stdin(stream()).stdout(stream()).stderr(stream());
             command.spawn().expect("starts")

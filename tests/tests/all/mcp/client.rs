@@ -285,16 +285,7 @@ impl Drop for Client {
 pub(super) fn serve(world: &World, options: &[&str]) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     let mut command = Command::new(binary());
-    command
-        .arg("serve")
-        .args(options)
-        .arg("--workspace")
-        .arg(world.workspace())
-        .arg("--state")
-        .arg(world.state())
-        .arg("--policy")
-        .arg(world.policy_file())
-        .stderr(Stdio::null());
+    command.arg("serve").args(options).args(world.options()).stderr(Stdio::null());
     command
 }
 

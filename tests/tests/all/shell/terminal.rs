@@ -82,12 +82,7 @@ fn a_list_of_commands_ends_with_the_one_that_is_interrupted() {
     let world = World::new();
     let seconds = own_seconds(2);
     let mut program = Command::new(portcullis_tests::binary())
-        .arg("--workspace")
-        .arg(world.workspace())
-        .arg("--state")
-        .arg(world.state())
-        .arg("--policy")
-        .arg(world.policy_file())
+        .args(world.options())
         .arg("shell")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
