@@ -6,7 +6,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// usual 1024 are meant for programs that wait with `select`; sessions, their commands and jobs take about a dozen
 /// each, and a guest may have some hundred. A session has its own limit.
 ///
-/// With fewer, what needs one is refused when there are no more, which is said then.
+/// With fewer, what needs one fails when there are no more.
 pub fn take_all_descriptors() {
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });

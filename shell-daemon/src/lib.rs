@@ -46,6 +46,7 @@ mod inside;
 mod descriptors;
 mod error;
 mod limits;
+mod patience;
 mod tree;
 mod watch;
 mod wire;

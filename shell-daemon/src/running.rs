@@ -15,8 +15,9 @@ use crate::{
     background::Background,
     input::Feed,
     limits::{KILL_TIME, PIPE_BYTES},
+    patience::Patience,
     prepared::{Prepared, init_of, is_unread},
-    tree::{Patience, Process},
+    tree::Process,
     watch::Watch,
     wire::{self, FromCommand, ShellEnd},
 };
@@ -138,7 +139,7 @@ impl Running {
         let mut buffer = vec![0; PIPE_BYTES];
         let mut completed = Completed::Yes;
         let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
-        let mut patience = Patience::new(KILL_TIME);
+        let mut killing: Option<Patience> = None;
         let end = loop {
             let ready = self.wait(deadline, (completed == Completed::Yes).then_some(request))?;
             for index in 0..self.streams.len() {
@@ -156,7 +157,7 @@ impl Running {
             }
             if completed != Completed::Yes {
                 // Its init is what is left, and has only to say how the shell ended.
-                if patience.is_over(1) {
+                if killing.as_mut().is_some_and(|patience| patience.is_over(1)) {
                     return Err(ShellError::SessionEnded);
                 }
                 // Its init may have started the shell after the last look.
@@ -173,6 +174,7 @@ impl Running {
                 continue;
             };
             completed = Completed::No(interruption);
+            killing = Some(Patience::new(KILL_TIME));
             self.stdin.close();
             self.kill()?;
         };

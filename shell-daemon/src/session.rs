@@ -20,11 +20,12 @@ use crate::{
     background::Background,
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
+    patience::Patience,
     prepared::{Prepared, Streams},
     protected::Protected,
     running::{Finished, Running},
     setup::setup,
-    tree::{self, Patience, Process},
+    tree::{self, Process},
     wire::{self, FromSession, Plan, Ready, Setup, ToSession},
 };
 
@@ -306,7 +307,7 @@ fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(P
     }
 }
 
-/// Waits for a guard whose control socket is closed, as long as what it kills becomes less.
+/// Waits for a guard whose control socket is closed, while what it kills becomes less.
 fn bury(guard: &mut Child) -> Result<(), ShellError> {
     let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
     let mut patience = Patience::new(2 * KILL_TIME);

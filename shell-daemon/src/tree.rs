@@ -6,17 +6,15 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    hash::Hash,
     io,
     path::Path,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::{
-    ShellError,
-    limits::{KILL_LOOKS, LONGEST_KILL},
-};
+use crate::{ShellError, patience::Patience};
 
 /// A process that is still the one that was meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,22 +55,32 @@ impl Process {
     }
 }
 
-/// Stops and kills everything below `root`, but not `root`, until two looks find nothing. It goes on for as long as
-/// it becomes less.
+/// Stops and kills everything below `root`, but not `root`, until two looks find nothing. It goes on while it becomes
+/// less.
 ///
 /// A command's init ends with the last process below it, so a `root` that is gone is what is wanted. One that
 /// was killed has left its processes to the guard, which the session's end sets in motion.
 ///
 /// # Errors
-/// [`ShellError::NotKilled`] if for `time` it has not become less, see [`Patience`]; [`ShellError::Processes`]
-/// without `/proc`.
+/// [`ShellError::NotKilled`] if for `time` it has not become less, and where it takes longer than any kill may, see
+/// [`Patience`]; [`ShellError::Processes`] without `/proc`.
 pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
-    // Fed by what is left after a kill: before the first one a bomb grows, and that is no reason to give up.
-    let mut patience: Option<Patience> = None;
+    kill_all(time, || living_below(root), Process::signal)
+}
+
+/// Stops and kills all that a look finds.
+fn kill_all<P: Copy + Eq + Hash>(
+    time: Duration,
+    mut look: impl FnMut() -> Result<Vec<P>, ShellError>,
+    mut signal: impl FnMut(P, Signal),
+) -> Result<(), ShellError> {
+    let stopping = Patience::new(time);
+    // Of what is left after a kill: before the first one a bomb grows, and that is no reason to give up.
+    let mut killing: Option<Patience> = None;
     let mut empty_looks = 0;
     loop {
-        let below = living_below(root)?;
-        if below.is_empty() {
+        let mut found = look()?;
+        if found.is_empty() {
             empty_looks += 1;
             if empty_looks == 2 {
                 return Ok(());
@@ -80,63 +88,30 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
             continue;
         }
         empty_looks = 0;
-        if patience.as_mut().is_some_and(|patience| patience.is_over(below.len())) {
-            return Err(ShellError::NotKilled { left: below.len() });
+        if killing.as_mut().is_some_and(|patience| patience.is_over(found.len())) {
+            return Err(ShellError::NotKilled { left: found.len() });
         }
         // What is stopped starts nothing more; only when no new one is found are they killed. Otherwise
         // a bomb of processes could grow as fast as it is cut down.
-        let mut stopping = Patience::new(time);
+        let mut patience = stopping.anew();
         let mut stopped = HashSet::new();
-        let mut found = below;
         loop {
             for process in &found {
                 if stopped.insert(*process) {
-                    process.signal(Signal::STOP);
+                    signal(*process, Signal::STOP);
                 }
             }
-            found = living_below(root)?;
+            found = look()?;
             let has_all = found.iter().all(|process| stopped.contains(process));
-            if has_all || stopping.is_over(found.len()) {
+            if has_all || patience.is_over(found.len()) {
                 break;
             }
         }
         for process in stopped {
-            process.kill();
+            signal(process, Signal::KILL);
         }
+        killing.get_or_insert_with(|| stopping.anew());
         std::thread::sleep(PAUSE);
-    }
-}
-
-/// Whether what was killed still becomes less.
-///
-/// Time alone does not tell: where the machine has much else to do, one look can take longer than all of it. Looks
-/// alone do not either: where it has nothing to do, many of them fit into a moment.
-#[derive(Debug)]
-pub(crate) struct Patience {
-    time: Duration,
-    begun: Instant,
-    fewest: usize,
-    /// When the fewest were found for the first time, and how many looks have found no fewer since.
-    since: Instant,
-    looks: u32,
-}
-
-impl Patience {
-    pub(crate) fn new(time: Duration) -> Self {
-        let now = Instant::now();
-        Self { time, begun: now, fewest: usize::MAX, since: now, looks: 0 }
-    }
-
-    /// Takes what a look has found. It is over when many looks, and all looks of the whole time, have found no
-    /// fewer; and in any case after [`LONGEST_KILL`].
-    pub(crate) fn is_over(&mut self, left: usize) -> bool {
-        if left < self.fewest {
-            (self.fewest, self.since, self.looks) = (left, Instant::now(), 0);
-        } else {
-            self.looks += 1;
-        }
-        let is_stuck = self.looks >= KILL_LOOKS && self.since.elapsed() >= self.time;
-        is_stuck || self.begun.elapsed() >= LONGEST_KILL
     }
 }
 
@@ -234,22 +209,27 @@ mod tests {
         assert!(!process.is_alive());
     }
 
+    /// Kills what a look finds, of which so many are left at each look.
+    fn killed(left: impl IntoIterator<Item = usize>) -> Result<(), ShellError> {
+        let mut left = left.into_iter();
+        kill_all(Duration::ZERO, || Ok((0..left.next().expect("looks no more")).collect()), |_: usize, _| {})
+    }
+
     #[test]
-    fn patience_lasts_as_long_as_it_becomes_less() {
-        // However long a look takes.
-        let mut patience = Patience::new(Duration::ZERO);
-        for left in (1..1000).rev() {
-            assert!(!patience.is_over(left), "{left}");
-        }
-        // More than there were is not less, and not yet the end.
-        for _ in 1..KILL_LOOKS {
-            assert!(!patience.is_over(2));
-        }
-        assert!(patience.is_over(1));
-        assert!(!patience.is_over(0), "less after all");
-        // However many looks there are.
-        let mut patience = Patience::new(Duration::MAX);
-        assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(1)));
+    fn what_grows_until_it_is_stopped_is_killed_for_as_long_as_it_becomes_less() {
+        let grows = (5..200).step_by(5);
+        // Two looks each: one finds what is left, the other that nothing was started since.
+        let becomes_less = (1..200).rev().flat_map(|left| [left, left]);
+        assert!(killed(grows.chain(becomes_less).chain([0, 0])).is_ok());
+    }
+
+    #[test]
+    fn what_the_kernel_cannot_end_is_given_up() {
+        let result = killed(std::iter::repeat(3));
+        assert!(matches!(result, Err(ShellError::NotKilled { left: 3 })), "{result:?}");
+        // Also where it comes and goes, and where it grows for ever.
+        assert!(killed([7, 9, 8].into_iter().cycle()).is_err());
+        assert!(killed(1..).is_err());
     }
 
     #[test]

@@ -162,6 +162,6 @@ impl Collected {
 /// Between two questions whether a session is free.
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
-/// How long a sidecar may take to kill a command: some milliseconds as a rule, and more than a second only where the
-/// machine has much else to do, and then it gives up before this.
-const KILL_TIME: Duration = Duration::from_secs(15);
+/// How long a sidecar may take to kill a command, and its session where that fails: some milliseconds as a rule, and
+/// more than a second only where the machine has much else to do. It gives each up after 10 s.
+const KILL_TIME: Duration = Duration::from_secs(25);
