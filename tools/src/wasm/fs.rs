@@ -50,6 +50,7 @@ impl Errno {
     pub(super) const ACCES: Self = Self(2);
     pub(super) const BADF: Self = Self(8);
     pub(super) const FAULT: Self = Self(21);
+    pub(super) const ILSEQ: Self = Self(25);
     pub(super) const INVAL: Self = Self(28);
     pub(super) const IO: Self = Self(29);
     pub(super) const LOOP: Self = Self(32);
@@ -241,13 +242,14 @@ impl GuestFs {
     /// whether it is protected.
     pub(super) fn set_times(&mut self, fd: u32) -> Verdict {
         match self.slots.get(&fd) {
+            None | Some(Slot::Stdin | Slot::Stdout | Slot::Stderr) => Err(Errno::BADF),
+            Some(Slot::Read) => Err(Errno::PERM),
             Some(Slot::Written) => Ok(()),
             Some(Slot::Directory(directory)) => {
                 let (preopen, handle) = (directory.preopen, Arc::clone(&directory.handle));
                 let below = self.below_mount(preopen, handle.as_fd(), None)?;
                 self.refuse_protected(preopen, &below)
             }
-            _ => Err(Errno::PERM),
         }
     }
 
@@ -264,8 +266,8 @@ impl GuestFs {
         };
         let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
             Ok(parent) => parent,
-            Err(error @ (Os::XDEV | Os::LOOP)) => return Err(self.refusal(error, preopen, &from, path)),
-            Err(_) => return Ok(()),
+            Err(error) if fails_by_itself(error) => return Ok(()),
+            Err(error) => return Err(self.refusal(error, preopen, &from, path)),
         };
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
@@ -286,8 +288,8 @@ impl GuestFs {
                 let below = self.below_mount(preopen, target.as_fd(), None)?;
                 self.refuse_protected(preopen, &below)
             }
-            Err(error @ (Os::XDEV | Os::LOOP)) => Err(self.refusal(error, preopen, &from, path)),
-            Err(_) => Ok(()),
+            Err(error) if fails_by_itself(error) => Ok(()),
+            Err(error) => Err(self.refusal(error, preopen, &from, path)),
         }
     }
 
@@ -295,7 +297,11 @@ impl GuestFs {
     pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> Verdict {
         let (preopen, from) = self.start(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
-        let Ok(parent) = resolve(from.as_fd(), parent, OFlags::DIRECTORY) else { return Ok(()) };
+        let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
+            Ok(parent) => parent,
+            Err(error) if fails_by_itself(error) => return Ok(()),
+            Err(error) => return Err(self.refusal(error, preopen, &from, link)),
+        };
         let mut depth = self.below_mount(preopen, parent.as_fd(), None)?.len();
         for component in Path::new(target).components() {
             match component {
@@ -351,9 +357,9 @@ impl GuestFs {
                 self.refuse_stand_in(preopen, &below)?;
             }
             // The name counts as well as what it leads to: a protected name that is a link is still one.
-            if let Some((parent, name)) = split(path)
-                && let Ok(parent) = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
-            {
+            if let Some((parent, name)) = split(path) {
+                let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
+                    .map_err(|error| self.refusal(error, preopen, from, path))?;
                 let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
                 self.refuse_protected(preopen, &below)?;
             }
@@ -423,6 +429,7 @@ impl GuestFs {
             Os::NOTDIR => Errno::NOTDIR,
             Os::NAMETOOLONG => Errno(37),
             Os::ACCESS | Os::PERM => Errno::ACCES,
+            Os::MFILE | Os::NFILE => Errno::MFILE,
             _ => Errno::IO,
         }
     }
@@ -450,6 +457,12 @@ impl Directory {
     }
 }
 
+/// Whether the stock function cannot but fail as well where a directory could not be looked at, and says why. Where
+/// the kernel had other reasons, such as a rename somewhere at that moment, it may succeed unjudged.
+fn fails_by_itself(error: Os) -> bool {
+    matches!(error, Os::NOENT | Os::NOTDIR | Os::NAMETOOLONG | Os::ACCESS | Os::INVAL)
+}
+
 fn file_type(handle: BorrowedFd<'_>) -> Verdict<FileType> {
     let stat = rustix::fs::fstat(handle).map_err(|_cause| Errno::IO)?;
     Ok(FileType::from_raw_mode(stat.st_mode))
@@ -464,4 +477,18 @@ fn split(path: &str) -> Option<(&str, &str)> {
         None => (".", path),
     };
     (!matches!(name, "" | "." | "..")).then_some((parent, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_not_be_judged_for_the_moment_is_refused() {
+        // A rename on the machine, a signal, too little of something: the stock function may have more luck.
+        for error in [Os::AGAIN, Os::INTR, Os::MFILE, Os::NFILE, Os::NOMEM, Os::LOOP, Os::XDEV, Os::IO] {
+            assert!(!fails_by_itself(error), "{error}");
+        }
+        assert!(fails_by_itself(Os::NOENT) && fails_by_itself(Os::NOTDIR));
+    }
 }

@@ -6,7 +6,7 @@ use super::fs::{Errno, Verdict};
 pub(super) fn text(memory: &[u8], at: i32, len: i32) -> Verdict<&str> {
     let len = usize::try_from(number(len)).map_err(|_cause| Errno::FAULT)?;
     let bytes = slice(memory, at, len)?;
-    std::str::from_utf8(bytes).map_err(|_cause| Errno::INVAL)
+    std::str::from_utf8(bytes).map_err(|_cause| Errno::ILSEQ)
 }
 
 /// Some bytes of the guest.
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(slice_mut(&mut memory, 9, 8), Err(Errno::FAULT));
         assert_eq!(slice_mut(&mut memory, u32::MAX, u32::MAX), Err(Errno::FAULT));
         assert_eq!(store(&mut memory, 15, &[1, 2]), Err(Errno::FAULT));
-        assert_eq!(text(&[0xff, b'a'], 0, 2), Err(Errno::INVAL));
+        assert_eq!(text(&[0xff, b'a'], 0, 2), Err(Errno::ILSEQ));
         assert_eq!(text(&[0xff, b'a'], 1, 1), Ok("a"));
     }
 }
