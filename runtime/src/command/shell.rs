@@ -85,7 +85,10 @@ async fn by_line(
         stream::tell(&format!("what a model's commands see of {workspace}; Ctrl-D ends it\n"));
     }
     let mut last = 0;
-    while under_way.next(prompts) {
+    loop {
+        if !under_way.next(prompts) {
+            return Ok(interrupted(last));
+        }
         if prompts {
             stream::tell(PROMPT);
         }
@@ -93,18 +96,22 @@ async fn by_line(
         let read =
             io::stdin().lock().read_line(&mut line).map_err(|source| CliError::Arguments { source })?;
         if read == 0 {
-            break;
+            return Ok(last);
         }
         if line.trim().is_empty() {
             continue;
         }
-        let Some(cancel) = under_way.command() else { break };
+        let Some(cancel) = under_way.command() else { return Ok(interrupted(last)) };
         last = end(&exec(registry, &cancel, line.trim_end_matches('\n'), String::new()).await);
         if cancel.is_cancelled() && !prompts {
-            break;
+            return Ok(interrupted(last));
         }
     }
-    Ok(last)
+}
+
+/// What a list exits with that was not run to its end: never as if it had been.
+fn interrupted(last: u8) -> u8 {
+    if last == 0 { INTERRUPTED } else { last }
 }
 
 /// Runs one command; its output has been shown when it ends.

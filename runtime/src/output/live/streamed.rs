@@ -52,8 +52,9 @@ impl Streamed {
 
 /// Whether this much of a line was kept, whatever its end is.
 fn is_line(kept: &str, line: &str) -> bool {
+    let is_cut = kept.chars().count() == KEPT_CHARS;
     let [kept, line] = [kept, line].map(|line| line.trim_end_matches('\r'));
-    line.strip_prefix(kept).is_some_and(|rest| rest.is_empty() || kept.chars().count() == KEPT_CHARS)
+    line.strip_prefix(kept).is_some_and(|rest| rest.is_empty() || is_cut)
 }
 
 #[cfg(test)]
