@@ -48,6 +48,7 @@ pub(super) struct Errno(pub(super) i32);
 impl Errno {
     pub(super) const SUCCESS: Self = Self(0);
     pub(super) const ACCES: Self = Self(2);
+    pub(super) const AGAIN: Self = Self(6);
     pub(super) const BADF: Self = Self(8);
     pub(super) const FAULT: Self = Self(21);
     pub(super) const ILSEQ: Self = Self(25);
@@ -264,11 +265,8 @@ impl GuestFs {
                 _ => Ok(()),
             };
         };
-        let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
-            Ok(parent) => parent,
-            Err(error) if fails_by_itself(error) => return Ok(()),
-            Err(error) => return Err(self.refusal(error, preopen, &from, path)),
-        };
+        let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
+            .map_err(|error| self.refusal(error, preopen, &from, path))?;
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
         if change == Change::Whole {
@@ -288,7 +286,6 @@ impl GuestFs {
                 let below = self.below_mount(preopen, target.as_fd(), None)?;
                 self.refuse_protected(preopen, &below)
             }
-            Err(error) if fails_by_itself(error) => Ok(()),
             Err(error) => Err(self.refusal(error, preopen, &from, path)),
         }
     }
@@ -297,11 +294,8 @@ impl GuestFs {
     pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> Verdict {
         let (preopen, from) = self.start(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
-        let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
-            Ok(parent) => parent,
-            Err(error) if fails_by_itself(error) => return Ok(()),
-            Err(error) => return Err(self.refusal(error, preopen, &from, link)),
-        };
+        let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
+            .map_err(|error| self.refusal(error, preopen, &from, link))?;
         let mut depth = self.below_mount(preopen, parent.as_fd(), None)?.len();
         for component in Path::new(target).components() {
             match component {
@@ -421,6 +415,8 @@ impl GuestFs {
         Err(Errno::PERM)
     }
 
+    /// What a guest is told where the kernel could not say where a path leads. Nothing is left to the stock function
+    /// then: it goes its own way, without what the path has too much of, and may get there.
     fn refusal(&mut self, error: Os, preopen: usize, from: &OwnedFd, path: &str) -> Errno {
         match error {
             Os::XDEV => self.escape(preopen, from, path),
@@ -430,6 +426,9 @@ impl GuestFs {
             Os::NAMETOOLONG => Errno(37),
             Os::ACCESS | Os::PERM => Errno::ACCES,
             Os::MFILE | Os::NFILE => Errno::MFILE,
+            Os::INVAL => Errno::INVAL,
+            // Something was renamed on the machine, again and again: the guest may try once more.
+            Os::AGAIN | Os::INTR => Errno::AGAIN,
             _ => Errno::IO,
         }
     }
@@ -457,12 +456,6 @@ impl Directory {
     }
 }
 
-/// Whether the stock function cannot but fail as well where a directory could not be looked at, and says why. Where
-/// the kernel had other reasons, such as a rename somewhere at that moment, it may succeed unjudged.
-fn fails_by_itself(error: Os) -> bool {
-    matches!(error, Os::NOENT | Os::NOTDIR | Os::NAMETOOLONG | Os::ACCESS | Os::INVAL)
-}
-
 fn file_type(handle: BorrowedFd<'_>) -> Verdict<FileType> {
     let stat = rustix::fs::fstat(handle).map_err(|_cause| Errno::IO)?;
     Ok(FileType::from_raw_mode(stat.st_mode))
@@ -477,18 +470,4 @@ fn split(path: &str) -> Option<(&str, &str)> {
         None => (".", path),
     };
     (!matches!(name, "" | "." | "..")).then_some((parent, name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_could_not_be_judged_for_the_moment_is_refused() {
-        // A rename on the machine, a signal, too little of something: the stock function may have more luck.
-        for error in [Os::AGAIN, Os::INTR, Os::MFILE, Os::NFILE, Os::NOMEM, Os::LOOP, Os::XDEV, Os::IO] {
-            assert!(!fails_by_itself(error), "{error}");
-        }
-        assert!(fails_by_itself(Os::NOENT) && fails_by_itself(Os::NOTDIR));
-    }
 }

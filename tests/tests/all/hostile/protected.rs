@@ -116,6 +116,39 @@ async fn no_protected_name_is_made_at_any_depth() {
     }
 }
 
+/// The layer below drops what a path has too much of before it asks the kernel; longer than the kernel takes, such a
+/// path cannot be judged, and is refused.
+#[tokio::test]
+async fn a_way_that_is_written_out_too_long_leads_to_nothing_protected() {
+    let trial = scene().await;
+    let before = Snapshot::of(&trial.world.workspace());
+    let slashes = |parent: &str, name: &str| format!("{parent}{}{name}", "/".repeat(5000));
+    let dots = |parent: &str, name: &str| format!("{parent}/{}{name}", "./".repeat(2500));
+    let up_and_down = |parent: &str, name: &str| format!("{}{parent}/{name}", "repo/../".repeat(700));
+    for spelled in [&slashes as &dyn Fn(&str, &str) -> String, &dots, &up_and_down] {
+        let (config, hooks) = (spelled("repo/.git", "config"), spelled("repo/.git", "hooks"));
+        let new = spelled("repo/.git/hooks", "post-merge");
+        for arguments in [
+            json!({"op": "remove", "path": config}),
+            json!({"op": "write", "path": config}),
+            json!({"op": "truncate", "path": config}),
+            json!({"op": "touch", "path": config}),
+            json!({"op": "rename", "path": config, "to": "moved"}),
+            json!({"op": "rename", "path": "file", "to": config}),
+            json!({"op": "rename", "path": hooks, "to": "moved"}),
+            json!({"op": "link", "path": config, "to": "second"}),
+            json!({"op": "link", "path": "file", "to": new}),
+            json!({"op": "symlink", "path": "file", "to": new}),
+            json!({"op": "symlink", "path": "../../../outside", "to": spelled("repo", "link")}),
+            json!({"op": "mkdir", "path": new}),
+            json!({"op": "create", "path": new}),
+        ] {
+            trial.call(arguments.clone()).await;
+            before.assert_same(&Snapshot::of(&trial.world.workspace()), &arguments["op"].to_string());
+        }
+    }
+}
+
 #[tokio::test]
 async fn nothing_prepared_elsewhere_takes_the_place_of_a_repository() {
     let trial = scene().await;
