@@ -10,7 +10,8 @@
 //!
 //! Not seen: what is changed after the look (by a background job; the next command's look tells it), what is
 //! made and removed again in between, a second change where times are whole seconds (FAT, ext3) or another
-//! machine's, and what lies in folders that this process may not read or that are too many. What lies in such folders is told.
+//! machine's, and what lies in folders that this process may not read or that are too many. That there are such
+//! folders is told.
 
 use std::{
     collections::{BTreeMap, HashMap},

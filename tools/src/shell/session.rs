@@ -163,5 +163,5 @@ impl Collected {
 const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// How long a sidecar may take to kill a command, and its session where that fails: some milliseconds as a rule, and
-/// more than a second only where the machine has much else to do. It gives each up after 10 s.
-const KILL_TIME: Duration = Duration::from_secs(25);
+/// more than a second only where the machine has much else to do. It gives each part of that up after 10 s.
+const KILL_TIME: Duration = Duration::from_secs(40);
