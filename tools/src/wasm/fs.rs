@@ -369,8 +369,10 @@ impl GuestFs {
             Ok(parent) => parent,
             Err(error) => return Err(self.refusal(error, preopen, from, path)),
         };
-        if resolve(parent.as_fd(), name, OFlags::NOFOLLOW).is_ok() {
-            return Err(Errno::ACCES);
+        match resolve(parent.as_fd(), name, OFlags::NOFOLLOW) {
+            Err(Os::NOENT) => {}
+            Err(error) => return Err(self.refusal(error, preopen, from, path)),
+            Ok(_) => return Err(Errno::ACCES),
         }
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
