@@ -24,7 +24,10 @@ use rustix::{
     io::Errno as Os,
 };
 
-use super::{mode, readdir::DirectoryCursor};
+use super::{
+    mode::{self, Taken},
+    readdir::DirectoryCursor,
+};
 use crate::mounts::{MountHandle, real_path, resolve_beneath as resolve};
 
 /// The first descriptor of a preopen; 0 to 2 are the standard streams.
@@ -269,6 +272,9 @@ impl GuestFs {
             .map_err(|error| self.refusal(error, preopen, &from, path))?;
         let below = self.below_mount(preopen, parent.as_fd(), Some(name))?;
         self.refuse_protected(preopen, &below)?;
+        if self.preopens[preopen].access != Access::Write {
+            return Err(Errno::PERM);
+        }
         if change == Change::Whole {
             self.refuse_stand_in(preopen, &below)?;
         }
@@ -283,6 +289,13 @@ impl GuestFs {
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         match resolve(from.as_fd(), path, flags) {
             Ok(target) => {
+                // The stock function opens what it follows, and a FIFO would hold it up.
+                if !matches!(
+                    file_type(target.as_fd())?,
+                    FileType::RegularFile | FileType::Directory | FileType::Symlink
+                ) {
+                    return Err(Errno::ACCES);
+                }
                 let below = self.below_mount(preopen, target.as_fd(), None)?;
                 self.refuse_protected(preopen, &below)
             }
@@ -310,8 +323,8 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Follows a verdict on `path_rename`: what replaces a file takes over its permissions.
-    pub(super) fn replaces(&self, from: (u32, &str), to: (u32, &str)) -> Verdict {
+    /// Follows good verdicts on both names of `path_rename`: what replaces a file takes over its permissions.
+    pub(super) fn replaces(&self, from: (u32, &str), to: (u32, &str)) -> Verdict<Option<Taken>> {
         let ((_, from_fd), (_, to_fd)) = (self.start(from.0)?, self.start(to.0)?);
         let from = mode::Name { directory: from_fd.as_fd(), path: from.1 };
         let to = mode::Name { directory: to_fd.as_fd(), path: to.1 };

@@ -2,7 +2,7 @@
 //! do, would take the permissions from a script that could be run before; so what replaces a file takes
 //! them over.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::{
     fs::{FileType, Mode, OFlags, ResolveFlags, Stat},
@@ -18,28 +18,44 @@ pub(super) struct Name<'a> {
     pub(super) path: &'a str,
 }
 
+/// What a file had before it took over another's permissions.
+#[derive(Debug)]
+pub(super) struct Taken {
+    file: OwnedFd,
+    before: Mode,
+}
+
+impl Taken {
+    /// Gives the file back what it had: it has replaced nothing.
+    pub(super) fn give_back(self) {
+        // It could be changed a moment ago.
+        let _ = rustix::fs::fchmod(&self.file, self.before);
+    }
+}
+
 /// Gives the file at `from` the permissions of the one at `to`, where both are regular files. Bits that let a
-/// program run as somebody else are left out.
+/// program run as somebody else are left out. None: nothing was changed.
 ///
 /// # Errors
 /// What the kernel says. There is none where nothing stands at one of the names, or no file: then the rename
 /// itself says what is wrong. A file of somebody else keeps its own mode, as it would without us.
-pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<(), Errno> {
-    let Some(replaced) = regular(&to)? else { return Ok(()) };
-    let Some(replacing) = regular(&from)? else { return Ok(()) };
+pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, Errno> {
+    let Some(replaced) = regular(&to)? else { return Ok(None) };
+    let Some(replacing) = regular(&from)? else { return Ok(None) };
     let wanted = Mode::from_raw_mode(replaced.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
-    if Mode::from_raw_mode(replacing.st_mode) == wanted {
-        return Ok(());
+    let before = Mode::from_raw_mode(replacing.st_mode);
+    if before == wanted {
+        return Ok(None);
     }
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let file = match rustix::fs::openat2(from.directory, from.path, flags, Mode::empty(), beneath) {
-        Err(Errno::ACCESS) => return Ok(()),
+        Err(Errno::ACCESS) => return Ok(None),
         opened => opened?,
     };
     match rustix::fs::fchmod(&file, wanted) {
-        Err(Errno::PERM) => Ok(()),
-        changed => changed,
+        Err(Errno::PERM) => Ok(None),
+        changed => changed.map(|()| Some(Taken { file, before })),
     }
 }
 

@@ -163,7 +163,8 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_unlink_file",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Alter));
+            // What goes may be a file or a link that a repository is found by.
+            ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Whole));
             forward!(caller, path_unlink_file, fd, path, len)
         },
     )?;
@@ -198,14 +199,20 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          to: i32,
          to_len: i32|
          -> Result<i32> {
-            ask!(caller, |fs, memory| {
+            let taken = ask!(caller, |fs, memory| {
                 // Moved away, what a protected place holds would be protected no more.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
                 fs.change(number(from_fd), from, Change::Whole)?;
                 fs.change(number(to_fd), to, Change::Whole)?;
                 fs.replaces((number(from_fd), from), (number(to_fd), to))
             });
-            forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)
+            let errno = forward!(caller, path_rename, from_fd, from, from_len, to_fd, to, to_len)?;
+            if errno != Errno::SUCCESS.0
+                && let Some(taken) = taken
+            {
+                taken.give_back();
+            }
+            Ok(errno)
         },
     )?;
     linker.func_wrap(
@@ -222,6 +229,8 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let from = text(memory, from, from_len)?;
+                // Under a second name it could be written.
+                fs.change(number(from_fd), from, Change::Whole)?;
                 fs.reach(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
                 fs.change(number(to_fd), text(memory, to, to_len)?, Change::Whole)
             });

@@ -1,6 +1,9 @@
 //! Paths that other programs run things from: no guest writes them, under no name and by no operation.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt as _, symlink},
+};
 
 use portcullis_tests::World;
 use portcullis_types::ToolErrorKind;
@@ -162,6 +165,52 @@ async fn nothing_prepared_elsewhere_takes_the_place_of_a_repository() {
     check(&trial, json!({"op": "link", "path": "file", "to": "fresh/.git"})).await;
     // Moved away, what it holds would be open to writing, and be moved back by whoever repairs it.
     check(&trial, json!({"op": "rename", "path": "repo/.git", "to": "prepared/git"})).await;
+}
+
+/// A worktree's `.git` is a file, and may be a link: what it says decides where the repository is.
+#[tokio::test]
+async fn what_leads_to_a_repository_is_not_removed_nor_written_under_another_name() {
+    let trial = scene().await;
+    trial.world.put("tree/.git", "gitdir: ../repo/.git");
+    fs::create_dir(trial.world.shared("other")).expect("made");
+    symlink("../repo/.git", trial.world.shared("other/.git")).expect("linked");
+    for path in ["tree/.git", "other/.git"] {
+        check(&trial, json!({"op": "remove", "path": path})).await;
+        check(&trial, json!({"op": "link", "path": path, "to": "second"})).await;
+        check(&trial, json!({"op": "rename", "path": path, "to": "second"})).await;
+    }
+    check(&trial, json!({"op": "write", "path": "tree/.git"})).await;
+    check(&trial, json!({"op": "create", "path": "repo/.git/commondir"})).await;
+    check(&trial, json!({"op": "create", "path": "repo/.git/config.worktree"})).await;
+}
+
+/// What replaces a file takes over its permissions, and nothing else does.
+#[tokio::test]
+async fn a_rename_that_fails_changes_no_permissions() {
+    for profile in ["WorkspaceRead", "FileReadWrite"] {
+        let world = World::new().with_policy(&entry("raw_path", profile, "15s"));
+        for (name, mode) in [("key", 0o600), ("public", 0o644), ("sub/inner", 0o640)] {
+            world.put(name, name);
+            fs::set_permissions(world.shared(name), fs::Permissions::from_mode(mode)).expect("ours");
+        }
+        let trial = Trial::within(world, "raw_path").await;
+        let before = Snapshot::of(&trial.world.workspace());
+        // A directory is not replaced by a file, nor anything where nothing may be written.
+        let to = if profile == "WorkspaceRead" { "public" } else { "public/" };
+        let answer = trial.call(json!({"op": "rename", "path": "key", "to": to})).await.text();
+        assert!(answer.starts_with("errno "), "{profile}: {answer}");
+        before.assert_same(&Snapshot::of(&trial.world.workspace()), profile);
+    }
+}
+
+#[tokio::test]
+async fn times_of_a_pipe_are_not_waited_for() {
+    let trial = scene().await;
+    let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, trial.world.shared("pipe"), rustix::fs::FileType::Fifo, mode, 0)
+        .expect("made");
+    let answer = trial.call(json!({"op": "touch", "path": "pipe"})).await.text();
+    assert!(answer.starts_with("errno "), "{answer}");
 }
 
 #[tokio::test]
