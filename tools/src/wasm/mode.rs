@@ -89,8 +89,10 @@ mod tests {
         let name = |path| Name { directory: handle.as_fd(), path };
         make("new", 0o600);
         make("script", 0o4754);
-        take_over(name("new"), name("script")).expect("takes over");
+        let taken = take_over(name("new"), name("script")).expect("takes over");
         assert_eq!(mode("new"), 0o754);
+        taken.expect("changed").give_back();
+        assert_eq!(mode("new"), 0o600, "as before, where nothing was replaced");
         symlink("script", folder.path().join("link")).expect("a link");
         make("other", 0o600);
         take_over(name("other"), name("link")).expect("nothing to do");

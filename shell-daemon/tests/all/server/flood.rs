@@ -8,7 +8,8 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use portcullis_shell_daemon::take_all_descriptors;
+use rustix::process::{Resource, getrlimit};
 
 use super::sidecar::{
     Credentials, Standalone, client_if_open, everything, memory_kib, output, session, soon, standalone,
@@ -88,9 +89,10 @@ const FLOODED: &str = "PORTCULLIS_TEST_FLOODED";
 #[test]
 fn a_flood() {
     let (Some(socket), Some(flooded)) = (std::env::var_os(SOCKET), std::env::var_os(FLOODED)) else { return };
-    let limit = getrlimit(Resource::Nofile);
-    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
-    let most = limit.maximum.map_or(CONNECTIONS, |most| usize::try_from(most).unwrap().saturating_sub(100));
+    take_all_descriptors();
+    let most = getrlimit(Resource::Nofile)
+        .current
+        .map_or(CONNECTIONS, |most| usize::try_from(most).unwrap().saturating_sub(100));
     // Where not so many can be open at a time they come in waves: the oldest go.
     let at_a_time = CONNECTIONS.min(most);
     let mut flood = VecDeque::new();
