@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
 };
 
 use portcullis_tests::World;
@@ -195,11 +195,16 @@ async fn a_rename_that_fails_changes_no_permissions() {
         }
         let trial = Trial::within(world, "raw_path").await;
         let before = Snapshot::of(&trial.world.workspace());
+        let touched = || {
+            fs::metadata(trial.world.shared("key")).map(|key| (key.ctime(), key.ctime_nsec())).expect("there")
+        };
+        let untouched = touched();
         // A directory is not replaced by a file, nor anything where nothing may be written.
         let to = if profile == "WorkspaceRead" { "public" } else { "public/" };
         let answer = trial.call(json!({"op": "rename", "path": "key", "to": to})).await.text();
         assert!(answer.starts_with("errno "), "{profile}: {answer}");
         before.assert_same(&Snapshot::of(&trial.world.workspace()), profile);
+        assert_eq!(touched(), untouched, "{profile}: not even for a moment");
     }
 }
 
