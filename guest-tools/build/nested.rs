@@ -15,6 +15,7 @@ mod environment;
 pub(crate) fn build(which: &[&str]) -> PathBuf {
     let manifest = PathBuf::from(required("CARGO_MANIFEST_DIR"));
     let Some(root) = manifest.parent() else { fail("the crate has no workspace around it") };
+    ensure_target(root);
     let target = guests_folder();
     #[expect(clippy::disallowed_methods, reason = "a build script, at build time: cargo builds the guests")]
     let mut cargo = Command::new(required("CARGO"));
@@ -33,15 +34,31 @@ pub(crate) fn build(which: &[&str]) -> PathBuf {
         .env("CARGO_ENCODED_RUSTFLAGS", rustflags(root));
     let status = cargo.status().unwrap_or_else(|error| fail(&format!("cannot start cargo: {error}")));
     if !status.success() {
-        fail(
-            "the guest tools do not build for wasm32-wasip1; if the target is missing, run \
-             `rustup target add wasm32-wasip1`",
-        );
+        fail("the guest tools do not build for wasm32-wasip1");
     }
     for file in ["../Cargo.lock", "../Cargo.toml", "../guest-tools/Cargo.toml", "../sdk/Cargo.toml"] {
         println!("cargo::rerun-if-changed={file}");
     }
     target.join("wasm32-wasip1/guest")
+}
+
+/// Has the target installed that guests are compiled to, or ends the build with the command that installs it.
+///
+/// cargo's first question to the compiler has done so before, where cargo read the workspace's configuration and did
+/// not remember the answer.
+fn ensure_target(root: &Path) {
+    let program = root.join(".cargo/with-wasi-target");
+    #[expect(clippy::disallowed_methods, reason = "a build script, at build time: rustup installs the target")]
+    let mut ensure = Command::new(&program);
+    let output = ensure.arg("--ensure").arg(required("RUSTC")).output();
+    let output = output.unwrap_or_else(|error| fail(&format!("cannot start `{}`: {error}", program.display())));
+    let said = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        fail(said.trim());
+    }
+    for line in said.lines() {
+        println!("cargo::warning={line}");
+    }
 }
 
 /// Asks cargo to run the build script again when one of a module's sources changes, as the dependency file
