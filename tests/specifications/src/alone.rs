@@ -25,10 +25,17 @@ pub(crate) fn printing(program: impl FnOnce()) {
     print!("{END}");
 }
 
-/// Runs this test, named in full, in a process of its own under the world's policy, with more in its
-/// environment; gives what it printed between the marks, or none where that is not to be had here.
+/// Runs a test, named by its module's whole path and its own name, in a process of its own under the world's policy,
+/// with more in its environment; gives what it printed between the marks, or none where that is not to be had here.
 #[expect(clippy::print_stdout, reason = "a test that skips says why")]
-pub(crate) fn run_alone(name: &str, world: &World, environment: &[(&str, &str)]) -> Option<String> {
+pub(crate) fn run_alone(
+    module: &str,
+    test: &str,
+    world: &World,
+    environment: &[(&str, &str)],
+) -> Option<String> {
+    // The path without the crate is how the test binary knows it.
+    let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, path)| path));
     if fs::exists("/etc/portcullis/portcullis.toml").unwrap_or(true) {
         assert!(std::env::var_os("CI").is_none(), "this machine has an operator's policy of its own");
         println!("skipped: this machine has an operator's policy, which comes before the test's");
@@ -40,7 +47,7 @@ pub(crate) fn run_alone(name: &str, world: &World, environment: &[(&str, &str)])
 
     #[expect(clippy::disallowed_methods, reason = "the test binary itself, for an environment of its own")]
     let mut command = Command::new(std::env::current_exe().expect("a path"));
-    command.args(["--exact", name, "--nocapture"]).env(MARK, "1").envs(environment.iter().copied());
+    command.args(["--exact", &name, "--nocapture"]).env(MARK, "1").envs(environment.iter().copied());
     command.env("XDG_CONFIG_HOME", world.root().join("config")).env("XDG_STATE_HOME", world.state());
     let output = command.output().expect("starts");
     let printed = String::from_utf8_lossy(&output.stdout);

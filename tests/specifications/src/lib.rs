@@ -1,26 +1,63 @@
-//! The specifications' own examples: the build script reads them out of `../shared/specs` beside the
-//! repository, which has none of that text, and they are compiled here as they stand, against what a program
-//! imports that was written for one of those interfaces. Then they run through the pipeline.
+//! Programs that were written for the interfaces of the specifications, compiled against what a program imports that
+//! was written for one of them, and run through the pipeline.
 //!
-//! Where the specifications are not there, nothing of this is compiled and one test says so; on CI it fails.
+//! The programs are our own, in `fixtures/`. Where the specifications lie beside the repository, in
+//! `../shared/specs`, the build script reads their own examples out of them, and the same tests run on these, as they
+//! stand, as well: [`documents`]. The repository has none of that text.
+//!
 //! There is nothing here but tests. A crate of its own, because the examples are of an older edition.
 #![forbid(unsafe_code)]
 
-#[cfg(all(test, specifications))]
+#[cfg(test)]
 mod alone;
 #[cfg(test)]
 mod extract;
-#[cfg(all(test, specifications))]
+#[cfg(test)]
 mod messages_api;
 #[cfg(test)]
 mod presence;
-#[cfg(all(test, specifications))]
-mod spec_000;
-#[cfg(all(test, specifications))]
-mod spec_002;
-#[cfg(all(test, specifications))]
-mod spec_002_agent;
-#[cfg(all(test, specifications))]
-mod spec_004;
-#[cfg(all(test, specifications))]
+#[cfg(test)]
 mod support;
+
+/// The tests on programs of our own.
+#[cfg(test)]
+#[path = "."]
+mod fixtures {
+    macro_rules! example {
+        ($name:literal) => {
+            include!(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/", $name));
+        };
+    }
+    macro_rules! example_text {
+        ($name:literal) => {
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/", $name))
+        };
+    }
+
+    mod spec_000;
+    mod spec_002;
+    mod spec_002_agent;
+    mod spec_004;
+}
+
+/// The same tests on the documents' own examples.
+#[cfg(all(test, specifications))]
+#[expect(clippy::duplicate_mod, reason = "the same tests, on other programs")]
+#[path = "."]
+mod documents {
+    macro_rules! example {
+        ($name:literal) => {
+            include!(concat!(env!("OUT_DIR"), "/", $name));
+        };
+    }
+    macro_rules! example_text {
+        ($name:literal) => {
+            include_str!(concat!(env!("OUT_DIR"), "/", $name))
+        };
+    }
+
+    mod spec_000;
+    mod spec_002;
+    mod spec_002_agent;
+    mod spec_004;
+}

@@ -31,7 +31,7 @@ use crate::{
 mod stated {
     use portcullis_tools::compat::everruns::{async_trait, ToolExecutionResult, ToolPolicy, Value};
 
-    include!(concat!(env!("OUT_DIR"), "/000_trait.rs"));
+    example!("000_trait.rs");
 }
 
 /// The registry's lines, in functions that hand out what they make. What they name and the specification
@@ -42,8 +42,8 @@ mod lines {
 
     use super::{Built, Config, Emitter, Llm, MyCustomTool, Store};
 
-    include!(concat!(env!("OUT_DIR"), "/000_defaults.rs"));
-    include!(concat!(env!("OUT_DIR"), "/000_custom.rs"));
+    example!("000_defaults.rs");
+    example!("000_custom.rs");
 }
 
 /// A registry may not come about: a name is taken, the state folder is not writable.
@@ -130,8 +130,8 @@ async fn the_lines_build_registries_that_run_under_the_operators_policy() {
         return run_the_lines().await;
     }
     let world = World::new().with_policy(OPERATORS_POLICY);
-    let name = "spec_000::the_lines_build_registries_that_run_under_the_operators_policy";
-    if run_alone(name, &world, &[]).is_none() {
+    let name = "the_lines_build_registries_that_run_under_the_operators_policy";
+    if run_alone(module_path!(), name, &world, &[]).is_none() {
         return;
     }
     let rows = audit::rows(&audit::log_path(&world.state().join("portcullis/in-process")));

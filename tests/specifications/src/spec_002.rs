@@ -23,11 +23,11 @@ mod stated {
 
     use portcullis_tools::compat::yoagent::types::{async_trait, CancellationToken, Content, ProgressFn};
 
-    include!(concat!(env!("OUT_DIR"), "/002_trait.rs"));
-    include!(concat!(env!("OUT_DIR"), "/002_context.rs"));
-    include!(concat!(env!("OUT_DIR"), "/002_result.rs"));
-    include!(concat!(env!("OUT_DIR"), "/002_error.rs"));
-    include!(concat!(env!("OUT_DIR"), "/002_update.rs"));
+    example!("002_trait.rs");
+    example!("002_context.rs");
+    example!("002_result.rs");
+    example!("002_error.rs");
+    example!("002_update.rs");
 }
 
 mod weather {
@@ -37,7 +37,7 @@ mod weather {
     mod example {
         use super::yoagent;
 
-        include!(concat!(env!("OUT_DIR"), "/002_weather.rs"));
+        example!("002_weather.rs");
     }
 
     pub(super) use example::WeatherTool;
@@ -47,7 +47,7 @@ mod weather {
 pub(crate) mod data_processor {
     use portcullis_tools::compat::yoagent;
 
-    include!(concat!(env!("OUT_DIR"), "/002_data_processor.rs"));
+    example!("002_data_processor.rs");
 
     /// What the example leaves out of its `impl`.
     macro_rules! supplied_methods {
@@ -116,7 +116,7 @@ mod deploy {
         }
     }
 
-    include!(concat!(env!("OUT_DIR"), "/002_deploy.rs"));
+    example!("002_deploy.rs");
 
     const _: (Agent, AnthropicProvider) = (Agent, AnthropicProvider);
 

@@ -18,10 +18,10 @@ use portcullis_tools::audit::{self, Event, Outcome, Row, Verdict};
 use portcullis_types::ToolErrorKind;
 use serde_json::{json, Value};
 
+use super::spec_002::{data_processor, PROCESSED};
 use crate::{
     alone::{is_alone, printing, run_alone},
     messages_api::{Block, Server},
-    spec_002::{data_processor, PROCESSED},
 };
 
 /// The end-to-end example, as it stands.
@@ -48,7 +48,7 @@ mod program {
         }
     }
 
-    include!(concat!(env!("OUT_DIR"), "/002_program.rs"));
+    example!("002_program.rs");
 
     pub(super) fn run() {
         main();
@@ -62,8 +62,8 @@ mod lines {
 
     use super::{weather::WeatherTool, Agent, AnthropicProvider, Llm};
 
-    include!(concat!(env!("OUT_DIR"), "/002_registered.rs"));
-    include!(concat!(env!("OUT_DIR"), "/002_strategies.rs"));
+    example!("002_registered.rs");
+    example!("002_strategies.rs");
 }
 
 mod weather {
@@ -73,7 +73,7 @@ mod weather {
     mod example {
         use super::yoagent;
 
-        include!(concat!(env!("OUT_DIR"), "/002_weather.rs"));
+        example!("002_weather.rs");
     }
 
     pub(super) use example::WeatherTool;
@@ -82,7 +82,7 @@ mod weather {
 type Llm = Arc<ScriptedProvider>;
 
 /// What stands under the program.
-const TRANSCRIPT: &str = include_str!(concat!(env!("OUT_DIR"), "/002_transcript.txt"));
+const TRANSCRIPT: &str = example_text!("002_transcript.txt");
 
 /// The rows of programs that keep their state in the usual place.
 fn rows(world: &World) -> Vec<Row> {
@@ -104,7 +104,7 @@ fn environment(server: &Server) -> [(&'static str, String); 2] {
 fn run_program(test: &str, world: &World, server: &Server) -> Option<String> {
     let environment = environment(server);
     let environment = environment.each_ref().map(|(name, value)| (*name, value.as_str()));
-    run_alone(&format!("spec_002_agent::{test}"), world, &environment)
+    run_alone(module_path!(), test, world, &environment)
 }
 
 #[test]
@@ -200,8 +200,8 @@ fn tools_of_ones_own_run_beside_those_that_are_there() {
     }
     let world = World::new()
         .with_policy("[tools.get_weather]\nenabled = true\n[tools.get_current_time]\nenabled = true\n");
-    let test = "spec_002_agent::tools_of_ones_own_run_beside_those_that_are_there";
-    if run_alone(test, &world, &[]).is_none() {
+    let test = "tools_of_ones_own_run_beside_those_that_are_there";
+    if run_alone(module_path!(), test, &world, &[]).is_none() {
         return;
     }
     let ended = rows(&world).into_iter().filter(|row| row.event == Event::End);
@@ -294,8 +294,8 @@ fn the_data_processor_tells_people_how_far_it_is_and_the_model_its_end() {
         return runtime.block_on(process_rows());
     }
     let world = World::new().with_policy("[tools.process]\nenabled = true\n");
-    let test = "spec_002_agent::the_data_processor_tells_people_how_far_it_is_and_the_model_its_end";
-    if run_alone(test, &world, &[]).is_none() {
+    let test = "the_data_processor_tells_people_how_far_it_is_and_the_model_its_end";
+    if run_alone(module_path!(), test, &world, &[]).is_none() {
         return;
     }
     let rows: Vec<_> =
@@ -371,7 +371,7 @@ fn an_agent_that_cannot_begin_says_so_and_no_more() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         return runtime.block_on(ask_in_vain());
     }
-    run_alone("spec_002_agent::an_agent_that_cannot_begin_says_so_and_no_more", &World::new(), &[]);
+    run_alone(module_path!(), "an_agent_that_cannot_begin_says_so_and_no_more", &World::new(), &[]);
 }
 
 /// In the process of its own.

@@ -17,8 +17,8 @@ mod stated {
 
     use portcullis_types::{async_trait, FunctionDecl, ToolError};
 
-    include!(concat!(env!("OUT_DIR"), "/004_trait.rs"));
-    include!(concat!(env!("OUT_DIR"), "/004_tier.rs"));
+    example!("004_trait.rs");
+    example!("004_tier.rs");
 
     pub(super) mod schema {
         // The specification does not state it, so it is ours.
@@ -26,7 +26,7 @@ mod stated {
 
         use super::BTreeMap;
 
-        include!(concat!(env!("OUT_DIR"), "/004_schema.rs"));
+        example!("004_schema.rs");
     }
 }
 
@@ -34,7 +34,7 @@ mod stated {
 mod example {
     use portcullis_sdk::tool;
 
-    include!(concat!(env!("OUT_DIR"), "/004_file_read.rs"));
+    example!("004_file_read.rs");
 
     async fn supplied_body(path: String) -> String {
         format!("contents of {path}")
