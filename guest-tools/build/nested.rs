@@ -48,10 +48,14 @@ pub(crate) fn build(which: &[&str]) -> PathBuf {
 /// not remember the answer.
 fn ensure_target(root: &Path) {
     let program = root.join(".cargo/with-wasi-target");
-    #[expect(clippy::disallowed_methods, reason = "a build script, at build time: rustup installs the target")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a build script, at build time: rustup installs the target"
+    )]
     let mut ensure = Command::new(&program);
     let output = ensure.arg("--ensure").arg(required("RUSTC")).output();
-    let output = output.unwrap_or_else(|error| fail(&format!("cannot start `{}`: {error}", program.display())));
+    let output =
+        output.unwrap_or_else(|error| fail(&format!("cannot start `{}`: {error}", program.display())));
     let said = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
         fail(said.trim());
