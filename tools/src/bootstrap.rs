@@ -1,5 +1,6 @@
-//! [`bootstrap_runtime_tools`]: the one place where a registry is put together, for every front end
-//! (specification 004, "Registration").
+//! [`runtime_builder_with`]: the one place where a registry with a sandbox is put together (specification 004,
+//! "Registration"). [`bootstrap_runtime_tools`] is the whole of it in one call, for a program that adds nothing;
+//! the command line adds the place of its shell.
 
 use std::{
     fs::OpenOptions,
@@ -287,7 +288,10 @@ impl Source {
     fn read_if_there(path: &Path) -> Result<Option<Self>, BootstrapError> {
         match Self::read(path) {
             Ok(source) => Ok(Some(source)),
-            Err(BootstrapError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            Err(BootstrapError::PolicyFile { source, .. })
+                // Where the folder is a file, that is for whoever opens the folder to say.
+                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+            {
                 Ok(None)
             }
             Err(error) => Err(error),
