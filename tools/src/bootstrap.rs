@@ -194,7 +194,15 @@ impl PolicyFiles {
             Some(path) => Source::read(path)?,
             None => Source::of_operator()?,
         };
-        let overlay = Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE))?;
+        let overlay = match Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE)) {
+            // The workspace is a file, which is said where it is opened.
+            Err(BootstrapError::PolicyFile { source, .. })
+                if source.kind() == io::ErrorKind::NotADirectory =>
+            {
+                None
+            }
+            found => found?,
+        };
         Ok(Self { operator, overlay })
     }
 
@@ -288,10 +296,7 @@ impl Source {
     fn read_if_there(path: &Path) -> Result<Option<Self>, BootstrapError> {
         match Self::read(path) {
             Ok(source) => Ok(Some(source)),
-            Err(BootstrapError::PolicyFile { source, .. })
-                // Where the folder is a file, that is for whoever opens the folder to say.
-                if matches!(source.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
-            {
+            Err(BootstrapError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                 Ok(None)
             }
             Err(error) => Err(error),
