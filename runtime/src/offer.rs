@@ -105,9 +105,7 @@ fn gemini(tool: &RegisteredTool, parameters: &JsonSchema) -> Value {
 fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) -> Value {
     let mut shown = named(tool, "inputSchema", parameters);
     shown.extend(tool.label().map(|label| ("title".to_owned(), label.into())));
-    // The protocol knows no schema of results but an object's.
-    let results = tool.output_schema().filter(|schema| schema.describes_object());
-    shown.extend(results.map(|schema| ("outputSchema".to_owned(), schema.as_value().clone())));
+    shown.extend(tool.output_schema().map(|schema| ("outputSchema".to_owned(), schema.as_value().clone())));
     let is_read_only = registry.policy().describe(tool.facts()).tier == SafetyTier::ReadOnly;
     let annotations = json!({
         "readOnlyHint": is_read_only,

@@ -9,8 +9,7 @@ use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, Reso
 pub(super) fn of(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallToolResult {
     match &result.outcome {
         Ok(output) => {
-            let schema = tool.and_then(RegisteredTool::output_schema);
-            let promises_data = schema.is_some_and(|schema| schema.describes_object());
+            let promises_data = tool.is_some_and(|tool| tool.output_schema().is_some());
             let mut answer = answer(output, result.truncated, promises_data);
             answer.content.extend(result.rest_hint().map(ContentBlock::text));
             answer
