@@ -95,10 +95,9 @@ impl Sandbox {
             words.extend(["--module".as_ref(), Path::as_os_str(module)]);
         }
         let output = self.run(&words);
-        let answer: Answer = match serde_json::from_slice(&output.stdout) {
-            Ok(answer) => answer,
-            // Not in a closure, whose panics are told of this line and not of the author's.
-            Err(_) => panic!("the sandbox gives no answer: {}", String::from_utf8_lossy(&output.stderr)),
+        // Not in a closure, whose panics are told of this line and not of the author's.
+        let Ok(answer) = serde_json::from_slice::<Answer>(&output.stdout) else {
+            panic!("the sandbox gives no answer: {}", String::from_utf8_lossy(&output.stderr));
         };
         match answer.error {
             None => Ok(ToolOutput {

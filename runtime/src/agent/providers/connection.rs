@@ -123,7 +123,7 @@ pub(super) fn uri(address: &Url) -> Result<Uri, ProviderError> {
     address
         .as_str()
         .parse()
-        .map_err(|_: http::uri::InvalidUri| wrong("the address has signs that HTTP does not carry"))
+        .map_err(|_invalid: http::uri::InvalidUri| wrong("the address has signs that HTTP does not carry"))
 }
 
 /// The certificates that the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others). A plain
