@@ -142,6 +142,13 @@ pub(crate) struct Call {
     #[arg(long)]
     pub(crate) json: bool,
 
+    /// Show what a tool of a module wrote to its standard error, such as the message of a panic.
+    ///
+    /// For the tool's author: a model never reads it. It goes to standard error, escaped; with `--json` it is
+    /// the key `stderr`.
+    #[arg(long)]
+    pub(crate) stderr: bool,
+
     /// The run that the call belongs to.
     ///
     /// Rows of the audit log name it, and `output_read` gives the whole of a shortened output to calls of the

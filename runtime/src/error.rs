@@ -132,7 +132,13 @@ pub(crate) fn causes(error: &dyn std::error::Error) -> String {
     let mut cause = error.source();
     while let Some(error) = cause {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  caused by: {error}");
+        let said = error.to_string();
+        let mut lines = said.lines();
+        let _ = writeln!(text, "  caused by: {}", lines.next().unwrap_or_default());
+        // A cause of several lines stays below its own, so that none of them passes for one of ours.
+        lines.for_each(|line| {
+            let _ = writeln!(text, "    {}", line.trim_end());
+        });
         cause = error.source();
     }
     text

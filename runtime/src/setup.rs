@@ -38,6 +38,11 @@ pub(crate) fn envelope(common: &Common) -> Result<RunnerBootstrapEnvelope, CliEr
     }
     let failed = |source| CliError::Workspace { path: common.workspace.clone(), source };
     let workspace = real_path(&common.workspace).map_err(failed)?;
+    // Otherwise the first thing that is looked for in it would be blamed.
+    if workspace.metadata().is_ok_and(|found| !found.is_dir()) {
+        let what = "it is a file, and a workspace is a folder";
+        return Err(failed(io::Error::new(io::ErrorKind::NotADirectory, what)));
+    }
     let state = match &common.state {
         Some(state) => std::path::absolute(state)
             .map_err(|source| CliError::Workspace { path: state.clone(), source })?,

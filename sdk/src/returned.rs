@@ -206,7 +206,8 @@ impl Data {
     }
 }
 
-/// Has a return type a schema? Asked as `(&&&OutputOf::<T>::NEW).schema()`.
+/// Has a return type a schema? Asked as `(&&&&&&&OutputOf::<T>::NEW).schema()`; the traits below are in the order
+/// in which they answer.
 #[derive(Debug)]
 pub struct OutputOf<T>(PhantomData<fn() -> T>);
 
@@ -221,13 +222,13 @@ pub trait Declared {
     fn schema(&self) -> Option<JsonSchema>;
 }
 
-impl<T: Serialize + schemars::JsonSchema> Declared for &&OutputOf<Json<T>> {
+impl<T: Serialize + schemars::JsonSchema> Declared for &&&&&&OutputOf<Json<T>> {
     fn schema(&self) -> Option<JsonSchema> {
         of_output::<T>()
     }
 }
 
-impl<T: Serialize + schemars::JsonSchema, E> Declared for &&OutputOf<Result<Json<T>, E>> {
+impl<T: Serialize + schemars::JsonSchema, E> Declared for &&&&&&OutputOf<Result<Json<T>, E>> {
     fn schema(&self) -> Option<JsonSchema> {
         of_output::<T>()
     }
@@ -241,7 +242,7 @@ pub trait Undescribed<T> {
         T: DescribedData;
 }
 
-impl<T> Undescribed<T> for &OutputOf<Json<T>> {
+impl<T> Undescribed<T> for &&&&&OutputOf<Json<T>> {
     fn schema(&self) -> Option<JsonSchema>
     where
         T: DescribedData,
@@ -250,13 +251,63 @@ impl<T> Undescribed<T> for &OutputOf<Json<T>> {
     }
 }
 
-impl<T, E> Undescribed<T> for &OutputOf<Result<Json<T>, E>> {
+impl<T, E> Undescribed<T> for &&&&&OutputOf<Result<Json<T>, E>> {
     fn schema(&self) -> Option<JsonSchema>
     where
         T: DescribedData,
     {
         None
     }
+}
+
+/// See [`OutputOf`]: what says itself how it is shown, such as a text, though it has a schema as well.
+pub trait ShownOutput {
+    /// No schema.
+    fn schema(&self) -> Option<JsonSchema> {
+        None
+    }
+}
+
+impl<T: IntoToolOutput> ShownOutput for &&&&OutputOf<T> {}
+
+/// See [`OutputOf`]: the same in a `Result`, whatever its error is.
+pub trait ShownResult {
+    /// No schema.
+    fn schema(&self) -> Option<JsonSchema> {
+        None
+    }
+}
+
+impl<T: IntoToolOutput, E> ShownResult for &&&OutputOf<Result<T, E>> {}
+
+/// See [`OutputOf`]: described data in a `Result`. It stands before [`DescribedOutput`], to which a `Result` of
+/// described data and a described error would be data itself.
+pub trait DescribedResult {
+    /// The schema, if it is an object's.
+    fn schema(&self) -> Option<JsonSchema>;
+}
+
+impl<T: Serialize + schemars::JsonSchema, E> DescribedResult for &&OutputOf<Result<T, E>> {
+    fn schema(&self) -> Option<JsonSchema> {
+        of_object::<T>()
+    }
+}
+
+/// See [`OutputOf`]: described data.
+pub trait DescribedOutput {
+    /// The schema, if it is an object's.
+    fn schema(&self) -> Option<JsonSchema>;
+}
+
+impl<T: Serialize + schemars::JsonSchema> DescribedOutput for &OutputOf<T> {
+    fn schema(&self) -> Option<JsonSchema> {
+        of_object::<T>()
+    }
+}
+
+/// Clients take only objects for data. A number or a list is data as well, and promises nothing.
+fn of_object<T: schemars::JsonSchema>() -> Option<JsonSchema> {
+    of_output::<T>().filter(JsonSchema::describes_object)
 }
 
 /// See [`OutputOf`]: everything else.

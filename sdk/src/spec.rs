@@ -43,8 +43,6 @@ pub struct Hints {
     pub aliases: &'static [&'static str],
     /// Whether a second call with the same arguments changes nothing more; a hint for clients.
     pub idempotent: bool,
-    /// Whether calls could run beside each other; a hint for operators.
-    pub parallel: bool,
     /// Whether models are not shown the tool.
     pub hidden: bool,
     /// How much of an output a model is shown, in bytes.
@@ -53,8 +51,7 @@ pub struct Hints {
 
 impl Hints {
     /// Nothing is said.
-    pub const NONE: Self =
-        Self { aliases: &[], idempotent: false, parallel: false, hidden: false, output_cap_bytes: None };
+    pub const NONE: Self = Self { aliases: &[], idempotent: false, hidden: false, output_cap_bytes: None };
 }
 
 /// A parameter.
@@ -199,7 +196,8 @@ impl ToolSpec {
         JsonSchema::new(sorted(schema.into()))
     }
 
-    /// The schema of structured results: that of `T` for a function that returns `Json<T>`.
+    /// The schema of structured results: that of `T` for a function that returns `Json<T>`, or a described `T`
+    /// that is an object.
     #[must_use]
     pub fn output_schema(&self) -> Option<JsonSchema> {
         (self.output_schema)()
@@ -208,9 +206,9 @@ impl ToolSpec {
     /// Hints for the registry.
     #[must_use]
     pub fn meta(&self) -> ToolMeta {
-        let Hints { aliases, idempotent, parallel, hidden, output_cap_bytes } = self.hints;
+        let Hints { aliases, idempotent, hidden, output_cap_bytes } = self.hints;
         let aliases = aliases.iter().map(|alias| (*alias).to_owned()).collect();
-        ToolMeta { aliases, idempotent, parallel, hidden, output_cap_bytes }
+        ToolMeta { aliases, idempotent, hidden, output_cap_bytes }
     }
 
     /// How long a call may take; [`portcullis_types::DEFAULT_TIMEOUT`] where the author did not say.

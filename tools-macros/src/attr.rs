@@ -23,7 +23,6 @@ pub(crate) struct ToolKeys {
     pub(crate) profile: Option<Ident>,
     pub(crate) deny_unknown: Option<Path>,
     pub(crate) idempotent: Option<Path>,
-    pub(crate) parallel: Option<Path>,
     pub(crate) hidden: Option<Path>,
     pub(crate) local: Option<Path>,
     pub(crate) output_cap: Option<LitStr>,
@@ -62,7 +61,7 @@ impl ToTokens for DefaultKey {
 }
 
 impl ToolKeys {
-    const KNOWN: [&str; 14] = [
+    const KNOWN: [&str; 13] = [
         "name",
         "label",
         "tier",
@@ -71,7 +70,6 @@ impl ToolKeys {
         "profile",
         "deny_unknown",
         "idempotent",
-        "parallel",
         "hidden",
         "local",
         "output_cap",
@@ -91,7 +89,6 @@ impl ToolKeys {
                 "profile" => set(&mut keys.profile, &meta, word, errors),
                 "deny_unknown" => set(&mut keys.deny_unknown, &meta, flag, errors),
                 "idempotent" => set(&mut keys.idempotent, &meta, flag, errors),
-                "parallel" => set(&mut keys.parallel, &meta, flag, errors),
                 "hidden" => set(&mut keys.hidden, &meta, flag, errors),
                 "local" => set(&mut keys.local, &meta, flag, errors),
                 "output_cap" => set(&mut keys.output_cap, &meta, string, errors),

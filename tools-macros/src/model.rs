@@ -38,7 +38,6 @@ impl Model {
 pub(crate) struct Hints {
     pub(crate) aliases: Vec<String>,
     pub(crate) idempotent: bool,
-    pub(crate) parallel: bool,
     pub(crate) hidden: bool,
     pub(crate) output_cap_bytes: Option<u64>,
 }

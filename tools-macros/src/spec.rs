@@ -47,25 +47,27 @@ fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
         return quote!(|| ::core::option::Option::None);
     };
     let question = quote_spanned! {shown_at(ty.span())=>
-        (&&&#facade::returned::OutputOf::<#ty>::NEW).schema()
+        (&&&&&&&#facade::returned::OutputOf::<#ty>::NEW).schema()
     };
     quote! {
         || {
             #[allow(unused_imports)]
-            use #facade::returned::{AnyOutputType as _, Declared as _, Undescribed as _};
+            use #facade::returned::{
+                AnyOutputType as _, Declared as _, DescribedOutput as _, DescribedResult as _, ShownOutput as _,
+                ShownResult as _, Undescribed as _,
+            };
             #question
         }
     }
 }
 
 fn hints(facade: &TokenStream, hints: &Hints) -> TokenStream {
-    let Hints { aliases, idempotent, parallel, hidden, output_cap_bytes } = hints;
+    let Hints { aliases, idempotent, hidden, output_cap_bytes } = hints;
     let output_cap_bytes = option(output_cap_bytes.map(Token::u64_suffixed));
     quote! {
         #facade::Hints {
             aliases: &[#(#aliases),*],
             idempotent: #idempotent,
-            parallel: #parallel,
             hidden: #hidden,
             output_cap_bytes: #output_cap_bytes,
         }

@@ -280,11 +280,6 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> Hints {
         }
         aliases.push(text);
     }
-    if let (Some(parallel), Some(tier)) = (&keys.parallel, &keys.tier)
-        && tier == "ReadOnly"
-    {
-        errors.at(parallel, "calls of a `ReadOnly` tool run beside each other anyway: remove `parallel`");
-    }
     if let (Some(idempotent), Some(tier)) = (&keys.idempotent, &keys.tier)
         && tier == "ReadOnly"
     {
@@ -296,7 +291,6 @@ fn hints(keys: &ToolKeys, name: Option<&str>, errors: &mut Errors) -> Hints {
     Hints {
         aliases,
         idempotent: keys.idempotent.is_some(),
-        parallel: keys.parallel.is_some(),
         hidden: keys.hidden.is_some(),
         output_cap_bytes: keys.output_cap.as_ref().and_then(|cap| bytes(cap, errors)),
     }

@@ -1,5 +1,6 @@
-//! [`bootstrap_runtime_tools`]: the one place where a registry is put together, for every front end
-//! (specification 004, "Registration").
+//! [`runtime_builder_with`]: the one place where a registry with a sandbox is put together (specification 004,
+//! "Registration"). [`bootstrap_runtime_tools`] is the whole of it in one call, for a program that adds nothing;
+//! the command line adds the place of its shell.
 
 use std::{
     fs::OpenOptions,
@@ -193,7 +194,15 @@ impl PolicyFiles {
             Some(path) => Source::read(path)?,
             None => Source::of_operator()?,
         };
-        let overlay = Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE))?;
+        let overlay = match Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE)) {
+            // The workspace is a file, which is said where it is opened.
+            Err(BootstrapError::PolicyFile { source, .. })
+                if source.kind() == io::ErrorKind::NotADirectory =>
+            {
+                None
+            }
+            found => found?,
+        };
         Ok(Self { operator, overlay })
     }
 

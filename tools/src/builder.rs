@@ -26,7 +26,7 @@ use crate::{
     places::Places,
     rates::Rates,
     registered::RegisteredTool,
-    registry::{RegistryError, ToolRegistry},
+    registry::{NameHolder, RegistryError, ToolRegistry},
     shell::{BashTool, ShellBackend, ShellPlace, SidecarTerms},
     state::{self, StateError},
     table::ToolTable,
@@ -403,7 +403,7 @@ fn default_state() -> Option<PathBuf> {
 fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryError> {
     // The policy's entry of a step would be the tool's.
     if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
-        return Err(RegistryError::Taken { name: name.clone() });
+        return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::Shipped });
     }
     tools.insert(tool)
 }

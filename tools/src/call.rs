@@ -31,6 +31,10 @@ pub(crate) fn random_id(prefix: &str) -> String {
     format!("{prefix}_{bits:032x}")
 }
 
+/// Takes what a guest wrote to its standard error. Called at most once for each try of a call, on the caller's
+/// side, before the result is there.
+pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
+
 /// Who makes a call, and on what terms.
 ///
 /// [`Caller::new`] lists the defaults: nobody to ask, so what needs an approval is denied; no listeners; no
@@ -60,6 +64,10 @@ pub struct Caller {
     pub on_progress: Option<ProgressFn>,
     /// Takes events.
     pub on_event: Option<EventFn>,
+    /// Takes what a guest wrote to its standard error, bounded, once it has ended: the message of a panic, the
+    /// cause of an `internal`. For a tool's author: it is a stranger's text and may name what no model should
+    /// read, so it belongs on the author's terminal, escaped, and in no result.
+    pub on_stderr: Option<StderrFn>,
     /// The place of the call that this one is made from.
     pub(crate) place: Option<Place>,
     /// Set where the call is a step of an operation.
@@ -90,6 +98,7 @@ impl Caller {
             on_update: None,
             on_progress: None,
             on_event: None,
+            on_stderr: None,
             place: None,
             step: None,
         }

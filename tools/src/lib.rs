@@ -1,7 +1,7 @@
 //! The registry of tools and everything behind it: the seven-step pipeline, the WASM runner, the audit log.
 //!
-//! A front end calls [`bootstrap_runtime_tools`] once and then [`ToolRegistry::execute_with_policy`] for
-//! each call; there is no other way to a tool. What a call may do is decided by `portcullis-policy`, what a
+//! A front end makes a registry once, by [`bootstrap_runtime_tools`] or, to add to it, by [`runtime_builder`],
+//! and then calls [`ToolRegistry::execute_with_policy`] for each call; there is no other way to a tool. What a call may do is decided by `portcullis-policy`, what a
 //! thread can do is taken away by `portcullis-confine`; this crate joins the two and keeps the record.
 //!
 //! ```no_run
@@ -48,9 +48,9 @@ pub use bootstrap::{
     OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, runtime_builder, runtime_builder_with,
 };
 pub use builder::{BootstrapError, RegistryBuilder};
-pub use call::{Caller, new_call};
+pub use call::{Caller, StderrFn, new_call};
 pub use registered::RegisteredTool;
-pub use registry::{RegistryError, ToolRegistry};
+pub use registry::{NameHolder, RegistryError, ToolRegistry};
 pub use wasm::HostWasmToolRunner;
 
 /// Re-exported for those who make calls.

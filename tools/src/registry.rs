@@ -1,8 +1,8 @@
 //! [`ToolRegistry`]: the tools, and the one way to call them.
 
-use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
+use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
-use portcullis_policy::{Approval, ToolAssignment, WorkspaceSecurityPolicy};
+use portcullis_policy::{Approval, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy, escape_for_display};
 use portcullis_types::{InvalidToolName, ToolCall, ToolError, ToolEvent, ToolName, ToolResult};
 use thiserror::Error;
 
@@ -187,6 +187,54 @@ impl ToolRegistry {
     }
 }
 
+/// Whose a name is that another tool wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameHolder {
+    /// A tool that is shipped, or a step of one.
+    Shipped,
+    /// A native tool of the embedding program.
+    Program,
+    /// A tool of a module from outside.
+    Module {
+        /// What the module is called.
+        name: String,
+    },
+    /// A tool of the same module.
+    SameModule,
+    /// The same tool, which is its own alias, or has an alias twice.
+    SameTool,
+}
+
+impl NameHolder {
+    /// Who has the names of this tool.
+    pub(crate) fn of(tool: &RegisteredTool) -> Self {
+        match tool.facts().origin {
+            ToolOrigin::ShippedModule | ToolOrigin::ShippedOperation | ToolOrigin::ShippedNative => {
+                Self::Shipped
+            }
+            ToolOrigin::Native => Self::Program,
+            ToolOrigin::ForeignModule => {
+                Self::Module { name: tool.module_name().unwrap_or_default().to_owned() }
+            }
+        }
+    }
+}
+
+impl fmt::Display for NameHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shipped => {
+                f.write_str("one is shipped with Portcullis and keeps its name; give the other another name")
+            }
+            Self::Program => f.write_str("the program has one already"),
+            Self::Module { name } => write!(f, "the module `{}` has one already", escape_for_display(name)),
+            Self::SameModule => f.write_str("both are of one module"),
+            Self::SameTool => f.write_str("it is one tool, which has the name and an alias, or two aliases"),
+        }
+    }
+}
+
 /// Why tools cannot be registered together.
 #[derive(Debug, Error)]
 pub enum RegistryError {
@@ -198,10 +246,12 @@ pub enum RegistryError {
         source: InvalidToolName,
     },
     /// Two tools of one name.
-    #[error("two tools are named `{name}`")]
+    #[error("two tools are named `{name}`: {holder}")]
     Taken {
         /// The name.
         name: ToolName,
+        /// Whose it is already.
+        holder: NameHolder,
     },
     /// A name that would be taken for another's.
     #[error("tool `{name}` would be taken for `{other}`")]

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use portcullis_types::ToolName;
 
-use crate::{registered::RegisteredTool, registry::RegistryError};
+use crate::{
+    registered::RegisteredTool,
+    registry::{NameHolder, RegistryError},
+};
 
 /// The registered tools. No two of them share a name or an alias.
 #[derive(Debug, Default)]
@@ -17,14 +20,13 @@ pub(crate) struct ToolTable {
 impl ToolTable {
     /// Adds a tool under its name and its aliases.
     pub(crate) fn insert(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
-        let taken = |name: &ToolName| self.tools.contains_key(name) || self.aliases.contains_key(name);
-        if let Some(name) = tool.names().find(|name| taken(name)) {
-            return Err(RegistryError::Taken { name: name.clone() });
+        if let Some((name, holder)) = tool.names().find_map(|name| Some((name, self.get(name.as_str())?))) {
+            return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::of(holder) });
         }
         let name = tool.facts().name.clone();
         for alias in tool.aliases() {
             if *alias == name || self.aliases.insert(alias.clone(), name.clone()).is_some() {
-                return Err(RegistryError::Taken { name: alias.clone() });
+                return Err(RegistryError::Taken { name: alias.clone(), holder: NameHolder::SameTool });
             }
         }
         self.tools.insert(name, Arc::new(tool));

@@ -1,4 +1,5 @@
-//! What a runner is started with. Reading it from a file or a pipe is the front end's.
+//! What a runner is started with. The command line makes it of its options; a program that is started with one as
+//! text reads it by [`RunnerBootstrapEnvelope::from_json`].
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
@@ -108,7 +109,8 @@ impl RunnerBootstrapEnvelope {
         }
     }
 
-    /// Reads an envelope from its JSON text.
+    /// Reads an envelope from its JSON text, for a program that another one starts with it. The command line has
+    /// options instead and reads none.
     ///
     /// # Errors
     /// [`EnvelopeError`] for another version, an unknown field or what is no JSON.

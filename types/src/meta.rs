@@ -14,10 +14,6 @@ pub struct ToolMeta {
     /// it needs was unavailable, unless the tool had made calls itself; a module's word for it does not count.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
-    /// Whether calls could run beside each other although the tool is not `ReadOnly`. Operators are told; which
-    /// calls an agent's loop runs at once is decided by the declared tier alone.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub parallel: bool,
     /// Whether the tool is left out of what a model is shown; it may still be called by name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,

@@ -45,6 +45,12 @@ impl JsonSchema {
         &self.0
     }
 
+    /// Whether it says at its top that a value is an object.
+    #[must_use]
+    pub fn describes_object(&self) -> bool {
+        self.0.get("type").and_then(Value::as_str) == Some("object")
+    }
+
     /// The schema as JSON, by value.
     #[must_use]
     pub fn into_value(self) -> Value {

@@ -20,6 +20,7 @@ use crate::{
     cli::{CLI_ID, Call, Common},
     error::CliError,
     output::{
+        diagnostics::{self, Diagnostics},
         json::{self, CallAnswer},
         stream, text,
     },
@@ -33,11 +34,15 @@ const MAX_STDIN_BYTES: u64 = (1 << 20) + 1;
 pub(crate) fn run(common: &Common, options: Call) -> Result<ExitCode, CliError> {
     let envelope = setup::envelope_with(common, options.modules)?;
     let call = new_call(options.tool, arguments(options.arguments)?);
-    let caller = caller(options.run, options.approve);
+    let mut caller = caller(options.run, options.approve);
+    let said = options.stderr.then(|| Diagnostics::of(&mut caller));
     let run_id = caller.run_id.clone();
     let shell = sidecar::place(common);
     match apart(&caller.cancel.clone(), move || make(&envelope, shell, call, &caller))? {
-        Some(result) => answer(&hinted(result), &run_id, options.json),
+        Some(result) => {
+            let said = said.and_then(|said| said.text());
+            answer(&hinted(result), said.as_deref(), &run_id, options.json)
+        }
         None => Ok(ExitCode::from(INTERRUPTED)),
     }
 }
@@ -114,13 +119,16 @@ pub(super) fn exit_code(outcome: &Result<ToolOutput, ToolError>) -> ExitCode {
     }
 }
 
-fn answer(result: &ToolResult, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
+fn answer(result: &ToolResult, said: Option<&str>, run: &str, as_json: bool) -> Result<ExitCode, CliError> {
     let code = exit_code(&result.outcome);
     if as_json {
-        json::answer(&CallAnswer::new(result))?;
+        json::answer(&CallAnswer::new(result).with_stderr(said))?;
         return Ok(code);
     }
     show(&result.outcome)?;
+    if let Some(said) = said {
+        stream::tell(&diagnostics::shown(said));
+    }
     if let Some(id) = result.details["output_id"].as_str() {
         stream::tell(&rest_of(id, run, result.original_bytes));
     }

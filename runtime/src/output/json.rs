@@ -31,6 +31,10 @@ pub(crate) struct CallAnswer<'a> {
     truncated: bool,
     original_bytes: u64,
     duration_us: u64,
+    /// What the tool wrote to its standard error, where that was asked for: for its author, and no part of what
+    /// a model reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stderr: Option<&'a str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,7 +70,14 @@ impl<'a> CallAnswer<'a> {
             truncated: result.truncated,
             original_bytes: result.original_bytes,
             duration_us: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
+            stderr: None,
         }
+    }
+
+    /// The same with what the tool wrote to its standard error.
+    pub(crate) fn with_stderr(mut self, said: Option<&'a str>) -> Self {
+        self.stderr = said;
+        self
     }
 }
 

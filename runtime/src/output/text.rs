@@ -47,6 +47,19 @@ pub(crate) fn inline(text: &str) -> String {
     escape_for_display(text).to_string()
 }
 
+/// A text of several lines below a line of ours: each escaped, and behind a margin, so that none passes for ours.
+pub(crate) fn behind_margin(text: &str, margin: &str) -> String {
+    let lines =
+        text.lines().map(|line| format!("{margin}{}", for_terminal(line)).trim_end().to_owned() + "\n");
+    lines.collect()
+}
+
+/// A text of several lines in one: of each line only the words.
+pub(crate) fn in_one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    inline(&lines.join(" "))
+}
+
 /// A number of bytes with the unit that reads best; exact below 1 KiB.
 pub(crate) fn bytes(count: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];

@@ -74,10 +74,12 @@ impl<'a> Case<'a> {
     /// When there is another.
     #[track_caller]
     pub fn expect_text(&self, text: &str) {
-        self.check(|half, outcome| match outcome {
-            Ok(output) => assert_eq!(output.joined_text(), text, "{half}"),
-            Err(error) => panic!("{half}: expected `{text}`, got {}: {error}", error.kind()),
-        });
+        for (half, outcome) in self.halves() {
+            match outcome {
+                Ok(output) => assert_eq!(output.joined_text(), text, "{half}"),
+                Err(error) => panic!("{half}: expected `{text}`, got {}", told(&error)),
+            }
+        }
     }
 
     /// Expects a result with this data.
@@ -87,10 +89,12 @@ impl<'a> Case<'a> {
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "made for `json!`")]
     pub fn expect_structured(&self, data: Value) {
-        self.check(|half, outcome| match outcome {
-            Ok(output) => assert_eq!(output.structured.as_ref(), Some(&data), "{half}"),
-            Err(error) => panic!("{half}: expected {data}, got {}: {error}", error.kind()),
-        });
+        for (half, outcome) in self.halves() {
+            match outcome {
+                Ok(output) => assert_eq!(output.structured.as_ref(), Some(&data), "{half}"),
+                Err(error) => panic!("{half}: expected {data}, got {}", told(&error)),
+            }
+        }
     }
 
     /// Expects an error of this kind.
@@ -99,10 +103,12 @@ impl<'a> Case<'a> {
     /// When there is another, or a result.
     #[track_caller]
     pub fn expect_error(&self, kind: ToolErrorKind) {
-        self.check(|half, outcome| match outcome {
-            Ok(output) => panic!("{half}: expected {kind}, got `{}`", output.joined_text()),
-            Err(error) => assert_eq!(error.kind(), kind, "{half}: {error}"),
-        });
+        for (half, outcome) in self.halves() {
+            match outcome {
+                Ok(output) => panic!("{half}: expected {kind}, got `{}`", output.joined_text()),
+                Err(error) => assert_eq!(error.kind(), kind, "{half}: got {}", told(&error)),
+            }
+        }
     }
 
     /// Makes the call, and hands what came of it to `check`, for each half that there is.
@@ -112,21 +118,41 @@ impl<'a> Case<'a> {
     /// it should.
     #[track_caller]
     pub fn check(&self, mut check: impl FnMut(Half, &Result<ToolOutput, ToolError>)) {
+        for (half, outcome) in self.halves() {
+            check(half, &outcome);
+        }
+    }
+
+    /// Makes the call, in each half that there is, and holds the files that it leaves against what is expected.
+    /// All halves are made before any outcome is looked at, so that each expectation fails in a plain loop of
+    /// its own: a panic within a closure would be told of this file and not of the author's line.
+    #[track_caller]
+    fn halves(&self) -> Vec<(Half, Result<ToolOutput, ToolError>)> {
         let arguments = self.arguments.to_string();
         let native = World::with(&self.files, &self.lent);
         let outcome = match self.lent.judge(self.tool.spec(), &self.arguments) {
             Ok(()) => with_root(native.root(), || call(self.tool, &arguments)),
             Err(denied) => Err(denied),
         };
-        check(Half::Native, &outcome);
-        native.expect_left(Half::Native, &self.leaves);
+        let mut halves = vec![(Half::Native, native, outcome)];
         if let Some(sandbox) = Sandbox::find() {
             let world = World::with(&self.files, &self.lent);
             let outcome = sandbox.call(&world, &self.lent, self.tool.spec().name, &arguments);
-            check(Half::Sandboxed, &outcome);
-            world.expect_left(Half::Sandboxed, &self.leaves);
+            halves.push((Half::Sandboxed, world, outcome));
         }
+        let mut outcomes = Vec::new();
+        for (half, world, outcome) in halves {
+            world.expect_left(half, &self.leaves, &outcome);
+            outcomes.push((half, outcome));
+        }
+        outcomes
     }
+}
+
+/// An error for the tool's author, with what no model reads of it.
+pub(super) fn told(error: &ToolError) -> String {
+    let cause = error.operator_detail().map(|detail| format!(" (cause: {})", detail.trim_end()));
+    format!("{}: {error}{}", error.kind(), cause.unwrap_or_default())
 }
 
 impl fmt::Debug for Case<'_> {
@@ -158,7 +184,10 @@ impl fmt::Display for Half {
 
 #[track_caller]
 fn below_a_mount(path: &str) -> GuestPath {
-    let parsed = GuestPath::parse(path).unwrap_or_else(|error| panic!("`{path}`: {error}"));
+    let parsed = match GuestPath::parse(path) {
+        Ok(parsed) => parsed,
+        Err(error) => panic!("`{path}`: {error}"),
+    };
     let is_below = parsed.mount().is_some() && !parsed.below_mount().is_empty() && !parsed.climbs_out();
     assert!(is_below, "`{path}` is not below a mount, such as `/shared/a.txt`");
     parsed

@@ -36,6 +36,9 @@ struct Answer {
     structured: Option<Value>,
     details: Value,
     error: Option<AnsweredError>,
+    /// What the tool wrote to its standard error.
+    #[serde(default)]
+    stderr: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -48,6 +51,7 @@ struct AnsweredError {
 
 impl Sandbox {
     /// The sandbox, if the tests were told of one; says so, once, if not.
+    #[track_caller]
     pub(super) fn find() -> Option<Self> {
         static TOLD: Once = Once::new();
         let Some(program) = env::var_os(PROGRAM) else {
@@ -60,7 +64,6 @@ impl Sandbox {
             });
             return None;
         };
-        let set = |name| env::var_os(name).unwrap_or_else(|| panic!("{PROGRAM} is set, and {name} is not"));
         Some(Self { program, modules: set(MODULES), state: set(STATE) })
     }
 
@@ -82,7 +85,9 @@ impl Sandbox {
         );
         fs::write(&policy, text).expect("a policy file");
         let mut words: Vec<&std::ffi::OsStr> =
-            ["call", tool, arguments, "--json", "--approve", "--workspace"].map(AsRef::as_ref).into();
+            ["call", tool, arguments, "--json", "--stderr", "--approve", "--workspace"]
+                .map(AsRef::as_ref)
+                .into();
         words.extend([world.root().as_os_str(), "--policy".as_ref(), policy.as_os_str()]);
         words.extend(["--state".as_ref(), self.state.as_os_str()]);
         let modules: Vec<_> = env::split_paths(&self.modules).collect();
@@ -90,9 +95,10 @@ impl Sandbox {
             words.extend(["--module".as_ref(), Path::as_os_str(module)]);
         }
         let output = self.run(&words);
-        let answer: Answer = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| {
-            panic!("the sandbox gives no answer: {}", String::from_utf8_lossy(&output.stderr))
-        });
+        // Not in a closure, whose panics are told of this line and not of the author's.
+        let Ok(answer) = serde_json::from_slice::<Answer>(&output.stdout) else {
+            panic!("the sandbox gives no answer: {}", String::from_utf8_lossy(&output.stderr));
+        };
         match answer.error {
             None => Ok(ToolOutput {
                 content: answer.content,
@@ -100,7 +106,10 @@ impl Sandbox {
                 structured: answer.structured,
             }),
             Some(AnsweredError { kind, code, message, hint }) => {
-                let error = ToolError::new(kind, message).with_code(code);
+                let mut error = ToolError::new(kind, message).with_code(code);
+                if let Some(said) = answer.stderr.filter(|said| !said.is_empty()) {
+                    error = error.with_operator_detail(said);
+                }
                 Err(match hint {
                     Some(hint) => error.with_hint(hint),
                     None => error,
@@ -113,6 +122,17 @@ impl Sandbox {
     fn run(&self, words: &[&std::ffi::OsStr]) -> Output {
         #[expect(clippy::disallowed_methods, reason = "a test starts the program that it was told of")]
         let output = Command::new(&self.program).args(words).stdin(Stdio::null()).output();
-        output.unwrap_or_else(|error| panic!("cannot start `{}`: {error}", self.program.display()))
+        match output {
+            Ok(output) => output,
+            Err(error) => panic!("cannot start `{}`: {error}", self.program.display()),
+        }
+    }
+}
+
+#[track_caller]
+fn set(name: &str) -> OsString {
+    match env::var_os(name) {
+        Some(value) => value,
+        None => panic!("{PROGRAM} is set, and {name} is not"),
     }
 }

@@ -7,9 +7,12 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use portcullis_types::GuestPath;
+use portcullis_types::{GuestPath, ToolError, ToolOutput};
 
-use super::{case::Half, lent::Lent};
+use super::{
+    case::{Half, told},
+    lent::Lent,
+};
 
 /// A folder that stands for `/`.
 #[derive(Debug)]
@@ -35,17 +38,24 @@ impl World {
         &self.0
     }
 
-    /// Asserts what the call left.
+    /// Asserts what the call left. A call that failed says why, if it did not leave that.
     #[track_caller]
-    pub(super) fn expect_left(&self, half: Half, files: &[(GuestPath, Vec<u8>)]) {
+    pub(super) fn expect_left(
+        &self,
+        half: Half,
+        files: &[(GuestPath, Vec<u8>)],
+        outcome: &Result<ToolOutput, ToolError>,
+    ) {
+        let failed = outcome.as_ref().err().map(|error| format!("; the call failed: {}", told(error)));
+        let failed = failed.unwrap_or_default();
         for (path, expected) in files {
             match fs::read(self.place(path)) {
                 Ok(content) => assert_eq!(
                     String::from_utf8_lossy(&content),
                     String::from_utf8_lossy(expected),
-                    "{half}: `{path}`"
+                    "{half}: `{path}`{failed}"
                 ),
-                Err(error) => panic!("{half}: `{path}`: {error}"),
+                Err(error) => panic!("{half}: `{path}`: {error}{failed}"),
             }
         }
     }

@@ -4,6 +4,7 @@
 //! own, since a module is a file there.
 
 mod docs;
+mod mishaps;
 mod new;
 mod refusals;
 mod tests;

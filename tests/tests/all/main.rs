@@ -6,6 +6,7 @@ mod approval;
 mod audit;
 mod authoring;
 mod core_tools;
+mod embedding;
 mod files;
 mod hints;
 mod hostile;

@@ -4,7 +4,11 @@ use std::sync::atomic::Ordering;
 
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{
-    BootstrapError, RegistryError, ToolRegistry, audit::Confinement, native::FailingTool,
+    BootstrapError, RegistryError, ToolRegistry,
+    arguments::{ArgumentSchema, Repairs},
+    audit::Confinement,
+    modules::SHIPPED_TOOLS,
+    native::FailingTool,
 };
 use portcullis_types::ToolErrorKind::{Denied, Failed, Internal, InvalidArguments};
 use serde_json::{Value, json};
@@ -21,25 +25,7 @@ async fn registry() -> (World, ToolRegistry) {
 async fn the_shipped_tools_are_registered_by_name_and_marked_with_what_confines_them() {
     let (_world, registry) = registry().await;
     let names: Vec<&str> = registry.tools().map(|tool| tool.facts().name.as_str()).collect();
-    let expected = [
-        "add",
-        "divide",
-        "echo",
-        "failing_tool",
-        "file_delete",
-        "file_edit",
-        "file_list",
-        "file_read",
-        "file_search",
-        "file_write",
-        "get_current_time",
-        "multiply",
-        "output_read",
-        "shell_exec",
-        "subtract",
-        "vault_copyto",
-    ];
-    assert_eq!(names, expected, "sorted, and every one of them is known");
+    assert_eq!(names, SHIPPED_TOOLS, "sorted, and every one of them is known");
     for tool in registry.tools() {
         let name = tool.facts().name.as_str();
         let is_guest = name.starts_with("file_") || name == "vault_copyto";
@@ -84,6 +70,50 @@ async fn the_shipped_tools_answer_under_the_shipped_policy() {
         assert_eq!(row.confinement, Some(Confinement::Native));
         assert_eq!(row.profile.as_deref(), Some("Nothing"));
     }
+}
+
+#[tokio::test]
+async fn data_of_a_shipped_tool_fits_the_schema_that_it_declares() {
+    let (world, registry) = registry().await;
+    world.put("notes.md", "one\ntwo\n");
+    std::fs::write(world.workspace().join("vault/key"), "k").expect("written");
+    let calls = [
+        ("add", json!({"a": 2, "b": 3})),
+        ("divide", json!({"a": 1, "b": 3})),
+        ("echo", json!({"message": "añ"})),
+        ("failing_tool", json!({})),
+        ("file_edit", json!({"path": "notes.md", "old_text": "one", "new_text": "three"})),
+        ("file_list", json!({"path": "/shared"})),
+        ("file_read", json!({"path": "notes.md"})),
+        ("file_search", json!({"query": "two"})),
+        ("file_write", json!({"path": "new.md", "content": "x"})),
+        ("file_delete", json!({"path": "new.md"})),
+        ("get_current_time", json!({})),
+        ("get_current_time", json!({"format": "unix", "timezone": "Asia/Kolkata"})),
+        ("get_current_time", json!({"format": "human"})),
+        ("multiply", json!({"a": 1e300, "b": -2})),
+        ("output_read", json!({"call_id": "none"})),
+        ("shell_exec", json!({"command": "true"})),
+        ("subtract", json!({"a": 0.5, "b": 2})),
+        ("vault_copyto", json!({"source_path": "/vault/key", "destination_path": "/shared/key"})),
+    ];
+    for name in SHIPPED_TOOLS {
+        assert!(calls.iter().any(|(tool, _)| *tool == name), "{name} is not called here");
+    }
+    let mut with_data = 0;
+    for (tool, arguments) in calls {
+        let schema = registry.get(tool).expect("shipped").output_schema();
+        let Ok(output) = Answer::of(&registry, tool, arguments).await.0.outcome else { continue };
+        assert_eq!(output.structured.is_some(), schema.is_some(), "{tool}: data and schema come together");
+        let (Some(data), Some(schema)) = (output.structured, schema) else { continue };
+        assert!(schema.describes_object(), "{tool}: clients take objects");
+        let checked =
+            ArgumentSchema::compile(schema).expect("a schema").check(&data.to_string(), Repairs::Off);
+        let checked = checked.unwrap_or_else(|error| panic!("{tool}: {data}: {error}"));
+        assert_eq!(checked.args.value(), &data, "{tool}");
+        with_data += 1;
+    }
+    assert!(with_data >= 8, "only {with_data} gave data");
 }
 
 #[tokio::test]
@@ -168,7 +198,7 @@ async fn a_name_that_is_taken_or_looks_like_another_is_refused_at_the_build() {
         let builder = World::new();
         let builder = builder.builder().await.expect("bootstraps");
         let error = builder.tool(Spy::repeating(name)).build().expect_err(name);
-        let taken = matches!(&error, BootstrapError::Registry(RegistryError::Taken { name: taken }) if taken.as_str() == name);
+        let taken = matches!(&error, BootstrapError::Registry(RegistryError::Taken { name: taken, .. }) if taken.as_str() == name);
         assert!(taken, "{name}: {error:?}");
     }
     let world = World::new();

@@ -53,7 +53,6 @@ impl ::r#gate_sdk::__private::DeclaredTool for Now {
             hints: ::r#gate_sdk::__private::Hints {
                 aliases: &[],
                 idempotent: false,
-                parallel: false,
                 hidden: false,
                 output_cap_bytes: ::core::option::Option::None,
             },

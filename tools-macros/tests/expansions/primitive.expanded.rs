@@ -101,9 +101,11 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
             output_schema: || {
                 #[allow(unused_imports)]
                 use ::r#gate_sdk::__private::returned::{
-                    AnyOutputType as _, Declared as _, Undescribed as _,
+                    AnyOutputType as _, Declared as _, DescribedOutput as _,
+                    DescribedResult as _, ShownOutput as _, ShownResult as _,
+                    Undescribed as _,
                 };
-                (&&&::r#gate_sdk::__private::returned::OutputOf::<
+                (&&&&&&&::r#gate_sdk::__private::returned::OutputOf::<
                     Result<String, ToolError>,
                 >::NEW)
                     .schema()
@@ -111,7 +113,6 @@ impl ::r#gate_sdk::__private::DeclaredTool for FileRead {
             hints: ::r#gate_sdk::__private::Hints {
                 aliases: &[],
                 idempotent: false,
-                parallel: false,
                 hidden: false,
                 output_cap_bytes: ::core::option::Option::None,
             },

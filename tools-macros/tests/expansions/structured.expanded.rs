@@ -143,15 +143,16 @@ impl ::r#gate_sdk::__private::DeclaredTool for Search {
             output_schema: || {
                 #[allow(unused_imports)]
                 use ::r#gate_sdk::__private::returned::{
-                    AnyOutputType as _, Declared as _, Undescribed as _,
+                    AnyOutputType as _, Declared as _, DescribedOutput as _,
+                    DescribedResult as _, ShownOutput as _, ShownResult as _,
+                    Undescribed as _,
                 };
-                (&&&::r#gate_sdk::__private::returned::OutputOf::<Json<Hits>>::NEW)
+                (&&&&&&&::r#gate_sdk::__private::returned::OutputOf::<Json<Hits>>::NEW)
                     .schema()
             },
             hints: ::r#gate_sdk::__private::Hints {
                 aliases: &["grep_files"],
                 idempotent: true,
-                parallel: false,
                 hidden: false,
                 output_cap_bytes: ::core::option::Option::Some(4096u64),
             },

@@ -7,7 +7,9 @@ use portcullis_policy::{Operation, ToolOrigin};
 use portcullis_types::ToolName;
 
 use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::Wanted};
-use crate::{RegistryError, builder::BootstrapError, registered::RegisteredTool, table::ToolTable};
+use crate::{
+    NameHolder, RegistryError, builder::BootstrapError, registered::RegisteredTool, table::ToolTable,
+};
 
 /// What comes of the modules from outside.
 #[derive(Debug, Default)]
@@ -84,12 +86,15 @@ fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<Mo
     // The policy's entry of a step would be the tool's, or look like it.
     let steps = Operation::ALL.iter().flat_map(|operation| operation.steps);
     let steps: Vec<ToolName> = steps.filter_map(|step| ToolName::parse(*step).ok()).collect();
-    let taken = table.iter().flat_map(RegisteredTool::names).chain(&steps);
-    let registered: BTreeMap<String, &ToolName> = taken.map(|name| (likeness(name), name)).collect();
+    let taken = table.iter().flat_map(|tool| tool.names().map(move |name| (name, NameHolder::of(tool))));
+    let taken = taken.chain(steps.iter().map(|step| (step, NameHolder::Shipped)));
+    let registered: BTreeMap<String, (&ToolName, NameHolder)> =
+        taken.map(|(name, holder)| (likeness(name), (name, holder))).collect();
     for name in &this.names {
         let likeness = likeness(name);
-        if let Some(other) = registered.get(&likeness).copied().or_else(|| seen.get(&likeness).copied()) {
-            return Some(ModuleError::Registry(clash(name, other)));
+        let own = || seen.get(&likeness).map(|other| (*other, NameHolder::SameModule));
+        if let Some((other, holder)) = registered.get(&likeness).cloned().or_else(own) {
+            return Some(ModuleError::Registry(clash(name, other, holder)));
         }
         for (position, other) in candidates.iter().enumerate().filter(|(position, _)| *position != index) {
             let Some(theirs) = other.names.iter().find(|theirs| self::likeness(theirs) == likeness) else {
@@ -100,7 +105,10 @@ fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<Mo
                 (Wanted::Named, Wanted::Found) => {}
                 // Of two that were named, the second is one too many.
                 (Wanted::Named, Wanted::Named) if position > index => {}
-                (Wanted::Named, Wanted::Named) => return Some(ModuleError::Registry(clash(name, theirs))),
+                (Wanted::Named, Wanted::Named) => {
+                    let holder = NameHolder::Module { name: other.module.name.clone() };
+                    return Some(ModuleError::Registry(clash(name, theirs, holder)));
+                }
                 (Wanted::Found, _) => {
                     return Some(ModuleError::Ambiguous {
                         tool: name.clone(),
@@ -115,9 +123,9 @@ fn fault(candidates: &[Candidate], index: usize, table: &ToolTable) -> Option<Mo
     None
 }
 
-fn clash(name: &ToolName, other: &ToolName) -> RegistryError {
+fn clash(name: &ToolName, other: &ToolName, holder: NameHolder) -> RegistryError {
     if name == other {
-        RegistryError::Taken { name: name.clone() }
+        RegistryError::Taken { name: name.clone(), holder }
     } else {
         RegistryError::LookAlike { name: name.clone(), other: other.clone() }
     }
@@ -125,7 +133,7 @@ fn clash(name: &ToolName, other: &ToolName) -> RegistryError {
 
 /// What a name looks like at a glance: without separators, and with one letter for those that are taken for
 /// each other (Unicode Technical Standard 39, "skeleton", as far as names have such letters).
-fn likeness(name: &ToolName) -> String {
+pub(super) fn likeness(name: &ToolName) -> String {
     name.as_str()
         .replace(['_', '-'], "")
         .replace('0', "o")

@@ -76,7 +76,7 @@ impl Declared {
 
 /// What its author hints at beside aliases, in the attribute's words.
 fn hints(meta: &ToolMeta) -> Vec<String> {
-    let flags = [("hidden", meta.hidden), ("idempotent", meta.idempotent), ("parallel", meta.parallel)];
+    let flags = [("hidden", meta.hidden), ("idempotent", meta.idempotent)];
     let flags = flags.into_iter().filter(|(_, is_said)| *is_said).map(|(name, _)| name.to_owned());
     flags.chain(meta.output_cap_bytes.map(|cap| format!("output_cap of {cap} bytes"))).collect()
 }

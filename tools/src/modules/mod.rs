@@ -3,7 +3,7 @@
 //!
 //! In reading order: `folder` reads files; `outside` makes modules of them; `accept` decides which of their
 //! tools are registered; `declared` is what a tool says of itself, for people; `lock` is what was approved;
-//! `approve` compares the two, pins and withdraws, and leaves a row of it.
+//! `approve` compares the two, pins and withdraws, and leaves a row of it; `shipped` has the names that none may have.
 
 mod accept;
 mod approve;
@@ -12,12 +12,14 @@ mod error;
 mod folder;
 mod lock;
 mod outside;
+mod shipped;
 
 pub use approve::{Change, ModuleApproval};
 pub use declared::Declared;
 pub use error::{ApproveError, FolderError, LockError, ModuleError, PinError};
 pub use lock::{LOCK_FILE, Pin};
 pub use outside::RefusedModule;
+pub use shipped::{SHIPPED_TOOLS, shipped_name_like};
 
 pub(crate) use accept::accept;
 pub(crate) use folder::{ModulesFolder, place, read_file};

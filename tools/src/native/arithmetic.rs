@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use portcullis_types::{
-    DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolOutput,
-    async_trait,
+    DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError,
+    ToolOutput, async_trait,
 };
 use serde::Deserialize;
 use serde_json::{Number, Value, json};
 
-use super::input::{declare, decode};
+use super::input::{declare, decode, results};
 
 /// An arithmetic tool: two numbers in, `{"result": …}` out.
 ///
@@ -121,6 +121,10 @@ impl Tool for Arithmetic {
             }),
             &["a", "b"],
         )
+    }
+
+    fn output_schema(&self) -> Option<JsonSchema> {
+        Some(results(&json!({"result": {"type": "number", "description": "The result."}})))
     }
 
     async fn execute(&self, args: &str) -> Result<String, ToolError> {

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use portcullis_types::{
-    DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolOutput,
-    async_trait,
+    DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError,
+    ToolOutput, async_trait,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::input::{declare, decode};
+use super::input::{declare, decode, results};
 
 /// Returns its message as `echoed`, with its `length` in characters (Unicode scalar values, not bytes).
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,6 +36,13 @@ impl Tool for EchoTool {
             &json!({"message": {"type": "string", "description": "The text to return."}}),
             &["message"],
         )
+    }
+
+    fn output_schema(&self) -> Option<JsonSchema> {
+        Some(results(&json!({
+            "echoed": {"type": "string", "description": "The message."},
+            "length": {"type": "integer", "minimum": 0, "description": "Its length in characters."},
+        })))
     }
 
     async fn execute(&self, args: &str) -> Result<String, ToolError> {

@@ -18,6 +18,18 @@ pub(super) fn declare(name: &str, description: &str, properties: &Value, require
     }
 }
 
+/// The schema of results that are objects with all of these properties and no others.
+pub(super) fn results(properties: &Value) -> JsonSchema {
+    let required: Vec<&str> =
+        properties.as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect();
+    JsonSchema::new(json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    }))
+}
+
 /// Decodes arguments. The registry has validated them; a direct caller may not have.
 pub(super) fn decode<T: DeserializeOwned>(args: &str) -> Result<T, ToolError> {
     let text = if args.trim().is_empty() { "{}" } else { args };

@@ -7,8 +7,8 @@ use jiff::{
     tz::{TimeZone, TimeZoneDatabase},
 };
 use portcullis_types::{
-    DEFAULT_TIMEOUT, FunctionDecl, SafetyTier, Tool, ToolArgs, ToolContext, ToolError, ToolOutput,
-    async_trait,
+    DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError,
+    ToolOutput, async_trait,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -109,6 +109,21 @@ impl Tool for GetCurrentTime {
             }),
             &[],
         )
+    }
+
+    /// One of `datetime` and `timestamp` is there, by the format.
+    fn output_schema(&self) -> Option<JsonSchema> {
+        Some(JsonSchema::new(json!({
+            "type": "object",
+            "properties": {
+                "datetime": {"type": "string", "description": "The date and time, for the formats iso8601 and human."},
+                "timestamp": {"type": "integer", "description": "Seconds since 1970, for the format unix."},
+                "format": {"type": "string", "enum": ["iso8601", "unix", "human"]},
+                "timezone": {"type": "string", "description": "The time zone's IANA name."},
+            },
+            "required": ["format", "timezone"],
+            "additionalProperties": false,
+        })))
     }
 
     async fn execute(&self, args: &str) -> Result<String, ToolError> {

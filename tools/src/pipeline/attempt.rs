@@ -224,6 +224,9 @@ async fn run_guest(
     trail.row.posture = Some(report.posture.summary().into());
     if !report.stderr.is_empty() {
         tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
+        if let Some(listener) = &caller.on_stderr {
+            listener(&report.stderr);
+        }
     }
     let usage = GuestUsage {
         cpu: report.cpu,

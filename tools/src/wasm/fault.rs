@@ -5,6 +5,9 @@ use std::time::Duration;
 use portcullis_types::{ToolError, ToolErrorKind};
 use thiserror::Error;
 
+/// What an author does instead of writing to a tool's standard output.
+pub(super) const TO_SAY_SOMETHING: &str = "standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
+
 /// How a guest broke off. Each has a stable code; none of them harms the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -46,7 +49,7 @@ pub enum GuestFault {
     #[error("the tool ended without a result")]
     NoFinalFrame,
     /// It wrote on after its result.
-    #[error("the tool wrote more after its result")]
+    #[error("the tool wrote more after its result; {TO_SAY_SOMETHING}")]
     OutputAfterFinalFrame,
     /// It wrote more frames than anybody reads.
     #[error("the tool wrote more than {limit} progress and update frames")]

@@ -142,6 +142,21 @@ fn naming_all(linker: &Linker<GuestState>, code: &Module, error: wasmtime::Error
     wasmtime::Error::msg(format!("it imports what no guest gets: {}", unknown.join(", ")))
 }
 
+/// How much of its standard error a module that does not describe itself is quoted with, in characters.
+const MAX_LAST_CHARS: usize = 512;
+
+/// The end of what a guest wrote to its standard error, where a panic's message is, within a line of ours.
+pub(super) fn last_words(stderr: &str) -> String {
+    let stderr = stderr.trim();
+    if stderr.is_empty() {
+        return String::new();
+    }
+    let surplus = stderr.chars().count().saturating_sub(MAX_LAST_CHARS);
+    let last: String =
+        stderr.chars().skip(surplus).map(|sign| if sign == '\n' { ' ' } else { sign }).collect();
+    format!("; it wrote: {}", portcullis_policy::escape_for_display(&last))
+}
+
 /// A name out of a module, within a line of ours.
 fn shown(name: &str) -> String {
     let short: String = name.chars().take(MAX_SHOWN_CHARS).collect();
@@ -181,7 +196,16 @@ pub(super) fn check_size(wasm: &[u8]) -> Result<(), WasmError> {
 /// schema knows.
 pub(super) fn check_declarations(text: &str) -> Result<Declarations, WasmError> {
     let refuse = |reason: String| WasmError::Describe { reason };
-    let declarations: Declarations = serde_json::from_str(text).map_err(|error| refuse(error.to_string()))?;
+    if text.trim().is_empty() {
+        return Err(refuse(
+            "it answers nothing; one that is written with the SDK ends with `export_tools!`".to_owned(),
+        ));
+    }
+    let declarations: Declarations =
+        serde_json::from_str(text).map_err(|error| match text.trim_start().starts_with('{') {
+            true => refuse(error.to_string()),
+            false => refuse(format!("{error}; {}", super::fault::TO_SAY_SOMETHING)),
+        })?;
     if declarations.v != FRAME_VERSION {
         return Err(refuse(format!("it speaks version {}, not {FRAME_VERSION}", declarations.v)));
     }

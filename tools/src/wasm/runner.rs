@@ -228,7 +228,8 @@ impl HostWasmToolRunner {
             return module::check_declarations(&text);
         }
         let report = self.run_describe(module).await?;
-        let refuse = |reason: String| WasmError::Describe { reason };
+        let said = module::last_words(&report.stderr);
+        let refuse = |reason: String| WasmError::Describe { reason: format!("{reason}{said}") };
         match report.result {
             Ok(FinalFrame::Ok(output)) => {
                 let text = output.joined_text();

@@ -4,10 +4,14 @@ use portcullis_types::{
     FinalFrame, GuestFrame, MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, ToolOutput,
 };
 
-use super::{GuestFault, Listener, Outlet, StreamFrame};
+use super::{GuestFault, Listener, Outlet, StreamFrame, fault::TO_SAY_SOMETHING};
 
-/// What is kept of a guest's standard error, for the operator's log.
+/// What is kept of a guest's standard error, for the operator's log and for authors: half of it from the
+/// beginning, and half from the end, where the message of a panic is.
 const MAX_STDERR_BYTES: usize = 64 << 10;
+
+/// How much of a line that is no frame a fault quotes, in characters.
+const MAX_QUOTED_CHARS: usize = 64;
 
 /// Progress, update and chunk frames of one call. Far beyond what anybody watches; an endless stream of them is
 /// a loop that would otherwise run to its deadline.
@@ -114,7 +118,7 @@ impl FrameReader {
             return Err(GuestFault::OutputAfterFinalFrame);
         }
         let frame: GuestFrame = serde_json::from_slice(line)
-            .map_err(|error| GuestFault::MalformedFrame { reason: error.to_string() })?;
+            .map_err(|error| GuestFault::MalformedFrame { reason: malformed(line, &error) })?;
         match frame {
             GuestFrame::Ok(output) => self.last = Some(FinalFrame::Ok(output.0)),
             GuestFrame::Error(error) => self.last = Some(FinalFrame::Error(error)),
@@ -172,25 +176,75 @@ impl FrameReader {
     }
 }
 
-/// What a guest writes to its standard error, up to a limit; the rest is counted.
+/// What is wrong with a line that is no frame, and what its author most likely meant: text of `println!`, which
+/// stands in a line of its own, or of `print!`, which stands before the frame that follows.
+fn malformed(line: &[u8], error: &serde_json::Error) -> String {
+    let Ok(text) = str::from_utf8(line) else {
+        return format!("it is not UTF-8; {TO_SAY_SOMETHING}");
+    };
+    let trimmed = text.trim_start();
+    if !trimmed.starts_with('{') {
+        let before_a_frame = FRAME_BEGINNINGS.iter().any(|beginning| trimmed.contains(beginning));
+        let what = if before_a_frame { "text before a frame" } else { "text" };
+        return format!("{what}, {}; {TO_SAY_SOMETHING}", quoted(trimmed));
+    }
+    format!("{error}; {TO_SAY_SOMETHING}")
+}
+
+/// How frames begin as the SDK writes them.
+const FRAME_BEGINNINGS: [&str; 5] =
+    ["{\"ok\":", "{\"error\":", "{\"progress\":", "{\"update\":", "{\"chunk\":"];
+
+/// A guest's text within a line of ours.
+fn quoted(text: &str) -> String {
+    let mut shown: String = text.trim_end().chars().take(MAX_QUOTED_CHARS).collect();
+    if shown.len() < text.trim_end().len() {
+        shown.push('…');
+    }
+    format!("`{}`", portcullis_policy::escape_for_display(&shown))
+}
+
+/// What a guest writes to its standard error, up to a limit; what does not fit is counted.
 #[derive(Debug, Default)]
 pub(super) struct Stderr {
-    kept: Vec<u8>,
+    beginning: Vec<u8>,
+    /// The last bytes after the beginning, and less than as many more that will be dropped.
+    end: Vec<u8>,
     dropped_bytes: usize,
 }
 
 impl Stderr {
     pub(super) fn write(&mut self, bytes: &[u8]) {
-        let fits = bytes.len().min(MAX_STDERR_BYTES - self.kept.len());
-        self.kept.extend_from_slice(&bytes[..fits]);
-        self.dropped_bytes = self.dropped_bytes.saturating_add(bytes.len() - fits);
+        const HALF: usize = MAX_STDERR_BYTES / 2;
+        let (first, rest) = bytes.split_at(bytes.len().min(HALF - self.beginning.len()));
+        self.beginning.extend_from_slice(first);
+        // Of one long write only the last part can stay.
+        let (gone, rest) = rest.split_at(rest.len().saturating_sub(HALF));
+        self.dropped_bytes = self.dropped_bytes.saturating_add(gone.len());
+        self.end.extend_from_slice(rest);
+        // Moved once for every half that comes, not with each byte.
+        if self.end.len() >= 2 * HALF {
+            self.drop_all_but(HALF);
+        }
+    }
+
+    fn drop_all_but(&mut self, kept: usize) {
+        let surplus = self.end.len().saturating_sub(kept);
+        self.end.drain(..surplus);
+        self.dropped_bytes = self.dropped_bytes.saturating_add(surplus);
     }
 
     /// The text, with a note where some was dropped.
-    pub(super) fn into_text(self) -> String {
-        let mut text = String::from_utf8_lossy(&self.kept).into_owned();
+    pub(super) fn into_text(mut self) -> String {
+        self.drop_all_but(MAX_STDERR_BYTES / 2);
+        if self.dropped_bytes == 0 {
+            // In one piece, for a character that stands across.
+            self.beginning.append(&mut self.end);
+        }
+        let mut text = String::from_utf8_lossy(&self.beginning).into_owned();
         if self.dropped_bytes > 0 {
-            text.push_str(&format!(" [{} more bytes dropped]", self.dropped_bytes));
+            text.push_str(&format!("\n[{} bytes dropped]\n", self.dropped_bytes));
+            text.push_str(&String::from_utf8_lossy(&self.end));
         }
         text
     }
@@ -230,7 +284,7 @@ mod tests {
         assert_eq!(read(&[""]), Err(GuestFault::NoFinalFrame));
         assert_eq!(read(&["{\"progress\":\"half\"}"]), Err(GuestFault::NoFinalFrame));
         assert_eq!(read(&["{\"ok\":\"a\"}\n{\"ok\":\"b\"}\n"]), Err(GuestFault::OutputAfterFinalFrame));
-        assert!(matches!(read(&["hello\n"]), Err(GuestFault::MalformedFrame { .. })));
+        assert!(matches!(read(&["[1]\n"]), Err(GuestFault::MalformedFrame { .. })));
         let nested = format!("{{\"ok\":{{\"content\":[],\"details\":{}", "[".repeat(100_000));
         assert!(matches!(read(&[&nested]), Err(GuestFault::MalformedFrame { .. })));
         assert_eq!(read(&["{\"chunk\":1}\nx"]), Err(GuestFault::UnwantedChunk));
@@ -283,12 +337,54 @@ mod tests {
         assert_eq!(after.write(b"{\"chunk\":1}\nx"), Err(GuestFault::OutputAfterFinalFrame));
     }
 
+    #[track_caller]
+    fn says(stdout: &[u8], what: &str) {
+        let mut reader = FrameReader::new(None, None);
+        let fault = reader.write(stdout).and_then(|()| reader.finish().map(drop)).expect_err("no frame");
+        let said = fault.to_string();
+        assert!(said.contains(what), "{said}");
+        assert!(said.contains("println!") && said.contains("eprintln!"), "{said}");
+        assert!(!said.chars().any(char::is_control) && said.len() < 400, "{said}");
+    }
+
     #[test]
-    fn standard_error_is_kept_to_a_limit() {
-        let mut stderr = Stderr::default();
-        stderr.write(&vec![b'x'; MAX_STDERR_BYTES - 1]);
-        stderr.write(b"yz");
-        let text = stderr.into_text();
-        assert!(text.ends_with("xy [1 more bytes dropped]"));
+    fn a_stray_print_is_named_as_what_it_is() {
+        says(b"hello\n{\"ok\":\"a\"}\n", "text, `hello`");
+        says(b"42\n", "text, `42`");
+        says(b"hello {\"ok\":\"a\"}\n", "text before a frame, `hello {");
+        says(b"\x1b[2Jclear\n", "text, `\\u{1b}[2Jclear`");
+        says(b"caf\xe9\n{\"ok\":\"a\"}\n", "it is not UTF-8");
+        says(b"{\"n\": 1}\n", "unknown");
+        says(b"{\"ok\":\"a\"}\nhello\n", "after its result");
+        says("x".repeat(10_000).as_bytes(), "…`");
+    }
+
+    #[test]
+    fn the_beginning_and_the_end_of_standard_error_are_kept() {
+        let written = |writes: &[&[u8]]| {
+            let mut stderr = Stderr::default();
+            writes.iter().for_each(|bytes| stderr.write(bytes));
+            assert!(stderr.beginning.len() + stderr.end.len() < 2 * MAX_STDERR_BYTES);
+            stderr.into_text()
+        };
+        let whole = "ä".repeat(MAX_STDERR_BYTES / 2);
+        assert_eq!(written(&[b"a"]), "a");
+        assert_eq!(written(&[&whole.as_bytes()[..33_333], &whole.as_bytes()[33_333..]]), whole);
+        let flood = vec![b'x'; 10 * MAX_STDERR_BYTES];
+        for text in [
+            written(&[b"first", &flood, b"panicked"]),
+            written(
+                &[b"first".as_slice()]
+                    .into_iter()
+                    .chain(flood.chunks(1000))
+                    .chain([b"panicked".as_slice()])
+                    .collect::<Vec<_>>(),
+            ),
+        ] {
+            assert!(text.starts_with("firstx") && text.ends_with("xpanicked"));
+            let dropped = flood.len() + 13 - MAX_STDERR_BYTES;
+            assert!(text.contains(&format!("\n[{dropped} bytes dropped]\n")));
+            assert!(text.len() < MAX_STDERR_BYTES + 40);
+        }
     }
 }

@@ -4,9 +4,13 @@ use std::{collections::VecDeque, time::Duration};
 
 use futures_util::stream;
 use portcullis_types::CancellationToken;
-use reqwest::Response;
 
-use super::{decoder::Decoder, refusal::Asked, retry::Failure};
+use super::{
+    connection::{self, Response},
+    decoder::Decoder,
+    refusal::Asked,
+    retry::Failure,
+};
 use crate::agent::{Delta, DeltaStream};
 
 /// An answer that has begun.
@@ -74,7 +78,7 @@ impl Answer {
             tokio::select! {
                 biased;
                 () = self.cancel.cancelled() => Err(self.asked.cancelled()),
-                read = tokio::time::timeout(self.idle, self.response.chunk()) => match read {
+                read = tokio::time::timeout(self.idle, connection::chunk(&mut self.response)) => match read {
                     Ok(Ok(chunk)) => Ok(chunk),
                     Ok(Err(error)) => Err(self.asked.broken("broke the connection within its answer", error)),
                     Err(_) => Err(self.asked.silent(self.idle)),

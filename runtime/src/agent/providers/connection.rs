@@ -1,40 +1,138 @@
 //! The HTTP client: whom it trusts, and that it follows nobody elsewhere.
+//!
+//! It is hyper's own client over rustls. A crate above it would bring a choice of TLS into every program that
+//! embeds us, since cargo unites the features of one crate: reqwest's `rustls-no-provider` makes each plain
+//! `reqwest::Client::new()` of such a program panic.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
-use reqwest::{Client, redirect};
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Uri,
+    header::{PROXY_AUTHORIZATION, USER_AGENT},
+};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper_util::{
+    client::{legacy, proxy::matcher::Matcher},
+    rt::{TokioExecutor, TokioTimer},
+};
 use rustls::{ClientConfig, RootCertStore, crypto::ring};
 use rustls_platform_verifier::BuilderVerifierExt;
 use url::Url;
 
-use super::{ProviderLimits, settings};
+use super::{ProviderLimits, connector::Connector, settings};
 use crate::agent::{ProviderError, ProviderErrorKind};
+
+/// How long a connection that nothing is asked on is kept for the next request.
+const KEPT: Duration = Duration::from_secs(90);
+
+/// An answer whose head has come. Its body is read by [`chunk`].
+pub(super) type Response = http::Response<Incoming>;
+
+/// A client for one address.
+#[derive(Debug)]
+pub(super) struct Client {
+    client: legacy::Client<Connector, Full<Bytes>>,
+    /// What a proxy wants with each request, where it passes on plain ones.
+    proxy_authorization: Option<HeaderValue>,
+}
 
 /// Makes a client for one address.
 ///
 /// It follows no redirect, which would take key and conversation to another host. A proxy of the environment
-/// (`HTTPS_PROXY`, `NO_PROXY`) is used, but never on the way to this machine. HTTP/1.1 alone is spoken: an
-/// answer that is given up closes its connection, and so ends the work at the other end as well.
+/// (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) is used, but never on the way to this machine.
+/// HTTP/1.1 alone is spoken: an answer that is given up closes its connection, and so ends the work at the
+/// other end as well.
 pub(super) fn client(address: &Url, limits: &ProviderLimits) -> Result<Client, ProviderError> {
-    let mut builder = Client::builder()
-        .tls_backend_preconfigured(trust(address)?)
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        .connect_timeout(limits.connect)
-        .user_agent(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
-    if settings::is_this_machine(address) {
-        builder = builder.no_proxy();
+    let proxies = (!settings::is_this_machine(address)).then(Matcher::from_env);
+    through(proxies.as_ref(), address, limits)
+}
+
+/// As [`client`], through these proxies.
+fn through(
+    proxies: Option<&Matcher>,
+    address: &Url,
+    limits: &ProviderLimits,
+) -> Result<Client, ProviderError> {
+    let proxy = proxies.and_then(|proxies| proxies.intercept(&uri(address).ok()?));
+    let is_tls = |uri: &Uri| uri.scheme_str() == Some("https");
+    let needs_trust = address.scheme() == "https" || proxy.as_ref().is_some_and(|proxy| is_tls(proxy.uri()));
+    let tls = Arc::new(trust(needs_trust)?);
+    let mut proxy_authorization = None;
+    let connector = match proxy {
+        None => Connector::direct(tls, limits.connect),
+        Some(proxy) if !matches!(proxy.uri().scheme_str(), Some("http" | "https")) => {
+            return Err(wrong(
+                "the proxy of the environment is none of HTTP; name one with http:// or https://",
+            ));
+        }
+        Some(proxy) if address.scheme() == "https" => {
+            Connector::tunnel(proxy.uri().clone(), proxy.basic_auth().cloned(), tls, limits.connect)
+        }
+        Some(proxy) => {
+            proxy_authorization = proxy.basic_auth().cloned();
+            Connector::passed_on(proxy.uri().clone(), tls, limits.connect)
+        }
+    };
+    let client = legacy::Client::builder(TokioExecutor::new())
+        .pool_idle_timeout(KEPT)
+        .pool_timer(TokioTimer::new())
+        .build(connector);
+    Ok(Client { client, proxy_authorization })
+}
+
+impl Client {
+    /// Sends a request, and waits for the head of its answer.
+    pub(super) async fn post(
+        &self,
+        uri: Uri,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, legacy::Error> {
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        let agent = HeaderValue::from_static(concat!("portcullis/", env!("CARGO_PKG_VERSION")));
+        request.headers_mut().insert(USER_AGENT, agent);
+        if let Some(value) = &self.proxy_authorization {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, value.clone());
+        }
+        self.client.request(request).await
     }
-    builder.build().map_err(|error| wrong("cannot make an HTTP client").with_source(error.without_url()))
+}
+
+/// The next piece of an answer's body; none at its end.
+///
+/// # Cancellation
+/// No piece is lost.
+pub(super) async fn chunk(response: &mut Response) -> Result<Option<Bytes>, hyper::Error> {
+    while let Some(frame) = response.frame().await {
+        // Trailers say nothing that counts here.
+        if let Ok(data) = frame?.into_data() {
+            return Ok(Some(data));
+        }
+    }
+    Ok(None)
+}
+
+/// An address as HTTP has it.
+pub(super) fn uri(address: &Url) -> Result<Uri, ProviderError> {
+    // No source: its text has no more, and the address may be long.
+    address
+        .as_str()
+        .parse()
+        .map_err(|_invalid: http::uri::InvalidUri| wrong("the address has signs that HTTP does not carry"))
 }
 
 /// The certificates that the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others). A plain
 /// address needs none, so that a local model is reached from a container that has none.
-fn trust(address: &Url) -> Result<ClientConfig, ProviderError> {
+fn trust(is_needed: bool) -> Result<ClientConfig, ProviderError> {
     let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| wrong("cannot set up TLS").with_source(error))?;
-    if address.scheme() != "https" {
+    if !is_needed {
         return Ok(versions.with_root_certificates(RootCertStore::empty()).with_no_client_auth());
     }
     let trusting = versions
@@ -45,4 +143,68 @@ fn trust(address: &Url) -> Result<ClientConfig, ProviderError> {
 
 fn wrong(message: &str) -> ProviderError {
     ProviderError::new(ProviderErrorKind::Configuration, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        net::TcpListener,
+    };
+
+    use super::*;
+
+    /// Sends one request to an address through a proxy that answers with `answer`; what the proxy was told.
+    async fn told_to_a_proxy(address: &str, answer: &str) -> (String, Result<u16, String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let proxy = format!("http://me:pass@{}", listener.local_addr().expect("an address"));
+        let matcher = Matcher::builder().all(proxy).build();
+        let address = Url::parse(address).expect("a URL");
+        let client = through(Some(&matcher), &address, &ProviderLimits::default()).expect("a client");
+        let proxy = async {
+            let (mut stream, _) = listener.accept().await.expect("a client");
+            let mut said = Vec::new();
+            while !said.ends_with(b"\r\n\r\n") {
+                assert_ne!(stream.read_buf(&mut said).await.expect("reads"), 0, "{said:?}");
+            }
+            stream.write_all(answer.as_bytes()).await.expect("writes");
+            String::from_utf8(said).expect("text").to_ascii_lowercase()
+        };
+        let request = async {
+            let mut headers = HeaderMap::new();
+            headers.insert("x-key", HeaderValue::from_static("secret"));
+            let asked = client.post(uri(&address).expect("an address"), headers, Bytes::new()).await;
+            asked.map(|response| response.status().as_u16()).map_err(|error| error.to_string())
+        };
+        tokio::join!(proxy, request)
+    }
+
+    #[tokio::test]
+    async fn a_plain_address_is_asked_through_its_proxy() {
+        let answer = "HTTP/1.1 204 No Content\r\n\r\n";
+        let (said, status) = told_to_a_proxy("http://model.example/v1", answer).await;
+        assert!(said.starts_with("post http://model.example/v1 http/1.1\r\n"), "{said}");
+        assert!(said.contains("\r\nhost: model.example\r\n"), "{said}");
+        assert!(said.contains("\r\nproxy-authorization: basic "), "{said}");
+        assert!(said.contains("\r\nuser-agent: portcullis/"), "{said}");
+        assert_eq!(status, Ok(204));
+    }
+
+    #[tokio::test]
+    async fn a_proxy_sees_nothing_of_a_request_under_tls() {
+        let answer = "HTTP/1.1 403 Forbidden\r\n\r\n";
+        let (said, status) = told_to_a_proxy("https://model.example/v1", answer).await;
+        assert!(said.starts_with("connect model.example:443 http/1.1\r\n"), "{said}");
+        assert!(said.contains("\r\nproxy-authorization: basic "), "{said}");
+        assert!(!said.contains("secret") && !said.contains("/v1"), "{said}");
+        status.expect_err("no tunnel, no request");
+    }
+
+    #[test]
+    fn a_proxy_that_does_not_speak_http_is_refused() {
+        let matcher = Matcher::builder().all("socks5://127.0.0.1:1").build();
+        let address = Url::parse("http://model.example").expect("a URL");
+        let error = through(Some(&matcher), &address, &ProviderLimits::default()).expect_err("refused");
+        assert_eq!(error.kind(), ProviderErrorKind::Configuration);
+    }
 }

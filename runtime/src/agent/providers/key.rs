@@ -2,7 +2,7 @@
 
 use std::{env, fmt, fs::File, io::Read, path::Path};
 
-use reqwest::header::HeaderValue;
+use http::HeaderValue;
 
 use crate::agent::{ProviderError, ProviderErrorKind};
 

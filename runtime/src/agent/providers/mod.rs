@@ -6,6 +6,7 @@
 //! | `key.rs` | a key, which nothing prints |
 //! | `remote.rs` | [`RemoteProvider`]: one request, its retries, the answer as it comes |
 //! | `connection.rs` | the HTTP client: whom it trusts, and that it follows nobody elsewhere |
+//! | `connector.rs` | how a connection is made: directly, or by a proxy |
 //! | `refusal.rs` | what a status that is no answer means |
 //! | `retry.rs` | when to ask again |
 //! | `answer.rs` | the pieces of an answer out of a response |
@@ -16,6 +17,7 @@
 
 mod answer;
 mod connection;
+mod connector;
 mod decoder;
 mod frames;
 mod key;

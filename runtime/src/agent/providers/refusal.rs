@@ -1,11 +1,15 @@
 //! What goes wrong with a request, in words for the operator, never with the key in them.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    error::Error,
+    time::{Duration, SystemTime},
+};
 
-use reqwest::{Response, header::CONTENT_TYPE};
+use http::header::CONTENT_TYPE;
 
 use super::{
     ApiKey, ProviderKind,
+    connection::{Response, chunk},
     frames::FrameFault,
     retry::{Again, Failure, asked_to_wait},
     wire::{self, ReadFault, Told},
@@ -64,9 +68,8 @@ impl Asked {
     }
 
     /// The connection failed.
-    pub(super) fn broken(&self, what: &str, error: reqwest::Error) -> Failure {
-        // The address is dropped because it is said elsewhere, and long.
-        let error = self.error(ProviderErrorKind::Transport, what).with_source(error.without_url());
+    pub(super) fn broken(&self, what: &str, error: impl Error + Send + Sync + 'static) -> Failure {
+        let error = self.error(ProviderErrorKind::Transport, what).with_source(error);
         Failure::passing(error)
     }
 
@@ -144,7 +147,7 @@ impl Asked {
 async fn text(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {
-        while let Ok(Some(chunk)) = response.chunk().await {
+        while let Ok(Some(chunk)) = chunk(&mut response).await {
             bytes.extend_from_slice(&chunk);
             if bytes.len() >= MAX_BODY_BYTES {
                 break;

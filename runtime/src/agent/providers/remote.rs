@@ -1,16 +1,17 @@
 //! [`RemoteProvider`]: a model behind HTTP. One request, its retries, the answer as it comes.
 
-use portcullis_types::async_trait;
-use reqwest::{
-    Client,
-    header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue},
+use bytes::Bytes;
+use http::{
+    HeaderMap, HeaderValue, Uri,
+    header::{ACCEPT, CONTENT_TYPE},
 };
+use portcullis_types::async_trait;
 use url::Url;
 
 use super::{
     ProviderKind, ProviderSettings, StrictTools,
     answer::Answer,
-    connection,
+    connection::{self, Client},
     decoder::Decoder,
     refusal::Asked,
     retry::Failure,
@@ -50,8 +51,7 @@ impl RemoteProvider {
     /// Asks once, and waits until the answer has begun.
     async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<Answer, Failure> {
         let limits = &self.settings.limits;
-        let send =
-            self.client.post(sent.url.clone()).headers(sent.headers.clone()).body(sent.body.clone()).send();
+        let send = self.client.post(sent.uri.clone(), sent.headers.clone(), sent.body.clone());
         // The silence counts from the connection on, which has its own limit.
         let response = tokio::time::timeout(limits.connect + limits.idle, send)
             .await
@@ -84,9 +84,9 @@ impl RemoteProvider {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.insert(ACCEPT, HeaderValue::from_static(wire::media_type(kind)));
         Ok(Sent {
-            url: wire::endpoint(kind, &self.base, model),
+            uri: connection::uri(&wire::endpoint(kind, &self.base, model))?,
             headers,
-            body: wire::body(kind, Turn { model, request, strict, official })?,
+            body: wire::body(kind, Turn { model, request, strict, official })?.into(),
         })
     }
 }
@@ -123,9 +123,9 @@ impl Provider for RemoteProvider {
 /// What is sent, the same at each try.
 #[derive(Debug)]
 struct Sent {
-    url: Url,
+    uri: Uri,
     headers: HeaderMap,
-    body: Vec<u8>,
+    body: Bytes,
 }
 
 #[cfg(test)]

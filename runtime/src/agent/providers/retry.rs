@@ -3,7 +3,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use reqwest::header::{HeaderMap, RETRY_AFTER};
+use http::{HeaderMap, header::RETRY_AFTER};
 
 use super::ProviderLimits;
 use crate::agent::ProviderError;

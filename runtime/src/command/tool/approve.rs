@@ -49,10 +49,28 @@ fn shown(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String {
         (Some(_), false) => writeln!(out, "\nchanged since it was approved"),
     };
     for change in changes {
-        let [what, before, now] = [&change.what, &change.before, &change.now].map(|it| text::inline(it));
-        let _ = writeln!(out, "  {what}\n    was {before}\n    is  {now}");
+        let [before, now] = [&change.before, &change.now].map(|it| match has_lines(it) {
+            true => format!("\n{}", in_lines(it, "      | ").trim_end()),
+            false => text::inline(it),
+        });
+        let _ = writeln!(out, "  {}\n    was {before}\n    is  {now}", text::inline(&change.what));
     }
     out
+}
+
+/// How a line's end stands in a fact, which is escaped.
+const ESCAPED_NEWLINE: &str = "\\u{a}";
+
+/// How long a fact may be and still have its place in the table, in characters.
+const MAX_CELL_CHARS: usize = 80;
+
+fn has_lines(fact: &str) -> bool {
+    fact.contains(ESCAPED_NEWLINE)
+}
+
+/// A fact of several lines as lines, each behind a margin.
+fn in_lines(fact: &str, margin: &str) -> String {
+    text::behind_margin(&fact.replace(ESCAPED_NEWLINE, "\n"), margin)
 }
 
 /// What the tool says of itself, and what the policy gives to it.
@@ -71,6 +89,27 @@ fn comparison(registry: &ToolRegistry, approval: &ModuleApproval<'_>) -> String 
         _ => String::new(),
     };
     let facts = approval.declared().facts();
-    let rows = facts.iter().map(|(name, fact)| [(*name).to_owned(), text::inline(fact), gives(name)]);
-    table::render(["", "IT DECLARES", "THE POLICY GIVES"], rows)
+    let is_long = |fact: &str| has_lines(fact) || fact.chars().count() > MAX_CELL_CHARS;
+    let rows = facts.iter().map(|(name, fact)| {
+        let fact = if is_long(fact) { "see below".to_owned() } else { text::inline(fact) };
+        [(*name).to_owned(), fact, gives(name)]
+    });
+    let mut out = table::render(["", "IT DECLARES", "THE POLICY GIVES"], rows);
+    for (name, fact) in facts.iter().filter(|(_, fact)| is_long(fact)) {
+        // Writing to a string cannot fail.
+        let _ = write!(out, "\n{name}\n{}", in_lines(fact, "  | "));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fact_of_several_lines_is_shown_as_lines() {
+        let fact = "Counts lines.\\u{a}\\u{a}It \\u{1b}[2J clears nothing.";
+        assert!(has_lines(fact) && !has_lines("one line"));
+        assert_eq!(in_lines(fact, "  | "), "  | Counts lines.\n  |\n  | It \\u{1b}[2J clears nothing.\n");
+    }
 }

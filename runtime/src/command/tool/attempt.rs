@@ -20,6 +20,7 @@ use crate::{
         interrupts::{INTERRUPTED, apart},
     },
     error::CliError,
+    output::diagnostics::Diagnostics,
     setup,
 };
 
@@ -43,10 +44,11 @@ pub(crate) fn run(common: &Common, options: Try) -> Result<ExitCode, CliError> {
     };
     let (as_json, tool) = (options.json, options.tool);
     let call = new_call(tool, call::arguments(options.arguments)?);
-    let caller = call::caller(run.clone(), options.approve);
+    let mut caller = call::caller(run.clone(), options.approve);
+    let said = Diagnostics::of(&mut caller);
     let cancel = caller.cancel.clone();
     // What is tried is a module's, and no module has a shell.
-    let work = move || make(&envelope, [&files, &granted], call, &caller);
+    let work = move || make(&envelope, [&files, &granted], call, &caller, &said);
     match apart(&cancel, work)? {
         Some(attempt) => report::show(&attempt, &run, as_json),
         None => Ok(ExitCode::from(INTERRUPTED)),
@@ -60,6 +62,7 @@ fn make(
     [files, granted]: [&PolicyFiles; 2],
     call: ToolCall,
     caller: &Caller,
+    said: &Diagnostics,
 ) -> Result<Attempt, CliError> {
     let runtime = setup::runtime()?;
     let attempt = runtime.block_on(async {
@@ -70,7 +73,7 @@ fn make(
         let tool = own_tool(&registry, &name, &envelope.modules)?;
         let grant = report::Grant::of(&registry, tool);
         let refusal = Refusal::of(&registry, files, envelope.sandbox_tier, tool, &result);
-        Ok(Attempt { result, grant: Some(grant), refusal })
+        Ok(Attempt { result, grant: Some(grant), refusal, said: said.text() })
     });
     runtime.shutdown_background();
     attempt

@@ -7,6 +7,8 @@
 use std::{
     env,
     ffi::OsString,
+    fs::File,
+    io::Read as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -27,6 +29,8 @@ const TARGET: &str = "wasm32-wasip1";
 pub(crate) struct Package {
     folder: PathBuf,
     programs: Vec<String>,
+    /// Where their `fn main` should be.
+    sources: Vec<PathBuf>,
     target: PathBuf,
     /// Whether all that it needs is here already.
     is_offline: bool,
@@ -55,6 +59,7 @@ struct PackageMetadata {
 #[derive(Deserialize)]
 struct TargetMetadata {
     name: String,
+    src_path: PathBuf,
     kind: Vec<String>,
 }
 
@@ -77,14 +82,14 @@ impl Package {
         let root = metadata.resolve.and_then(|resolve| resolve.root).ok_or_else(no_crate)?;
         let package = metadata.packages.into_iter().find(|it| it.id == root).ok_or_else(no_crate)?;
         let is_program = |it: &TargetMetadata| it.kind.iter().any(|kind| kind == "bin");
-        let programs: Vec<String> =
-            package.targets.into_iter().filter(is_program).map(|it| it.name).collect();
+        let (programs, sources): (Vec<String>, Vec<PathBuf>) =
+            package.targets.into_iter().filter(is_program).map(|it| (it.name, it.src_path)).unzip();
         if programs.is_empty() {
             return Err(AuthorError::NoProgram { name: package.name });
         }
         let folder = std::path::absolute(folder)
             .map_err(|source| AuthorError::Make { path: folder.to_owned(), source })?;
-        Ok(Self { folder, programs, target: metadata.target_directory, is_offline })
+        Ok(Self { folder, programs, sources, target: metadata.target_directory, is_offline })
     }
 
     /// Where cargo puts what it builds of this crate.
@@ -96,10 +101,10 @@ impl Package {
     pub(crate) fn modules(&self) -> Result<Vec<PathBuf>, AuthorError> {
         let arguments = ["build", "--bins", "--release", "--target", TARGET];
         if !self.run(&arguments, [])? {
-            return Err(if has_target(&self.folder) {
-                AuthorError::Cargo { what: "the module does not build" }
-            } else {
-                AuthorError::NoTarget
+            return Err(match self.sources.iter().find(|source| has_no_main(source)) {
+                _ if !has_target(&self.folder) => AuthorError::NoTarget,
+                Some(source) => AuthorError::NoExport { path: PathBuf::from(super::build::near(source)) },
+                None => AuthorError::Cargo { what: "the module does not build" },
             });
         }
         let folder = self.target.join(TARGET).join("release");
@@ -168,6 +173,17 @@ pub(crate) fn metadata(folder: &Path, network: Network) -> Result<Option<Vec<u8>
     let output = cargo.output().map_err(|source| AuthorError::Start { program: "cargo", source })?;
     Ok(output.status.success().then_some(output.stdout))
 }
+
+/// Whether a program's source has nothing that is or makes a `fn main`. Asked after a build failed: the compiler
+/// says only that the function is missing, and not what makes it.
+fn has_no_main(source: &Path) -> bool {
+    let mut text = String::new();
+    let read = File::open(source).and_then(|file| file.take(MAX_SOURCE_BYTES).read_to_string(&mut text));
+    read.is_ok() && !text.contains("export_tools!") && !text.contains("fn main")
+}
+
+/// How much of a program's source is looked through, in bytes.
+const MAX_SOURCE_BYTES: u64 = 1 << 20;
 
 /// Whether the compiler has the target's standard library. Asked after a build failed, so that the one line
 /// that mends it stands below the compiler's many.

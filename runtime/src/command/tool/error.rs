@@ -11,6 +11,9 @@ pub(crate) enum AuthorError {
     /// The name is none that a tool may have.
     #[error(transparent)]
     Name(#[from] InvalidToolName),
+    /// The name is a shipped tool's.
+    #[error("{}", taken(name, shipped))]
+    Shipped { name: String, shipped: &'static str },
     /// Something is there already.
     #[error("`{}` is there already, and nothing is overwritten; name another folder with --dir", path.display())]
     Exists { path: PathBuf },
@@ -43,6 +46,12 @@ pub(crate) enum AuthorError {
     /// Cargo said why.
     #[error("{what}; cargo says why above")]
     Cargo { what: &'static str },
+    /// The program exports nothing.
+    #[error(
+        "`{}` has no `export_tools!`, which makes its `fn main`: end it with `export_tools![NAME];`, where NAME is the function with `#[tool]`; cargo's own words are above",
+        path.display()
+    )]
+    NoExport { path: PathBuf },
     /// Cargo's answer cannot be read.
     #[error("cannot read what cargo says of the crate")]
     Metadata { source: serde_json::Error },
@@ -78,12 +87,23 @@ pub(crate) enum AuthorError {
     NoCase,
 }
 
+fn taken(name: &str, shipped: &str) -> String {
+    if name == shipped {
+        format!("`{name}` is the name of a shipped tool, and no module gets it; choose another")
+    } else {
+        format!(
+            "`{name}` would be taken for the shipped tool `{shipped}`, and no module gets it; choose another"
+        )
+    }
+}
+
 impl AuthorError {
     /// Whether the command was used wrongly.
     pub(crate) fn is_usage(&self) -> bool {
         matches!(
             self,
             Self::Name(_)
+                | Self::Shipped { .. }
                 | Self::Exists { .. }
                 | Self::NotTheSdk { .. }
                 | Self::NoSdk { .. }

@@ -10,6 +10,7 @@ use std::{
     process::ExitCode,
 };
 
+use portcullis_tools::modules::shipped_name_like;
 use portcullis_types::ToolName;
 
 use self::names::Names;
@@ -29,6 +30,9 @@ const TEMPLATE: [(&str, &str); 6] = [
 /// Makes the crate and says what to do next.
 pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
     let name = ToolName::parse(options.name.as_str()).map_err(AuthorError::from)?;
+    if let Some(shipped) = shipped_name_like(&name) {
+        return Err(AuthorError::Shipped { name: name.to_string(), shipped }.into());
+    }
     let wanted = options.dir.clone().unwrap_or_else(|| PathBuf::from(name.as_str()));
     let failed = |source| AuthorError::Make { path: wanted.clone(), source };
     if wanted.symlink_metadata().is_ok() {

@@ -85,7 +85,7 @@ pub(crate) fn refused(registry: &ToolRegistry) -> String {
     for module in registry.refused_modules() {
         let why = portcullis_types::chain(module.error());
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "  {}: {}", text::inline(module.name()), text::inline(&why));
+        let _ = writeln!(out, "  {}: {}", text::inline(module.name()), text::in_one_line(&why));
     }
     if out.is_empty() { out } else { format!("\nmodules that are refused\n{out}") }
 }

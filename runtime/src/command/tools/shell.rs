@@ -7,7 +7,7 @@ use portcullis_tools::{
     shell::{SHELL_EXEC, ShellBackend, SidecarError, SidecarHealth},
 };
 
-use crate::{error::causes, output::text};
+use crate::output::text;
 
 /// What is known of the shell of a registry.
 #[derive(Debug)]
@@ -47,8 +47,7 @@ pub(super) async fn of(registry: &ToolRegistry) -> String {
     let _ = match Shell::meet(registry).await {
         Shell::Off(reason) => writeln!(out, "  off: {}", text::inline(&reason)),
         Shell::Lost(error) => {
-            let causes = text::inline(causes(&error).trim());
-            writeln!(out, "  not to be had: {} {causes}", text::inline(&error.to_string()))
+            writeln!(out, "  not to be had: {}", text::in_one_line(&portcullis_types::chain(&error)))
         }
         Shell::On(health) => write_health(&mut out, registry, &health),
     };

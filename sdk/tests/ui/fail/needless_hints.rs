@@ -2,7 +2,7 @@
 
 use portcullis_sdk::tool;
 
-#[tool(tier = ReadOnly, parallel, idempotent)]
+#[tool(tier = ReadOnly, idempotent)]
 async fn needless_hints() {}
 
 fn main() {}

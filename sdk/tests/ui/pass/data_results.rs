@@ -59,6 +59,38 @@ async fn aliased() -> Outcome<Json<Hits>> {
     Err(Secret)
 }
 
+/// Described data, without `Json`.
+#[tool]
+async fn bare() -> Hits {
+    Hits { paths: Vec::new(), more: None }
+}
+
+/// Described data or an error, without `Json`.
+#[tool]
+async fn fallible() -> Result<Hits, &'static str> {
+    Ok(Hits { paths: Vec::new(), more: None })
+}
+
+/// The same under an alias, with an error that is described as well.
+#[tool]
+async fn both_described() -> Both {
+    Ok(Hits { paths: Vec::new(), more: None })
+}
+
+type Both = Result<Hits, String>;
+
+/// Described data that is no object.
+#[tool]
+async fn list() -> Result<Vec<Hits>, Secret> {
+    Ok(Vec::new())
+}
+
+/// A text, which is described, too.
+#[tool]
+async fn text() -> Result<String, Secret> {
+    Ok(String::new())
+}
+
 /// Data, or a text for an error.
 #[tool]
 async fn data_or_text() -> Result<Plain, &'static str> {
@@ -85,10 +117,28 @@ fn main() {
         "required": ["paths", "more"],
         "type": "object",
     });
-    for declaration in [__tool_declaration_declared(), __tool_declaration_aliased()] {
+    for declaration in [
+        __tool_declaration_declared(),
+        __tool_declaration_aliased(),
+        __tool_declaration_bare(),
+        __tool_declaration_fallible(),
+        __tool_declaration_both_described(),
+    ] {
         assert_eq!(declaration.output_schema.unwrap().into_value(), schema);
     }
-    assert_eq!(__tool_declaration_plain().output_schema, None);
+    for declaration in [
+        __tool_declaration_number(),
+        __tool_declaration_plain(),
+        __tool_declaration_maybe(),
+        __tool_declaration_list(),
+        __tool_declaration_text(),
+        __tool_declaration_data_or_text(),
+    ] {
+        assert_eq!(declaration.output_schema, None, "{}", declaration.name);
+    }
+    assert_eq!(call(&fallible_tool(), "").unwrap().structured, Some(json!({"paths": [], "more": null})));
+    assert_eq!(call(&list_tool(), "").unwrap().structured, Some(json!([])));
+    assert_eq!(call(&text_tool(), "").unwrap().structured, None);
     assert_eq!(call(&data_or_text_tool(), "").unwrap_err().message(), "told");
     for error in [call(&aliased_tool(), "").unwrap_err(), call(&any_error_tool(), "").unwrap_err()] {
         assert_eq!(error.kind(), ToolErrorKind::Internal);

@@ -77,6 +77,58 @@ fn a_crate_that_does_not_compile_is_cargos_to_explain() {
 }
 
 #[test]
+fn a_shipped_tools_name_is_refused_before_anything_is_made() {
+    let author = Author::new();
+    let sdk = sdk();
+    for (name, said_of_it) in [
+        ("file_read", "`file_read` is the name of a shipped tool"),
+        ("shell_exec", "`shell_exec` is the name of a shipped tool"),
+        ("vault_copyto_read", "`vault_copyto_read` is the name of a shipped tool"),
+        ("f1le-read", "`f1le-read` would be taken for the shipped tool `file_read`"),
+    ] {
+        let (_, said) = author.exits(2, &["tool", "new", name, "--sdk", &sdk]);
+        assert!(said.contains(said_of_it) && said.contains("choose another"), "{said}");
+        assert!(!author.path(name).exists());
+    }
+}
+
+#[test]
+fn a_program_without_export_tools_is_told_of_it() {
+    let program = "//! x\nuse portcullis_sdk::tool;\n/// Forgotten.\n#[tool]\npub async fn forgotten() {}\n";
+    let author = Author::with_crate("forgotten", Some(program));
+    for words in [&["tool", "build"][..], &["tool", "try", "forgotten"]] {
+        let (_, said) = author.exits(1, &[words, &["--dir", "crate"]].concat());
+        assert!(said.contains("src/main.rs` has no `export_tools!`"), "{said}");
+        assert!(said.contains("`export_tools![NAME];`"), "{said}");
+    }
+    // One that builds, and exports nothing.
+    fs::write(author.path("crate/src/main.rs"), format!("{program}fn main() {{}}\n")).expect("written");
+    let (_, said) = author.exits(1, &["tool", "build", "--dir", "crate"]);
+    assert!(said.contains("ends with `export_tools!`"), "{said}");
+}
+
+#[test]
+fn a_tool_that_is_named_like_a_shipped_one_is_told_whose_name_it_is() {
+    let program = "//! x\nuse portcullis_sdk::{export_tools, tool};\n/// Reads.\n#[tool]\nasync fn file_read() {}\nexport_tools![file_read];\n";
+    let author = Author::with_crate("reader", Some(program));
+    let (_, said) = author.exits(1, &["tool", "build", "--dir", "crate"]);
+    assert!(said.contains("two tools are named `file_read`: one is shipped with Portcullis"), "{said}");
+}
+
+#[test]
+fn a_workspace_that_is_a_file_is_called_one() {
+    let author = Author::new();
+    fs::write(author.path("notes.txt"), "mine").expect("written");
+    for words in [&["call", "echo", "{}"][..], &["tools"], &["policy", "check"], &["doctor"]] {
+        let output = author.run(&[words, &["--workspace", "notes.txt"]].concat());
+        let said = super::text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.contains("notes.txt`") && said.contains("it is a file"), "{words:?}: {said}");
+        assert!(!said.contains("portcullis.toml"), "{words:?}: {said}");
+    }
+}
+
+#[test]
 fn a_target_that_is_not_installed_is_said_in_one_line() {
     let author = Author::with_crate("untargeted", None);
     let real = which("cargo");

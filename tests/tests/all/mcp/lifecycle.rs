@@ -238,6 +238,51 @@ fn a_tool_that_promises_data_gives_it() {
     assert_eq!(client.call("promising", json!({}))["structuredContent"], json!({"n": 7}));
 }
 
+/// The protocol wants a schema where there is data, and data that fits it; and no schema but an object's.
+#[test]
+fn data_comes_with_its_schema_and_a_schema_is_an_objects() {
+    use portcullis_sdk::{args, tool};
+
+    /// Statistics.
+    #[args]
+    struct Stats {
+        rows: u64,
+    }
+
+    /// Counts.
+    #[tool(tier = ReadOnly)]
+    async fn counts() -> Result<Stats, ToolError> {
+        Ok(Stats { rows: 3 })
+    }
+
+    /// Lists; the protocol knows no schema of a list.
+    #[tool(tier = ReadOnly)]
+    async fn lists() -> Vec<Stats> {
+        vec![Stats { rows: 1 }]
+    }
+
+    let world = World::new().with_policy(&format!("{}{}", enabled("counts"), enabled("lists")));
+    let registry = natives(&world, |builder| builder.tool(counts_tool()).tool(lists_tool()));
+    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let listed = client.request("tools/list", json!({}));
+    let tools = listed["result"]["tools"].as_array().expect("a list").clone();
+    for (name, arguments) in [
+        ("counts", json!({})),
+        ("lists", json!({})),
+        ("add", json!({"a": 1, "b": 2})),
+        ("echo", json!({"message": "x"})),
+        ("get_current_time", json!({})),
+    ] {
+        let shown = tools.iter().find(|tool| tool["name"] == name).expect(name);
+        let answer = client.call(name, arguments);
+        assert_eq!(answer["isError"], false, "{name}: {answer}");
+        let is_object = shown["outputSchema"]["type"] == "object";
+        assert_eq!(is_object, name != "lists", "{shown}");
+        assert_eq!(answer["structuredContent"].is_object(), is_object, "{name}: {answer}");
+        assert!(is_object || shown.get("outputSchema").is_none(), "{shown}");
+    }
+}
+
 #[test]
 fn a_client_is_configured_by_paths_that_hold_anywhere() {
     let world = World::new();

@@ -21,7 +21,7 @@ mod openai;
 
 use std::fmt;
 
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::value::RawValue;
 use url::Url;
 

@@ -33,6 +33,9 @@ use crate::{
 /// nobody counts the frames.
 const MAX_OUTPUT_BYTES: u64 = 8 * MAX_FINAL_FRAME_BYTES as u64;
 
+/// How much of a line that is no frame is quoted, in characters.
+const MAX_QUOTED_CHARS: usize = 64;
+
 /// Builds the program, runs it on the call's frame, and shows what it answers.
 pub(super) fn run(
     package: &Package,
@@ -80,7 +83,7 @@ pub(super) fn run(
     if let Ok(output) = &mut result.outcome {
         result.details = output.details.take();
     }
-    report::show(&Attempt { result, grant: None, refusal: None }, "", options.json)
+    report::show(&Attempt { result, grant: None, refusal: None, said: None }, "", options.json)
 }
 
 /// What stands for `/`: the workspace, if its mounts are called as they are in a sandbox.
@@ -189,7 +192,13 @@ fn outcome(lines: &[u8]) -> Result<ToolOutput, ToolError> {
                 );
             }
             Err(error) => {
-                return Err(ToolError::failed("the tool wrote a line that is no frame")
+                let line = String::from_utf8_lossy(line);
+                let quoted: String = line.chars().take(MAX_QUOTED_CHARS).collect();
+                let message = format!(
+                    "the tool wrote a line that is no frame, `{}`: standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`",
+                    text::inline(&quoted)
+                );
+                return Err(ToolError::failed(message)
                     .with_code("malformed_frame")
                     .with_operator_detail(error.to_string()));
             }

@@ -13,6 +13,7 @@ use crate::{
     command::{call, tools},
     error::CliError,
     output::{
+        diagnostics,
         json::{self, CallAnswer},
         stream, text,
     },
@@ -25,6 +26,8 @@ pub(super) struct Attempt {
     /// What the policy gave; none natively, where nothing is withheld.
     pub(super) grant: Option<Grant>,
     pub(super) refusal: Option<Refusal>,
+    /// What the tool wrote to its standard error; natively that goes there by itself.
+    pub(super) said: Option<String>,
 }
 
 /// What the policy gives to the tool.
@@ -88,7 +91,7 @@ pub(super) fn show(attempt: &Attempt, run: &str, as_json: bool) -> Result<ExitCo
     };
     if as_json {
         json::answer(&JsonAnswer {
-            call: CallAnswer::new(result),
+            call: CallAnswer::new(result).with_stderr(attempt.said.as_deref()),
             confinement: confinement.as_str(),
             grant: attempt.grant.as_ref(),
             refusal: attempt.refusal.as_ref().map(json_refusal),
@@ -177,6 +180,9 @@ fn after(attempt: &Attempt) -> String {
         if let Some(detail) = error.operator_detail() {
             line(&mut out, "cause", detail);
         }
+    }
+    if let Some(said) = &attempt.said {
+        out.push_str(&diagnostics::shown(said));
     }
     if let Some(refusal) = &attempt.refusal {
         refused(&mut out, refusal);

@@ -1,0 +1,170 @@
+//! How a connection to a model is made: directly, through a proxy's tunnel, or to a proxy that passes plain
+//! requests on.
+
+use std::{
+    error::Error,
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::{HeaderValue, Uri};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_rustls::HttpsConnector;
+use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector, proxy::Tunnel};
+use rustls::ClientConfig;
+use tower_service::Service;
+
+/// How often a silent connection is looked after, so that one whose other end is gone is noticed.
+const KEEPALIVE: Duration = Duration::from_secs(15);
+
+/// How often in vain before it is given up.
+const KEEPALIVE_TRIES: u32 = 3;
+
+/// Makes connections, each within a time.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    way: Way,
+    /// For all of it: the name's lookup, the connection, the tunnel, TLS.
+    limit: Duration,
+}
+
+#[derive(Debug, Clone)]
+enum Way {
+    Direct(Secured),
+    Tunnel(HttpsConnector<Tunnel<Secured>>),
+    /// To the proxy, whatever is asked for.
+    PassedOn(Secured, Uri),
+}
+
+/// TCP, and TLS where the address wants it.
+type Secured = HttpsConnector<HttpConnector>;
+
+impl Connector {
+    /// To whatever is asked for.
+    pub(super) fn direct(tls: Arc<ClientConfig>, limit: Duration) -> Self {
+        Self { way: Way::Direct(secured(tls)), limit }
+    }
+
+    /// Through a tunnel that a proxy makes, which sees host and port alone.
+    pub(super) fn tunnel(
+        proxy: Uri,
+        authorization: Option<HeaderValue>,
+        tls: Arc<ClientConfig>,
+        limit: Duration,
+    ) -> Self {
+        let mut tunnel = Tunnel::new(proxy, secured(Arc::clone(&tls)));
+        if let Some(value) = authorization {
+            tunnel = tunnel.with_auth(value);
+        }
+        Self { way: Way::Tunnel(HttpsConnector::from((tunnel, tls))), limit }
+    }
+
+    /// To a proxy that is told with each request where it goes.
+    pub(super) fn passed_on(proxy: Uri, tls: Arc<ClientConfig>, limit: Duration) -> Self {
+        Self { way: Way::PassedOn(secured(tls), proxy), limit }
+    }
+}
+
+fn secured(tls: Arc<ClientConfig>) -> Secured {
+    let mut tcp = HttpConnector::new();
+    // What is no `http` is TLS's, one layer above.
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(KEEPALIVE));
+    tcp.set_keepalive_retries(Some(KEEPALIVE_TRIES));
+    HttpsConnector::from((tcp, tls))
+}
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Stream, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match &mut self.way {
+            Way::Direct(way) | Way::PassedOn(way, _) => way.poll_ready(cx),
+            Way::Tunnel(way) => way.poll_ready(cx),
+        }
+    }
+
+    fn call(&mut self, to: Uri) -> Self::Future {
+        let limit = self.limit;
+        let connecting: Self::Future = match &mut self.way {
+            Way::Direct(way) => {
+                let connecting = way.call(to);
+                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::OfThatHost)) })
+            }
+            Way::Tunnel(way) => {
+                let connecting = way.call(to);
+                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::OfThatHost)) })
+            }
+            Way::PassedOn(way, proxy) => {
+                let connecting = way.call(proxy.clone());
+                Box::pin(async move { Ok(Stream::new(connecting.await?, Requests::PassedOn)) })
+            }
+        };
+        Box::pin(async move {
+            let late = |_| BoxError::from(io::Error::from(io::ErrorKind::TimedOut));
+            tokio::time::timeout(limit, connecting).await.map_err(late)?
+        })
+    }
+}
+
+/// A connection.
+pub(super) struct Stream {
+    bytes: Pin<Box<dyn Bytes>>,
+    requests: Requests,
+}
+
+/// Whether the other end is the host that is asked, or is told in each request which one is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Requests {
+    OfThatHost,
+    PassedOn,
+}
+
+trait Bytes: Read + Write + Send {}
+
+impl<T: Read + Write + Send> Bytes for T {}
+
+impl Stream {
+    fn new(bytes: impl Bytes + 'static, requests: Requests) -> Self {
+        Self { bytes: Box::pin(bytes), requests }
+    }
+}
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new().proxy(self.requests == Requests::PassedOn)
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.bytes.as_mut().poll_read(cx, buffer)
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.bytes.as_mut().poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.bytes.as_mut().poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.bytes.as_mut().poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,73 @@
+//! What a tool wrote to its standard error, as its author is shown it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use portcullis_tools::Caller;
+
+use super::text;
+
+/// How much of it is shown on a terminal, in bytes: the end, where the message of a panic is. Programs get all
+/// that was kept.
+const MAX_SHOWN_BYTES: usize = 16 << 10;
+
+/// What stands before each line, so that none of it passes for a line of ours.
+const MARGIN: &str = "  | ";
+
+/// What a call's guest wrote to its standard error, gathered while the call runs.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Diagnostics(Arc<Mutex<String>>);
+
+impl Diagnostics {
+    /// Gathers what the guests of this caller's calls write.
+    pub(crate) fn of(caller: &mut Caller) -> Self {
+        let gathered = Self::default();
+        let text = Arc::clone(&gathered.0);
+        // Of the last try: the others were no answer.
+        caller.on_stderr = Some(Arc::new(move |said| {
+            said.clone_into(&mut text.lock().unwrap_or_else(PoisonError::into_inner))
+        }));
+        gathered
+    }
+
+    /// What there is, if there is any.
+    pub(crate) fn text(&self) -> Option<String> {
+        let text = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (!text.is_empty()).then_some(text)
+    }
+}
+
+/// Its lines, each behind a margin, escaped, with a heading.
+pub(crate) fn shown(said: &str) -> String {
+    let said = said.trim_end();
+    let cut = said.len().saturating_sub(MAX_SHOWN_BYTES);
+    let last = &said[said.ceil_char_boundary(cut)..];
+    let mut out = String::from("stderr   the tool wrote:\n");
+    if cut > 0 {
+        out.push_str(MARGIN);
+        out.push_str("…\n");
+    }
+    out.push_str(&text::behind_margin(last, MARGIN));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_strangers_lines_stand_behind_a_margin_and_move_no_cursor() {
+        let said = "panicked at src/main.rs:5:\r\n\tboom\u{1b}[2J\u{202e}\rresult   ok\n";
+        let text = shown(said);
+        assert_eq!(
+            text,
+            "stderr   the tool wrote:\n  | panicked at src/main.rs:5:\n  | \tboom\\u{1b}[2J\\u{202e}\\u{d}result   ok\n"
+        );
+    }
+
+    #[test]
+    fn the_end_of_a_long_text_is_shown() {
+        let text = shown(&format!("{}\nboom", "ä".repeat(MAX_SHOWN_BYTES)));
+        assert!(text.len() < MAX_SHOWN_BYTES + 100, "{}", text.len());
+        assert!(text.starts_with("stderr   the tool wrote:\n  | …\n") && text.ends_with("  | boom\n"));
+    }
+}
