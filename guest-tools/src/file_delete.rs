@@ -17,7 +17,7 @@ use portcullis_sdk::{GuestPath, ToolError, fs, tool};
 #[tool(label = "Delete file", tier = SideEffecting, timeout = "15s", profile = FileReadWrite, deny_unknown)]
 pub async fn file_delete(
     /// What to delete, such as `/shared/old.md`. Relative paths start at `/shared`.
-    #[arg(path = "write")]
+    #[arg(entry)]
     path: &str,
     /// Whether to delete a directory with all that is below it.
     #[arg(default = false)]

@@ -1,7 +1,7 @@
 //! `file_edit`: replaces a passage of a file by another.
 //!
 //! The passage is matched exactly; nothing is guessed. The new file replaces the old one at once
-//! ([`crate::replace`]), and only if nobody else changed that since it was read.
+//! ([`fs::replace`]), and only if nobody else changed that since it was read.
 
 use std::{
     fs::{File, Metadata},
@@ -9,9 +9,14 @@ use std::{
     path::Path,
 };
 
-use portcullis_sdk::{GuestPath, ToolError, fs, tool};
-
-use crate::replace::{regular, replace};
+use portcullis_sdk::{
+    GuestPath, ToolError,
+    fs::{
+        self,
+        replace::{regular, replace},
+    },
+    tool,
+};
 
 mod hunks;
 mod missing;

@@ -157,7 +157,8 @@ impl Source {
         Ok(filled < from + wanted || (self.bytes > 0 && self.position >= self.bytes))
     }
 
-    /// Checks and bounds a part. What was cut is said in the details, for whoever pages through the file.
+    /// Checks and bounds a part. Where it ends before what was asked for does, the details say where to read on and how
+    /// long the file is: the host puts both after the text, where a model reads them.
     fn output(&self, part: Part, path: &GuestPath) -> Result<ToolOutput, ToolError> {
         let Part { begin, mut bytes, whole } = part;
         let valid = match std::str::from_utf8(&bytes) {
@@ -180,7 +181,7 @@ impl Source {
         }
         Ok(output.with_details(json!({
             "next_byte_offset": begin + end as u64,
-            "total_bytes": self.bytes,
+            "total_bytes": self.bytes.max(self.position),
         })))
     }
 }

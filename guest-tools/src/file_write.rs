@@ -1,6 +1,6 @@
 //! `file_write`: creates, replaces or extends a file.
 //!
-//! Replacing is atomic ([`crate::replace`]): a reader sees the old text or the new one, never a part.
+//! Replacing is atomic ([`fs::replace`]): a reader sees the old text or the new one, never a part.
 
 use std::{
     fs::OpenOptions,
@@ -8,9 +8,14 @@ use std::{
     path::Path,
 };
 
-use portcullis_sdk::{ToolError, fs, tool};
-
-use crate::replace::{create_new, discard, fill, regular, replace, with_parents};
+use portcullis_sdk::{
+    ToolError,
+    fs::{
+        self,
+        replace::{create_new, discard, fill, with_parents},
+    },
+    tool,
+};
 
 /// Writes a text file. Missing parent directories are made.
 /// The mode `overwrite` creates the file or replaces it whole, `create` fails where it exists, `append` adds to its end.
@@ -32,15 +37,12 @@ pub async fn file_write(
         return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names no file")));
     }
     let content = content.as_bytes();
-    let written = match mode {
-        "create" => with_parents(&target, || create(&target, content)),
-        "append" => with_parents(&target, || append(&target, content)),
-        _ => {
-            let before = regular(&target, "write", &path)?;
-            with_parents(&target, || replace(&target, content, before.as_ref()))
-        }
-    };
-    written.map_err(|error| fs::error(error, "write", &path))?;
+    let failed = |error| fs::error(error, "write", &path);
+    match mode {
+        "create" => with_parents(&target, || create(&target, content)).map_err(failed)?,
+        "append" => with_parents(&target, || append(&target, content)).map_err(failed)?,
+        _ => fs::write_atomic(&path, content)?,
+    }
     let verb = if mode == "append" { "appended" } else { "wrote" };
     Ok(format!("{verb} {} bytes to {path}", content.len()))
 }

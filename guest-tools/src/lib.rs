@@ -13,7 +13,6 @@ mod file_read;
 mod file_search;
 mod file_write;
 mod limits;
-mod replace;
 mod vault_copyto;
 
 pub use file_delete::{FileDelete, file_delete, file_delete_tool};

@@ -153,10 +153,7 @@ impl WorkspaceSecurityPolicy {
 /// that reads the roles wrongly must not get a write for a read.
 fn stricter_of_role(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
     let role = tool.roles.iter().find(|role| role.argument == argument).map(|role| role.role);
-    match role {
-        Some(RoleKind::Path(declared)) => declared.max(requested),
-        Some(RoleKind::Url | RoleKind::Command) | None => requested,
-    }
+    role.and_then(RoleKind::path_access).map_or(requested, |declared| declared.max(requested))
 }
 
 /// Says which mounts the tool does have.

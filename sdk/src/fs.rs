@@ -1,8 +1,16 @@
 //! How a tool reaches the files that it was lent.
 //!
 //! In a module the operating system's own calls go through the sandbox, so a tool uses `std::fs` like any
-//! program. Two things are this module's: the place that a guest path stands for ([`locate`]), which a
-//! test can set, and the words for what went wrong ([`error`]), which name the guest path and nothing else.
+//! program. Three things are this module's: the place that a guest path stands for ([`locate`]), which a
+//! test can set; the words for what went wrong ([`error`]), which name the guest path and nothing else; and writing a
+//! file so that nobody reads a part of it ([`write_atomic`]).
+//!
+//! # Reading a file and writing it back
+//! No lock is needed between calls of one process. A call that may write a mount runs beside no other call of a module
+//! that may write it, so nothing is written between its reading and its writing. Calls that only read, commands of the
+//! shell and other processes do go on meanwhile: write with [`write_atomic`], so that none of them reads a half-written
+//! file. Against another process that writes the same file there is no lock here: keep a file of its own for each
+//! process, or take a name with [`replace::create_new`], which only one of them gets.
 
 use std::{io, path::PathBuf};
 
@@ -31,6 +39,41 @@ pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
 #[cfg(target_family = "wasm")]
 pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
     Ok(PathBuf::from(path.as_str()))
+}
+
+pub mod replace;
+
+/// Writes a file whole, or replaces it whole: whoever reads it meanwhile has the old content or the new one, never a
+/// part. Missing parent directories are made. A file that is replaced keeps its permissions.
+///
+/// The content is written to a file `.portcullis-tmp-…` beside it, which takes its name at the end. A call that is
+/// killed while it writes leaves that file, and the old content in place.
+///
+/// ```
+/// use portcullis_sdk::{GuestPath, fs, testing};
+///
+/// # let folder = std::env::temp_dir().join(format!("portcullis-doc-{}", std::process::id()));
+/// # testing::with_root(&folder, || {
+/// let path = GuestPath::parse("/shared/list.txt").expect("a path");
+/// fs::write_atomic(&path, "one\n").expect("written");
+/// let before = std::fs::read_to_string(fs::locate(&path).expect("a place")).expect("readable");
+/// fs::write_atomic(&path, before + "two\n").expect("written");
+/// # });
+/// # assert_eq!(std::fs::read_to_string(folder.join("shared/list.txt")).expect("readable"), "one\ntwo\n");
+/// # std::fs::remove_dir_all(folder).expect("removed");
+/// ```
+///
+/// # Errors
+/// `invalid_arguments` where the path names no file; `failed` where a link, a directory or a special file stands there;
+/// else what the system refuses, in the words of [`error`].
+pub fn write_atomic(path: &GuestPath, content: impl AsRef<[u8]>) -> Result<(), ToolError> {
+    let target = locate(path)?;
+    if target.file_name().is_none() {
+        return Err(ToolError::invalid_arguments(format!("field 'path': `{path}` names no file")));
+    }
+    let before = replace::regular(&target, "write", path)?;
+    replace::with_parents(&target, || replace::replace(&target, content.as_ref(), before.as_ref()))
+        .map_err(|failure| error(failure, "write", path))
 }
 
 /// Parses a path argument; relative ones start at `/shared`.

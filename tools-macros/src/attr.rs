@@ -35,6 +35,7 @@ pub(crate) struct ToolKeys {
 #[derive(Default)]
 pub(crate) struct ArgKeys {
     pub(crate) path: Option<LitStr>,
+    pub(crate) entry: Option<Path>,
     pub(crate) url: Option<Path>,
     pub(crate) command: Option<Path>,
     pub(crate) default: Option<DefaultKey>,
@@ -102,13 +103,14 @@ impl ToolKeys {
 }
 
 impl ArgKeys {
-    const KNOWN: [&str; 7] = ["path", "url", "command", "default", "min", "max", "one_of"];
+    const KNOWN: [&str; 8] = ["path", "entry", "url", "command", "default", "min", "max", "one_of"];
 
     /// Adds the keys of one more `#[arg(…)]`.
     pub(crate) fn add(&mut self, tokens: TokenStream, errors: &mut Errors) {
         for meta in metas(tokens, errors) {
             match key(&meta).as_str() {
                 "path" => set(&mut self.path, &meta, string, errors),
+                "entry" => set(&mut self.entry, &meta, flag, errors),
                 "url" => set(&mut self.url, &meta, flag, errors),
                 "command" => set(&mut self.command, &meta, flag, errors),
                 "default" => set(&mut self.default, &meta, default, errors),

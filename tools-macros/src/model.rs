@@ -80,6 +80,7 @@ pub(crate) enum Default {
 pub(crate) enum Role {
     PathRead,
     PathWrite,
+    Entry,
     Url,
     Command,
 }

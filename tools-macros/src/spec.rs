@@ -92,6 +92,7 @@ fn param(facade: &TokenStream, names: &Names, index: usize, argument: &Argument)
     let role = option(argument.role.map(|role| match role {
         Role::PathRead => quote!(#facade::RoleKind::Path(#facade::Access::Read)),
         Role::PathWrite => quote!(#facade::RoleKind::Path(#facade::Access::Write)),
+        Role::Entry => quote!(#facade::RoleKind::Entry),
         Role::Url => quote!(#facade::RoleKind::Url),
         Role::Command => quote!(#facade::RoleKind::Command),
     }));

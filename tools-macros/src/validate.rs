@@ -244,6 +244,9 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
     if let Some(access) = &keys.path {
         roles.push((access as &dyn quote::ToTokens, path));
     }
+    if let Some(flag) = &keys.entry {
+        roles.push((flag as &dyn quote::ToTokens, Some(Role::Entry)));
+    }
     if let Some(flag) = &keys.url {
         roles.push((flag as &dyn quote::ToTokens, Some(Role::Url)));
     }
@@ -251,11 +254,14 @@ fn role(keys: &ArgKeys, shape: &Shape, errors: &mut Errors) -> Option<Role> {
         roles.push((flag as &dyn quote::ToTokens, Some(Role::Command)));
     }
     if let Some((token, _)) = roles.get(1) {
-        errors.at(token, "an argument is a path, a url or a command: keep one of them");
+        errors.at(token, "an argument is a path, an entry, a url or a command: keep one of them");
     } else if let Some((token, _)) = roles.first()
         && shape.primitive() != Some(Primitive::String)
     {
-        errors.at(token, "paths, urls and commands are texts: make the parameter a `String` or `&str`");
+        errors.at(
+            token,
+            "paths, entries, urls and commands are texts: make the parameter a `String` or `&str`",
+        );
     }
     roles.first().and_then(|(_, role)| *role)
 }

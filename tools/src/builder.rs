@@ -96,6 +96,20 @@ impl RegistryBuilder {
         self
     }
 
+    /// Adds those of the shipped native tools that have one of these names, the ones that are there already excepted.
+    pub fn shipped_tools(mut self, names: &[String]) -> Self {
+        for tool in native::default_tools().into_iter().map(Native::declaring) {
+            let name = tool.tool.schema().name;
+            let is_there = |(other, origin): &(Native, ToolOrigin)| {
+                *origin == ToolOrigin::ShippedNative && other.tool.schema().name == name
+            };
+            if names.contains(&name) && !self.natives.iter().any(is_there) {
+                self.natives.push((tool, ToolOrigin::ShippedNative));
+            }
+        }
+        self
+    }
+
     /// Adds the tools of a capability to the others, those that are there already excepted.
     pub fn capability(mut self, capability: Capability) -> Self {
         self.capabilities.push(capability);

@@ -1,12 +1,21 @@
-//! How many calls run at once: ten places by default, and a bounded queue before them.
+//! How many calls run at once, and which of them beside each other: ten places by default, a bounded queue before them,
+//! and one writer for each mount.
+//!
+//! A call that may write a mount runs beside no other call that may write it too, whoever makes them and whichever tools
+//! they are of: a tool that reads a file, thinks, and writes it back would lose what another one wrote in between. Calls
+//! that only read go on beside it. A call gets its place and its mounts in one step, or waits for both: with one in hand
+//! while it waits for the other, two calls could wait for each other, and writers that wait would keep readers out.
 
-use std::sync::{
-    Arc, Mutex, PoisonError,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use portcullis_types::{CancellationToken, ToolError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::oneshot;
 
 /// Calls that may wait for a place; one more is refused, so that a flood of calls costs no memory.
 pub(crate) const MAX_QUEUED: usize = 1024;
@@ -18,98 +27,266 @@ pub(crate) const MAX_ABANDONED: usize = 64;
 /// Hands out the places.
 #[derive(Debug)]
 pub(crate) struct Places {
-    free: Arc<Semaphore>,
-    queued: AtomicUsize,
-    abandoned: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
 }
 
-/// A place that a call has. Calls made by a tool share their parent's.
+/// A place that a call has, with the mounts that only it may write meanwhile. Calls made by a tool share their parent's
+/// place, and have mounts of their own.
 #[derive(Debug, Clone)]
-pub(crate) struct Place(Arc<Held>);
+pub(crate) struct Place {
+    /// Given back when the last part of the call that could still write has let go of it; before the place, so that
+    /// whoever waits for both and is the first finds both.
+    _writes: Option<Arc<Taken>>,
+    held: Arc<Held>,
+}
 
 #[derive(Debug)]
 struct Held {
     /// None once the call was given up.
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
-    abandoned: Arc<AtomicUsize>,
+    taken: Mutex<Option<Taken>>,
+    shared: Arc<Shared>,
+}
+
+/// What is handed out together.
+#[derive(Debug, Default)]
+struct Wants {
+    place: bool,
+    /// Names of mounts.
+    writes: Vec<String>,
+}
+
+/// What was handed out; goes back when it is dropped.
+#[derive(Debug)]
+struct Taken {
+    wants: Wants,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    abandoned: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct State {
+    free: usize,
+    /// The mounts that somebody may write now.
+    written: Vec<String>,
+    /// In the order that they came in. The first that can have all it wants is the next.
+    queue: VecDeque<Waiter>,
+    next_number: u64,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    number: u64,
+    wants: Wants,
+    tell: oneshot::Sender<Taken>,
 }
 
 impl Place {
     /// Leaves the place to the next call though work of this one may go on; such work is counted until it
     /// lets go of the place, too.
     pub(crate) fn abandon(&self) {
-        let permit = self.0.permit.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if permit.is_some() {
-            self.0.abandoned.fetch_add(1, Ordering::AcqRel);
+        let taken = self.held.taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if taken.is_some() {
+            self.held.shared.abandoned.fetch_add(1, Ordering::AcqRel);
         }
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.permit.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
-            self.abandoned.fetch_sub(1, Ordering::AcqRel);
+        if self.taken.get_mut().unwrap_or_else(PoisonError::into_inner).is_none() {
+            self.shared.abandoned.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
 impl Places {
     pub(crate) fn new(count: usize) -> Self {
-        Self { free: Arc::new(Semaphore::new(count)), queued: AtomicUsize::new(0), abandoned: Arc::default() }
+        let state = State { free: count, written: Vec::new(), queue: VecDeque::new(), next_number: 0 };
+        Self { shared: Arc::new(Shared { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
     }
 
-    /// Takes a place, waiting for one if need be.
+    /// Takes a place and the mounts that the call may write, waiting for them if need be.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
-    pub(crate) async fn take(&self, cancel: &CancellationToken) -> Result<Place, ToolError> {
-        if cancel.is_cancelled() {
-            return Err(ToolError::cancelled("the call was cancelled before it ran"));
-        }
-        let abandoned = self.abandoned.load(Ordering::Acquire);
-        if abandoned >= MAX_ABANDONED {
+    pub(crate) async fn take(
+        &self,
+        writes: Vec<String>,
+        cancel: &CancellationToken,
+    ) -> Result<Place, ToolError> {
+        let abandoned = self.shared.abandoned.load(Ordering::Acquire);
+        if abandoned >= MAX_ABANDONED && !cancel.is_cancelled() {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
-        let permit = match Arc::clone(&self.free).try_acquire_owned() {
-            Ok(permit) => permit,
-            Err(_) => self.wait(cancel).await?,
-        };
-        let abandoned = Arc::clone(&self.abandoned);
-        Ok(Place(Arc::new(Held { permit: Mutex::new(Some(permit)), abandoned })))
+        let mut taken = self.have(Wants { place: true, writes }, cancel).await?;
+        // The two go back apart: a place may be left to others while the work still writes.
+        let writes = std::mem::take(&mut taken.wants.writes);
+        let shared = Arc::clone(&self.shared);
+        let writes = (!writes.is_empty())
+            .then(|| Arc::new(Taken { wants: Wants { place: false, writes }, shared: Arc::clone(&shared) }));
+        Ok(Place { _writes: writes, held: Arc::new(Held { taken: Mutex::new(Some(taken)), shared }) })
     }
 
-    async fn wait(&self, cancel: &CancellationToken) -> Result<OwnedSemaphorePermit, ToolError> {
-        let Some(_queued) = Queued::enter(&self.queued) else {
-            let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
-            return Err(ToolError::resource_limit(message).with_code("queue_full"));
+    /// The place of a call that makes another one, with the mounts that this other one may write. Whoever has them runs
+    /// already, so it ends.
+    ///
+    /// # Cancellation
+    /// A dropped or cancelled wait leaves the queue.
+    pub(crate) async fn within(
+        &self,
+        parent: &Place,
+        writes: Vec<String>,
+        cancel: &CancellationToken,
+    ) -> Result<Place, ToolError> {
+        if writes.is_empty() {
+            return Ok(parent.clone());
+        }
+        let writes = self.have(Wants { place: false, writes }, cancel).await?;
+        Ok(Place { _writes: Some(Arc::new(writes)), held: Arc::clone(&parent.held) })
+    }
+
+    async fn have(&self, wants: Wants, cancel: &CancellationToken) -> Result<Taken, ToolError> {
+        let cancelled = || ToolError::cancelled("the call was cancelled before it ran");
+        if cancel.is_cancelled() {
+            return Err(cancelled());
+        }
+        let (number, mut told) = {
+            let mut state = self.shared.state();
+            let is_free = state.can_have(&wants);
+            if is_free && !state.queue.iter().any(|waiter| waiter.wants.comes_before(&wants)) {
+                state.hand_out(&wants);
+                return Ok(Taken { wants, shared: Arc::clone(&self.shared) });
+            }
+            if state.queue.len() >= MAX_QUEUED {
+                let message = format!("{MAX_QUEUED} calls are waiting already; try again later");
+                return Err(ToolError::resource_limit(message).with_code("queue_full"));
+            }
+            let (tell, told) = oneshot::channel();
+            let number = state.next_number;
+            state.next_number += 1;
+            state.queue.push_back(Waiter { number, wants, tell });
+            (number, told)
         };
-        // In this order: a batch that is cancelled frees places, and none of its own may take them.
+        let _queued = Queued { shared: &self.shared, number };
+        // `biased`: a batch that is cancelled frees places, and none of its own may take them.
         tokio::select! {
             biased;
-            () = cancel.cancelled() => Err(ToolError::cancelled("the call was cancelled before it ran")),
-            permit = Arc::clone(&self.free).acquire_owned() => {
-                permit.map_err(|closed| ToolError::internal(closed.to_string()))
-            }
+            () = cancel.cancelled() => Err(cancelled()),
+            taken = &mut told => taken.map_err(|closed| ToolError::internal(closed.to_string())),
         }
     }
 }
 
-/// Counts a waiting call until it is dropped.
-struct Queued<'a>(&'a AtomicUsize);
-
-impl<'a> Queued<'a> {
-    fn enter(count: &'a AtomicUsize) -> Option<Self> {
-        let entered = count.fetch_update(Ordering::AcqRel, Ordering::Acquire, |queued| {
-            (queued < MAX_QUEUED).then_some(queued + 1)
-        });
-        entered.is_ok().then(|| Self(count))
+impl Wants {
+    /// Whether one that came first has to be served first: both want to write the same mount. A call within another one
+    /// has a place already, and does not wait for one that has none: what that waits for may be its parent's.
+    fn comes_before(&self, later: &Self) -> bool {
+        (later.place || !self.place) && self.shares_mount(&later.writes)
     }
+
+    fn shares_mount(&self, mounts: &[String]) -> bool {
+        self.writes.iter().any(|name| mounts.contains(name))
+    }
+}
+
+impl State {
+    fn can_have(&self, wants: &Wants) -> bool {
+        (!wants.place || self.free > 0) && !wants.shares_mount(&self.written)
+    }
+
+    fn hand_out(&mut self, wants: &Wants) {
+        self.free -= usize::from(wants.place);
+        self.written.extend(wants.writes.iter().cloned());
+    }
+
+    fn take_back(&mut self, wants: &Wants) {
+        self.free += usize::from(wants.place);
+        self.written.retain(|name| !wants.writes.contains(name));
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands out what is free, to those who wait for it, in the order that they came in.
+    fn serve(self: &Arc<Self>) {
+        loop {
+            let (tell, taken) = {
+                let mut state = self.state();
+                let Some(at) = state.next() else { return };
+                let Some(Waiter { wants, tell, .. }) = state.queue.remove(at) else { return };
+                state.hand_out(&wants);
+                (tell, Taken { wants, shared: Arc::clone(self) })
+            };
+            // One that has just given up hands it back, which must not happen under the lock.
+            drop(tell.send(taken));
+        }
+    }
+}
+
+impl State {
+    /// Who is next: the first that can have all it wants, and does not take what one before it waits for.
+    fn next(&self) -> Option<usize> {
+        // Most of the time everybody waits for a place.
+        if self.free == 0 && self.queue.iter().all(|waiter| waiter.wants.place) {
+            return None;
+        }
+        let mut before: Vec<&Wants> = Vec::new();
+        for (at, Waiter { wants, .. }) in self.queue.iter().enumerate() {
+            if self.can_have(wants) && !before.iter().any(|earlier| earlier.comes_before(wants)) {
+                return Some(at);
+            }
+            // There are few mounts: one of those that want the same says it for all of them.
+            let is_same = |earlier: &&Wants| earlier.place == wants.place && earlier.writes == wants.writes;
+            if !wants.writes.is_empty() && !before.iter().any(is_same) {
+                before.push(wants);
+            }
+        }
+        None
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if !self.wants.place && self.wants.writes.is_empty() {
+            return;
+        }
+        let is_waited_for = {
+            let mut state = self.shared.state();
+            state.take_back(&self.wants);
+            !state.queue.is_empty()
+        };
+        if is_waited_for {
+            self.shared.serve();
+        }
+    }
+}
+
+/// A place in the queue; left when it is dropped.
+struct Queued<'a> {
+    shared: &'a Arc<Shared>,
+    number: u64,
 }
 
 impl Drop for Queued<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        let was_waiting = {
+            let mut state = self.shared.state();
+            let at = state.queue.iter().position(|waiter| waiter.number == self.number);
+            at.and_then(|at| state.queue.remove(at))
+        };
+        // Who came after it may have waited for it alone.
+        if was_waiting.is_some() {
+            self.shared.serve();
+        }
     }
 }
 
@@ -125,51 +302,126 @@ impl Drop for LeaveOnDrop {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::poll;
     use portcullis_types::ToolErrorKind;
 
     use super::*;
 
+    fn shared_mount() -> Vec<String> {
+        vec!["shared".to_owned()]
+    }
+
+    async fn reading(places: &Places) -> Result<Place, ToolError> {
+        places.take(Vec::new(), &CancellationToken::new()).await
+    }
+
+    async fn writing(places: &Places) -> Result<Place, ToolError> {
+        places.take(shared_mount(), &CancellationToken::new()).await
+    }
+
     #[tokio::test]
     async fn work_that_does_not_stop_keeps_no_place_but_is_bounded() {
         let places = Places::new(1);
-        let cancel = CancellationToken::new();
         let mut still_working = Vec::new();
         for _ in 0..MAX_ABANDONED {
-            let place = places.take(&cancel).await.expect("free");
+            let place = reading(&places).await.expect("free");
             still_working.push(place.clone());
             drop(LeaveOnDrop(place));
         }
-        let refused = places.take(&cancel).await.expect_err("too many");
+        let refused = reading(&places).await.expect_err("too many");
         assert_eq!((refused.kind(), refused.code()), (ToolErrorKind::Unavailable, "threads_exhausted"));
         still_working.pop();
-        let place = places.take(&cancel).await.expect("one came back");
+        let place = reading(&places).await.expect("one came back");
         drop(place);
         drop(still_working);
-        assert_eq!(places.abandoned.load(Ordering::Acquire), 0);
+        assert_eq!(places.shared.abandoned.load(Ordering::Acquire), 0);
     }
 
     #[tokio::test]
     async fn the_queue_is_bounded_and_a_cancelled_wait_leaves_it() {
         let places = Arc::new(Places::new(1));
-        let held = places.take(&CancellationToken::new()).await.expect("free");
+        let held = reading(&places).await.expect("free");
         let cancel = CancellationToken::new();
         let mut waiting: Vec<_> = (0..MAX_QUEUED)
             .map(|_| {
                 let (places, cancel) = (Arc::clone(&places), cancel.clone());
-                Box::pin(async move { places.take(&cancel).await })
+                Box::pin(async move { places.take(Vec::new(), &cancel).await })
             })
             .collect();
         for wait in &mut waiting {
-            assert!(futures_util::poll!(wait).is_pending());
+            assert!(poll!(wait).is_pending());
         }
-        let refused = places.take(&CancellationToken::new()).await.expect_err("full");
+        let refused = reading(&places).await.expect_err("full");
         assert_eq!((refused.kind(), refused.code()), (ToolErrorKind::ResourceLimit, "queue_full"));
         cancel.cancel();
         for wait in waiting {
             assert_eq!(wait.await.expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
         }
-        assert_eq!(places.queued.load(Ordering::Acquire), 0);
+        assert!(places.shared.state().queue.is_empty());
         drop(held);
-        places.take(&CancellationToken::new()).await.expect("free again");
+        reading(&places).await.expect("free again");
+    }
+
+    #[tokio::test]
+    async fn writers_of_one_mount_wait_for_each_other_and_keep_no_reader_out() {
+        let places = Places::new(3);
+        let first = writing(&places).await.expect("free");
+        let (mut second, mut third) = (Box::pin(writing(&places)), Box::pin(writing(&places)));
+        assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
+        // Two places are free, whatever waits for the mount.
+        let readers = [reading(&places).await, reading(&places).await];
+        let mut late = Box::pin(reading(&places));
+        assert!(poll!(&mut late).is_pending());
+        // Mount and place come back together, and those who wait are served in their order.
+        drop(first);
+        let second = second.await.expect("its turn");
+        assert!(poll!(&mut third).is_pending() && poll!(&mut late).is_pending());
+        drop(readers);
+        late.await.expect("a place");
+        assert!(poll!(&mut third).is_pending());
+        drop(second);
+        third.await.expect("its turn");
+        let state = places.shared.state();
+        assert_eq!((state.free, state.written.len(), state.queue.len()), (3, 0, 0));
+    }
+
+    #[tokio::test]
+    async fn writers_of_different_mounts_run_beside_each_other() {
+        let places = Places::new(3);
+        let cancel = CancellationToken::new();
+        let one = places.take(vec!["a".into(), "b".into()], &cancel).await.expect("free");
+        let _other = places.take(vec!["c".into()], &cancel).await.expect("free");
+        let mut both = Box::pin(places.take(vec!["b".into(), "c".into()], &cancel));
+        assert!(poll!(&mut both).is_pending());
+        drop(one);
+        assert!(poll!(&mut both).is_pending(), "it gets nothing before it gets all");
+        places.take(vec!["a".into()], &cancel).await.expect("nobody waits for this one");
+    }
+
+    #[tokio::test]
+    async fn a_call_within_another_one_waits_for_nobody_who_waits_for_a_place() {
+        let places = Places::new(1);
+        let parent = reading(&places).await.expect("free");
+        let mut outside = Box::pin(writing(&places));
+        assert!(poll!(&mut outside).is_pending());
+        let cancel = CancellationToken::new();
+        let within = places.within(&parent, shared_mount(), &cancel).await.expect("no deadlock");
+        let mut beside = Box::pin(places.within(&parent, shared_mount(), &cancel));
+        assert!(poll!(&mut beside).is_pending(), "one writer, also within a call");
+        drop(within);
+        drop(beside.await.expect("its turn"));
+        drop(parent);
+        outside.await.expect("its turn");
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_is_given_up_when_its_turn_has_come_passes_it_on() {
+        let places = Places::new(2);
+        let first = writing(&places).await.expect("free");
+        let (mut gone, mut next) = (Box::pin(writing(&places)), Box::pin(writing(&places)));
+        assert!(poll!(&mut gone).is_pending() && poll!(&mut next).is_pending());
+        drop(first);
+        drop(gone);
+        next.await.expect("its turn");
     }
 }

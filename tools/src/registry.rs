@@ -18,7 +18,8 @@ use crate::{
     pipeline::{Trail, admit, after, authorize, check, record, resolve, run, shape},
     places::Places,
     rates::Rates,
-    registered::RegisteredTool,
+    registered::{Backend, RegisteredTool},
+    shell::ShellBackend,
     table::ToolTable,
     wasm::HostWasmToolRunner,
 };
@@ -92,12 +93,28 @@ impl ToolRegistry {
         self.tools.iter()
     }
 
-    /// The tools that a model may be shown, by name: not those that every call of is refused, nor those that their
-    /// author hides.
+    /// The tools that a model may be shown, by name: not those that every call of is refused or can only fail, nor
+    /// those that their author hides.
     pub fn offered(&self) -> impl Iterator<Item = &RegisteredTool> {
         self.tools()
-            .filter(|tool| !tool.meta().hidden)
+            .filter(|tool| !tool.meta().hidden && self.absence(tool).is_none())
             .filter(|tool| self.assignment(tool).is_ok_and(|assigned| assigned.approval != Approval::Deny))
+    }
+
+    /// Why no call of a tool can run in this process, whatever the policy says of it: there is no shell, or nothing to
+    /// run guests with. None of a tool that can.
+    #[must_use]
+    pub fn absence<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t str> {
+        match tool.backend() {
+            Backend::Shell(shell) => match shell.backend() {
+                ShellBackend::Disabled { reason } => Some(reason),
+                ShellBackend::Session(_) | ShellBackend::Host(_) => None,
+            },
+            Backend::Guest(_) | Backend::Operation(_) if self.runner.is_none() => {
+                Some("no WebAssembly runner is set up")
+            }
+            Backend::Guest(_) | Backend::Operation(_) | Backend::Native(_) => None,
+        }
     }
 
     /// The tool of a name or an alias.

@@ -28,13 +28,14 @@ pub struct ToolResult {
     /// The result, or why there is none. Its `details` are moved to [`ToolResult::details`].
     pub outcome: Result<ToolOutput, ToolError>,
     /// For people and logs: what the tool says beside its result, and what the host adds: `repaired`,
-    /// `ignored`, `output_id`. Never for a model.
+    /// `ignored`, `output_id`, `rest`, `withheld`. Never for a model, but for [`ToolResult::rest_hint`].
     pub details: Value,
-    /// Whether the text was cut.
+    /// Whether something of the result is not here: text was cut, or a block or data left out for its length.
     pub truncated: bool,
-    /// The size of the text before it was cut, in bytes.
+    /// The size of the whole result before anything was cut, in bytes: content of every kind, data, and what a
+    /// tool from outside says in its details.
     pub original_bytes: u64,
-    /// From the request to the row.
+    /// From the request to the row, without the wait for an approver.
     pub duration: Duration,
 }
 
@@ -49,10 +50,13 @@ impl ToolResult {
     }
 
     /// How a model reads the rest of an output that was cut, in words of its own beside the text: it knows no
-    /// other id of the call than its own. None where all of it is there.
+    /// other id of the call than its own. Beside a page of a stored output: which page it is, and where the next
+    /// one begins. None where all of it is there.
     #[must_use]
     pub fn rest_hint(&self) -> Option<String> {
-        let id = self.details["output_id"].as_str().filter(|_| self.truncated)?;
-        Some(format!("[the whole output: `output_read` with `call_id` \"{id}\"]"))
+        if let Some(id) = self.details["output_id"].as_str().filter(|_| self.truncated) {
+            return Some(format!("[the whole output: `output_read` with `call_id` \"{id}\"]"));
+        }
+        self.details["rest"].as_str().map(str::to_owned)
     }
 }

@@ -102,11 +102,11 @@ pub enum ToolEvent {
         tool: String,
         /// The error's kind; none for a result.
         error: Option<ToolErrorKind>,
-        /// From the request to the row.
+        /// From the request to the row, without the wait for an approver.
         duration: Duration,
-        /// Bytes of text before truncation.
+        /// Bytes of the whole result before anything was cut.
         bytes: u64,
-        /// Whether text was cut.
+        /// Whether something of the result was cut or left out.
         truncated: bool,
     },
 }

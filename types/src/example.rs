@@ -22,7 +22,7 @@ impl JsonSchema {
             for (name, role) in roles {
                 if let Some(argument) = arguments.get_mut(name) {
                     *argument = json!(match role {
-                        RoleKind::Path(_) => "/shared/file.txt",
+                        RoleKind::Path(_) | RoleKind::Entry => "/shared/file.txt",
                         RoleKind::Url => "https://example.com/",
                         RoleKind::Command => "ls",
                     });

@@ -56,7 +56,7 @@ pub use frame::{
 pub use message::{Message, MessageRole};
 pub use meta::ToolMeta;
 pub use name::{InvalidToolName, ToolName};
-pub use output::{Content, ToolOutput};
+pub use output::{Content, ToolOutput, json_bytes};
 pub use path::{GuestPath, InvalidGuestPath, MAX_GUEST_PATH_BYTES};
 pub use pending::{ConfiguredTool, ExecutionType, HttpExecution, PendingStatus, PendingToolCall};
 pub use posture::ShellPosture;

@@ -50,6 +50,41 @@ impl ToolOutput {
         let texts: Vec<&str> = self.content.iter().filter_map(Content::as_text).collect();
         texts.join("\n")
     }
+
+    /// How long the content is, in bytes: [`Content::bytes`] of every block.
+    #[must_use]
+    pub fn content_bytes(&self) -> usize {
+        self.content.iter().map(Content::bytes).sum()
+    }
+
+    /// How long [`ToolOutput::structured`] is as JSON without spaces, in bytes; 0 where there is none.
+    #[must_use]
+    pub fn structured_bytes(&self) -> usize {
+        self.structured.as_ref().map_or(0, json_bytes)
+    }
+}
+
+/// How long a value is as JSON without spaces, in bytes. The text is counted and never made.
+#[must_use]
+pub fn json_bytes(value: &Value) -> usize {
+    let mut count = Count(0);
+    // Neither the counter nor the keys of a `Value` can fail.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+/// Counts what is written to it.
+struct Count(usize);
+
+impl std::io::Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 = self.0.saturating_add(bytes.len());
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 /// One block of a result. The kinds and field names are those of the Model Context Protocol, revision
@@ -123,6 +158,22 @@ impl Content {
             _ => None,
         }
     }
+
+    /// How long the block is, in bytes: all of its fields together, binary data as the base64 that it is.
+    ///
+    /// Every field counts, since a tool may put any amount into each of them.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let of = |field: &Option<String>| field.as_deref().map_or(0, str::len);
+        match self {
+            Self::Text { text } => text.len(),
+            Self::Image { data, mime_type } | Self::Audio { data, mime_type } => data.len() + mime_type.len(),
+            Self::Resource { uri, mime_type, text, blob } => uri.len() + of(mime_type) + of(text) + of(blob),
+            Self::ResourceLink { uri, name, description, mime_type } => {
+                uri.len() + name.len() + of(description) + of(mime_type)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -143,6 +194,23 @@ mod tests {
         let decoded: Vec<Content> = serde_json::from_value(blocks.clone()).expect("decodes");
         assert_eq!(decoded.len(), 5);
         assert_eq!(serde_json::to_value(decoded).expect("encodes"), blocks);
+    }
+
+    #[test]
+    fn every_field_of_every_kind_counts() {
+        let blocks = json!([
+            {"type": "text", "text": "1"},
+            {"type": "image", "data": "22", "mimeType": "333"},
+            {"type": "audio", "data": "22", "mimeType": "333"},
+            {"type": "resource", "uri": "1", "mimeType": "22", "text": "333", "blob": "4444"},
+            {"type": "resource_link", "uri": "1", "name": "22", "description": "333", "mimeType": "4444"},
+        ]);
+        let content: Vec<Content> = serde_json::from_value(blocks).expect("decodes");
+        assert_eq!(content.iter().map(Content::bytes).collect::<Vec<_>>(), [1, 5, 5, 10, 10]);
+        let output = ToolOutput { content, ..ToolOutput::default() };
+        assert_eq!((output.content_bytes(), output.structured_bytes()), (31, 0));
+        let data = json!({"a": [1, "é\n"]});
+        assert_eq!(ToolOutput::structured(data.clone()).structured_bytes(), data.to_string().len());
     }
 
     #[test]

@@ -49,12 +49,27 @@ impl ArgumentRole {
     }
 }
 
+impl RoleKind {
+    /// What the tool does with the path; none of what is no path.
+    #[must_use]
+    pub const fn path_access(self) -> Option<Access> {
+        match self {
+            Self::Path(access) => Some(access),
+            Self::Entry => Some(Access::Write),
+            Self::Url | Self::Command => None,
+        }
+    }
+}
+
 /// What an argument is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleKind {
-    /// A guest path that the tool uses with this access.
+    /// A guest path that the tool uses with this access. A link at its end stands for what it leads to.
     Path(Access),
+    /// A guest path whose last name itself is changed, as by removing it: always with [`Access::Write`]. A link at its
+    /// end stands for itself and is not followed, wherever it leads; links before the last name are.
+    Entry,
     /// An address that the tool fetches.
     Url,
     /// A shell command that the tool runs.
@@ -71,10 +86,12 @@ mod tests {
     fn roles_have_a_readable_wire_form() {
         let roles = vec![
             ArgumentRole::path("path", Access::Write),
+            ArgumentRole { argument: "old".into(), role: RoleKind::Entry },
             ArgumentRole { argument: "url".into(), role: RoleKind::Url },
         ];
         let wire = json!([
             {"argument": "path", "role": {"path": "write"}},
+            {"argument": "old", "role": "entry"},
             {"argument": "url", "role": "url"},
         ]);
         assert_eq!(serde_json::to_value(&roles).expect("encodes"), wire);

@@ -1,8 +1,16 @@
 //! `file_write` run natively, on a folder that stands for the mounts.
 
-use std::{fs, os::unix::fs::symlink, path::Path};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+};
 
-use portcullis_sdk::{ToolError, ToolErrorKind, testing};
+use portcullis_sdk::{
+    GuestPath, ToolError, ToolErrorKind,
+    fs::replace::{regular, replace},
+    testing,
+};
 
 use super::*;
 
@@ -139,4 +147,28 @@ fn a_reader_never_sees_a_part() {
             assert!(matches!(text.len(), 3 | 100_000 | 50_000), "{} bytes", text.len());
         }
     });
+}
+
+#[test]
+fn the_mode_stays_and_no_temporary_file_is_left() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("run.sh");
+    std::fs::write(&target, "old").expect("a file");
+    std::fs::set_permissions(&target, Permissions::from_mode(0o754)).expect("a mode");
+    let path = GuestPath::parse("run.sh").expect("a path");
+    let before = regular(&target, "write", &path).expect("a file");
+    replace(&target, b"new", before.as_ref()).expect("replaces");
+    assert_eq!(std::fs::read(&target).expect("reads"), b"new");
+    let mode = std::fs::metadata(&target).expect("the file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o754);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
+}
+
+#[test]
+fn what_cannot_be_replaced_leaves_no_temporary_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let target = folder.path().join("d");
+    std::fs::create_dir_all(target.join("full")).expect("directories");
+    assert!(replace(&target, b"new", None).is_err());
+    assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
 }

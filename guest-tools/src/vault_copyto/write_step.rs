@@ -9,9 +9,14 @@ use std::{
     io::{self, Write},
 };
 
-use portcullis_sdk::{GuestPath, ToolContext, ToolError, fs, tool, transfer};
-
-use crate::replace::{beside, create_new, discard, keep_mode, regular, with_parents};
+use portcullis_sdk::{
+    GuestPath, ToolContext, ToolError,
+    fs::{
+        self,
+        replace::{beside, create_new, discard, keep_mode, regular, with_parents},
+    },
+    tool, transfer,
+};
 
 /// Writes what the read step sends. A step of `vault_copyto`.
 #[tool(tier = SideEffecting, timeout = "30s", profile = VaultWrite, deny_unknown)]

@@ -131,6 +131,8 @@ fn answer(result: &ToolResult, said: Option<&str>, run: &str, as_json: bool) -> 
     }
     if let Some(id) = result.details["output_id"].as_str() {
         stream::tell(&rest_of(id, run, result.original_bytes));
+    } else if let Some(hint) = result.rest_hint() {
+        stream::tell(&format!("{hint}\n"));
     }
     Ok(code)
 }
@@ -157,7 +159,7 @@ pub(super) fn show(outcome: &Result<ToolOutput, ToolError>) -> Result<(), CliErr
 pub(super) fn rest_of(output_id: &str, run: &str, bytes: u64) -> String {
     let run = if run == CLI_ID { String::new() } else { format!(" --run {run}") };
     format!(
-        "the whole output has {bytes} bytes; to read it: portcullis call output_read '{{\"call_id\": \"{output_id}\"}}'{run}\n"
+        "the output had {bytes} bytes; to read what is kept of it: portcullis call output_read '{{\"call_id\": \"{output_id}\"}}'{run}\n"
     )
 }
 

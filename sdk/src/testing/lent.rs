@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_types::{Access, GuestPath, RoleKind, ToolError};
+use portcullis_types::{Access, GuestPath, ToolError};
 use serde_json::Value;
 
 use crate::{DefaultValue, LiteralValue, ParamSpec, Presence, ToolSpec};
@@ -33,15 +33,11 @@ impl Lent {
     pub(super) fn judge(&self, tool: &ToolSpec, arguments: &Value) -> Result<(), ToolError> {
         for param in tool.params {
             let (Some(role), Some(text)) = (param.role, named(param, arguments)) else { continue };
-            match role {
-                RoleKind::Path(access) => {
-                    if let Ok(path) = GuestPath::parse(&text) {
-                        self.check(&path, access)?;
-                    }
-                }
-                RoleKind::Url | RoleKind::Command => {
-                    return Err(ToolError::denied(format!("`{text}` is not granted")));
-                }
+            let Some(access) = role.path_access() else {
+                return Err(ToolError::denied(format!("`{text}` is not granted")));
+            };
+            if let Ok(path) = GuestPath::parse(&text) {
+                self.check(&path, access)?;
             }
         }
         Ok(())

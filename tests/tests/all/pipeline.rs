@@ -1,6 +1,7 @@
 //! The way of a call, step by step: what each step refuses, and that nothing behind it happens then.
 
 mod arguments;
+mod bounds;
 mod endings;
 mod failures;
 mod heartbeat;

@@ -51,6 +51,7 @@ impl Declared {
                 "roles",
                 fact(&listed(declaration.roles.iter().map(|role| match role.role {
                     RoleKind::Path(access) => format!("{}: path to {access}", role.argument),
+                    RoleKind::Entry => format!("{}: name to change", role.argument),
                     RoleKind::Url => format!("{}: address", role.argument),
                     RoleKind::Command => format!("{}: command", role.argument),
                 }))),

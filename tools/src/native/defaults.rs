@@ -10,8 +10,15 @@ use super::{Arithmetic, EchoTool, FailingTool, GetCurrentTime};
 /// for trying out how failures are shown. `output_read` needs a store and is added by the bootstrap.
 #[must_use]
 pub fn default_tools() -> Vec<Arc<dyn Tool>> {
-    let mut tools: Vec<Arc<dyn Tool>> =
-        vec![Arc::new(GetCurrentTime), Arc::new(EchoTool), Arc::new(FailingTool::default())];
+    let mut tools = useful_tools();
+    tools.insert(2, Arc::new(FailingTool::default()));
+    tools
+}
+
+/// The same without `failing_tool`: those that a model has a use for.
+#[must_use]
+pub fn useful_tools() -> Vec<Arc<dyn Tool>> {
+    let mut tools: Vec<Arc<dyn Tool>> = vec![Arc::new(GetCurrentTime), Arc::new(EchoTool)];
     tools.extend(Arithmetic::ALL.map(|operation| Arc::new(operation) as Arc<dyn Tool>));
     tools
 }

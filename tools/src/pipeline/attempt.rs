@@ -11,14 +11,14 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use portcullis_policy::{Denial, DenialCode, Grant};
+use portcullis_policy::{Denial, DenialCode, Grant, OutputBytes};
 use portcullis_types::{
     CallFrame, FRAME_VERSION, FinalFrame, ProgressFn, SafetyTier, Tool, ToolContext, ToolError,
     ToolErrorKind, ToolEvent, ToolOutput, ToolUpdateFn,
 };
 use serde_json::value::RawValue;
 
-use super::{Trail, check::Checked};
+use super::{Trail, bound::cut_partial, check::Checked, shape::shortened};
 use crate::{
     audit::{Subject, SubjectKind, Text},
     call::{Caller, Parent},
@@ -101,7 +101,8 @@ impl Attempt<'_> {
                     time_limit,
                     deadline,
                     caller,
-                    on_update: on_update(&checked.call.id, caller),
+                    // Pieces of an output that was asked for, as long as the sidecar's messages may be.
+                    on_update: on_update(&checked.call.id, caller, None),
                 };
                 let ran = shell.run(terms).await;
                 trailer.clone_from(&ran.trailer);
@@ -126,7 +127,7 @@ impl Attempt<'_> {
         ctx.cancel = caller.cancel.child_token();
         ctx.deadline = Some(*deadline);
         // What a native tool reports goes the same way as a guest's frames.
-        ctx.on_update = on_update(&call.id, caller);
+        ctx.on_update = on_update(&call.id, caller, Some(self.grant.limits.max_output));
         ctx.on_progress = on_progress(&call.id, caller);
         let caller = Caller { place: Some((*place).clone()), ..(*caller).clone() };
         ctx.extensions.insert(Parent { caller, has_called });
@@ -174,12 +175,18 @@ pub(crate) fn overdue(limit: Duration) -> ToolError {
     ToolError::timeout(format!("the tool did not finish within {limit:?}"))
 }
 
-/// Takes partial results for whoever watches the call; none where nobody does.
-fn on_update(call_id: &str, caller: &Caller) -> Option<ToolUpdateFn> {
+/// Takes partial results for whoever watches the call, each bounded as the result is; none where nobody does.
+fn on_update(call_id: &str, caller: &Caller, limit: Option<OutputBytes>) -> Option<ToolUpdateFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
-        let pass: ToolUpdateFn =
-            Arc::new(move |partial| pass_on(StreamFrame::Update(partial), &id, &watcher));
+        let pass: ToolUpdateFn = Arc::new(move |partial| {
+            let frame = StreamFrame::Update(partial);
+            let frame = match limit {
+                Some(limit) => bounded(frame, limit),
+                None => frame,
+            };
+            pass_on(frame, &id, &watcher);
+        });
         pass
     })
 }
@@ -188,7 +195,10 @@ fn on_update(call_id: &str, caller: &Caller) -> Option<ToolUpdateFn> {
 fn on_progress(call_id: &str, caller: &Caller) -> Option<ProgressFn> {
     caller.watches_frames().then(|| {
         let (watcher, id) = (caller.clone(), call_id.to_owned());
-        let pass: ProgressFn = Arc::new(move |text| pass_on(StreamFrame::Progress(text), &id, &watcher));
+        let pass: ProgressFn = Arc::new(move |text: String| {
+            let text = shortened(&text, MAX_PROGRESS_BYTES);
+            pass_on(StreamFrame::Progress(text), &id, &watcher);
+        });
         pass
     })
 }
@@ -213,7 +223,8 @@ async fn run_guest(
         transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
     };
     let call_id = &checked.call.id;
-    let ran = runner.run(job, |frame| pass_on(frame, call_id, caller)).await;
+    let limit = grant.limits.max_output;
+    let ran = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller)).await;
     let report = match ran {
         Ok(report) => report,
         Err(error) => {
@@ -279,6 +290,20 @@ fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolEr
     line.push(b'\n');
     Ok(line)
 }
+
+/// A report no longer than whoever watches should have to read.
+fn bounded(frame: StreamFrame, limit: OutputBytes) -> StreamFrame {
+    match frame {
+        StreamFrame::Progress(text) => StreamFrame::Progress(shortened(&text, MAX_PROGRESS_BYTES)),
+        StreamFrame::Update(mut partial) => {
+            cut_partial(&mut partial, usize::try_from(limit.0).unwrap_or(usize::MAX));
+            StreamFrame::Update(partial)
+        }
+    }
+}
+
+/// The longest progress text that is passed on: 4 KiB, as of an error. It is a line for whoever watches.
+const MAX_PROGRESS_BYTES: usize = 4096;
 
 /// Hands a progress or update frame to whoever watches the call.
 fn pass_on(frame: StreamFrame, call_id: &str, caller: &Caller) {

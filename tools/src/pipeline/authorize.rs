@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use portcullis_policy::{
     Approval, CallRequest, Decision, Denial, DenialCode, Grant, RequestedSubject, WorkspaceSecurityPolicy,
 };
-use portcullis_types::{Access, GuestPath, RoleKind, ToolArgs, ToolError, ToolEvent};
+use portcullis_types::{Access, ArgumentRole, GuestPath, RoleKind, ToolArgs, ToolError, ToolEvent};
 use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
@@ -38,6 +38,8 @@ const MAX_CHANGES: usize = 8;
 pub(crate) struct Authorized {
     pub(super) checked: Checked,
     pub(super) grant: Grant,
+    /// The mounts that nobody else may write while the call runs, by name.
+    pub(super) writes: Vec<String>,
 }
 
 /// Authorizes the call, or refuses it. Arguments that the approver changed start again at the check.
@@ -51,22 +53,23 @@ pub(crate) async fn authorize(
     let mut gated = gated;
     for _ in 0..=MAX_CHANGES {
         let Grants { own: grant, steps } = grants(&gated.checked, policy, mounts, trail)?;
+        let writes = writes(&gated.checked.tool, &grant, &steps, caller);
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
             // Unless somebody was asked before and changed the arguments to these.
             trail.row.approval.get_or_insert_with(|| "not_required".into());
-            return Ok(Authorized { checked: gated.checked, grant });
+            return Ok(Authorized { checked: gated.checked, grant, writes });
         }
         if caller.step.is_some() {
             // By whoever approved of the operation and saw this grant.
             trail.row.approval = Some("approved".into());
-            return Ok(Authorized { checked: gated.checked, grant });
+            return Ok(Authorized { checked: gated.checked, grant, writes });
         }
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
         match consent(&gated, &grant, steps, policy, caller, trail).await? {
             // An answer may take minutes: what it was given for must still be so.
             None if grants(&gated.checked, policy, mounts, trail)? == asked => {
-                return Ok(Authorized { checked: gated.checked, grant });
+                return Ok(Authorized { checked: gated.checked, grant, writes });
             }
             None => {}
             Some(arguments) => {
@@ -83,6 +86,24 @@ pub(crate) async fn authorize(
         }
     }
     Err(ToolError::denied(format!("the approver changed the arguments more than {MAX_CHANGES} times")))
+}
+
+/// The mounts that a call must be alone to write. A guest may read a file and write it back, and so may an operation's
+/// steps, for which the operation waits; a native tool is handed no mount, and a command may take as long as it likes:
+/// its session is what keeps it from others.
+fn writes(tool: &RegisteredTool, own: &Grant, steps: &[StepGrant], caller: &Caller) -> Vec<String> {
+    let grants: Vec<&Grant> = match tool.backend() {
+        Backend::Guest(_) if caller.step.is_none() => vec![own],
+        Backend::Operation(_) => steps.iter().map(|step| &step.grant).collect(),
+        Backend::Guest(_) | Backend::Native(_) | Backend::Shell(_) => return Vec::new(),
+    };
+    let mut names: Vec<String> = Vec::new();
+    for mount in grants.iter().flat_map(|grant| &*grant.mounts) {
+        if mount.access == Access::Write && !names.iter().any(|name| name == mount.name.as_str()) {
+            names.push(mount.name.as_str().to_owned());
+        }
+    }
+    names
 }
 
 /// What a call may touch.
@@ -150,7 +171,17 @@ fn judge(
     };
     for subject in subjects {
         match subject {
-            RequestedSubject::Path { path, access, .. } => follow(path, *access, policy, mounts)?,
+            RequestedSubject::Path { argument, path, access } => {
+                let of_argument = |role: &&ArgumentRole| role.argument == *argument;
+                let mut roles = tool.facts().roles.iter().filter(of_argument);
+                // One that is something else besides is followed.
+                let last = if roles.all(|role| role.role == RoleKind::Entry) {
+                    LastName::Itself
+                } else {
+                    LastName::Followed
+                };
+                follow(path, *access, last, policy, mounts)?;
+            }
             // Judged by their text alone, above.
             RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
         }
@@ -176,7 +207,8 @@ fn subjects(tool: &RegisteredTool, args: &ToolArgs) -> Result<Vec<RequestedSubje
         };
         let argument = argument.clone();
         subjects.push(match role.role {
-            RoleKind::Path(access) => {
+            RoleKind::Path(_) | RoleKind::Entry => {
+                let access = role.role.path_access().unwrap_or(Access::Write);
                 let path = GuestPath::parse(text)
                     .map_err(|error| ToolError::invalid_arguments(format!("field '{argument}': {error}")))?;
                 RequestedSubject::Path { argument, path, access }
@@ -202,6 +234,7 @@ fn row_subject(subject: &RequestedSubject) -> Subject {
 fn follow(
     path: &GuestPath,
     access: Access,
+    last: LastName,
     policy: &WorkspaceSecurityPolicy,
     mounts: &MountTable,
 ) -> Result<(), Box<Denial>> {
@@ -218,7 +251,12 @@ fn follow(
     let mut existing = path.below_mount();
     let mut missing = Vec::new();
     loop {
-        match resolve_beneath(root, existing, OFlags::empty()) {
+        // A parent is always followed: by way of it the name is reached.
+        let flags = match last {
+            LastName::Itself if missing.is_empty() => OFlags::NOFOLLOW,
+            LastName::Itself | LastName::Followed => OFlags::empty(),
+        };
+        match resolve_beneath(root, existing, flags) {
             Ok(target) => {
                 if missing.is_empty() && is_special(target.as_fd()) {
                     return deny(DenialCode::SpecialFile, "tools read and write files and folders only");
@@ -254,6 +292,15 @@ fn follow(
             Err(_) => return Ok(()),
         }
     }
+}
+
+/// What a link at the end of a path stands for.
+#[derive(Clone, Copy)]
+enum LastName {
+    /// What it leads to.
+    Followed,
+    /// Itself: it is the link that is removed or renamed.
+    Itself,
 }
 
 fn is_special(handle: BorrowedFd<'_>) -> bool {
@@ -304,7 +351,10 @@ async fn consent(
     };
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
-    let answer = within_turn(caller, approval::ask(caller.approver.as_ref(), &request)).await?;
+    trail.begin_wait();
+    let answer = within_turn(caller, approval::ask(caller.approver.as_ref(), &request)).await;
+    trail.end_wait();
+    let answer = answer?;
     caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: answer.is_ok() });
     match answer {
         Ok(None) => {

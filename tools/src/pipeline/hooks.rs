@@ -4,7 +4,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use portcullis_policy::{Denial, DenialCode};
-use portcullis_types::{Content, ToolError, ToolOutput};
+use portcullis_types::{ToolError, ToolOutput};
 
 use super::{
     Trail,
@@ -81,7 +81,7 @@ pub(crate) async fn after(
     if hooks.is_empty() {
         return Ok(raw);
     }
-    let before = text_bytes(&raw);
+    let before = content_bytes(&raw);
     let too_late = async {
         tokio::select! {
             () = tokio::time::sleep(HOOK_TIME) => {}
@@ -113,14 +113,12 @@ pub(crate) async fn after(
             }
         };
     }
-    raw.has_grown = text_bytes(&raw) > before;
+    raw.has_grown = content_bytes(&raw) > before;
     Ok(raw)
 }
 
-fn text_bytes(raw: &RawOutcome) -> usize {
-    raw.result
-        .as_ref()
-        .map_or(0, |output| output.content.iter().filter_map(Content::as_text).map(str::len).sum())
+fn content_bytes(raw: &RawOutcome) -> usize {
+    raw.result.as_ref().map_or(0, ToolOutput::content_bytes)
 }
 
 /// What is told in place of what no hook could be asked about.

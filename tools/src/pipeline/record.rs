@@ -15,7 +15,7 @@ use crate::{
 pub(crate) fn record(shaped: Shaped, mut trail: Trail, caller: &Caller) -> ToolResult {
     let call_id = trail.row.call_id.to_string();
     let tool = trail.row.tool.to_string();
-    let duration = trail.started().elapsed();
+    let duration = trail.elapsed();
     let Shaped { outcome, details, truncated, original_bytes, usage } = shaped;
     let ending = Ending {
         outcome: match &outcome {

@@ -51,10 +51,10 @@ pub(crate) async fn run(
     caller: &Caller,
     trail: &mut Trail,
 ) -> Result<RawOutcome, ToolError> {
-    let Authorized { mut checked, grant } = authorized;
+    let Authorized { mut checked, grant, writes } = authorized;
     let place = match &caller.place {
-        Some(parent) => parent.clone(),
-        None => within_turn(caller, places.take(&caller.cancel)).await??,
+        Some(parent) => within_turn(caller, places.within(parent, writes, &caller.cancel)).await??,
+        None => within_turn(caller, places.take(writes, &caller.cancel)).await??,
     };
     ensure_wanted(caller)?;
     if trail.row.tier != Some(SafetyTier::ReadOnly) {

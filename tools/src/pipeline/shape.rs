@@ -1,17 +1,38 @@
-//! Step 6: the result becomes fit to be shown: bounded text, no host path, no secret.
+//! Step 6: the result becomes fit to be shown: bounded whatever it is made of, no host path, no secret.
 
-use portcullis_policy::Grant;
-use portcullis_types::{Content, ToolError, ToolErrorKind, ToolOutput};
+use portcullis_policy::{Grant, ToolOrigin};
+use portcullis_types::{MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutput, json_bytes};
 use serde_json::{Map, Value, json};
 
-use super::{Trail, attempt::GuestUsage, check::Notes, run::RawOutcome};
+use super::{
+    Trail,
+    attempt::GuestUsage,
+    bound::{append, cut, is_over, mark, whole, with_commas},
+    check::Notes,
+    run::RawOutcome,
+};
 use crate::{
     call::{Caller, random_id},
     output_store::{OutputOwner, OutputStore},
+    registered::{Backend, RegisteredTool},
 };
 
-/// The most text of an error that a model gets; results have their own limit.
+/// The most text of an error that a model gets, and as much of its hint; results have their own limit.
 const MAX_ERROR_BYTES: usize = 4096;
+
+/// The longest code of an error.
+const MAX_CODE_BYTES: usize = 64;
+
+/// How long a tool's own details may be as JSON: 64 KiB. They are for people and logs; longer ones are withheld whole.
+pub(super) const MAX_DETAILS_BYTES: usize = 64 << 10;
+
+/// How many notes on arguments are listed, and how much of each: a model may have made up thousands of fields.
+const MAX_NOTES: usize = 64;
+const MAX_NOTE_BYTES: usize = 256;
+
+/// How long a whole result may be before it is shaped: as long as the frame of a guest. A command's output has its own
+/// limit, which is the policy's `shell.output`.
+const MAX_RESULT_BYTES: usize = MAX_FINAL_FRAME_BYTES;
 
 /// A result as its caller will see it.
 #[derive(Debug)]
@@ -34,55 +55,163 @@ pub(crate) fn shape(
         Ok(raw) => raw,
         Err(error) => return failed(error, Notes::default(), None, trail),
     };
-    let mut output = match raw.result {
+    let RawOutcome { result, trailer, usage, grant, checked, has_grown } = raw;
+    let (tool, notes) = (&checked.tool, checked.notes);
+    let mut output = match result {
         Ok(output) => output,
-        Err(error) => return failed(error, raw.checked.notes, raw.usage, trail),
+        Err(error) => return failed(error, notes, usage, trail),
     };
-    let mut details = details(std::mem::take(&mut output.details), raw.checked.notes);
-    let limit = usize::try_from(raw.grant.limits.max_output.0).unwrap_or(usize::MAX);
-    let original_bytes = output.content.iter().filter_map(Content::as_text).map(str::len).sum::<usize>();
-    let pages_itself = raw.checked.tool.pages_itself() && !raw.has_grown;
-    let truncated = original_bytes > limit && !pages_itself;
-    if truncated {
-        if let Some(id) = keep(&whole(&output, raw.trailer.as_deref()), &raw.grant, store, caller, trail) {
+    let own = std::mem::take(&mut output.details);
+    let size = Size::of(&output, &own, tool);
+    if size.all() > MAX_RESULT_BYTES && !matches!(tool.backend(), Backend::Shell(_)) {
+        return failed(too_large(size.all()), notes, usage, trail);
+    }
+    let part = Part::of(&own, tool);
+    let page = page(&own, tool);
+    let mut details = details(own, notes);
+    details.extend(page.map(|page| ("rest".to_owned(), page.into())));
+
+    let limit = usize::try_from(grant.limits.max_output.0).unwrap_or(usize::MAX);
+    let is_cut = is_over(&output.content, size.content, limit) && (!tool.pages_itself() || has_grown);
+    let is_withheld = size.data > limit;
+    let trailer = match &part {
+        Some(part) => Some(part.trailer()),
+        None => trailer,
+    };
+    if is_cut || is_withheld {
+        // Data whose text is there is in there.
+        let is_apart = is_withheld && !is_text_of_data(&output);
+        let all = whole(&output, is_apart, trailer.as_deref());
+        if let Some(id) = keep(&all, &grant, store, caller, trail) {
             details.insert("output_id".to_owned(), id.into());
         }
-        truncate(&mut output.content, limit, original_bytes);
+        let original = size.content.saturating_add(part.as_ref().map_or(0, Part::missing));
+        if is_cut {
+            cut(&mut output.content, limit, original);
+        }
+        if is_withheld {
+            output.structured = None;
+            withhold(&mut details, "structured", size.data);
+        }
+        if is_apart {
+            let line = format!("[structured result withheld — its size: {} bytes]", with_commas(size.data));
+            append(&mut output.content, &line);
+        }
     }
-    if let Some(trailer) = &raw.trailer {
+    if let Some(part) = part.as_ref().filter(|_| !is_cut) {
+        append(&mut output.content, &mark(size.content.saturating_add(part.missing())));
+    }
+    if let Some(trailer) = &trailer {
         append(&mut output.content, trailer);
     }
+    let original_bytes = size.all().saturating_add(part.as_ref().map_or(0, Part::missing));
     Shaped {
         outcome: Ok(output),
         details: details.into(),
-        truncated,
+        truncated: is_cut || is_withheld || part.is_some(),
         original_bytes: original_bytes as u64,
-        usage: raw.usage,
+        usage,
     }
 }
 
-/// The text with nothing cut.
-fn whole(output: &ToolOutput, trailer: Option<&str>) -> String {
-    let mut text = output.joined_text();
-    if let Some(trailer) = trailer {
-        append_line(&mut text, trailer);
-    }
-    text
+/// How long a result is, in bytes.
+struct Size {
+    content: usize,
+    data: usize,
+    /// What a tool from outside says in its details: they are its own words, as much as the rest. Those of a shipped
+    /// tool are the host's.
+    details: usize,
 }
 
-/// Puts a trailer on a line of its own after the last text.
-fn append(content: &mut Vec<Content>, trailer: &str) {
-    match content.last_mut() {
-        Some(Content::Text { text }) => append_line(text, trailer),
-        _ => content.push(Content::text(trailer)),
+impl Size {
+    fn of(output: &ToolOutput, details: &Value, tool: &RegisteredTool) -> Self {
+        let is_foreign = matches!(tool.facts().origin, ToolOrigin::ForeignModule | ToolOrigin::Native);
+        Self {
+            content: output.content_bytes(),
+            data: output.structured_bytes(),
+            details: if is_foreign && !details.is_null() { json_bytes(details) } else { 0 },
+        }
+    }
+
+    fn all(&self) -> usize {
+        self.content.saturating_add(self.data).saturating_add(self.details)
     }
 }
 
-fn append_line(text: &mut String, line: &str) {
-    if !text.is_empty() && !text.ends_with('\n') {
-        text.push('\n');
+/// A result that a shipped tool gives a part of only, as of a file that is longer than one call returns. What another
+/// tool says of it is its details' affair: it would make the host say how long something is.
+struct Part {
+    next: u64,
+    total: u64,
+}
+
+impl Part {
+    fn of(details: &Value, tool: &RegisteredTool) -> Option<Self> {
+        if tool.facts().origin != ToolOrigin::ShippedModule {
+            return None;
+        }
+        let number = |key: &str| details.get(key).and_then(Value::as_u64);
+        let (next, total) = (number("next_byte_offset")?, number("total_bytes")?);
+        (next < total).then_some(Self { next, total })
     }
-    text.push_str(line);
+
+    /// How many bytes are not in the result.
+    fn missing(&self) -> usize {
+        usize::try_from(self.total - self.next).unwrap_or(usize::MAX)
+    }
+
+    /// How a model reads on where the result ends.
+    fn trailer(&self) -> String {
+        let total = usize::try_from(self.total).unwrap_or(usize::MAX);
+        format!(
+            "[this is not the end: the file has {} bytes; read on with `byte_offset` {}]",
+            with_commas(total),
+            self.next
+        )
+    }
+}
+
+/// Which page of a stored output this is, in words for a model beside the page; none of any other tool's result.
+fn page(details: &Value, tool: &RegisteredTool) -> Option<String> {
+    if !tool.pages_itself() {
+        return None;
+    }
+    let number = |key: &str| details.get(key).and_then(Value::as_u64);
+    let (offset, total) = (number("offset")?, number("total_bytes")?);
+    let commas = |number| with_commas(usize::try_from(number).unwrap_or(usize::MAX));
+    Some(match number("next_offset") {
+        Some(next) => format!(
+            "[bytes {} to {} of {}: `output_read` with `offset` {next} reads on]",
+            commas(offset),
+            commas(next),
+            commas(total)
+        ),
+        None => format!("[bytes {} to {} of {}: the end]", commas(offset), commas(total), commas(total)),
+    })
+}
+
+fn too_large(bytes: usize) -> ToolError {
+    let (bytes, limit) = (with_commas(bytes), with_commas(MAX_RESULT_BYTES));
+    ToolError::resource_limit(format!("the tool's result has {bytes} bytes, and at most {limit} are taken"))
+        .with_code("result_too_large")
+}
+
+/// Whether the one text of a result is its data's.
+fn is_text_of_data(output: &ToolOutput) -> bool {
+    match (output.content.as_slice(), &output.structured) {
+        ([only], Some(data)) => {
+            only.as_text().is_some_and(|text| text.len() == json_bytes(data) && text == data.to_string())
+        }
+        _ => false,
+    }
+}
+
+/// Says for people and programs what is not there, and how long it was.
+fn withhold(details: &mut Map<String, Value>, what: &str, bytes: usize) {
+    let withheld = details.entry("withheld").or_insert_with(|| json!({}));
+    if let Value::Object(withheld) = withheld {
+        withheld.insert(what.to_owned(), bytes.into());
+    }
 }
 
 /// Keeps the whole text for `output_read`. A store that cannot take it costs the rest of the text, not the
@@ -101,52 +230,22 @@ fn keep(text: &str, grant: &Grant, store: &OutputStore, caller: &Caller, trail: 
     }
 }
 
-/// Cuts the text blocks to `limit` bytes together and says so (specification 004, "Output Truncation").
-fn truncate(content: &mut Vec<Content>, limit: usize, original_bytes: usize) {
-    let mut left = limit;
-    let mut is_cut = false;
-    content.retain_mut(|block| {
-        let Content::Text { text } = block else { return true };
-        if is_cut {
-            return false;
-        }
-        if text.len() > left {
-            text.truncate(text.floor_char_boundary(left));
-            text.push_str("\n[output truncated — original size: ");
-            text.push_str(&with_commas(original_bytes));
-            text.push_str(" bytes]");
-            is_cut = true;
-            return true;
-        }
-        left -= text.len();
-        true
-    });
-}
-
-/// A number with a comma before each group of three digits.
-pub(crate) fn with_commas(number: usize) -> String {
-    let digits = number.to_string();
-    let first = digits.len() % 3;
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index != 0 && index % 3 == first {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// Details as the host hands them on: the tool's own, and what was done to its arguments.
 fn details(own: Value, notes: Notes) -> Map<String, Value> {
+    let own_bytes = if own.is_null() { 0 } else { json_bytes(&own) };
+    let is_withheld = own_bytes > MAX_DETAILS_BYTES;
     let mut details = match own {
+        _ if is_withheld => Map::new(),
         Value::Object(map) => map,
         Value::Null => Map::new(),
         other => Map::from_iter([("tool".to_owned(), other)]),
     };
     // These are the host's words; a tool's own under the same names would pass for them.
-    for key in ["repaired", "ignored", "output_id", "hooked", "tries"] {
+    for key in ["repaired", "ignored", "output_id", "hooked", "tries", "rest", "withheld"] {
         details.remove(key);
+    }
+    if is_withheld {
+        withhold(&mut details, "details", own_bytes);
     }
     if notes.hooked {
         details.insert("hooked".to_owned(), true.into());
@@ -156,13 +255,25 @@ fn details(own: Value, notes: Notes) -> Map<String, Value> {
     }
     for (key, notes) in [("repaired", notes.repaired), ("ignored", notes.ignored)] {
         if !notes.is_empty() {
-            details.insert(key.to_owned(), notes.into());
+            details.insert(key.to_owned(), listed(notes).into());
         }
     }
     details
 }
 
+/// The first of these notes, each with its beginning.
+fn listed(notes: Vec<String>) -> Vec<String> {
+    let more = notes.len().saturating_sub(MAX_NOTES);
+    let mut listed: Vec<String> =
+        notes.into_iter().take(MAX_NOTES).map(|note| shortened(&note, MAX_NOTE_BYTES)).collect();
+    if more > 0 {
+        listed.push(format!("… and {more} more"));
+    }
+    listed
+}
+
 fn failed(error: ToolError, notes: Notes, usage: Option<GuestUsage>, trail: &Trail) -> Shaped {
+    let error = bounded(error);
     if error.kind() == ToolErrorKind::Internal {
         tracing::error!(
             tool = %trail.row.tool,
@@ -171,7 +282,6 @@ fn failed(error: ToolError, notes: Notes, usage: Option<GuestUsage>, trail: &Tra
             "a tool call failed on our side"
         );
     }
-    let error = bounded(error);
     Shaped {
         details: details(Value::Null, notes).into(),
         truncated: false,
@@ -181,24 +291,31 @@ fn failed(error: ToolError, notes: Notes, usage: Option<GuestUsage>, trail: &Tra
     }
 }
 
-/// Error texts are a guest's or a program's word for word, up to a limit.
+/// Error texts are a guest's or a program's word for word, up to a limit. So is what the operator reads of one.
 fn bounded(error: ToolError) -> ToolError {
-    let hint = error.hint().map(cut);
-    if error.message().len() <= MAX_ERROR_BYTES && hint.as_deref() == error.hint() {
+    let parts = [Some(error.message()), error.hint(), error.operator_detail()];
+    let is_short = parts.into_iter().flatten().all(|text| text.len() <= MAX_ERROR_BYTES);
+    if is_short && error.code().len() <= MAX_CODE_BYTES {
         return error;
     }
-    let shorter = ToolError::new(error.kind(), cut(error.message())).with_code(error.code().to_owned());
-    match hint {
-        Some(hint) => shorter.with_hint(hint),
-        None => shorter,
+    let code = error.code()[..error.code().floor_char_boundary(MAX_CODE_BYTES)].to_owned();
+    let cut = |text: &str| shortened(text, MAX_ERROR_BYTES);
+    let mut shorter = ToolError::new(error.kind(), cut(error.message())).with_code(code);
+    if let Some(hint) = error.hint() {
+        shorter = shorter.with_hint(cut(hint));
     }
+    if let Some(detail) = error.operator_detail() {
+        shorter = shorter.with_operator_detail(cut(detail));
+    }
+    shorter
 }
 
-fn cut(text: &str) -> String {
-    if text.len() <= MAX_ERROR_BYTES {
+/// The beginning of a text, with how long all of it is.
+pub(super) fn shortened(text: &str, most: usize) -> String {
+    if text.len() <= most {
         return text.to_owned();
     }
-    let end = text.floor_char_boundary(MAX_ERROR_BYTES);
+    let end = text.floor_char_boundary(most);
     format!("{}… [{} bytes in all]", &text[..end], with_commas(text.len()))
 }
 
@@ -206,47 +323,23 @@ fn cut(text: &str) -> String {
 mod tests {
     use super::*;
 
-    #[track_caller]
-    fn check(blocks: &[&str], limit: usize, expected: &[&str]) {
-        let mut content: Vec<Content> = blocks.iter().map(|text| Content::text(*text)).collect();
-        let bytes = blocks.iter().map(|text| text.len()).sum();
-        truncate(&mut content, limit, bytes);
-        let texts: Vec<_> = content.iter().filter_map(Content::as_text).collect();
-        assert_eq!(texts, expected);
-    }
-
-    #[test]
-    fn text_is_cut_at_the_limit_on_a_character_boundary() {
-        check(&["abcdef"], 4, &["abcd\n[output truncated — original size: 6 bytes]"]);
-        check(&["aä"], 2, &["a\n[output truncated — original size: 3 bytes]"]);
-        check(&["ab", "cd", "ef"], 3, &["ab", "c\n[output truncated — original size: 6 bytes]"]);
-        check(&["ab", "cd"], 2, &["ab", "\n[output truncated — original size: 4 bytes]"]);
-    }
-
-    #[test]
-    fn a_trailer_stands_on_a_line_of_its_own_whatever_was_cut() {
-        for (text, expected) in [("", "[t]"), ("out\n", "out\n[t]"), ("out", "out\n[t]")] {
-            let mut content = vec![Content::text(text)];
-            append(&mut content, "[t]");
-            assert_eq!(content, [Content::text(expected)]);
-            assert_eq!(whole(&ToolOutput::text(text), Some("[t]")), expected);
-        }
-    }
-
-    #[test]
-    fn sizes_have_commas_as_the_specification_prints_them() {
-        for (number, text) in
-            [(0, "0"), (999, "999"), (1000, "1,000"), (142_857, "142,857"), (1_234_567, "1,234,567")]
-        {
-            assert_eq!(with_commas(number), text);
-        }
-    }
-
     #[test]
     fn a_tool_cannot_speak_as_the_host_in_its_details() {
-        let own = json!({"output_id": "call_of_another", "repaired": ["x"], "lines": 3});
+        let own = json!({"output_id": "call_of_another", "repaired": ["x"], "rest": "r", "withheld": 1, "lines": 3});
         let notes = Notes { repaired: vec!["limit".into()], ..Notes::default() };
         assert_eq!(Value::from(details(own, notes)), json!({"lines": 3, "repaired": ["limit"]}));
+    }
+
+    #[test]
+    fn long_details_are_withheld_and_long_lists_of_notes_are_shortened() {
+        for own in [json!({"a": "x".repeat(100_000)}), json!("x".repeat(100_000))] {
+            let bytes = json_bytes(&own);
+            assert_eq!(Value::from(details(own, Notes::default())), json!({"withheld": {"details": bytes}}));
+        }
+        let notes = Notes { ignored: vec!["x".repeat(1000); 5000], ..Notes::default() };
+        let shown = Value::from(details(Value::Null, notes));
+        assert!(json_bytes(&shown) < 20_000);
+        assert_eq!(shown["ignored"][64], "… and 4936 more");
     }
 
     #[test]
@@ -258,5 +351,10 @@ mod tests {
         let error = bounded(ToolError::denied("no").with_hint("x".repeat(10_000)));
         assert!(error.hint().is_some_and(|hint| hint.len() < MAX_ERROR_BYTES + 40));
         assert_eq!(error.message(), "no");
+        let error = bounded(ToolError::failed("no").with_code("ä".repeat(10_000)));
+        assert_eq!((error.code().len(), error.message()), (MAX_CODE_BYTES, "no"));
+        let error = bounded(ToolError::internal("x".repeat(10_000)));
+        assert_eq!(error.message(), ToolError::INTERNAL_MESSAGE);
+        assert!(error.operator_detail().is_some_and(|detail| detail.len() < MAX_ERROR_BYTES + 40));
     }
 }

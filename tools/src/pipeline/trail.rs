@@ -3,7 +3,10 @@
 //! A trail that is dropped before its end was recorded writes the end itself: a caller that goes away does
 //! not take the row with it.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use portcullis_types::{ToolError, ToolErrorKind};
 
@@ -15,16 +18,32 @@ pub(crate) struct Trail {
     log: Arc<AuditLog>,
     pub(crate) row: CallRecord,
     started: Instant,
+    /// How long others were waited for whose time is not the call's.
+    waited: Duration,
+    /// Since when such a wait goes on.
+    waits_since: Option<Instant>,
     is_over: bool,
 }
 
 impl Trail {
     pub(crate) fn new(log: Arc<AuditLog>, row: CallRecord) -> Self {
-        Self { log, row, started: Instant::now(), is_over: false }
+        Self { log, row, started: Instant::now(), waited: Duration::ZERO, waits_since: None, is_over: false }
     }
 
-    pub(crate) fn started(&self) -> Instant {
-        self.started
+    /// How long the call has taken so far, without the time that an approver took for an answer.
+    pub(super) fn elapsed(&self) -> Duration {
+        let waiting = self.waits_since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.started.elapsed().saturating_sub(self.waited + waiting)
+    }
+
+    /// Somebody is asked, and takes the time that a person takes.
+    pub(super) fn begin_wait(&mut self) {
+        self.waits_since = Some(Instant::now());
+    }
+
+    /// The answer is there, or nobody waits for it any more.
+    pub(super) fn end_wait(&mut self) {
+        self.waited += self.waits_since.take().map_or(Duration::ZERO, |since| since.elapsed());
     }
 
     /// Writes the row before a call that has effects.
@@ -47,7 +66,7 @@ impl Drop for Trail {
         }
         let mut ending = Ending::new(Outcome::Error(ToolErrorKind::Cancelled));
         ending.code = Some("caller_gone".into());
-        ending.duration = Some(self.started.elapsed());
+        ending.duration = Some(self.elapsed());
         if let Err(error) = self.end(ending) {
             tracing::error!(error = &error as &dyn std::error::Error, "cannot record an abandoned call");
         }

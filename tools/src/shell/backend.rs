@@ -1,11 +1,18 @@
 //! Where commands run.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use super::{
     connect::{SidecarTerms, Source, StartSidecar},
     sidecar::Sidecar,
 };
+
+/// The program that a sidecar on this machine runs commands with.
+const BASH: &str = "/bin/bash";
 
 /// The three ways of a shell tool (specification 004, "BashTool Backends"). Chosen when a registry is put
 /// together; nothing changes it afterwards, least of all a failure.
@@ -47,6 +54,10 @@ impl ShellBackend {
     pub(crate) fn new(place: &ShellPlace, terms: SidecarTerms) -> Self {
         if let Some(absence) = terms.policy.shell_absence() {
             return Self::Disabled { reason: absence.remedy().to_owned() };
+        }
+        let is_own = matches!(place, ShellPlace::Own(_) | ShellPlace::Host(_));
+        if is_own && !Path::new(BASH).exists() {
+            return Self::Disabled { reason: format!("there is no `{BASH}` here, which runs the commands") };
         }
         match place {
             ShellPlace::Nowhere => {

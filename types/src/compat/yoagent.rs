@@ -37,6 +37,13 @@ pub trait AgentTool: Send + Sync {
     /// # Cancellation
     /// The future is dropped at the deadline or when the call is cancelled; `ctx.cancel` tells earlier.
     async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError>;
+
+    /// Whether this stands for the tool of that name that Portcullis ships. An agent then registers the shipped one in
+    /// its place, so that saying so of any other tool gains nothing.
+    #[doc(hidden)]
+    fn stands_for_shipped(&self) -> bool {
+        false
+    }
 }
 
 #[async_trait]
@@ -59,6 +66,10 @@ impl<T: AgentTool + ?Sized> AgentTool for Box<T> {
 
     async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError> {
         (**self).execute(params, ctx).await
+    }
+
+    fn stands_for_shipped(&self) -> bool {
+        (**self).stands_for_shipped()
     }
 }
 

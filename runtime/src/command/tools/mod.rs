@@ -61,6 +61,8 @@ pub(crate) fn listing(registry: &ToolRegistry) -> String {
         let assigned = registry.policy().describe(tool.facts());
         let approval = match (tool.facts().standing, registry.assignment(tool)) {
             (Standing::Quarantined, _) => Standing::Quarantined.as_str().to_owned(),
+            // Why, stands below the table.
+            (_, Ok(_)) if registry.absence(tool).is_some() => "unavailable".to_owned(),
             (_, Ok(assigned)) => assigned.approval.to_string(),
             (_, Err(_)) => "disabled".to_owned(),
         };
@@ -125,6 +127,9 @@ struct Facts<'a> {
     declared_tier: Option<SafetyTier>,
     declared_policy: ToolPolicy,
     enabled: bool,
+    /// Why no call of it can run, though the policy enables it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unavailable: Option<&'a str>,
     approval: Approval,
     profile: String,
     mounts: Vec<Mount<'a>>,
@@ -165,6 +170,7 @@ impl<'a> Facts<'a> {
             declared_tier: facts.declared_tier,
             declared_policy: facts.declared_policy,
             enabled: callable.is_ok(),
+            unavailable: registry.absence(tool),
             profile: assigned.profile.to_string(),
             approval: callable.map_or(assigned.approval, |assigned| assigned.approval),
             mounts: registry

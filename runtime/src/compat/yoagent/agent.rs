@@ -21,9 +21,10 @@ use crate::{
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
 /// conversation.
 ///
-/// Its tools are native tools of a registry under the operator's policy, found in the usual places: each runs
-/// only where the policy enables it by name, and nobody is asked for approvals, unless the program says otherwise:
-/// [`Agent::with_runtime`], [`Agent::with_approver`].
+/// Its tools are native tools of a registry under the operator's policy, found in the usual places. Those of
+/// [`default_tools`](super::tools::default_tools) run under the shipped one; a tool of the program's own runs only where
+/// the policy enables it by name (`[tools.NAME] enabled = true`). Nobody is asked for approvals, unless the program says
+/// otherwise: [`Agent::with_runtime`], [`Agent::with_approver`].
 pub struct Agent {
     provider: Arc<dyn StreamProvider>,
     system_prompt: Option<String>,
@@ -87,7 +88,7 @@ impl Agent {
 
     /// The same with the tools of this builder beside its own, for an agent that was not asked anything yet. What
     /// [`runtime_builder`](portcullis_tools::runtime_builder) gives has those over a workspace's files and `shell_exec`, confined as the workspace's policy says, and those of
-    /// [`default_tools`](super::tools::default_tools), which are not to be given once more. Default: none, since
+    /// [`default_tools`](super::tools::default_tools), which may be given as well. Default: none, since
     /// specification 002's programs name no folder, and none is opened that was not named.
     #[must_use]
     pub fn with_runtime(mut self, builder: RegistryBuilder) -> Self {
@@ -310,7 +311,11 @@ impl Tools {
 impl Given {
     fn registry(self) -> Result<ToolRegistry, BootstrapError> {
         let builder = self.runtime.unwrap_or_else(ToolRegistry::builder);
-        self.own.into_iter().fold(builder, |builder, tool| builder.tool(tool)).build()
+        let (shipped, own): (Vec<_>, Vec<_>) =
+            self.own.into_iter().partition(|tool| tool.stands_for_shipped());
+        let names: Vec<String> = shipped.iter().map(|tool| tool.name().to_owned()).collect();
+        let builder = builder.shipped_tools(&names);
+        own.into_iter().fold(builder, |builder, tool| builder.tool(tool)).build()
     }
 }
 

@@ -6,12 +6,16 @@ use portcullis_types::{FunctionDecl, Tool, ToolArgs, async_trait};
 
 use super::types::{AgentTool, ToolContext, ToolError, ToolResult};
 
-/// The tools of this program that need no workspace: the time, echo, arithmetic. As every tool of an agent they
-/// run where the policy enables them by name. Tools over files and commands come with a workspace, which the
-/// specification's programs do not name: [`Agent::with_runtime`](super::agent::Agent::with_runtime) adds them.
+/// The shipped tools that need no workspace: the time, echo, arithmetic. They run under the shipped policy, as they do
+/// for every other front end: an [`Agent`](super::agent::Agent) registers the shipped tools for which these stand.
+///
+/// Reading, writing, editing, listing and searching files, and running commands, need a workspace, and the
+/// specification's programs name none. [`Agent::with_runtime`](super::agent::Agent::with_runtime) adds `file_read`,
+/// `file_write`, `file_edit`, `file_list`, `file_search`, `file_delete`, `vault_copyto` and, where it is given a place for
+/// a shell, `shell_exec`, beside these or without them.
 #[must_use]
 pub fn default_tools() -> Vec<Box<dyn AgentTool>> {
-    let shipped = portcullis_tools::native::default_tools().into_iter();
+    let shipped = portcullis_tools::native::useful_tools().into_iter();
     shipped.map(|tool| -> Box<dyn AgentTool> { Box::new(Shipped::new(tool)) }).collect()
 }
 
@@ -38,6 +42,10 @@ impl AgentTool for Shipped {
 
     fn label(&self) -> &str {
         &self.label
+    }
+
+    fn stands_for_shipped(&self) -> bool {
+        true
     }
 
     fn description(&self) -> &str {

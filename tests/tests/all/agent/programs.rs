@@ -2,13 +2,20 @@
 
 use std::sync::Arc;
 
+use async_trait::async_trait;
 use portcullis::{
     OwnSidecar,
     agent::{Delta, Provider, ProviderError, ScriptedProvider, StopReason, ToolCallDelta},
-    compat::yoagent::{agent::Agent, provider::StreamProvider, types::AgentEvent},
+    compat::yoagent::{
+        agent::Agent,
+        provider::StreamProvider,
+        tools::default_tools,
+        types::{AgentEvent, AgentTool, ToolContext, ToolError, ToolResult},
+    },
 };
-use portcullis_tests::{World, binary};
-use portcullis_tools::{approval::ApproveAll, audit::Event, shell::ShellPlace};
+use portcullis_tests::{Answer, World, binary};
+use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::Event, shell::ShellPlace};
+use portcullis_types::SandboxTier;
 use serde_json::json;
 
 /// A model that lists, writes, edits, searches and runs a command, one call a turn.
@@ -86,18 +93,67 @@ async fn without_somebody_to_ask_its_commands_do_not_run() {
     assert_eq!(last.code.as_deref(), Some("approval_unavailable"));
 }
 
+/// A tool of the program's own that says that it stands for a shipped one.
+struct Claimant(&'static str);
+
+#[async_trait]
+impl AgentTool for Claimant {
+    fn name(&self) -> &str {
+        self.0
+    }
+    fn label(&self) -> &str {
+        "Claimant"
+    }
+    fn description(&self) -> &str {
+        "Is another."
+    }
+    fn parameters_schema(&self) -> serde_json::Value {
+        json!({"type": "object", "properties": {}, "required": []})
+    }
+    async fn execute(&self, _: serde_json::Value, _: ToolContext) -> Result<ToolResult, ToolError> {
+        Err(ToolError::Failed("it ran".into()))
+    }
+    fn stands_for_shipped(&self) -> bool {
+        true
+    }
+}
+
 #[tokio::test]
-async fn tools_and_runtime_can_be_given_in_either_order_and_a_name_only_once() {
+async fn the_default_tools_run_under_the_shipped_policy_and_none_only_fails() {
+    let world = World::new();
+    let files = PolicyFiles::find(&world.envelope()).expect("policy files");
+    let policy = files.load(SandboxTier::Process).expect("a policy");
+    let bare = ToolRegistry::builder().policy(policy).state(world.state());
+    let claimants: [Box<dyn AgentTool>; 2] = [Box::new(Claimant("echo")), Box::new(Claimant("mine"))];
+    let tools = default_tools().into_iter().chain(claimants).collect();
+    let mut agent = Agent::new(Model).with_runtime(bare).with_tools(tools);
+    let registry = agent.registry().expect("registers");
+    let offered: Vec<&str> = registry.offered().map(|tool| tool.decl().name.as_str()).collect();
+    let expected = ["add", "divide", "echo", "get_current_time", "multiply", "output_read", "subtract"];
+    assert_eq!(offered, expected);
+    for (tool, arguments) in
+        [("get_current_time", json!({})), ("echo", json!({"message": "m"})), ("add", json!({"a": 1, "b": 2}))]
+    {
+        let answer = Answer::of(&registry, tool, arguments).await;
+        assert!(answer.0.outcome.is_ok(), "{tool}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn default_tools_and_a_runtime_can_be_given_together_in_either_order() {
     for runtime_first in [true, false] {
         let world = World::new();
         let builder = world.builder().await.expect("bootstraps");
-        let own = || portcullis::compat::yoagent::tools::default_tools();
         let agent = Agent::new(Model);
         let mut agent = match runtime_first {
-            true => agent.with_runtime(builder).with_tools(own()),
-            false => agent.with_tools(own()).with_runtime(builder),
+            true => agent.with_runtime(builder).with_tools(default_tools()),
+            false => agent.with_tools(default_tools()).with_runtime(builder),
         };
-        let refused = agent.registry().expect_err("two of one name");
-        assert!(refused.contains("two tools are named"), "{refused}");
+        let registry = agent.registry().expect("registers");
+        for tool in ["echo", "file_read", "file_write", "file_edit", "file_list", "file_search"] {
+            assert!(registry.offered().any(|offered| offered.decl().name == tool), "{tool}");
+        }
+        assert!(registry.get("shell_exec").is_some(), "it is known, and has no place to run");
+        assert!(registry.offered().all(|tool| tool.decl().name != "shell_exec"));
     }
 }

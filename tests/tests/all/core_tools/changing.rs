@@ -1,6 +1,9 @@
 //! `file_search`, `file_edit` and `file_delete`: the same natively and as modules, and what the host adds.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+};
 
 use portcullis_tests::Answer;
 use portcullis_types::ToolErrorKind::{Denied, Failed, InvalidArguments};
@@ -104,6 +107,50 @@ async fn file_delete_takes_files_links_and_trees() {
     let said = Answer::of(&registry, "file_delete", all).await.text();
     assert!(said.starts_with("deleted /shared/tree: "), "{said}");
     assert!(!world.shared("tree").exists());
+}
+
+#[tokio::test]
+async fn a_link_is_deleted_itself_wherever_it_leads() {
+    let world = populated();
+    let outside = world.root().join("outside");
+    fs::create_dir(&outside).expect("a folder");
+    fs::write(outside.join("kept"), "kept").expect("writable");
+    world.put("sub/.git/config", "[core]\n");
+    world.put("sub/tree/file", "x");
+    let links = [
+        ("out", outside.clone()),
+        ("out_file", outside.join("kept")),
+        ("absolute_inside", world.shared("lines.txt")),
+        ("up", "../vault/key".into()),
+        ("nowhere", "/nowhere/at/all".into()),
+        ("loop", "loop".into()),
+        ("protected", "sub/.git/config".into()),
+        ("sub/tree/out", outside.clone()),
+        ("sub/tree/protected", "../.git/config".into()),
+        (".envrc", outside.join("kept")),
+    ];
+    for (name, target) in &links {
+        symlink(target, world.shared(name)).expect("a link");
+    }
+    let registry = world.registry().await;
+    for name in ["out", "out_file", "absolute_inside", "up", "nowhere", "loop", "protected"] {
+        let said =
+            Answer::of(&registry, "file_delete", json!({"path": name, "recursive": true})).await.text();
+        assert_eq!(said, format!("deleted /shared/{name}: 1 symbolic link"));
+        assert!(fs::symlink_metadata(world.shared(name)).is_err(), "{name} is gone");
+    }
+    let tree = json!({"path": "sub/tree", "recursive": true});
+    let said = Answer::of(&registry, "file_delete", tree).await.text();
+    assert_eq!(said, "deleted /shared/sub/tree: 1 file, 2 symbolic links, 1 directory");
+    // Through a link that leads out nothing is reached, and a protected name stays, whatever it is.
+    symlink(&outside, world.shared("out")).expect("a link");
+    let through = json!({"path": "out/kept"});
+    Answer::of(&registry, "file_delete", through).await.refused(Denied, "link_escapes_mount");
+    Answer::of(&registry, "file_delete", json!({"path": ".envrc"})).await.refused(Denied, "protected_path");
+    assert_eq!(fs::read_to_string(outside.join("kept")).expect("there"), "kept");
+    assert_eq!(fs::read_to_string(world.workspace().join("vault/key")).expect("there"), "k");
+    assert_eq!(fs::read_to_string(world.shared("lines.txt")).expect("there"), "one\ntwo\nthree");
+    assert_eq!(fs::read_to_string(world.shared("sub/.git/config")).expect("there"), "[core]\n");
 }
 
 #[tokio::test]

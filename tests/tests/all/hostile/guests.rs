@@ -297,3 +297,22 @@ async fn raw_path() {
     assert_eq!(trial.call(json!({"op": "read", "path": "README.md"})).await.text(), "ok still here\n");
     assert_eq!(trial.call(json!({"op": "stat", "path": "README.md"})).await.text(), "ok 11 bytes");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn read_modify_write() {
+    let trial = Trial::with("read_modify_write", "FileReadWrite", "60s").await;
+    let calls = (0..40).map(|number| {
+        // Each of them another agent: who asks makes no difference.
+        let mut caller = approving();
+        caller.agent_id = format!("agent {number}");
+        let arguments = json!({"path": "/shared/README.md", "line": format!("item {number}")});
+        let call = new_call("read_modify_write", arguments.to_string());
+        let registry = &trial.registry;
+        async move { registry.execute_with_policy(call, &caller).await }
+    });
+    for result in futures_util::future::join_all(calls).await {
+        result.outcome.expect("each has its turn");
+    }
+    let text = fs::read_to_string(trial.world.shared("README.md")).expect("readable");
+    assert_eq!(text.lines().collect::<BTreeSet<_>>().len(), 41, "{text}");
+}

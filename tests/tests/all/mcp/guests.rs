@@ -98,6 +98,35 @@ fn a_client_is_told_of_a_hostile_guest_what_the_pipeline_says_and_goes_on() {
     }
 }
 
+#[test]
+fn calls_that_read_and_write_back_lose_nothing_beside_each_other() {
+    const CALLS: usize = 40;
+    let entry = "[tools.read_modify_write]\nprofile = \"FileReadWrite\"\napproval = \"allow\"\n";
+    let world = World::new().with_policy(entry);
+    world.put("list.txt", "");
+    let runtime = runtime();
+    let registry = runtime.block_on(world.registry_with(&["read_modify_write"]));
+    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let asked: Vec<u64> = (0..CALLS)
+        .map(|number| {
+            let arguments = json!({"path": "/shared/list.txt", "line": format!("item {number}")});
+            client.ask("tools/call", json!({"name": "read_modify_write", "arguments": arguments}))
+        })
+        .collect();
+    let mut open: Vec<u64> = asked;
+    while !open.is_empty() {
+        let answer = client.next();
+        let at = open.iter().position(|id| answer["id"] == *id).expect("one of them");
+        open.remove(at);
+        assert_eq!(answer["result"]["isError"], false, "{answer}");
+    }
+    let text = std::fs::read_to_string(world.shared("list.txt")).expect("readable");
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), CALLS, "{text}");
+}
+
 fn calls(calls: &[(&str, &str)]) -> Vec<Delta> {
     let call = |(index, (tool, arguments)): (usize, &(&str, &str))| {
         Delta::ToolCall(ToolCallDelta {

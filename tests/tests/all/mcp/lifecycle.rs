@@ -57,6 +57,22 @@ fn clients_are_offered_what_the_command_line_prints() {
 }
 
 #[test]
+fn what_cannot_run_here_is_offered_to_no_client() {
+    let world = World::new();
+    let runtime = super::guests::runtime();
+    // Without a place for a shell.
+    let registry = runtime.block_on(world.registry());
+    let shell = registry.get("shell_exec").expect("it is known all the same");
+    assert_eq!(registry.absence(shell), Some("this program was given no shell sidecar"));
+    assert!(registry.offered().all(|tool| tool.decl().name != "shell_exec"));
+    let mut client = Client::of(registry, Setup::default()).begin(json!({}));
+    let listed = client.request("tools/list", json!({}));
+    let tools = listed["result"]["tools"].as_array().expect("a list").clone();
+    assert!(tools.iter().any(|tool| tool["name"] == "file_read"));
+    assert!(tools.iter().all(|tool| tool["name"] != "shell_exec"), "{tools:?}");
+}
+
+#[test]
 fn a_client_of_an_unknown_revision_is_answered_with_one_that_has_sessions() {
     let world = World::new();
     for (asked, answered) in [

@@ -5,7 +5,7 @@ use portcullis_tools::{
     audit::{self, Event, Row, SubjectKind},
     policy::{CallRequest, Decision, DenialCode, RequestedSubject},
 };
-use portcullis_types::{GuestPath, RoleKind, SandboxTier, ToolError, ToolErrorKind};
+use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
 
 use super::allow::{self, Lines, Refused};
 
@@ -101,7 +101,7 @@ fn subjects(tool: &RegisteredTool, row: &Row) -> Vec<RequestedSubject> {
         Some(match it.kind {
             SubjectKind::Path => {
                 let role = tool.facts().roles.iter().find(|role| role.argument == argument)?.role;
-                let RoleKind::Path(access) = role else { return None };
+                let access = role.path_access()?;
                 RequestedSubject::Path { argument, path: GuestPath::parse(&it.value).ok()?, access }
             }
             SubjectKind::Url => RequestedSubject::Url { argument, url: it.value.to_string() },

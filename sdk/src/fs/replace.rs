@@ -1,4 +1,5 @@
-//! Replacing a file whole: a reader sees the old text or the new one, never a part.
+//! Replacing a file whole: a reader sees the old text or the new one, never a part. [`super::write_atomic`] is all of it
+//! in one call; these are its parts, for a tool that writes in pieces or has more to check.
 //!
 //! The new text is written beside the old one and takes its name at the end. The new file has the old
 //! one's mode where a program can set one; WASI has no modes, so in a module that is the host's affair.
@@ -10,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_sdk::{GuestPath, ToolError};
+use portcullis_types::{GuestPath, ToolError};
 
 /// What stands at a path now; none where nothing does, or where it cannot be looked at, which whatever
 /// comes next will report. Refuses what renaming would replace rather than write to: a link, a directory,
@@ -18,7 +19,7 @@ use portcullis_sdk::{GuestPath, ToolError};
 ///
 /// # Errors
 /// `failed`, with what it is. `verb` is what the tool was about to do.
-pub(crate) fn regular(target: &Path, verb: &str, path: &GuestPath) -> Result<Option<Metadata>, ToolError> {
+pub fn regular(target: &Path, verb: &str, path: &GuestPath) -> Result<Option<Metadata>, ToolError> {
     let refusal = match std::fs::symlink_metadata(target) {
         Ok(found) if found.is_symlink() && verb == "write" => {
             "is a symbolic link: write to what it leads to".to_owned()
@@ -32,7 +33,10 @@ pub(crate) fn regular(target: &Path, verb: &str, path: &GuestPath) -> Result<Opt
 }
 
 /// Puts a file with this content in the place of what stood there, if anything did.
-pub(crate) fn replace(target: &Path, content: &[u8], before: Option<&Metadata>) -> io::Result<()> {
+///
+/// # Errors
+/// The system's; the temporary file is removed then. A call that is killed leaves it.
+pub fn replace(target: &Path, content: &[u8], before: Option<&Metadata>) -> io::Result<()> {
     let (temporary, file) = temporary(target)?;
     keep_mode(&file, before)
         .and_then(|()| fill(file, content))
@@ -41,7 +45,10 @@ pub(crate) fn replace(target: &Path, content: &[u8], before: Option<&Metadata>) 
 }
 
 /// Gives a new file the mode of the one that it will replace.
-pub(crate) fn keep_mode(file: &File, before: Option<&Metadata>) -> io::Result<()> {
+///
+/// # Errors
+/// The system's.
+pub fn keep_mode(file: &File, before: Option<&Metadata>) -> io::Result<()> {
     match before {
         Some(before) if cfg!(unix) => file.set_permissions(before.permissions()),
         _ => Ok(()),
@@ -49,18 +56,25 @@ pub(crate) fn keep_mode(file: &File, before: Option<&Metadata>) -> io::Result<()
 }
 
 /// The name of a temporary file beside the target.
-pub(crate) fn beside(target: &Path, bits: u64) -> PathBuf {
+#[must_use]
+pub fn beside(target: &Path, bits: u64) -> PathBuf {
     target.with_file_name(format!(".portcullis-tmp-{bits:016x}"))
 }
 
 /// Makes a file that must not exist; the system decides that, so no two callers both succeed.
-pub(crate) fn create_new(path: &Path) -> io::Result<File> {
+///
+/// # Errors
+/// The system's; `AlreadyExists` where it does.
+pub fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
 /// Does something that may need the parent directories; makes them only if they are missing, since they
 /// are there most of the time.
-pub(crate) fn with_parents<T>(target: &Path, write: impl Fn() -> io::Result<T>) -> io::Result<T> {
+///
+/// # Errors
+/// The system's, or what `write` gives.
+pub fn with_parents<T>(target: &Path, write: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match write() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if let Some(parent) = target.parent() {
@@ -73,12 +87,15 @@ pub(crate) fn with_parents<T>(target: &Path, write: impl Fn() -> io::Result<T>) 
 }
 
 /// Writes a new file's content and closes it.
-pub(crate) fn fill(mut file: File, content: &[u8]) -> io::Result<()> {
+///
+/// # Errors
+/// The system's.
+pub fn fill(mut file: File, content: &[u8]) -> io::Result<()> {
     file.write_all(content)
 }
 
 /// Removes what a failed call made. The failure is reported; a second one would only hide it.
-pub(crate) fn discard(path: &Path) {
+pub fn discard(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
@@ -95,36 +112,5 @@ fn temporary(target: &Path) -> io::Result<(PathBuf, File)> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < ATTEMPTS => {}
             opened => return opened.map(|file| (path, file)),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::{fs::Permissions, os::unix::fs::PermissionsExt};
-
-    use super::*;
-
-    #[test]
-    fn the_mode_stays_and_no_temporary_file_is_left() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let target = folder.path().join("run.sh");
-        std::fs::write(&target, "old").expect("a file");
-        std::fs::set_permissions(&target, Permissions::from_mode(0o754)).expect("a mode");
-        let path = GuestPath::parse("run.sh").expect("a path");
-        let before = regular(&target, "write", &path).expect("a file");
-        replace(&target, b"new", before.as_ref()).expect("replaces");
-        assert_eq!(std::fs::read(&target).expect("reads"), b"new");
-        let mode = std::fs::metadata(&target).expect("the file").permissions().mode();
-        assert_eq!(mode & 0o777, 0o754);
-        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
-    }
-
-    #[test]
-    fn what_cannot_be_replaced_leaves_no_temporary_file() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let target = folder.path().join("d");
-        std::fs::create_dir_all(target.join("full")).expect("directories");
-        assert!(replace(&target, b"new", None).is_err());
-        assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 1);
     }
 }

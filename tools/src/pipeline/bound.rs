@@ -1,0 +1,306 @@
+//! The limit of a result: what of its content a caller sees, what stands in the place of the rest, and the whole of it
+//! as a text that can be paged. Content of every kind counts with all of its fields, since a tool may put any amount
+//! into each.
+
+use portcullis_policy::escape_for_display;
+use portcullis_types::{Content, ToolOutput, json_bytes};
+use serde_json::Value;
+
+use super::shape::MAX_DETAILS_BYTES;
+
+/// How many blocks of content a result may have: 256. Empty ones count no byte, and a million of them would be
+/// megabytes on the wire.
+pub(crate) const MAX_BLOCKS: usize = 256;
+
+/// How much of an address, a name or a media type a note shows of a block that is left out.
+const MAX_NAMED_BYTES: usize = 128;
+
+/// Whether content is more than may be shown.
+pub(super) fn is_over(content: &[Content], bytes: usize, limit: usize) -> bool {
+    bytes > limit || content.len() > MAX_BLOCKS
+}
+
+/// Cuts content to `limit` bytes together and says so (specification 004, "Output Truncation"). Text is cut; nothing
+/// can be made of a part of a picture, so a block of another kind that is too long is left out whole, and a note with
+/// its kind, type and size stands in its place.
+pub(super) fn cut(content: &mut Vec<Content>, limit: usize, original_bytes: usize) {
+    let mut left = limit;
+    let mut kept = Vec::new();
+    for block in std::mem::take(content) {
+        if kept.len() == MAX_BLOCKS {
+            break;
+        }
+        let bytes = block.bytes();
+        if bytes <= left {
+            left -= bytes;
+            kept.push(block);
+            continue;
+        }
+        match block {
+            Content::Text { mut text } => {
+                text.truncate(text.floor_char_boundary(left));
+                text.push('\n');
+                text.push_str(&mark(original_bytes));
+                kept.push(Content::text(text));
+                *content = kept;
+                return;
+            }
+            Content::Resource { uri, mime_type, text: Some(mut text), blob: None }
+                if bytes - text.len() <= left =>
+            {
+                text.truncate(text.floor_char_boundary(left - (bytes - text.len())));
+                kept.push(Content::Resource { uri, mime_type, text: Some(text), blob: None });
+                break;
+            }
+            other => {
+                let note = note(&other);
+                if note.len() > left {
+                    break;
+                }
+                left -= note.len();
+                kept.push(Content::text(note));
+            }
+        }
+    }
+    kept.push(Content::text(mark(original_bytes)));
+    *content = kept;
+}
+
+/// Bounds a partial result, of which nothing is kept: it informs, and the result is still to come.
+pub(super) fn cut_partial(partial: &mut ToolOutput, limit: usize) {
+    let bytes = partial.content_bytes();
+    if is_over(&partial.content, bytes, limit) {
+        cut(&mut partial.content, limit, bytes);
+    }
+    if partial.structured_bytes() > limit {
+        partial.structured = None;
+    }
+    if !partial.details.is_null() && json_bytes(&partial.details) > MAX_DETAILS_BYTES {
+        partial.details = Value::Null;
+    }
+}
+
+/// What stands where something was cut.
+pub(super) fn mark(original_bytes: usize) -> String {
+    format!("[output truncated — original size: {} bytes]", with_commas(original_bytes))
+}
+
+/// All of a result as one text: text blocks as they are; others behind a line that says what they are, binary data as
+/// the base64 that it came in.
+pub(super) fn whole(output: &ToolOutput, with_data: bool, trailer: Option<&str>) -> String {
+    let blocks: Vec<String> = output.content.iter().map(written_out).collect();
+    let mut text = blocks.join("\n");
+    if let Some(data) = output.structured.as_ref().filter(|_| with_data) {
+        append_line(&mut text, "[structured result]");
+        append_line(&mut text, &data.to_string());
+    }
+    if let Some(trailer) = trailer {
+        append_line(&mut text, trailer);
+    }
+    text
+}
+
+/// Puts a line after the last text.
+pub(super) fn append(content: &mut Vec<Content>, line: &str) {
+    match content.last_mut() {
+        Some(Content::Text { text }) => append_line(text, line),
+        _ => content.push(Content::text(line)),
+    }
+}
+
+fn append_line(text: &mut String, line: &str) {
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
+/// A number with a comma before each group of three digits.
+pub(crate) fn with_commas(number: usize) -> String {
+    let digits = number.to_string();
+    let first = digits.len() % 3;
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index != 0 && index % 3 == first {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What stands in the place of a block that is left out.
+fn note(block: &Content) -> String {
+    let size = with_commas(block.bytes());
+    format!("[{}: {size} bytes, over the limit, left out]", described(block))
+}
+
+fn written_out(block: &Content) -> String {
+    // What the line before it shows whole is not repeated.
+    let long = |field: &String| field.len() > MAX_NAMED_BYTES;
+    let mut fields: Vec<&String> = Vec::new();
+    match block {
+        Content::Text { text } => return text.clone(),
+        Content::Image { data, mime_type } | Content::Audio { data, mime_type } => {
+            fields.extend(Some(mime_type).filter(|field| long(field)));
+            fields.push(data);
+        }
+        Content::Resource { uri, mime_type, text, blob } => {
+            fields.extend([Some(uri), mime_type.as_ref()].into_iter().flatten().filter(|field| long(field)));
+            fields.extend([text, blob].into_iter().flatten());
+        }
+        Content::ResourceLink { uri, name, description, mime_type } => {
+            fields.extend([name, uri].into_iter().filter(|field| long(field)));
+            fields.extend([mime_type, description].into_iter().flatten());
+        }
+        _ => {}
+    }
+    let mut text = format!("[{}]", described(block));
+    for field in fields {
+        text.push('\n');
+        text.push_str(field);
+    }
+    text
+}
+
+/// The kind of a block, and what its fields say of it.
+fn described(block: &Content) -> String {
+    let typed = |mime_type: &Option<String>| mime_type.as_deref().map_or_else(|| "no type".to_owned(), named);
+    match block {
+        Content::Text { .. } => "text".to_owned(),
+        Content::Image { mime_type, .. } => format!("image, {}, base64", named(mime_type)),
+        Content::Audio { mime_type, .. } => format!("audio, {}, base64", named(mime_type)),
+        Content::Resource { uri, mime_type, blob: Some(_), .. } => {
+            format!("resource {}, {}, base64", named(uri), typed(mime_type))
+        }
+        Content::Resource { uri, mime_type, .. } => format!("resource {}, {}", named(uri), typed(mime_type)),
+        Content::ResourceLink { uri, name, .. } => format!("link {}, {}", named(name), named(uri)),
+        _ => "content of another kind".to_owned(),
+    }
+}
+
+/// The beginning of a tool's own words, within a line of the host's.
+fn named(text: &str) -> String {
+    let shown = escape_for_display(&text[..text.floor_char_boundary(MAX_NAMED_BYTES)]).to_string();
+    let end = shown.floor_char_boundary(MAX_NAMED_BYTES);
+    if end < shown.len() || text.len() > MAX_NAMED_BYTES { format!("{}…", &shown[..end]) } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(blocks: &[&str], limit: usize, expected: &[&str]) {
+        let mut content: Vec<Content> = blocks.iter().map(|text| Content::text(*text)).collect();
+        let bytes = blocks.iter().map(|text| text.len()).sum();
+        cut(&mut content, limit, bytes);
+        let texts: Vec<_> = content.iter().filter_map(Content::as_text).collect();
+        assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn text_is_cut_at_the_limit_on_a_character_boundary() {
+        check(&["abcdef"], 4, &["abcd\n[output truncated — original size: 6 bytes]"]);
+        check(&["aä"], 2, &["a\n[output truncated — original size: 3 bytes]"]);
+        check(&["ab", "cd", "ef"], 3, &["ab", "c\n[output truncated — original size: 6 bytes]"]);
+        check(&["ab", "cd"], 2, &["ab", "\n[output truncated — original size: 4 bytes]"]);
+    }
+
+    fn of(blocks: serde_json::Value) -> Vec<Content> {
+        serde_json::from_value(blocks).expect("content")
+    }
+
+    #[test]
+    fn other_kinds_are_left_out_whole_and_named() {
+        let long = "A".repeat(1000);
+        for (block, note) in [
+            (
+                json!({"type": "image", "data": long, "mimeType": "image/png"}),
+                "image, image/png, base64: 1,009",
+            ),
+            (
+                json!({"type": "audio", "data": long, "mimeType": "audio/wav"}),
+                "audio, audio/wav, base64: 1,009",
+            ),
+            (json!({"type": "resource", "uri": "x:1", "blob": long}), "resource x:1, no type, base64: 1,003"),
+            (
+                json!({"type": "resource", "uri": "x:1", "text": long, "blob": ""}),
+                "resource x:1, no type, base64: 1,003",
+            ),
+            (
+                json!({"type": "resource_link", "uri": "x:1", "name": "n", "description": long}),
+                "link n, x:1: 1,004",
+            ),
+        ] {
+            let blocks =
+                json!([{"type": "text", "text": "before"}, block, {"type": "text", "text": "after"}]);
+            let mut content = of(blocks);
+            let bytes = content.iter().map(Content::bytes).sum();
+            cut(&mut content, 200, bytes);
+            let note = format!("[{note} bytes, over the limit, left out]");
+            let texts: Vec<_> = content.iter().filter_map(Content::as_text).collect();
+            assert_eq!(texts, ["before", &note, "after", &mark(bytes)]);
+        }
+    }
+
+    #[test]
+    fn no_field_and_no_number_of_blocks_gets_more_through_than_the_limit() {
+        let long = "\u{1b}é".repeat(1000);
+        let block = [
+            json!({"type": "image", "data": "", "mimeType": long}),
+            json!({"type": "resource", "uri": long, "text": "t"}),
+            json!({"type": "resource", "uri": "x:1", "mimeType": long, "text": long}),
+            json!({"type": "resource", "uri": "x:1", "text": long}),
+            json!({"type": "resource_link", "uri": long, "name": long, "mimeType": long}),
+            json!({"type": "text", "text": ""}),
+        ];
+        for limit in [0, 1, 10, 300, 1000, 5000] {
+            for block in &block {
+                let mut content = of(json!(vec![block; 400]));
+                let bytes = content.iter().map(Content::bytes).sum();
+                cut(&mut content, limit, bytes);
+                assert!(content.len() <= MAX_BLOCKS + 1, "{limit} {block}");
+                let shown: usize = content.iter().map(Content::bytes).sum();
+                assert!(shown <= limit + mark(bytes).len() + 1, "{limit} {block}: {shown}");
+                let last = content.last().and_then(Content::as_text).expect("a text");
+                assert!(last.ends_with(&mark(bytes)), "{limit} {block}: {last}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_trailer_stands_on_a_line_of_its_own_whatever_was_cut() {
+        for (text, expected) in [("", "[t]"), ("out\n", "out\n[t]"), ("out", "out\n[t]")] {
+            let mut content = vec![Content::text(text)];
+            append(&mut content, "[t]");
+            assert_eq!(content, [Content::text(expected)]);
+            assert_eq!(whole(&ToolOutput::text(text), false, Some("[t]")), expected);
+        }
+    }
+
+    #[test]
+    fn the_whole_of_a_result_has_every_field_that_may_be_long() {
+        let content = of(json!([
+            {"type": "text", "text": "t"},
+            {"type": "image", "data": "AA==", "mimeType": "image/png"},
+            {"type": "resource", "uri": "x:1", "text": "inside"},
+            {"type": "resource_link", "uri": "x:2", "name": "n", "description": "d"},
+        ]));
+        let output = ToolOutput { content, structured: Some(json!({"n": 1})), ..ToolOutput::default() };
+        let text = "t\n[image, image/png, base64]\nAA==\n[resource x:1, no type]\ninside\n[link n, x:2]\nd";
+        assert_eq!(whole(&output, false, None), text);
+        assert_eq!(whole(&output, true, None), format!("{text}\n[structured result]\n{{\"n\":1}}"));
+    }
+
+    #[test]
+    fn sizes_have_commas_as_the_specification_prints_them() {
+        for (number, text) in
+            [(0, "0"), (999, "999"), (1000, "1,000"), (142_857, "142,857"), (1_234_567, "1,234,567")]
+        {
+            assert_eq!(with_commas(number), text);
+        }
+    }
+}
