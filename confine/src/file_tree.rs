@@ -40,6 +40,9 @@ pub struct FileTree {
     /// Folders and files below the mounts, as paths in the new tree, that become read-only. One that is not
     /// there (any more) is left out, and never made.
     pub read_only: Vec<PathBuf>,
+    /// Folders below the mounts, likewise, that keep their places: they can be written in, and neither renamed nor
+    /// removed nor replaced. Outer ones first.
+    pub fixed: Vec<PathBuf>,
     /// Where its user is at home.
     pub home: PathBuf,
     /// Who its user is, if that is neither who enters it nor somebody apart.
@@ -177,9 +180,15 @@ impl<'a> Prepared<'a> {
         }
         mask(root).map_err(step("hide parts of /proc"))?;
         rustix::process::umask(umask);
+        // The outer ones first: what is bound below one of them later is bound in it.
+        for place in &self.tree.fixed {
+            bind_onto_itself(root, place, MountAttrFlags::empty())
+                .map_err(step("keep a folder in its place"))?;
+        }
         let mut read_only = 0;
         for place in &self.tree.read_only {
-            let protected = make_read_only(root, place).map_err(step("protect a path"))?;
+            let protected = bind_onto_itself(root, place, MountAttrFlags::MOUNT_ATTR_RDONLY)
+                .map_err(step("protect a path"))?;
             read_only += usize::from(protected);
         }
         self.pivot().map_err(step("enter the new root folder"))?;
@@ -363,8 +372,9 @@ fn mask(root: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Binds a path below a mount onto itself, read-only. Nothing is made: what is not there is not protected.
-fn make_read_only(root: BorrowedFd<'_>, place: &Path) -> io::Result<bool> {
+/// Binds a path below a mount onto itself, with these attributes: what something is mounted on can be neither renamed
+/// nor removed. Nothing is made: what is not there is not protected.
+fn bind_onto_itself(root: BorrowedFd<'_>, place: &Path, wanted: MountAttrFlags) -> io::Result<bool> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let place = match rustix::fs::openat2(root, below(place), flags, Mode::empty(), how) {
@@ -373,8 +383,7 @@ fn make_read_only(root: BorrowedFd<'_>, place: &Path) -> io::Result<bool> {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
         Err(errno) => return Err(errno.into()),
     };
-    let wanted = MountAttrFlags::MOUNT_ATTR_RDONLY | ATTRIBUTES;
-    move_onto(&copy_mount(place.as_fd(), wanted)?, &place)?;
+    move_onto(&copy_mount(place.as_fd(), wanted | ATTRIBUTES)?, &place)?;
     Ok(true)
 }
 

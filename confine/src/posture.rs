@@ -169,6 +169,15 @@ pub struct Evidence {
     pub after: Outcome,
 }
 
+impl Evidence {
+    /// Whether it proves the layer: what worked before is refused now. Where something else refused it already, such
+    /// as the filter of a container around us, nothing is known of the layer.
+    #[must_use]
+    pub fn is_proof(&self) -> bool {
+        self.before != self.after
+    }
+}
+
 /// What one thread is proven to be confined by. Cheap to clone: every audit row holds one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

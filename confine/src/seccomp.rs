@@ -34,22 +34,23 @@ pub(crate) fn restrict() -> Result<LayerStatus, ConfineError> {
 
 /// Filters the system calls of the calling process, which has one thread, and of all that it starts.
 pub(crate) fn restrict_process() -> Result<LayerStatus, ConfineError> {
-    install(&compiled(&process::UNKNOWN, process::allowed)?)
+    let answered = [(libc::ENOSYS, &process::UNKNOWN[..]), (libc::EOPNOTSUPP, &process::UNSUPPORTED[..])];
+    install(&compiled(&answered, process::allowed)?)
 }
 
 fn install(programs: &Programs) -> Result<LayerStatus, ConfineError> {
-    // The order matters: the second filter forbids to install a third.
-    for program in [&programs.unknown_calls, &programs.allow_list] {
+    // The order matters: the last filter forbids to install another one.
+    for program in programs.answered.iter().chain([&programs.allow_list]) {
         apply_filter(program).map_err(|source| ConfineError::SeccompApply { source })?;
     }
     Ok(LayerStatus::Enforced)
 }
 
-/// Both filters apply to each call, and a refusal by one of them stands.
+/// All filters apply to each call, and a refusal by one of them stands; of two, that of the later filter.
 struct Programs {
-    /// Answers `ENOSYS` to calls such as `clone3`, so that libc takes the same way as on a kernel without
-    /// them.
-    unknown_calls: BpfProgram,
+    /// One filter for each error that is not `EPERM`, such as `ENOSYS` for `clone3`: libc then takes the same way as
+    /// on a kernel without it. What is answered here is on the list too, as the list's answer would stand.
+    answered: Vec<BpfProgram>,
     allow_list: BpfProgram,
 }
 
@@ -59,33 +60,33 @@ fn programs() -> Result<&'static Programs, ConfineError> {
     if let Some(programs) = PROGRAMS.get() {
         return Ok(programs);
     }
-    let programs = compiled(&[libc::SYS_clone3], allowed)?;
+    let programs = compiled(&[(libc::ENOSYS, &[libc::SYS_clone3][..])], allowed)?;
     Ok(PROGRAMS.get_or_init(|| programs))
 }
 
 fn compiled(
-    unknown: &[libc::c_long],
+    answered: &[(libc::c_int, &[libc::c_long])],
     allowed: impl FnOnce() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>,
 ) -> Result<Programs, ConfineError> {
     allowed()
-        .and_then(|allowed| compile(unknown, allowed))
+        .and_then(|allowed| compile(answered, allowed))
         .map_err(|source| ConfineError::SeccompCompile { source })
 }
 
 fn compile(
-    unknown: &[libc::c_long],
+    answered: &[(libc::c_int, &[libc::c_long])],
     allowed: BTreeMap<i64, Vec<SeccompRule>>,
 ) -> Result<Programs, BackendError> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
-    let unknown_calls = SeccompFilter::new(
-        unknown.iter().map(|number| (*number, Vec::new())).collect(),
-        SeccompAction::Allow,
-        SeccompAction::Errno(word(libc::ENOSYS)),
-        arch,
-    )?;
+    let answered = answered.iter().map(|(errno, calls)| -> Result<BpfProgram, BackendError> {
+        let calls = calls.iter().map(|number| (*number, Vec::new())).collect();
+        let answer = SeccompAction::Errno(word(*errno));
+        SeccompFilter::new(calls, SeccompAction::Allow, answer, arch)?.try_into()
+    });
+    let answered = answered.collect::<Result<_, BackendError>>()?;
     let allow_list =
         SeccompFilter::new(allowed, SeccompAction::Errno(word(libc::EPERM)), SeccompAction::Allow, arch)?;
-    Ok(Programs { unknown_calls: unknown_calls.try_into()?, allow_list: allow_list.try_into()? })
+    Ok(Programs { answered, allow_list: allow_list.try_into()? })
 }
 
 /// The whole list. A call with an empty vector is allowed whatever its arguments; with rules, if one of

@@ -30,6 +30,7 @@ mod mount;
 mod name;
 mod operation;
 mod protect;
+mod repository;
 mod shell;
 mod shown;
 
@@ -65,6 +66,7 @@ pub use name::{InvalidName, MountName, ProfileName};
 pub use operation::Operation;
 pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
+pub use repository::RepositoryMarks;
 pub use shell::{InvalidVariable, ShellAbsence, ShellGrant, ShellPolicy, VariableName};
 pub use shown::{escape_for_display, is_deceptive};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};

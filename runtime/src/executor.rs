@@ -30,6 +30,10 @@ impl ToolExecutor for ToolRegistry {
     fn never_blocks(&self) -> bool {
         true
     }
+
+    fn run_ended(&self, agent_id: &str, run_id: &str) {
+        self.end_run(&Caller::new(agent_id, run_id));
+    }
 }
 
 /// A registry with what its callers have in common: who is asked for approvals, and what is to be asked or denied
@@ -84,6 +88,14 @@ impl ToolExecutor for RegistryExecutor {
 
     fn never_blocks(&self) -> bool {
         self.registry.never_blocks()
+    }
+
+    fn run_ended(&self, agent_id: &str, run_id: &str) {
+        // The template's, which may say that the agent named itself.
+        let mut caller = self.template.clone();
+        agent_id.clone_into(&mut caller.agent_id);
+        run_id.clone_into(&mut caller.run_id);
+        self.registry.end_run(&caller);
     }
 }
 

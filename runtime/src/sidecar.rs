@@ -93,6 +93,8 @@ impl StartSidecar for OwnSidecar {
         let SidecarTerms { policy, workspace, state, private, unconfined } = terms;
         let mut config = DaemonConfig::from_policy(policy, workspace.clone(), state.clone(), private.clone())
             .map_err(io::Error::other)?;
+        // This process is its only client, and shares its sessions out among the runs that it serves.
+        config.service.sessions_per_connection = config.service.sessions;
         if *unconfined {
             config.posture = PostureChoice::Exactly(ShellPosture::None);
         }

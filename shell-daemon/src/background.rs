@@ -28,8 +28,26 @@ pub(crate) struct Background(Arc<Inner>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    kept: Mutex<VecDeque<u8>>,
+    kept: Mutex<Kept>,
     commands: AtomicUsize,
+}
+
+/// The last of what was written, and how much that was in all.
+#[derive(Debug, Default)]
+struct Kept {
+    last: VecDeque<u8>,
+    written: u64,
+}
+
+/// What background jobs wrote after their commands had ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackgroundOutput {
+    /// The last of it, at most 64 KiB.
+    pub bytes: Vec<u8>,
+    /// How much came before that and is not kept any more.
+    pub dropped: u64,
+    /// Where it ends, counted from the session's begin: what is asked for next begins here.
+    pub end: u64,
 }
 
 impl Background {
@@ -64,9 +82,15 @@ impl Background {
         })
     }
 
-    /// The last of what was written, at most 64 KiB.
-    pub(crate) fn output(&self) -> Vec<u8> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    /// What was written from this place on. Reading takes nothing away: a client whose answer was lost asks again.
+    pub(crate) fn since(&self, from: u64) -> BackgroundOutput {
+        let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that is ahead of all that was written is no place of this session's.
+        let unread = kept.written.saturating_sub(from);
+        let available = unread.min(kept.last.len() as u64);
+        let skipped = kept.last.len() - usize::try_from(available).unwrap_or(kept.last.len());
+        let bytes = kept.last.iter().skip(skipped).copied().collect();
+        BackgroundOutput { bytes, dropped: unread - available, end: kept.written }
     }
 
     fn read(&self, mut streams: Vec<OwnedFd>, report: &OwnedFd, mut watch: Watch) {
@@ -107,8 +131,40 @@ impl Background {
 
     fn keep(&self, bytes: &[u8]) {
         let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(bytes);
-        let surplus = kept.len().saturating_sub(BACKGROUND_BYTES);
-        kept.drain(..surplus);
+        kept.written += bytes.len() as u64;
+        kept.last.extend(bytes);
+        let surplus = kept.last.len().saturating_sub(BACKGROUND_BYTES);
+        kept.last.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_begins_where_the_last_answer_ended() {
+        let background = Background::default();
+        assert_eq!(background.since(0), BackgroundOutput::default());
+        background.keep(b"one");
+        let first = background.since(0);
+        assert_eq!((first.bytes.as_slice(), first.dropped, first.end), (&b"one"[..], 0, 3));
+        assert_eq!(background.since(0), first, "asking takes nothing away");
+        background.keep(b"two");
+        assert_eq!(background.since(first.end).bytes, b"two");
+        assert_eq!(background.since(6), BackgroundOutput { end: 6, ..BackgroundOutput::default() });
+        assert_eq!(background.since(u64::MAX).bytes, b"");
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded_and_what_is_not_is_counted() {
+        let background = Background::default();
+        background.keep(&[b'x'; 10]);
+        background.keep(&[b'y'; BACKGROUND_BYTES]);
+        let output = background.since(4);
+        assert_eq!((output.bytes.len(), output.dropped), (BACKGROUND_BYTES, 6));
+        assert!(output.bytes.iter().all(|byte| *byte == b'y'));
+        assert_eq!(background.since(12).dropped, 0);
+        assert_eq!(background.since(12).bytes.len(), BACKGROUND_BYTES - 2);
     }
 }

@@ -88,10 +88,16 @@ pub enum ShellError {
         /// How many.
         count: usize,
     },
-    /// The session runs, but could not start the command's shell.
+    /// The session runs, but the command's shell did not start. Nothing of the command was run.
     #[error("start the command's shell: {reason}")]
     NotStarted {
         /// What the session said.
+        reason: String,
+    },
+    /// What is called bash does not work as one. Nothing of anybody's was run.
+    #[error("bash cannot be used here: {reason}")]
+    ShellUnusable {
+        /// What it did instead.
         reason: String,
     },
     /// The session has ended, and all its processes with it. What the command had done by then is done; it

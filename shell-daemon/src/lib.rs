@@ -54,6 +54,7 @@ mod wire;
 pub mod protocol;
 mod server;
 
+pub use background::BackgroundOutput;
 pub use cancel::{Cancellation, Canceller};
 pub use descriptors::take_all_descriptors;
 pub use entry::enter_if_session;

@@ -4,6 +4,9 @@
 //! that have changed. Everything goes by the handle of the mount, and no link is followed: a command may swap
 //! one at any time.
 //!
+//! Git is led to a repository not by the name `.git` alone: by a file of that name, and in a bare repository's own
+//! folder. So such a file is protected, and in what Git would take for a repository the same as in `.git`.
+//!
 //! The clocks of files tick slowly, and two changes within a tick have the same time. A folder that was changed so
 //! shortly before is read once more after the next command; a file tells nothing by being read, so a look that found
 //! a fresh one ends with the next tick.
@@ -14,8 +17,9 @@
 //! folders is told.
 
 use std::{
-    collections::{BTreeMap, HashMap},
-    ffi::OsString,
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap},
+    ffi::{OsStr, OsString},
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::ffi::{OsStrExt as _, OsStringExt as _},
@@ -25,7 +29,7 @@ use std::{
 };
 
 use portcullis_confine::PathAccess;
-use portcullis_policy::ProtectedPaths;
+use portcullis_policy::{ProtectedPaths, RepositoryMarks};
 use rustix::{
     fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
     io::Errno,
@@ -62,6 +66,17 @@ struct Mount {
     folders: HashMap<PathBuf, Stamp>,
     /// What is protected and there.
     found: BTreeMap<PathBuf, Found>,
+    /// The folders that Git would take for repositories, whatever they are called.
+    repositories: BTreeSet<PathBuf>,
+}
+
+/// What a file tree of the session's own does for protected paths, as paths in that tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProtectedPlaces {
+    /// The outermost protected files and folders, which become read-only.
+    pub(crate) read_only: Vec<PathBuf>,
+    /// The folders whose names are part of a protected path, such as `.git`: they are to stay where they are.
+    pub(crate) fixed: Vec<PathBuf>,
 }
 
 /// A folder as it was when it was read.
@@ -104,18 +119,20 @@ impl Protected {
         for mount in spec.mounts.iter().filter(|mount| mount.access == PathAccess::Write) {
             let handle = open_mount(&mount.path)?;
             let (folders, found) = (HashMap::new(), BTreeMap::new());
-            this.mounts.push(Mount { name: mount.name.clone(), handle, folders, found });
+            let (name, repositories) = (mount.name.clone(), BTreeSet::new());
+            this.mounts.push(Mount { name, handle, folders, found, repositories });
         }
         this.look();
         Ok(this)
     }
 
-    /// The outermost protected folders and files, as the session's own file tree has them, and no more than
-    /// one message takes.
-    pub(crate) fn places(&self) -> Vec<PathBuf> {
-        let mut places = Vec::new();
+    /// What is there, outermost first, and no more than one message takes.
+    pub(crate) fn places(&self) -> ProtectedPlaces {
+        let mut places = ProtectedPlaces::default();
         let mut bytes = 0;
         for mount in &self.mounts {
+            let inside = |path: &Path| Path::new("/").join(&mount.name).join(path);
+            let mut fixed = BTreeSet::new();
             let mut last: Option<&Path> = None;
             for (path, found) in &mount.found {
                 if !matches!(found.kind, FileType::Directory | FileType::RegularFile)
@@ -124,17 +141,22 @@ impl Protected {
                     continue;
                 }
                 last = Some(path);
-                let place = Path::new("/").join(&mount.name).join(path);
+                let place = inside(path);
                 // A path that is no text cannot be told.
                 if place.to_str().is_none() {
                     continue;
                 }
-                bytes += place.as_os_str().len() + 8;
+                let above = mount.named_folders(&self.patterns, path);
+                let new = || above.iter().filter(|folder| !fixed.contains(*folder));
+                let size = |path: &Path| path.as_os_str().len() + 8;
+                bytes += size(&place) + new().map(|folder| size(&inside(folder))).sum::<usize>();
                 if bytes > PROTECTED_BYTES {
-                    return places;
+                    break;
                 }
-                places.push(place);
+                places.read_only.push(place);
+                fixed.extend(above);
             }
+            places.fixed.extend(fixed.iter().map(|folder| inside(folder)));
         }
         places
     }
@@ -187,6 +209,7 @@ impl Mount {
             }
         });
         self.folders = folders;
+        self.repositories.retain(|folder| self.folders.contains_key(folder));
         let mut new = Vec::new();
         self.recheck(&mut new, budget);
         while let Some(folder) = to_read.pop() {
@@ -230,6 +253,7 @@ impl Mount {
         };
         let stamp = Stamp { of: Identity::of(&stat), is_fresh: Identity::of(&stat).is_after(now) };
         self.folders.insert(folder.to_owned(), stamp);
+        let mut marks = RepositoryMarks::default();
         for entry in entries {
             let Ok(entry) = entry else {
                 budget.complete = false;
@@ -244,18 +268,16 @@ impl Mount {
                 return;
             }
             budget.entries -= 1;
+            marks.see(name);
             let path = folder.join(OsString::from_vec(name.to_vec()));
             let mut kind = entry.file_type();
             if kind == FileType::Unknown {
                 let Ok(stat) = self.handle_stat(&path) else { continue };
                 kind = FileType::from_raw_mode(stat.st_mode);
             }
-            let parts = || path.iter().map(|part| part.to_string_lossy());
-            let is_protected = patterns.covers(parts())
-                .is_some()
-                // A link in place of a folder would make what is behind it protected.
-                || (kind == FileType::Symlink && patterns.is_prefix_of_protected(parts()));
-            if is_protected && let Ok(stat) = self.handle_stat(&path) {
+            if self.is_protected(patterns, &path, kind)
+                && let Ok(stat) = self.handle_stat(&path)
+            {
                 self.find(path.clone(), &stat, new);
             }
             if kind == FileType::Directory && !self.folders.contains_key(&path) {
@@ -268,6 +290,94 @@ impl Mount {
                 }
             }
         }
+        self.note_repository(folder, marks, patterns, to_read, new);
+    }
+
+    /// Whether a path is protected by its name, or by what it is.
+    fn is_protected(&self, patterns: &ProtectedPaths, path: &Path, kind: FileType) -> bool {
+        let parts = || path.iter().map(|part| part.to_string_lossy());
+        if patterns.covers(parts()).is_some() {
+            return true;
+        }
+        match kind {
+            // A link in place of a folder would make what is behind it protected.
+            FileType::Symlink if patterns.is_prefix_of_protected(parts()) => return true,
+            // Git reads in a file of this name where the repository is.
+            FileType::RegularFile
+                if path
+                    .file_name()
+                    .and_then(OsStr::to_str)
+                    .is_some_and(|name| patterns.names_repository(name)) =>
+            {
+                return true;
+            }
+            _ => {}
+        }
+        self.below_repositories(path).any(|below| {
+            patterns.covers_in_repository(below.iter().map(|part| &**part)).is_some()
+                || (kind == FileType::Symlink
+                    && patterns.is_prefix_in_repository(below.iter().map(|part| &**part)))
+        })
+    }
+
+    /// The parts of a path below each repository that it lies in.
+    fn below_repositories<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Vec<Cow<'a, str>>> {
+        let above = path.ancestors().skip(1).take(if self.repositories.is_empty() { 0 } else { usize::MAX });
+        above.filter(move |folder| self.repositories.contains(*folder)).filter_map(move |folder| {
+            let below = path.strip_prefix(folder).ok()?;
+            Some(below.iter().map(|part| part.to_string_lossy()).collect())
+        })
+    }
+
+    /// Notes whether a folder is a repository. Of one that has become one, what is in it is looked at anew.
+    fn note_repository(
+        &mut self,
+        folder: &Path,
+        marks: RepositoryMarks,
+        patterns: &ProtectedPaths,
+        to_read: &mut Vec<PathBuf>,
+        new: &mut Vec<PathBuf>,
+    ) {
+        if !marks.is_repository() {
+            if self.repositories.remove(folder) {
+                let mut found = std::mem::take(&mut self.found);
+                found.retain(|path, found| {
+                    !path.starts_with(folder) || self.is_protected(patterns, path, found.kind)
+                });
+                self.found = found;
+            }
+            return;
+        }
+        if !self.repositories.insert(folder.to_owned()) {
+            return;
+        }
+        let Ok((entries, _)) = self.open(folder) else { return };
+        for entry in entries.map_while(Result::ok) {
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let path = folder.join(OsString::from_vec(name.to_vec()));
+            let Ok(stat) = self.handle_stat(&path) else { continue };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if !self.is_protected(patterns, &path, kind) {
+                continue;
+            }
+            self.find(path.clone(), &stat, new);
+            if kind == FileType::Directory && self.folders.contains_key(&path) {
+                to_read.push(path);
+            }
+        }
+    }
+
+    /// The folders above a protected path whose names make it one: `.git`, and a repository of any name.
+    fn named_folders(&self, patterns: &ProtectedPaths, path: &Path) -> Vec<PathBuf> {
+        let is_named = |folder: &&Path| {
+            !folder.as_os_str().is_empty()
+                && (self.repositories.contains(*folder)
+                    || patterns.is_prefix_of_protected(folder.iter().map(|part| part.to_string_lossy())))
+        };
+        path.ancestors().skip(1).take_while(is_named).map(Path::to_owned).collect()
     }
 
     fn find(&mut self, path: PathBuf, stat: &Stat, new: &mut Vec<PathBuf>) {

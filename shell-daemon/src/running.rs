@@ -178,9 +178,13 @@ impl Running {
             self.stdin.close();
             self.kill()?;
         };
-        // What was taken of a streamed input cannot be given once more.
-        if completed == Completed::Yes && request.input.is_none() && is_unread(&self.text) {
-            return Ok(Finished::NotBegun);
+        if completed == Completed::Yes && is_unread(&self.text) {
+            // What was taken of a streamed input cannot be given once more.
+            return if request.input.is_none() {
+                Ok(Finished::NotBegun)
+            } else {
+                Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
+            };
         }
         let duration = self.started.elapsed();
         self.stdin.close();

@@ -16,7 +16,8 @@ use rustix::{
 };
 
 use crate::{
-    Chunk, CommandEnd, CommandRequest, PostureChoice, SessionPosture, SessionSpec, ShellError,
+    BackgroundOutput, Cancellation, Chunk, CommandEnd, CommandRequest, Completed, Ending, PostureChoice,
+    SessionPosture, SessionSpec, ShellError, StateAfter,
     background::Background,
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
@@ -147,10 +148,53 @@ impl ShellSession {
         self.user
     }
 
-    /// The last of what background jobs wrote after their commands had ended, at most 64 KiB.
+    /// What background jobs wrote after their commands had ended, from this place on: 0, or the end of what was
+    /// asked for last. At most 64 KiB are kept.
     #[must_use]
-    pub fn background_output(&self) -> Vec<u8> {
-        self.background.output()
+    pub fn background_output(&self, from: u64) -> BackgroundOutput {
+        self.background.since(from)
+    }
+
+    /// Runs a command of its own, to see that what is called bash is one: it starts, does what bash does, and its
+    /// state is written down. The command changes nothing of that state.
+    ///
+    /// # Errors
+    /// [`ShellError::ShellUnusable`], and those of [`Self::run`].
+    pub fn prove_shell(&mut self) -> Result<(), ShellError> {
+        let unusable = |reason: String| ShellError::ShellUnusable { reason };
+        let (cancellation, _canceller) = Cancellation::new().map_err(ShellError::channel)?;
+        let request = CommandRequest {
+            command: PROOF.to_owned(),
+            workdir: None,
+            stdin: Vec::new(),
+            input: None,
+            timeout: PROOF_TIME,
+            max_processes: usize::MAX,
+            max_output_bytes: PROOF_BYTES,
+            cancellation,
+        };
+        let mut output = Vec::new();
+        let end =
+            self.run(&request, &mut |chunk| output.extend_from_slice(chunk.bytes)).map_err(|error| {
+                match error {
+                    ShellError::NotStarted { reason } => unusable(reason),
+                    error => error,
+                }
+            })?;
+        if end.completed != Completed::Yes {
+            return Err(unusable(format!("it did not answer within {PROOF_TIME:?}")));
+        }
+        if end.ending != Ending::Code(0) || output != PROVEN {
+            let said = String::from_utf8_lossy(&output).escape_debug().to_string();
+            return Err(unusable(format!(
+                "it is no bash of version 4.4 or later: {:?}, it said \"{said}\"",
+                end.ending
+            )));
+        }
+        if end.state != StateAfter::Saved {
+            return Err(unusable("it did not write down its state".to_owned()));
+        }
+        Ok(())
     }
 
     /// Runs a command in the state that the last one left, and hands on its output as it comes. It is run
@@ -178,9 +222,9 @@ impl ShellSession {
         }
         let result = result.and_then(|finished| match finished {
             Finished::Ended(end) => Ok(CommandEnd { protected: self.protected.look(), ..end }),
-            Finished::NotBegun => Err(ShellError::NotStarted {
-                reason: "the shell was killed before the command began".to_owned(),
-            }),
+            Finished::NotBegun => {
+                Err(ShellError::NotStarted { reason: "the shell ended before the command began".to_owned() })
+            }
         });
         if let Err(error) = &result
             && !leaves_session(error)
@@ -361,3 +405,15 @@ fn require_command(command: &str) -> Result<(), ShellError> {
 
 /// A look at all processes takes longer than asking after one child, and is seldom needed: most guards end at once.
 const WAITS_FOR_A_LOOK: u32 = 20;
+
+/// In a subshell, which leaves no variable behind. Other shells have neither arrays nor `@Q` nor `^^`.
+const PROOF: &str = r#"( proof=(a 'shell b'); [[ ${BASH_VERSINFO[0]} -ge 4 ]] && printf '%s' "${proof[@]@Q}" "${proof[1]^^}" )"#;
+
+/// What [`PROOF`] writes.
+const PROVEN: &[u8] = b"'a''shell b'SHELL B";
+
+/// What is read of what something else writes.
+const PROOF_BYTES: u64 = 256;
+
+/// Bash answers within milliseconds; a machine that has much else to do takes longer.
+const PROOF_TIME: Duration = Duration::from_secs(10);

@@ -16,6 +16,7 @@ use rustix::{
 
 use crate::{
     SessionMount, SessionSpec, ShellError,
+    protected::ProtectedPlaces,
     wire::{Plan, Setup, SetupPath},
 };
 
@@ -24,7 +25,7 @@ use crate::{
 pub(crate) fn setup(
     spec: &SessionSpec,
     plan: Plan,
-    protected: Vec<PathBuf>,
+    protected: ProtectedPlaces,
     group: Result<(OwnedFd, GroupProof), LayerStatus>,
 ) -> Result<(Setup, Vec<OwnedFd>), ShellError> {
     let canary = spec.canary.state_dir().try_clone_to_owned();
@@ -70,7 +71,8 @@ pub(crate) fn setup(
         limits: spec.limits,
         environment: spec.environment.clone(),
         plan,
-        protected,
+        protected: protected.read_only,
+        fixed: protected.fixed,
     };
     Ok((setup, handles))
 }

@@ -55,6 +55,8 @@ pub(crate) struct Setup {
     pub(crate) plan: Plan,
     /// Paths that are to be read-only where there is a file tree to say so, as that tree has them.
     pub(crate) protected: Vec<PathBuf>,
+    /// Folders that are to stay where they are, likewise.
+    pub(crate) fixed: Vec<PathBuf>,
 }
 
 /// Something that a session may reach.

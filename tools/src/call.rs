@@ -42,9 +42,10 @@ pub type StderrFn = Arc<dyn Fn(&str) + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Caller {
-    /// The agent; rate limits and stored outputs are kept apart by it.
+    /// The agent; rate limits, stored outputs and shell sessions are kept apart by it, unless it is
+    /// [a name that its bearer chose](Caller::named_by_itself).
     pub agent_id: String,
-    /// The run; stored outputs are kept apart by it.
+    /// The run; stored outputs and shell sessions are kept apart by it.
     pub run_id: String,
     /// The agent's space, if it has one.
     pub space_id: Option<String>,
@@ -72,6 +73,17 @@ pub struct Caller {
     pub(crate) place: Option<Place>,
     /// Set where the call is a step of an operation.
     pub(crate) step: Option<Step>,
+    /// Whether the agent's name is its bearer's own word.
+    pub(crate) is_named_by_itself: bool,
+}
+
+/// Whose a rate or a shell session is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Owner {
+    /// None where the name proves nothing.
+    pub(crate) agent: Option<Arc<str>>,
+    /// None where it is the same for all runs of the agent.
+    pub(crate) run: Option<Arc<str>>,
 }
 
 /// What sets a step of an operation apart from any other call. The operation was counted and, where that was
@@ -101,7 +113,31 @@ impl Caller {
             on_stderr: None,
             place: None,
             step: None,
+            is_named_by_itself: false,
         }
+    }
+
+    /// A caller with the defaults whose agent's name is its bearer's own word, such as a client's of a protocol in
+    /// which clients name themselves. The name is for people who read rows and questions. Another caller may bear
+    /// it too, so all that is kept apart is kept apart by the run alone, rates included; the run must therefore be
+    /// an id that this process made, and that no other caller is given.
+    #[must_use]
+    pub fn named_by_itself(name: impl Into<String>, run_id: impl Into<String>) -> Self {
+        Self { is_named_by_itself: true, ..Self::new(name, run_id) }
+    }
+
+    /// Whose allowance a call is counted against.
+    pub(crate) fn counted_as(&self) -> Owner {
+        if self.is_named_by_itself {
+            return self.owner();
+        }
+        Owner { agent: Some(self.agent_id.as_str().into()), run: None }
+    }
+
+    /// Whose what lasts beyond the call is: of this run, and of no other.
+    pub(crate) fn owner(&self) -> Owner {
+        let agent = (!self.is_named_by_itself).then(|| self.agent_id.as_str().into());
+        Owner { agent, run: Some(self.run_id.as_str().into()) }
     }
 
     /// The caller for calls that a tool makes: same agent, run, cancellation and deadline, in the place of

@@ -37,6 +37,7 @@ mod places;
 mod rates;
 mod registered;
 mod registry;
+mod repository;
 pub mod shell;
 mod spawn;
 pub mod state;

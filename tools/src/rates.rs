@@ -5,14 +5,16 @@ use std::{num::NonZeroU32, sync::Arc};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 use portcullis_types::{ToolError, ToolErrorKind};
 
+use crate::call::Owner;
+
 /// Agent and tool pairs that are remembered before those at rest are forgotten. A caller could make up an
 /// agent for every call; each costs a few dozen bytes.
 const MAX_REMEMBERED: usize = 16_384;
 
-/// Counts calls per agent and tool.
+/// Counts calls per agent and tool; of an agent that chose its name itself, per run and tool.
 #[derive(Debug)]
 pub(crate) struct Rates {
-    limiter: DefaultKeyedRateLimiter<(Arc<str>, Arc<str>)>,
+    limiter: DefaultKeyedRateLimiter<(Owner, Arc<str>)>,
     per_minute: u32,
 }
 
@@ -23,11 +25,11 @@ impl Rates {
     }
 
     /// Counts one call, or refuses it.
-    pub(crate) fn admit(&self, agent: &str, tool: &str) -> Result<(), ToolError> {
+    pub(crate) fn admit(&self, agent: Owner, tool: &str) -> Result<(), ToolError> {
         if self.limiter.len() > MAX_REMEMBERED {
             self.limiter.retain_recent();
         }
-        self.limiter.check_key(&(agent.into(), tool.into())).map_err(|_not_until| {
+        self.limiter.check_key(&(agent, tool.into())).map_err(|_not_until| {
             let message = format!("more than {} calls of `{tool}` in a minute", self.per_minute);
             ToolError::new(ToolErrorKind::RateLimited, message).with_hint("wait a little, then try again")
         })
@@ -37,15 +39,31 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::call::Caller;
 
     #[test]
     fn each_agent_and_tool_has_its_own_allowance() {
         let rates = Rates::new(2);
         for (agent, tool) in [("a", "x"), ("a", "y"), ("b", "x")] {
-            rates.admit(agent, tool).expect("first");
-            rates.admit(agent, tool).expect("second");
-            let error = rates.admit(agent, tool).expect_err("third");
-            assert_eq!(error.kind(), ToolErrorKind::RateLimited);
+            check(&rates, [&Caller::new(agent, "1"), &Caller::new(agent, "2")], tool);
         }
+    }
+
+    #[test]
+    fn a_name_that_its_bearer_chose_shares_no_allowance() {
+        let rates = Rates::new(2);
+        let of_run = |name: &str, run: &str| Caller::named_by_itself(name, run);
+        check(&rates, [&of_run("a", "1"), &of_run("renamed", "1")], "x");
+        check(&rates, [&of_run("a", "2"), &of_run("a", "2")], "x");
+        check(&rates, [&Caller::new("a", "1"), &Caller::new("a", "2")], "x");
+    }
+
+    /// Both callers have one allowance of two calls.
+    #[track_caller]
+    fn check(rates: &Rates, [first, second]: [&Caller; 2], tool: &str) {
+        rates.admit(first.counted_as(), tool).expect("first");
+        rates.admit(second.counted_as(), tool).expect("second");
+        let error = rates.admit(first.counted_as(), tool).expect_err("third");
+        assert_eq!(error.kind(), ToolErrorKind::RateLimited);
     }
 }

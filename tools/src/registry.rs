@@ -88,6 +88,15 @@ impl ToolRegistry {
         record(shape(Err(error), &self.outputs, caller, &trail), trail, caller)
     }
 
+    /// Ends what lasts beyond the calls of this caller's run: its shell sessions, with all their processes. To be
+    /// called when the run is over; calls of the same run that come later begin new ones.
+    ///
+    /// Does not wait. A command that still runs ends first, by its call's end.
+    pub fn end_run(&self, caller: &Caller) {
+        let sidecars = self.tools().filter_map(|tool| tool.shell_backend()?.sidecar());
+        sidecars.for_each(|sidecar| sidecar.end_run(&caller.owner()));
+    }
+
     /// The tools, by name.
     pub fn tools(&self) -> impl Iterator<Item = &RegisteredTool> {
         self.tools.iter()

@@ -40,3 +40,8 @@ pub(crate) async fn apart<T: Send + 'static>(future: impl Future<Output = T> + S
     task.spawn(future);
     task.join_next().await?.ok()
 }
+
+/// Drives a short future to its end, whoever waits: a last word to a sidecar. On a runtime that is gone it is dropped.
+pub(crate) fn detached(runtime: &tokio::runtime::Handle, future: impl Future<Output = ()> + Send + 'static) {
+    runtime.spawn(future);
+}

@@ -12,7 +12,14 @@ fn may_enter() -> bool {
 }
 
 fn tree() -> FileTree {
-    FileTree { mounts: Vec::new(), system: Vec::new(), read_only: Vec::new(), home: "/".into(), user: None }
+    FileTree {
+        mounts: Vec::new(),
+        system: Vec::new(),
+        read_only: Vec::new(),
+        fixed: Vec::new(),
+        home: "/".into(),
+        user: None,
+    }
 }
 
 /// As if the process outside had found that there is no process namespace.

@@ -1,7 +1,8 @@
 //! The system-call filter of a shell and its programs: what ordinary programs need, without a way to other
 //! processes' memory, to the network, to other namespaces or to the kernel's rarer interfaces.
 //!
-//! Refused although programs ask for it: every socket but a connected pair, `io_uring`, `ptrace` and all
+//! Refused although programs ask for it: every socket but a connected pair, setting extended attributes and flags of
+//! files, `io_uring`, `ptrace` and all
 //! that looks into another process, System V and POSIX message queues (they are shared with all processes of
 //! the user), setting the owner's or group's bit on a file, changing another process's limits or priority.
 
@@ -14,6 +15,19 @@ use super::{LEGACY, MEMORY, THREAD, TIME, WAITING, one_of, word};
 /// Answered with `ENOSYS`: both have an older form that callers fall back to, and both hide behind a pointer
 /// what the filter has to judge.
 pub(super) const UNKNOWN: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+
+/// Answered with `EOPNOTSUPP`, as by a file system that has none: programs that copy them go on without. Landlock does
+/// not see these calls, so they would reach files that the session may not write, or not even read.
+pub(super) const UNSUPPORTED: [libc::c_long; 8] = [
+    libc::SYS_fremovexattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_setxattr,
+    SETXATTRAT,
+    REMOVEXATTRAT,
+];
 
 /// The whole list, as that of a worker thread.
 pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
@@ -29,6 +43,7 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
         PROCESSES,
         IDENTITY,
         OLD_NAMES,
+        &UNSUPPORTED,
     ]
     .concat();
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
@@ -45,8 +60,10 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     rules.insert(libc::SYS_socketpair, kinds.collect::<Result<_, _>>()?);
 
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![masked(0, NAMESPACES, 0)?])?]);
-    // Typing into a terminal, and signals that the kernel would send on our behalf.
-    rules.insert(libc::SYS_ioctl, none_of(1, &[TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP])?);
+    // Typing into a terminal, signals that the kernel would send on our behalf, and what changes a file that was only
+    // opened for reading.
+    let terminal = [TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP];
+    rules.insert(libc::SYS_ioctl, none_of(1, &[&terminal[..], &OF_FILES].concat())?);
     rules.insert(libc::SYS_fcntl, none_of(1, &[word(libc::F_SETOWN), F_SETSIG, F_SETOWN_EX])?);
     // Of oneself only.
     for number in [
@@ -128,11 +145,18 @@ const TIOCLINUX: u32 = 0x541c;
 const TIOCSETD: u32 = 0x5423;
 const FIOSETOWN: u32 = 0x8901;
 const SIOCSPGRP: u32 = 0x8902;
+/// Flags and project of a file (`chattr`), its version, its encryption and its seal (`linux/fs.h`,
+/// `linux/fscrypt.h`, `linux/fsverity.h`).
+const OF_FILES: [u32; 7] =
+    [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4004_7602, 0x800c_6613, 0x4080_6685];
+
 const F_SETSIG: u32 = 10;
 const F_SETOWN_EX: u32 = 15;
 
 /// Newer than the constants of libc; the same number everywhere.
 const FCHMODAT2: libc::c_long = 452;
+const SETXATTRAT: libc::c_long = 463;
+const REMOVEXATTRAT: libc::c_long = 466;
 
 /// What a process says about itself. Not its own filter, its securebits, its memory map.
 const PRCTL: [libc::c_int; 13] = [
@@ -161,8 +185,6 @@ const MORE_FILES: &[libc::c_long] = &[
     libc::SYS_fgetxattr,
     libc::SYS_flistxattr,
     libc::SYS_flock,
-    libc::SYS_fremovexattr,
-    libc::SYS_fsetxattr,
     libc::SYS_getcwd,
     libc::SYS_getxattr,
     libc::SYS_inotify_add_watch,
@@ -171,11 +193,7 @@ const MORE_FILES: &[libc::c_long] = &[
     libc::SYS_lgetxattr,
     libc::SYS_listxattr,
     libc::SYS_llistxattr,
-    libc::SYS_lremovexattr,
-    libc::SYS_lsetxattr,
     libc::SYS_readahead,
-    libc::SYS_removexattr,
-    libc::SYS_setxattr,
     libc::SYS_statfs,
     libc::SYS_sync,
     libc::SYS_sync_file_range,

@@ -7,7 +7,7 @@ use rustix::fs::OFlags;
 use super::*;
 use crate::{
     MountAccess, MountRule,
-    testing::{World, confined, kernel_has_layers, on_fresh_thread, open},
+    testing::{World, confined, enter_stock_container, kernel_has_layers, on_fresh_thread, open},
 };
 
 #[test]
@@ -34,6 +34,23 @@ fn both_layers_are_proven_on_the_thread() {
     assert_eq!(value["evidence"][0]["before"], "ok");
     assert_eq!(value["evidence"][0]["after"], "EACCES");
     assert_eq!(value["summary"], posture.summary());
+}
+
+#[test]
+fn what_something_else_refused_before_is_no_proof() {
+    if !kernel_has_layers() {
+        return;
+    }
+    let world = World::new();
+    let posture = on_fresh_thread(|| {
+        enter_stock_container();
+        confine_current_thread(&world.rules()).unwrap().posture().clone()
+    });
+    let is_proof = |probe: Probe| {
+        let evidence = posture.evidence().iter().find(|evidence| evidence.canary == probe.describe());
+        evidence.unwrap().is_proof()
+    };
+    assert!(!is_proof(Probe::Clone) && is_proof(Probe::Socket) && is_proof(Probe::ReadState));
 }
 
 #[test]

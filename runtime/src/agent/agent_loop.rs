@@ -90,6 +90,7 @@ impl AgentLoop {
         let _renews = Renews(&self.handle);
         let patience = Patience { cancel: self.handle.token(), grace: self.config.grace };
         let run_id = self.config.run_id.clone().unwrap_or_else(|| random_id("run"));
+        let _ends = EndsRun { agent: self, run_id: run_id.clone() };
         let watch = Arc::new(Watch::new(Arc::clone(&self.emitter), patience.clone()));
         let mut run = Run {
             agent: self,
@@ -116,6 +117,20 @@ struct Renews<'a>(&'a AgentHandle);
 impl Drop for Renews<'_> {
     fn drop(&mut self) {
         self.0.renew();
+    }
+}
+
+/// Tells the executor that a run is over when it is dropped.
+struct EndsRun<'a> {
+    agent: &'a AgentLoop,
+    run_id: String,
+}
+
+impl Drop for EndsRun<'_> {
+    fn drop(&mut self) {
+        let AgentLoop { executor, config, .. } = self.agent;
+        // Its run has its end already, whether or not the executor panics.
+        let _ = watch::call("executor", || executor.run_ended(&config.agent_id, &self.run_id));
     }
 }
 

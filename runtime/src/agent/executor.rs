@@ -36,6 +36,10 @@ pub trait ToolExecutor: Send + Sync {
     fn never_blocks(&self) -> bool {
         false
     }
+
+    /// A run of these is over, also where it was dropped: what its calls left behind can end. Must not block.
+    /// Default: nothing.
+    fn run_ended(&self, _agent_id: &str, _run_id: &str) {}
 }
 
 #[async_trait]
@@ -54,6 +58,10 @@ impl<E: ToolExecutor + ?Sized> ToolExecutor for Arc<E> {
 
     fn never_blocks(&self) -> bool {
         (**self).never_blocks()
+    }
+
+    fn run_ended(&self, agent_id: &str, run_id: &str) {
+        (**self).run_ended(agent_id, run_id);
     }
 }
 

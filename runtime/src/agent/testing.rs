@@ -111,6 +111,8 @@ pub(super) struct Tools {
     refused: Arc<AtomicUsize>,
     /// Whether they say that they never block.
     pub(super) never_blocks: Arc<AtomicBool>,
+    /// The runs that they were told the end of.
+    pub(super) ended: Arc<Mutex<Vec<String>>>,
 }
 
 pub(super) const KINDS: [&str; 7] = ["sleep", "deaf", "panic", "fail", "echo", "liar", "loud"];
@@ -219,6 +221,10 @@ impl ToolExecutor for Tools {
 
     fn never_blocks(&self) -> bool {
         self.never_blocks.load(Ordering::SeqCst)
+    }
+
+    fn run_ended(&self, agent_id: &str, run_id: &str) {
+        self.ended.lock().expect("not poisoned").push(format!("{agent_id} {run_id}"));
     }
 }
 

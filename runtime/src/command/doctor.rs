@@ -314,7 +314,13 @@ fn layer_finding(
         }
     };
     let held = matches!(status, LayerStatus::Enforced | LayerStatus::Partial { .. });
-    LayerFinding { layer, required, proven: held && !evidence.is_empty(), status, evidence }
+    LayerFinding {
+        layer,
+        required,
+        proven: held && evidence.iter().any(Evidence::is_proof),
+        status,
+        evidence,
+    }
 }
 
 /// What verification finds; nothing where there is no log yet, or one that the next start will mend.

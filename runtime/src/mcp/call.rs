@@ -42,7 +42,7 @@ pub(super) async fn run(
     let call = new_call(request.name.into_owned(), arguments);
     let Some(_running) = session.presence().running.begin_below(limits.calls) else {
         let message = format!("more than {} calls at once: wait for some of them", limits.calls);
-        let caller = Caller::new(agent_id(&context), session.run_id());
+        let caller = session.caller(agent_id(&context));
         let refused = ToolError::resource_limit(message.clone()).with_code("too_many_calls");
         let _recorded = offered.registry.refuse(call, &caller, refused);
         return Err(ErrorData::new(BUSY, message, None));
@@ -88,7 +88,7 @@ fn arguments(context: &RequestContext<RoleServer>, request: &CallToolRequestPara
 }
 
 fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc::Sender<Report>) -> Caller {
-    let mut caller = Caller::new(agent_id(context), session.run_id());
+    let mut caller = session.caller(agent_id(context));
     caller.cancel = context.ct.child_token();
     caller.approver = approver(session, context);
     let (updates, life) = (reports.clone(), reports.clone());

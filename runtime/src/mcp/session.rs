@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
+use portcullis_tools::Caller;
 use portcullis_types::CancellationToken;
 use rmcp::{
     RoleServer, ServerHandler,
@@ -71,9 +72,9 @@ impl Session {
         &self.server
     }
 
-    /// The run that the session's calls belong to.
-    pub(super) fn run_id(&self) -> &str {
-        &self.run_id
+    /// Who makes the session's calls, by the name that its client gives itself: only the run tells clients apart.
+    pub(super) fn caller(&self, agent_id: String) -> Caller {
+        Caller::named_by_itself(agent_id, self.run_id.as_str())
     }
 
     pub(super) fn approvals(&self) -> &Arc<SessionApprovals> {
@@ -103,6 +104,13 @@ impl Session {
                 }
             })
         });
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Its calls have ended, since each of them holds it. A registry that was replaced has taken its own along.
+        self.server.offered().registry.end_run(&self.caller(String::new()));
     }
 }
 

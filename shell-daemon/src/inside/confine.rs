@@ -34,6 +34,7 @@ pub(super) fn confine(
         mounts: binds[..setup.mounts.len()].to_vec(),
         system: binds[setup.mounts.len()..].to_vec(),
         read_only: setup.protected.clone(),
+        fixed: setup.fixed.clone(),
         home: binds.get(setup.home).map_or_else(|| "/".into(), |bind| bind.place.clone()),
         user: setup.user,
     };

@@ -76,8 +76,9 @@ fn check(change: impl Fn(&World), expected: &[&str]) {
 #[test]
 fn what_is_there_at_the_start_is_found_once_and_only_where_it_can_be_written() {
     let places = World::new().protected(&PATTERNS).places();
-    assert_eq!(places, [Path::new("/shared/.bashrc"), Path::new("/shared/a/.git/hooks")]);
-    assert_eq!(World::new().protected(&[]).places(), Vec::<PathBuf>::new());
+    assert_eq!(places.read_only, [Path::new("/shared/.bashrc"), Path::new("/shared/a/.git/hooks")]);
+    assert_eq!(places.fixed, [Path::new("/shared/a/.git")]);
+    assert_eq!(World::new().protected(&[]).places(), ProtectedPlaces::default());
 }
 
 #[test]
@@ -178,4 +179,69 @@ fn what_cannot_be_looked_at_is_told() {
     }
     fs::create_dir_all(&deep).unwrap();
     assert!(!protected.look().complete);
+}
+
+#[test]
+fn a_file_that_leads_git_elsewhere_is_found() {
+    check(|world| fs::write(world.path("plain/.git"), "gitdir: ../x").unwrap(), &["/shared/plain/.git"]);
+    check(|world| fs::write(world.path("plain/.Git"), "gitdir: ../x").unwrap(), &["/shared/plain/.Git"]);
+    // What has the name of no repository leads Git nowhere.
+    check(|world| fs::write(world.path("plain/.vscode"), "").unwrap(), &[]);
+}
+
+fn bare(world: &World, folder: &str) {
+    for name in ["objects", "refs"] {
+        fs::create_dir_all(world.path(folder).join(name)).unwrap();
+    }
+    fs::write(world.path(folder).join("HEAD"), "ref: refs/heads/x").unwrap();
+}
+
+#[test]
+fn in_a_repository_of_any_name_the_same_is_found_as_in_git() {
+    check(
+        |world| {
+            bare(world, "plain/bare");
+            fs::create_dir(world.path("plain/bare/hooks")).unwrap();
+            fs::write(world.path("plain/bare/hooks/pre-commit"), "").unwrap();
+            fs::write(world.path("plain/bare/index"), "").unwrap();
+        },
+        &["/shared/plain/bare/hooks", "/shared/plain/bare/hooks/pre-commit"],
+    );
+    // The mount itself.
+    check(
+        |world| {
+            bare(world, "");
+            symlink("plain", world.path("hooks")).unwrap();
+        },
+        &["/shared/hooks"],
+    );
+}
+
+#[test]
+fn what_was_there_before_a_folder_became_a_repository_is_found_then() {
+    let world = World::new();
+    fs::create_dir_all(world.path("plain/hooks")).unwrap();
+    fs::write(world.path("plain/hooks/pre-commit"), "").unwrap();
+    let mut protected = world.protected(&PATTERNS);
+    assert_eq!(protected.look().created, Vec::<String>::new());
+    bare(&world, "plain");
+    assert_eq!(protected.look().created, ["/shared/plain/hooks", "/shared/plain/hooks/pre-commit"]);
+    fs::write(world.path("plain/hooks/pre-commit"), "changed").unwrap();
+    assert_eq!(protected.look().created, ["/shared/plain/hooks/pre-commit"]);
+    // It is one no more.
+    fs::remove_file(world.path("plain/HEAD")).unwrap();
+    fs::write(world.path("plain/hooks/pre-commit"), "again").unwrap();
+    protected.look();
+    fs::write(world.path("plain/hooks/pre-commit"), "and again").unwrap();
+    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: true });
+}
+
+#[test]
+fn a_repository_that_is_there_keeps_its_place_and_its_configuration() {
+    let world = World::new();
+    bare(&world, "plain/deep");
+    fs::create_dir(world.path("plain/deep/hooks")).unwrap();
+    let places = world.protected(&PATTERNS).places();
+    assert!(places.read_only.contains(&PathBuf::from("/shared/plain/deep/hooks")), "{places:?}");
+    assert_eq!(places.fixed, [Path::new("/shared/a/.git"), Path::new("/shared/plain/deep")]);
 }

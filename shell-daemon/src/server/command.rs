@@ -25,8 +25,8 @@ use super::{
     refusal::{self, Refusal},
 };
 use crate::{
-    Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending, Interruption, ShellError,
-    ShellSession, StateAfter, Stream as Source,
+    BackgroundOutput, Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending,
+    Interruption, ShellError, ShellSession, StateAfter, Stream as Source,
     protocol::{self, ExecEvent, Exited, Output, Started, exec_event::Event, exited},
 };
 
@@ -62,6 +62,8 @@ pub(super) struct Job {
     pub(super) id: Id,
     pub(super) daemon: Arc<Daemon>,
     pub(super) request: CommandRequest,
+    /// Up to where the client has what background jobs wrote.
+    pub(super) background_from: u64,
     pub(super) control: Arc<Control>,
     pub(super) outlet: Outlet,
     pub(super) claims: Claims,
@@ -87,7 +89,7 @@ impl Drop for Claims {
 impl Job {
     /// Runs the command, once. `forget` makes the session unknown, if it ends with it.
     pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> Life {
-        let Self { id, daemon, request, control, mut outlet, claims } = self;
+        let Self { id, daemon, request, background_from, control, mut outlet, claims } = self;
         let judged = if control.cancelled.is_cancelled() {
             // Whoever asked is gone, or the session is about to be.
             Err(Refusal::SessionEnded.because("the command was cancelled before it began"))
@@ -117,7 +119,7 @@ impl Job {
             }
         };
         drop(claims);
-        outlet.end(&result);
+        outlet.end(&result, session.background_output(background_from));
         life
     }
 }
@@ -220,9 +222,9 @@ impl Outlet {
         }
     }
 
-    fn end(self, result: &Result<CommandEnd, ShellError>) {
+    fn end(self, result: &Result<CommandEnd, ShellError>, background: BackgroundOutput) {
         let last = match result {
-            Ok(end) => event(Event::Exited(exited(end, self.delivered))),
+            Ok(end) => event(Event::Exited(exited(end, self.delivered, background))),
             Err(error) => Err(refusal::not_run(error)),
         };
         drop(self.last.send(last));
@@ -255,7 +257,7 @@ fn event(event: Event) -> Result<ExecEvent, Status> {
     Ok(ExecEvent { event: Some(event) })
 }
 
-fn exited(end: &CommandEnd, delivered: u64) -> Exited {
+fn exited(end: &CommandEnd, delivered: u64, background: BackgroundOutput) -> Exited {
     let ending = match end.ending {
         Ending::Code(code) => exited::Ending::Code(code),
         Ending::Signal(signal) => exited::Ending::Signal(signal),
@@ -284,6 +286,9 @@ fn exited(end: &CommandEnd, delivered: u64) -> Exited {
         jobs_left: end.jobs_left,
         protected_paths: end.protected.created.clone(),
         protected_complete: end.protected.complete,
+        background: background.bytes,
+        background_dropped: background.dropped,
+        background_end: background.end,
     }
 }
 

@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, refusal::Refusal,
+    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, held::ShellProof,
+    refusal::Refusal,
 };
 use crate::protocol::PostureReport;
 
@@ -33,6 +34,7 @@ pub(super) struct Daemon {
     pub(super) launcher: PathBuf,
     /// The last answer about the daemon's health, and when it was found.
     pub(super) health: Arc<AsyncMutex<Option<(Instant, PostureReport)>>>,
+    pub(super) shell: ShellProof,
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,
     pub(super) commands: Arc<Semaphore>,
@@ -68,6 +70,7 @@ impl Daemon {
             canary,
             launcher: "/proc/self/exe".into(),
             health: Arc::default(),
+            shell: ShellProof::default(),
             connections: Arc::new(Semaphore::new(service.connections)),
             sessions: Arc::new(Semaphore::new(service.sessions)),
             commands: Arc::new(Semaphore::new(service.commands)),

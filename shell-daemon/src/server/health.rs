@@ -1,4 +1,4 @@
-//! Whether a session can be had, found out by starting one.
+//! Whether a session can be had, found out by starting one and running a command in it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -58,7 +58,8 @@ pub(super) async fn prove(daemon: &Arc<Daemon>) -> Result<PostureReport, Unprove
         .map_err(|status| unusable(status.message().to_owned()))?;
     let (reply, result) = oneshot::channel();
     let prove = move || {
-        let session = ShellSession::start(&asked.spec)?;
+        let mut session = ShellSession::start(&asked.spec)?;
+        session.prove_shell()?;
         let posture = report(&session);
         session.end()?;
         Ok(posture)

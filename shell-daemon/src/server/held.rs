@@ -6,6 +6,7 @@
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
         mpsc::{self, RecvTimeoutError},
     },
     thread,
@@ -75,6 +76,7 @@ pub(super) struct Keeping {
     pub(super) id: Id,
     pub(super) connection: Weak<Connection>,
     pub(super) idle_timeout: Duration,
+    pub(super) shell: ShellProof,
     /// Given back when nothing is left of the session.
     pub(super) _places: [OwnedSemaphorePermit; 2],
 }
@@ -99,7 +101,7 @@ pub(super) fn start(
     let (line, work) = mpsc::channel();
     let (started, starting) = oneshot::channel();
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
-        match ShellSession::start(&spec) {
+        match begin(&spec, &keeping.shell) {
             Ok(session) => {
                 // Nobody waits any more if the call was dropped: then `work` has no other end either.
                 let has_own_tree = session.has_own_tree();
@@ -121,6 +123,21 @@ pub(super) fn start(
     })?;
     Ok((Line(line), starting))
 }
+
+/// Starts a session, and shows by the first one that what is called bash works: nobody's command is to find that
+/// out. Later ones are taken at its word, since a shell that does not start is told apart by each command.
+fn begin(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellError> {
+    let mut session = ShellSession::start(spec)?;
+    if !shell.0.load(Ordering::Acquire) {
+        session.prove_shell()?;
+        shell.0.store(true, Ordering::Release);
+    }
+    Ok(session)
+}
+
+/// Whether a session of the daemon has shown that bash works.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ShellProof(Arc<AtomicBool>);
 
 /// The end of a session, and who asked for it.
 type End = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);

@@ -22,6 +22,8 @@ pub(super) enum Refusal {
     CommandDenied,
     Invalid,
     SessionEnded,
+    NotStarted,
+    Shell,
     Closed,
     NotKilled,
     Failed,
@@ -53,6 +55,8 @@ impl Refusal {
             Self::CommandDenied => ("command_denied", Code::PermissionDenied),
             Self::Invalid => ("invalid", Code::InvalidArgument),
             Self::SessionEnded => ("session_ended", Code::Aborted),
+            Self::NotStarted => ("not_started", Code::FailedPrecondition),
+            Self::Shell => ("shell", Code::FailedPrecondition),
             Self::Closed => ("closed", Code::FailedPrecondition),
             Self::NotKilled => ("not_killed", Code::Internal),
             Self::Failed => ("failed", Code::Internal),
@@ -64,6 +68,7 @@ impl Refusal {
 pub(super) fn not_started(error: &ShellError) -> Status {
     let refusal = match error {
         ShellError::PostureUnavailable { .. } => Refusal::Posture,
+        ShellError::ShellUnusable { .. } => Refusal::Shell,
         _ => Refusal::Start,
     };
     refusal.because(chain(error))
@@ -74,7 +79,7 @@ pub(super) fn not_run(error: &ShellError) -> Status {
     let refusal = match error {
         ShellError::CommandUnusable { .. } => Refusal::Invalid,
         ShellError::TooManyBackgroundCommands { .. } => Refusal::Limit,
-        ShellError::NotStarted { .. } => Refusal::Failed,
+        ShellError::NotStarted { .. } => Refusal::NotStarted,
         ShellError::NotKilled { .. } => Refusal::NotKilled,
         _ => Refusal::SessionEnded,
     };

@@ -57,6 +57,7 @@ impl Shell for Service {
             id,
             connection: Arc::downgrade(connection),
             idle_timeout: daemon.config.session.idle_timeout,
+            shell: daemon.shell.clone(),
             _places: [
                 place(&connection.places, "sessions of one connection")?,
                 place(&daemon.sessions, "sessions")?,
@@ -88,6 +89,7 @@ impl Shell for Service {
         let turn = Arc::clone(&session.turn).try_acquire_owned();
         let turn = turn.map_err(|_taken| Refusal::Busy.because("a command of this session is running"))?;
         let place = place(&daemon.commands, "running commands")?;
+        let background_from = request.background_from;
         let (input, theirs) = if request.stdin_open {
             let (input, theirs) = Input::open()?;
             (input, Some(theirs))
@@ -118,7 +120,15 @@ impl Shell for Service {
         let claims = Claims { id, connection: Arc::downgrade(connection), _places: [turn, place] };
         connection.add_command(id, Arc::clone(&control));
         // One that is not taken is dropped, and the call told by `accepted`.
-        session.run(Job { id, daemon: Arc::clone(daemon), request, control, outlet, claims });
+        session.run(Job {
+            id,
+            daemon: Arc::clone(daemon),
+            request,
+            background_from,
+            control,
+            outlet,
+            claims,
+        });
         drop(session);
         Ok(Response::new(inlet.accepted().await?))
     }

@@ -32,8 +32,10 @@ fn what_a_job_writes_later_is_read_and_its_end_kept() {
         assert_eq!((ran.stdout.as_str(), ran.end.jobs_left), ("answer\n", true));
         session.output("touch go");
         eventually("the job was never blocked", || world.path("shared/ended").exists());
-        eventually("its output is kept", || session.0.background_output().ends_with(b"the end\n"));
-        assert_eq!(session.0.background_output().len(), 64 << 10, "and bounded");
+        eventually("its output is kept", || session.0.background_output(0).bytes.ends_with(b"the end\n"));
+        let output = session.0.background_output(0);
+        assert_eq!((output.bytes.len(), output.end), (64 << 10, 3_000_008), "and bounded");
+        assert_eq!(output.dropped, 3_000_008 - (64 << 10), "and counted");
     });
 }
 

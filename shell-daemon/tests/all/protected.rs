@@ -60,11 +60,31 @@ fn what_is_there_cannot_be_written_and_nothing_is_left_behind() {
         assert_eq!(session.output("cat .git/hooks/pre-commit .bashrc; echo x > .git/index"), "oldold");
         session.0.end().unwrap();
         assert_eq!(listing(world), before, "no ghosts");
-        // The folder above can be moved away; what takes its place is told.
         let mut session = world.session();
-        let ran = session.run("mv .git away && mkdir -p .git/hooks && echo new > .git/hooks/pre-commit");
+        // The folder whose name makes the path stays where it is, whatever is to take its place.
+        for attack in [
+            "mv .git away",
+            "mv deep/er/.git away",
+            "mkdir -p made/hooks && mv -T made .git",
+            "rm -rf .git && ln -s made .git",
+            "mv -T --exchange made .git",
+        ] {
+            assert_ne!(session.run(attack).end.ending, Ending::Code(0), "{attack}");
+        }
+        assert_eq!(session.output("cat .git/hooks/pre-commit deep/er/.git/hooks/pre-commit"), "oldold");
+        assert_eq!(
+            session.output("echo x > .git/other; mkdir .git/new; mv .git/other .git/new; cat .git/new/other"),
+            "x\n",
+            "in it one writes"
+        );
+        // A folder further up can be moved away; what takes its place is told.
+        let ran = session
+            .run("mv deep away && mkdir -p deep/er/.git/hooks && echo > deep/er/.git/hooks/pre-commit");
         assert_eq!(ran.end.ending, Ending::Code(0), "{ran:?}");
-        assert!(ran.end.protected.created.contains(&"/shared/.git/hooks/pre-commit".to_owned()), "{ran:?}");
+        assert!(
+            ran.end.protected.created.contains(&"/shared/deep/er/.git/hooks/pre-commit".to_owned()),
+            "{ran:?}"
+        );
         drop(session);
         assert_eq!(fs::read_to_string(world.path("shared/.bashrc")).unwrap(), "old");
     });

@@ -9,3 +9,4 @@ mod hostile;
 mod http;
 mod lifecycle;
 mod reports;
+mod shells;

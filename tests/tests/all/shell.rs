@@ -1,11 +1,14 @@
 //! `shell_exec` through the pipeline, in the sessions of a real sidecar.
 
 mod backends;
+mod background;
+mod bash;
 mod command_line;
 mod commands;
 mod kills;
 mod layers;
 mod machine;
+mod owners;
 mod rules;
 mod soak;
 mod terminal;

@@ -60,7 +60,7 @@ pub(crate) fn admit(
         }
     }
     if caller.step.is_none() {
-        rates.admit(&caller.agent_id, facts.name.as_str())?;
+        rates.admit(caller.counted_as(), facts.name.as_str())?;
     }
     Ok(Gated { checked, approval, approval_rule })
 }

@@ -27,6 +27,7 @@ use crate::{
     mounts::{MountTable, real_path, resolve_beneath},
     rates::Rates,
     registered::{Backend, RegisteredTool},
+    repository,
     shell::ShellBackend,
 };
 
@@ -265,7 +266,9 @@ fn follow(
                     let Some(below) = below(root, target.as_fd(), &missing) else {
                         return deny(DenialCode::PathEscapesMount, "it cannot be told where the path leads");
                     };
-                    if let Some(pattern) = policy.protected().covers(&below) {
+                    let found = policy.protected().covers(&below).map(str::to_owned);
+                    let found = found.or_else(|| repository::protects(policy.protected(), root, &below));
+                    if let Some(pattern) = found {
                         let hint = format!("it leads to `{pattern}`, which is protected at any depth");
                         return deny(DenialCode::ProtectedPath, &hint);
                     }

@@ -120,6 +120,11 @@ impl SidecarError {
                 }
                 "invalid" => ToolError::invalid_arguments(status.message().to_owned()),
                 "limit" => ToolError::resource_limit(status.message().to_owned()),
+                // Whatever the sidecar said before: it is the one that knows.
+                "not_started" | "shell" => ToolError::unavailable(
+                    "bash cannot be started here, so nothing of the command was run; `portcullis doctor` tells the operator why",
+                )
+                .with_code(SHELL_UNAVAILABLE),
                 _ if had_begun => ToolError::unavailable(
                     "the shell was lost while the command ran; it may have run in part, and is not run again",
                 )

@@ -32,7 +32,8 @@ pub(super) struct About<'a> {
 /// A command that ended by itself is a result, whatever its exit code. One that was killed for its time or its
 /// processes is an error, with the last of what it wrote.
 pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
-    let Ran { merged, stderr_bytes, exited } = ran;
+    let Ran { merged, stderr_bytes, mut exited } = ran;
+    let background = std::mem::take(&mut exited.background);
     let text = String::from_utf8_lossy(&merged);
     let killed = match exited.interruption.as_str() {
         "timeout" => Some(ToolError::timeout(killed(
@@ -54,14 +55,36 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     }
     let trailer = trailer(&exited, about);
     let is_lossy = matches!(text, Cow::Owned(_));
-    let details = details(
+    let mut details = details(
         &exited,
         about,
         is_lossy,
         merged.len() as u64 - stderr_bytes.min(merged.len() as u64),
         stderr_bytes,
     );
+    details.insert("background_bytes".to_owned(), background.len().into());
+    details.insert("background_dropped".to_owned(), exited.background_dropped.into());
+    let text = with_background(text, &background, exited.background_dropped);
     Outcome { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer }
+}
+
+/// The output, and after it what background jobs have written since the last command. It is under the same limits.
+fn with_background<'a>(output: Cow<'a, str>, background: &[u8], dropped: u64) -> Cow<'a, str> {
+    if background.is_empty() && dropped == 0 {
+        return output;
+    }
+    let mut text = output.into_owned();
+    if !text.is_empty() && !text.ends_with('\n') {
+        text.push('\n');
+    }
+    text += "[background jobs wrote since the last command";
+    if dropped > 0 {
+        let dropped = usize::try_from(dropped).unwrap_or(usize::MAX);
+        text += &format!(" — {} bytes before this were dropped", with_commas(dropped));
+    }
+    text += ":]\n";
+    text += &String::from_utf8_lossy(background);
+    Cow::Owned(text)
 }
 
 /// The lines after the output, each in brackets.
@@ -89,6 +112,12 @@ fn trailer(exited: &Exited, about: &About<'_>) -> Option<String> {
             "[protected paths were made or changed, which the operator is told: {}]",
             paths.join(", ")
         ));
+    }
+    if exited.jobs_left {
+        lines.push(
+            "[background jobs run on; what they write comes with the next command of this session]"
+                .to_owned(),
+        );
     }
     if about.unconfined {
         lines.push("[ran on the host, unconfined]".to_owned());
@@ -241,6 +270,36 @@ mod tests {
         let error = ran(long.as_bytes(), killed("processes")).result.expect_err("killed");
         assert_eq!(error.code(), "too_many_processes");
         assert!(error.message().len() < 3300);
+    }
+
+    #[test]
+    fn what_background_jobs_wrote_stands_apart_after_the_output() {
+        let of = |background: &[u8], background_dropped| Exited {
+            ending: Some(Ending::Code(0)),
+            background: background.to_vec(),
+            background_dropped,
+            ..Exited::default()
+        };
+        check_text(b"out", of(b"job\n", 0), "out\n[background jobs wrote since the last command:]\njob\n");
+        check_text(b"", of(b"a\xffb", 0), "[background jobs wrote since the last command:]\na\u{fffd}b");
+        check_text(b"out\n", of(b"", 0), "out\n");
+        let dropped =
+            "[background jobs wrote since the last command — 1,234 bytes before this were dropped:]\nx";
+        check_text(b"", of(b"x", 1234), dropped);
+        let left = Exited { jobs_left: true, ..of(b"", 0) };
+        let told = "[background jobs run on; what they write comes with the next command of this session]";
+        check("", left, Some(told));
+    }
+
+    #[track_caller]
+    fn check_text(output: &[u8], exited: Exited, text: &str) {
+        let (bytes, dropped) = (exited.background.len(), exited.background_dropped);
+        let result = ran(output, exited).result.expect("a result");
+        assert_eq!(result.joined_text(), text);
+        assert_eq!(
+            (&result.details["background_bytes"], &result.details["background_dropped"]),
+            (&bytes.into(), &dropped.into())
+        );
     }
 
     #[test]

@@ -3,20 +3,31 @@
 use std::time::{Duration, Instant};
 
 use portcullis_types::CancellationToken;
+use tokio::runtime::Handle;
 use tonic::Streaming;
 
 use super::{
     connect::Client,
     failure::SidecarError,
-    protocol::{self, CancelRequest, ExecEvent, ExecRequest, Exited, PostureReport, exec_event::Event},
+    protocol::{
+        self, CancelRequest, ExecEvent, ExecRequest, Exited, KillSessionRequest, PostureReport,
+        exec_event::Event,
+    },
 };
+use crate::spawn;
 
-/// A session of a sidecar.
+/// A session of a sidecar. Dropping it ends it, with all its processes; nobody waits for that.
 #[derive(Debug)]
 pub(super) struct Session {
     id: String,
     /// What it has proven, when it was made.
     posture: PostureReport,
+    /// Up to where this has what its background jobs wrote.
+    background_end: u64,
+    /// To end it by.
+    client: Client,
+    /// What drives the word to end it, wherever it is dropped. One that is gone has taken the connection along.
+    runtime: Handle,
 }
 
 /// One command.
@@ -49,8 +60,9 @@ pub(super) struct Lost {
 }
 
 impl Session {
-    pub(super) fn new(id: String, posture: PostureReport) -> Self {
-        Self { id, posture }
+    /// To be called on the runtime that drives the connection.
+    pub(super) fn new(id: String, posture: PostureReport, client: Client) -> Self {
+        Self { id, posture, background_end: 0, client, runtime: Handle::current() }
     }
 
     pub(super) fn posture(&self) -> &PostureReport {
@@ -63,7 +75,7 @@ impl Session {
     /// # Cancellation
     /// Dropping the future kills the command.
     pub(super) async fn run(
-        &self,
+        &mut self,
         mut client: Client,
         command: &Command<'_>,
         cancel: &CancellationToken,
@@ -77,6 +89,7 @@ impl Session {
             stdin_open: false,
             timeout_ms: u64::try_from(command.time_limit.as_millis()).unwrap_or(u64::MAX).max(1),
             max_output_bytes: command.max_output_bytes,
+            background_from: self.background_end,
         };
         let before = |error| Lost { error, had_begun: false };
         let mut stream = begin(&mut client, request).await.map_err(before)?;
@@ -118,6 +131,10 @@ impl Session {
                     on_output(bytes);
                 }
                 Some(Event::Exited(exited)) => {
+                    if exited.interruption.is_empty() {
+                        // The error of a command that was killed has no room for it: the next answer has.
+                        self.background_end = exited.background_end;
+                    }
                     return Ok(Ran { merged: ran.merged, stderr_bytes: ran.stderr_bytes, exited });
                 }
                 None => {
@@ -127,6 +144,16 @@ impl Session {
                 }
             }
         }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let (mut client, session_id) = (self.client.clone(), std::mem::take(&mut self.id));
+        spawn::detached(&self.runtime, async move {
+            // One that is over already is not found.
+            let _ = client.kill_session(KillSessionRequest { session_id }).await;
+        });
     }
 }
 

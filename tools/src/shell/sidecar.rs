@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex as StdMutex, PoisonError},
+    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak},
 };
 
 use portcullis_policy::{GrantedMount, ShellGrant};
@@ -15,6 +15,7 @@ use super::{
     protocol::{self, CreateSessionRequest, HealthRequest, SessionLimits},
     session::Session,
 };
+use crate::call::Owner;
 
 /// What runs commands, in sessions that keep their state. One connection is made with the first use, and made
 /// anew after it broke; sessions do not survive that, commands are never repeated.
@@ -22,20 +23,26 @@ use super::{
 pub struct Sidecar {
     source: Source,
     connected: Mutex<Option<Arc<Connected>>>,
+    /// The same, for who cannot wait until a connection is made: one that is being made has no sessions.
+    last: StdMutex<Weak<Connected>>,
 }
 
 /// A connection with its sessions.
 #[derive(Debug)]
 pub(super) struct Connected {
     connection: Connection,
-    /// By agent and name. Made under the lock of one place each, so that two first commands share a session.
-    sessions: StdMutex<HashMap<SessionKey, Arc<Mutex<Option<Session>>>>>,
+    /// Made under the lock of one place each, so that two first commands share a session. A session ends when its
+    /// place is removed and the last command that has it is over.
+    sessions: StdMutex<HashMap<SessionKey, Place>>,
 }
 
-/// Whose session it is, and what the agent calls it. No agent reaches another's.
+/// Where a session is, if there is one.
+type Place = Arc<Mutex<Option<Session>>>;
+
+/// Whose session it is, and what its run calls it. No run reaches another's, whatever its agent calls itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct SessionKey {
-    pub(super) agent: String,
+    pub(super) owner: Owner,
     pub(super) name: String,
 }
 
@@ -81,7 +88,7 @@ pub struct LayerHealth {
 
 impl Sidecar {
     pub(super) fn new(source: Source) -> Self {
-        Self { source, connected: Mutex::new(None) }
+        Self { source, connected: Mutex::new(None), last: StdMutex::default() }
     }
 
     /// Asks the sidecar what it is: a session is started for the answer, and ended.
@@ -117,8 +124,17 @@ impl Sidecar {
         }
         let connected =
             Arc::new(Connected { connection: self.source.connect().await?, sessions: StdMutex::default() });
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(&connected);
         *place = Some(Arc::clone(&connected));
         Ok(connected)
+    }
+
+    /// Ends the sessions of a run. Does not wait; one whose command still runs ends after it.
+    pub(crate) fn end_run(&self, owner: &Owner) {
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(connected) = last {
+            connected.sessions().retain(|key, _| key.owner != *owner);
+        }
     }
 
     /// Takes note of a failure: after the connection's end the next call makes a new one.
@@ -148,24 +164,33 @@ impl Connected {
         self.connection.client.clone()
     }
 
-    /// The place of a session, which may be empty.
-    pub(super) fn place(&self, key: &SessionKey) -> Arc<Mutex<Option<Session>>> {
-        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(sessions.entry(key.clone()).or_default())
+    /// The place of a session, which may be empty; none where the run has as many as it may.
+    pub(super) fn place(&self, key: &SessionKey) -> Option<Place> {
+        let mut sessions = self.sessions();
+        if !sessions.contains_key(key)
+            && sessions.keys().filter(|other| other.owner == key.owner).count() >= SESSIONS_OF_A_RUN
+        {
+            return None;
+        }
+        Some(Arc::clone(sessions.entry(key.clone()).or_default()))
     }
 
-    /// The names of an agent's sessions.
-    pub(super) fn names_of(&self, agent: &str) -> Vec<String> {
-        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The names of a run's sessions.
+    pub(super) fn names_of(&self, owner: &Owner) -> Vec<String> {
+        let sessions = self.sessions();
         let mut names: Vec<String> =
-            sessions.keys().filter(|key| key.agent == agent).map(|key| key.name.clone()).collect();
+            sessions.keys().filter(|key| key.owner == *owner).map(|key| key.name.clone()).collect();
         names.sort_unstable();
         names
     }
 
     /// Forgets the place of a session that never was.
     pub(super) fn forget(&self, key: &SessionKey) {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.sessions().remove(key);
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, Place>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes a session, and believes it no more than the policy allows.
@@ -195,12 +220,14 @@ impl Connected {
         let created =
             self.client().create_session(request).await.map_err(SidecarError::refused)?.into_inner();
         let posture = created.posture.ok_or(SidecarError::Answer { problem: "it names no posture" })?;
+        // One that is refused ends here.
+        let session = Session::new(created.session_id, posture.clone(), self.client());
         if let Some(least) = least
             && !posture.posture.parse::<portcullis_types::ShellPosture>().is_ok_and(|found| found >= least)
         {
             return Err(SidecarError::Posture { found: posture.posture, least });
         }
-        Ok(Session::new(created.session_id, posture))
+        Ok(session)
     }
 }
 
@@ -208,3 +235,7 @@ fn layer_health(layer: protocol::Layer) -> LayerHealth {
     let evidence = layer.evidence.into_iter().map(|one| (one.attempt, one.before, one.after));
     LayerHealth { name: layer.name, status: layer.status, reason: layer.reason, evidence: evidence.collect() }
 }
+
+/// Sessions of one run. All runs share the connection to the sidecar, and so its sessions: without this one run could
+/// take them all.
+const SESSIONS_OF_A_RUN: usize = 8;

@@ -143,7 +143,7 @@ impl BashTool {
         let time_limit = input.time_limit(terms.time_limit)?;
         let workdir = input.workdir()?;
         let deadline = terms.deadline.min(Instant::now() + time_limit);
-        let key = SessionKey { agent: terms.caller.agent_id.clone(), name: input.session.clone() };
+        let key = SessionKey { owner: terms.caller.owner(), name: input.session.clone() };
         let session_terms = SessionTerms {
             shell: &shell,
             mounts: &terms.grant.mounts,
@@ -153,7 +153,7 @@ impl BashTool {
         let held =
             within(deadline, time_limit, terms.caller, Held::take(sidecar, &key, &session_terms)).await??;
         let Held { connected, mut place, is_new } = held;
-        let Some(session) = &*place else {
+        let Some(session) = &mut *place else {
             return Err(ToolError::internal("a session that was made is not there"));
         };
         let posture = session.posture().clone();
@@ -257,7 +257,14 @@ impl Held {
             error.for_model(false)
         };
         let connected = sidecar.connected().await.map_err(failed)?;
-        let mut place = connected.place(key).lock_owned().await;
+        let full = |error: ToolError| {
+            let names = connected.names_of(&key.owner).join(", ");
+            error.with_hint(format!("use one of these sessions: {names}"))
+        };
+        let Some(place) = connected.place(key) else {
+            return Err(full(ToolError::resource_limit("there are as many shell sessions as may be")));
+        };
+        let mut place = place.lock_owned().await;
         let is_new = place.is_none();
         if is_new {
             match connected.create(terms).await {
@@ -265,14 +272,7 @@ impl Held {
                 Err(error) => {
                     connected.forget(key);
                     let error = failed(sidecar.failed(&connected, error).await);
-                    return Err(if error.code() == "resource_limit" {
-                        error.with_hint(format!(
-                            "use one of these sessions: {}",
-                            connected.names_of(&key.agent).join(", ")
-                        ))
-                    } else {
-                        error
-                    });
+                    return Err(if error.code() == "resource_limit" { full(error) } else { error });
                 }
             }
         }
@@ -358,7 +358,7 @@ fn declaration() -> FunctionDecl {
     FunctionDecl {
         name: SHELL_EXEC.to_owned(),
         description: Some(
-            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` where that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. There is no network. Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on."
+            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` where that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. There is no network. Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on. What background jobs (`command &`) write after their command has ended comes with the result of the session's next command, such as `sleep 1` or `wait`."
                 .to_owned(),
         ),
         parameters: JsonSchema::new(json!({

@@ -28,7 +28,10 @@ use super::{
     mode::{self, Taken},
     readdir::DirectoryCursor,
 };
-use crate::mounts::{MountHandle, real_path, resolve_beneath as resolve};
+use crate::{
+    mounts::{MountHandle, real_path, resolve_beneath as resolve},
+    repository,
+};
 
 /// The first descriptor of a preopen; 0 to 2 are the standard streams.
 const FIRST_PREOPEN: u32 = 3;
@@ -410,9 +413,12 @@ impl GuestFs {
     }
 
     fn refuse_protected(&mut self, preopen: usize, below: &[String]) -> Verdict {
-        let Some(pattern) = self.protected.covers(below) else { return Ok(()) };
-        let violation =
-            Violation::Protected { path: self.guest_path(preopen, below), pattern: pattern.to_string() };
+        let mount = self.preopens[preopen].handle.directory().as_fd();
+        let found = self.protected.covers(below).map(str::to_owned);
+        let Some(pattern) = found.or_else(|| repository::protects(&self.protected, mount, below)) else {
+            return Ok(());
+        };
+        let violation = Violation::Protected { path: self.guest_path(preopen, below), pattern };
         self.violation.get_or_insert(violation);
         Err(Errno::PERM)
     }

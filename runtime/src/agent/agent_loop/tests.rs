@@ -380,3 +380,19 @@ async fn a_thousand_calls_in_ten_turns_run_on_a_clock_that_goes() {
     assert_eq!(agent.run("go").await.answer(), Some("done"));
     assert_eq!(tools.begun(), 1000);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_executor_hears_of_each_runs_end_however_it_comes() {
+    let mut stage = Stage::new([say("one"), vec![Step::Hang], vec![Step::Panic]]);
+    let first = stage.run().await;
+    let ended = || stage.tools.ended.lock().expect("not poisoned").clone();
+    assert_eq!(ended(), [format!("agent {}", first.run_id)]);
+    let Stage { mut agent, tools, .. } = stage;
+    let ended = || tools.ended.lock().expect("not poisoned").clone();
+    // One that is dropped.
+    assert!(tokio::time::timeout(Duration::from_secs(1), agent.run("go")).await.is_err());
+    assert_eq!(ended().len(), 2);
+    let third = agent.run("go").await;
+    assert_eq!(ended().last(), Some(&format!("agent {}", third.run_id)));
+    assert_eq!(ended().len(), 3);
+}

@@ -47,7 +47,8 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
         let required = if layer.required { "required" } else { "not required" };
         writeln!(out, "  {:<12} {} ({required})", layer.layer.as_str(), status(&layer.status))?;
         for evidence in &layer.evidence {
-            writeln!(out, "    {:<48} {} → {}", evidence.canary, evidence.before, evidence.after)?;
+            let (before, after) = (evidence.before.to_string(), evidence.after.to_string());
+            writeln!(out, "    {:<48} {}", evidence.canary, met(&before, &after))?;
         }
     }
 
@@ -113,11 +114,20 @@ fn write_shell(out: &mut String, shell: &ShellFinding) -> std::fmt::Result {
         let line = format!("{}{reason}", layer.status);
         writeln!(out, "  {:<12} {}", text::inline(&layer.layer), text::inline(&line))?;
         for Attempt { attempt, before, after } in &layer.evidence {
-            let line = format!("{attempt:<48} {before} → {after}");
+            let line = format!("{attempt:<48} {}", met(before, after));
             writeln!(out, "    {}", text::inline(&line))?;
         }
     }
     Ok(())
+}
+
+/// What was met before and after. What was refused before proves nothing, and says so.
+fn met(before: &str, after: &str) -> String {
+    if before == after {
+        format!("{before} before as well: refused already, by something else")
+    } else {
+        format!("{before} → {after}")
+    }
 }
 
 fn status(status: &LayerStatus) -> String {

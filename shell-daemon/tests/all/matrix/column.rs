@@ -92,7 +92,9 @@ impl Place {
         let mut config = config(&world);
         config.posture = PostureChoice::Exactly(column.posture);
         config.protected =
-            [".git/hooks", ".bashrc", ".envrc", ".vscode/tasks.json"].map(str::to_owned).into();
+            [".git/hooks", ".git/config", ".git/commondir", ".bashrc", ".envrc", ".vscode/tasks.json"]
+                .map(str::to_owned)
+                .into();
         config.session.memory_bytes = 256 << 20;
         config.session.file_bytes = 8 << 20;
         config.session.descriptors = 256;
@@ -210,7 +212,7 @@ pub(crate) fn is_killed(exited: &Exited) -> bool {
 const SHELLD: &str = env!("CARGO_BIN_EXE_portcullis-shelld");
 
 /// System calls that no program makes for a script.
-const CALLS: [(&str, libc::c_long); 11] = [
+const CALLS: [(&str, libc::c_long); 12] = [
     ("add_key", libc::SYS_add_key),
     ("bpf", libc::SYS_bpf),
     ("clone", libc::SYS_clone),
@@ -221,5 +223,6 @@ const CALLS: [(&str, libc::c_long); 11] = [
     ("process_vm_readv", libc::SYS_process_vm_readv),
     ("ptrace", libc::SYS_ptrace),
     ("setns", libc::SYS_setns),
+    ("setxattr", libc::SYS_setxattr),
     ("userfaultfd", libc::SYS_userfaultfd),
 ];

@@ -65,10 +65,28 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Script,
     },
     Case {
-        about: "changes mode or times of a file outside that is its own user's",
-        attacks: &["chmod 640 @vault@/prey", "touch -d @1 @vault@/prey"],
+        about: "changes mode or times of its own user's file that it may not write: outside, or in a mount for reading",
+        attacks: &[
+            "chmod 640 @vault@/prey",
+            "touch -d @1 @vault@/prey",
+            "chmod 640 $PORTCULLIS_READ/other",
+            "touch -d @1 $PORTCULLIS_READ/other",
+        ],
         fates: [Refused, Open, Open, Open],
         witness: Witness::Script,
+    },
+    Case {
+        about: "sets an extended attribute or a flag (`chattr`) of such a file",
+        attacks: &[
+            "perl -e '$p = \"@vault@/prey\"; $n = \"user.x\"; $v = \"y\"; exit(syscall(@setxattr@, $p, $n, $v, 1, 0) == 0 ? 0 : 1)'",
+            "perl -e '$p = \"$ENV{PORTCULLIS_READ}/other\"; $n = \"user.x\"; $v = \"y\"; \
+             exit(syscall(@setxattr@, $p, $n, $v, 1, 0) == 0 ? 0 : 1)'",
+            "perl -e 'open(F, \"<\", \"$ENV{PORTCULLIS_READ}/other\") || exit 1; $f = pack(\"Q\", 0); \
+             ioctl(F, 0x80086601, $f) || exit 1; $f = pack(\"Q\", unpack(\"L\", $f) ^ 0x40); ioctl(F, 0x40086602, $f) || exit 1'",
+        ],
+        fates: [Refused, Refused, Open, Open],
+        // Not every file system has them.
+        witness: Witness::ScriptIfSupported,
     },
     Case {
         about: "changes what the machine has in its own folders",
@@ -105,6 +123,9 @@ pub(crate) const CASES: &[Case] = &[
             "echo new >> deep/er/.bashrc",
             "echo new > plain && mv plain .envrc",
             "chmod 755 .vscode/tasks.json && echo new >> .vscode/tasks.json",
+            "mv .git away && mkdir -p .git/hooks && echo new > .git/hooks/pre-commit",
+            "mv .git further && cp -r further linked && ln -s linked .git",
+            "rm -r .vscode && mkdir .vscode && echo new > .vscode/tasks.json",
         ],
         fates: [Refused, Told, Told, Told],
         witness: Witness::Script,
@@ -118,6 +139,25 @@ pub(crate) const CASES: &[Case] = &[
             "mkdir -p a/b/.VSCode && echo x > a/b/.VSCode/Tasks.json",
             "echo x > $PORTCULLIS_TMP/.bashrc",
             "mkfifo a/b/.envrc",
+        ],
+        fates: [Told, Told, Told, Told],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "moves a folder away that has such a path further down, and makes another in its place",
+        attacks: &["mv deep gone && mkdir -p deep/er && echo new > deep/er/.bashrc"],
+        fates: [Told, Told, Told, Told],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "leads Git to a repository of its own making: by a file `.git`, or by a folder that is a bare one",
+        attacks: &[
+            "mkdir file && echo 'gitdir: ../bare' > file/.git",
+            "mkdir -p bare/objects bare/refs && echo 'ref: refs/heads/x' > bare/HEAD && echo '[core]' > bare/config",
+            "mkdir -p late/objects late/refs && echo '[core]' > late/config && echo 'ref: refs/heads/x' > late/HEAD",
+            "mkdir hooked && cd hooked && mkdir objects refs hooks && echo x > hooks/pre-commit && echo x > HEAD",
+            "mkdir tree && echo ../bare > tree/commondir && echo 'ref: refs/heads/x' > tree/HEAD",
+            "git=.git/modules/m && mkdir -p $git/objects $git/refs && echo x > $git/HEAD && echo x > $git/config",
         ],
         fates: [Told, Told, Told, Told],
         witness: Witness::Script,

@@ -90,3 +90,30 @@ async fn what_only_resembles_a_protected_path_is_written() {
     }
     assert!(place.world.shared("hooks/pre-commit").is_file());
 }
+
+#[tokio::test]
+async fn what_leads_git_to_a_repository_of_another_name_is_refused() {
+    let place = Place::new().await;
+    for file in ["bare/objects/x", "bare/refs/x", "bare/HEAD", "half/objects/x", "half/refs/x", "tree/HEAD"] {
+        place.world.put(file, "x");
+    }
+    symlink("bare", place.world.shared("again")).expect("a link");
+    for path in [
+        "/shared/bare/config",
+        "/shared/bare/Config",
+        "/shared/again/hooks/pre-commit",
+        "/shared/bare/x/../config.worktree",
+        // The last thing that makes one of a folder.
+        "/shared/half/HEAD",
+        "/shared/tree/commondir",
+        // A file leads there as well.
+        "/shared/half/.git",
+    ] {
+        denied(&place, path).await;
+    }
+    assert!(!place.world.shared("half/HEAD").exists() && !place.world.shared("half/.git").exists());
+    for path in ["/shared/bare/index", "/shared/half/config", "/shared/half/hooks/x", "/shared/config"] {
+        let written = place.call("file_write", writing(path, "create")).await;
+        assert!(written.0.outcome.is_ok(), "{path}: {:?}", written.0.outcome);
+    }
+}

@@ -23,7 +23,7 @@ use crate::modules::portcullis;
 const STREAMS: usize = 10_000;
 
 /// `portcullis serve --http`, until it is dropped.
-struct Server {
+pub(super) struct Server {
     process: Child,
     address: SocketAddr,
     token: String,
@@ -31,14 +31,14 @@ struct Server {
 
 /// An answer.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     head: String,
     body: String,
 }
 
 impl Server {
-    fn start(world: &World, options: &[&str]) -> Self {
+    pub(super) fn start(world: &World, options: &[&str]) -> Self {
         let options = [&["--http", "127.0.0.1:0"], options].concat();
         let mut program = serve(world, &options);
         program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -82,7 +82,7 @@ impl Server {
         head
     }
 
-    fn request(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(super) fn request(&self, method: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut stream = self.connect();
         let head = self.head(method, headers);
         let message = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
@@ -96,7 +96,7 @@ impl Server {
     }
 
     /// Begins a session and gives its id.
-    fn begin(&self) -> String {
+    pub(super) fn begin(&self) -> String {
         let answer = self.post(&[], &initialize());
         assert_eq!(answer.status, 200, "{answer:?}");
         let session = answer.header("mcp-session-id").expect("a session");
@@ -149,7 +149,7 @@ impl Server {
         self.ping(session);
     }
 
-    fn call(&self, session: &str, tool: &str, arguments: &Value) -> Value {
+    pub(super) fn call(&self, session: &str, tool: &str, arguments: &Value) -> Value {
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
                              "params": {"name": tool, "arguments": arguments}});
         let answer = self.post(&[("mcp-session-id", session)], &message);

@@ -41,6 +41,19 @@ fn a_person_gets_output_and_exit_code_of_a_command_as_it_is() {
 }
 
 #[test]
+fn the_doctor_does_not_take_a_containers_refusal_for_its_own() {
+    let world = World::new();
+    let free = stdout(&portcullis(&world, &["doctor"]));
+    assert!(!free.contains("start a thread                                   ENOSYS →"), "{free}");
+    let container = stdout(&crate::outer::Outer::StockContainer.start(|| portcullis(&world, &["doctor"])));
+    let lines: Vec<_> = container.lines().filter(|line| line.contains("start a thread")).collect();
+    assert!(!lines.is_empty(), "{container}");
+    for line in lines {
+        assert!(line.ends_with("ENOSYS before as well: refused already, by something else"), "{line}");
+    }
+}
+
+#[test]
 fn listings_and_the_doctor_show_what_a_session_proved() {
     let world = World::new();
     let listing = stdout(&portcullis(&world, &["tools"]));

@@ -1,0 +1,118 @@
+//! Folders that Git takes for a repository although they are not called `.git`: bare ones, those of submodules and
+//! worktrees. Git reads their configuration and runs their hooks when somebody works in them, or by way of a file
+//! `.git` that leads to them, so what is protected in `.git` is protected in them.
+//!
+//! Knows names only; whoever has the folder says which are there.
+
+use crate::ProtectedPaths;
+
+/// The names in a folder by which Git tells whether it is a repository (gitrepository-layout(5)), as far as they were
+/// seen.
+///
+/// Without regard to case, as some file systems have it. What the names stand for is not looked at: each may be a
+/// link.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RepositoryMarks {
+    head: bool,
+    objects: bool,
+    refs: bool,
+    common: bool,
+}
+
+impl RepositoryMarks {
+    /// The names that count.
+    pub const NAMES: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
+
+    /// Takes note of a name in the folder. Whether it is one that counts.
+    pub fn see(&mut self, name: &[u8]) -> bool {
+        let marks = [&mut self.head, &mut self.objects, &mut self.refs, &mut self.common];
+        let mut named =
+            Self::NAMES.iter().zip(marks).filter(|(mark, _)| name.eq_ignore_ascii_case(mark.as_bytes()));
+        named.next().map(|(_, mark)| *mark = true).is_some()
+    }
+
+    /// Whether Git would take the folder for a repository. Of a worktree's, `commondir` says where all but `HEAD` is.
+    #[must_use]
+    pub fn is_repository(self) -> bool {
+        self.head && (self.common || (self.objects && self.refs))
+    }
+}
+
+impl ProtectedPaths {
+    /// The pattern that protects a path below a repository whose folder has any name: what it would be if that were
+    /// called `.git`.
+    pub fn covers_in_repository<'a, I>(&self, below: I) -> Option<&str>
+    where
+        I: IntoIterator<Item = &'a str, IntoIter: Clone>,
+    {
+        self.covers(std::iter::once(GIT).chain(below))
+    }
+
+    /// Whether such a path is a proper beginning of a protected one.
+    pub fn is_prefix_in_repository<'a, I>(&self, below: I) -> bool
+    where
+        I: IntoIterator<Item = &'a str, IntoIter: Clone>,
+    {
+        self.is_prefix_of_protected(std::iter::once(GIT).chain(below))
+    }
+
+    /// Whether a name is that of a repository's folder, of which something is protected. A file of this name leads
+    /// Git to another folder, which may have any name.
+    #[must_use]
+    pub fn names_repository(&self, name: &str) -> bool {
+        // Nearly all names are asked about for nothing.
+        if name.is_ascii() && !name.eq_ignore_ascii_case(GIT) {
+            return false;
+        }
+        let mut below = self
+            .patterns()
+            .filter_map(|pattern| Some((pattern, pattern.strip_prefix(GIT)?.strip_prefix('/')?)));
+        below
+            .any(|(pattern, rest)| self.covers(std::iter::once(name).chain(rest.split('/'))) == Some(pattern))
+    }
+}
+
+/// Where Git looks for a repository.
+const GIT: &str = ".git";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(names: &[&str], is_repository: bool) {
+        let mut marks = RepositoryMarks::default();
+        for name in names {
+            marks.see(name.as_bytes());
+        }
+        assert_eq!(marks.is_repository(), is_repository, "{names:?}");
+    }
+
+    #[test]
+    fn a_folder_is_a_repository_by_the_names_in_it() {
+        check(&["HEAD", "objects", "refs"], true);
+        check(&["refs", "x", "head", "Objects"], true);
+        check(&["HEAD", "commondir", "gitdir"], true);
+        check(&["objects", "refs", "config", "hooks"], false);
+        check(&["HEAD", "objects"], false);
+        check(&["commondir"], false);
+        check(&[], false);
+    }
+
+    #[test]
+    fn in_a_repository_of_any_name_the_same_is_protected_as_in_git() {
+        let protected = ProtectedPaths::parse([".git/hooks", ".git/config", ".bashrc"]).expect("patterns");
+        assert_eq!(protected.covers_in_repository(["config"]), Some(".git/config"));
+        assert_eq!(protected.covers_in_repository(["hooks", "pre-commit"]), Some(".git/hooks"));
+        assert_eq!(protected.covers_in_repository(["index"]), None);
+        assert_eq!(protected.covers_in_repository(["x", "config"]), None);
+        for (name, is) in
+            [(".git", true), (".GIT", true), (".g\u{200c}it", true), ("git", false), (".bashrc", false)]
+        {
+            assert_eq!(protected.names_repository(name), is, "{name}");
+        }
+        let other = ProtectedPaths::parse([".bashrc", "config"]).expect("patterns");
+        assert!(!other.names_repository(".git"));
+        assert_eq!(other.covers_in_repository(["index"]), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! Shell sessions of clients that bear one name: each has its own, and they end with it.
+
+use portcullis_tests::World;
+use serde_json::{Value, json};
+
+use super::{
+    client::{ends, text},
+    http::Server,
+};
+
+/// Looks again and again until something is so.
+#[track_caller]
+fn until(mut so: impl FnMut() -> bool) {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
+    while !so() {
+        assert!(std::time::Instant::now() < deadline, "it never came");
+        std::thread::yield_now();
+    }
+}
+
+fn command(command: &str) -> Value {
+    json!({ "command": command })
+}
+
+#[test]
+fn clients_of_one_name_do_not_share_a_shell() {
+    let world = World::new();
+    let server = Server::start(&world, &["--approve"]);
+    let (first, second) = (server.begin(), server.begin());
+    let run = |session: &str, line: &str| server.call(session, "shell_exec", &command(line));
+    assert_eq!(run(&first, "export SECRET=s3cret; cd /tmp")["isError"], false);
+    let looked = run(&second, "echo [$SECRET]; git() { echo planted; }; export -f git");
+    assert_eq!(text(&looked), "[]\n", "the other's variable is not there");
+    let asked = run(&first, "type -t git || echo no function");
+    assert!(!text(&asked).contains("function\n") || text(&asked).contains("no function"), "{asked}");
+    assert_eq!(text(&run(&first, "echo [$SECRET]")), "[s3cret]\n", "the own one is");
+    let named = json!({"command": "echo [$SECRET]", "session": "default"});
+    assert_eq!(text(&server.call(&second, "shell_exec", &named)), "[]\n");
+    // Both still have the client's name in the log, for people.
+    let rows = ends(&world, "shell_exec");
+    assert!(rows.iter().all(|row| row.agent.as_deref() == Some("mcp:tester")));
+    assert_ne!(rows[0].run_id, rows[1].run_id);
+}
+
+#[test]
+fn a_client_that_leaves_leaves_no_shell_behind() {
+    let world = World::new();
+    let server = Server::start(&world, &["--approve"]);
+    let (leaves, stays) = (server.begin(), server.begin());
+    let holds = |name: &str| command(&format!("exec 9> {name}; flock 9; sleep 1000 >&- 2>&- &"));
+    for (session, name) in [(&leaves, "leaves"), (&stays, "stays")] {
+        assert_eq!(server.call(session, "shell_exec", &holds(name))["isError"], false);
+    }
+    let is_free = |name: &str| {
+        let lock = std::fs::File::open(world.shared(name)).expect("made");
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+    };
+    assert!(!is_free("leaves") && !is_free("stays"), "the control");
+    assert_eq!(server.request("DELETE", &[("mcp-session-id", &leaves)], "").status, 204);
+    until(|| is_free("leaves"));
+    assert!(!is_free("stays"));
+}
+
+#[test]
+fn a_client_has_its_own_allowance_of_calls_whatever_it_calls_itself() {
+    let world = World::new().with_policy_edit("calls_per_minute = 600", "calls_per_minute = 3");
+    let server = Server::start(&world, &[]);
+    let (first, second) = (server.begin(), server.begin());
+    let call = |session: &str| server.call(session, "echo", &json!({"message": "x"}))["isError"] == false;
+    assert_eq!([(); 4].map(|()| call(&first)), [true, true, true, false]);
+    assert!(call(&second), "of the same name, and not the same client");
+}

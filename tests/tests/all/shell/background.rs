@@ -1,0 +1,95 @@
+//! What background jobs write after their command has ended: it comes with the next result of their session.
+
+use portcullis_tests::Answer;
+use portcullis_types::ToolErrorKind;
+use serde_json::{Value, json};
+
+use super::{Shell, another_agent};
+
+const HEAD: &str = "[background jobs wrote since the last command:]\n";
+
+/// Runs commands that do nothing until one of their results has something of a job's.
+async fn next_of_jobs(shell: &Shell) -> (String, Value) {
+    for _ in 0..10_000 {
+        let answer = shell.run("sleep 0.01").await;
+        if answer.0.details["background_bytes"] != 0 {
+            return (answer.text(), answer.0.details.clone());
+        }
+    }
+    panic!("nothing of the job's came");
+}
+
+/// Begins a job that writes this as soon as the file `go` is there, and says that it has.
+async fn begin(shell: &Shell, writes: &str) {
+    let job = format!("(until [[ -e go ]]; do sleep 0.01; done; {writes}; : > written) & echo begun");
+    let text = shell.text(&job).await;
+    assert!(text.starts_with("begun\n[background jobs run on"), "{text}");
+}
+
+#[tokio::test]
+async fn what_a_job_writes_comes_with_the_next_command_once() {
+    let shell = Shell::new().await;
+    begin(&shell, "echo from the job; echo and its error >&2").await;
+    assert_eq!(shell.text("echo nothing yet").await, "nothing yet\n");
+    shell.world.put("go", "");
+    let text = shell.text("until [[ -e written ]]; do sleep 0.01; done; echo mine").await;
+    let (mut all, mut rest) = (text.clone(), String::new());
+    if !text.contains(HEAD) {
+        (rest, _) = next_of_jobs(&shell).await;
+        all += &rest;
+    }
+    assert!(all.starts_with("mine\n") && all.contains(HEAD), "{text:?} {rest:?}");
+    assert!(all.contains("from the job\n") && all.contains("and its error\n"), "{text:?} {rest:?}");
+    assert_eq!(shell.text("echo after").await, "after\n");
+}
+
+#[tokio::test]
+async fn it_is_its_sessions_own() {
+    let shell = Shell::new().await;
+    begin(&shell, "echo mine").await;
+    shell.world.put("go", "");
+    let wait = "until [[ -e written ]]; do sleep 0.01; done; sleep 0.1; echo over";
+    let other = shell.call(json!({"command": wait, "session": "other"})).await;
+    assert_eq!(other.text(), "over\n");
+    assert_eq!(shell.call_as(&another_agent(), json!({"command": wait})).await.text(), "over\n");
+    assert!(next_of_jobs(&shell).await.0.ends_with("mine\n"));
+}
+
+#[tokio::test]
+async fn what_is_not_kept_is_counted_and_the_rest_can_be_paged() {
+    let shell = Shell::new().await;
+    begin(&shell, "head -c 200000 /dev/zero | tr '\\0' x; echo the end").await;
+    shell.world.put("go", "");
+    let mut all = Value::Null;
+    let mut bytes = 0;
+    let (mut dropped, mut last) = (0, String::new());
+    while !last.ends_with("the end\n") {
+        let answer = shell.run("sleep 0.05").await;
+        let details = &answer.0.details;
+        bytes += details["background_bytes"].as_u64().expect("a number");
+        dropped += details["background_dropped"].as_u64().expect("a number");
+        assert!(answer.text().len() < 20_000, "the usual limit holds");
+        if details["background_bytes"] != 0 {
+            last = match details["output_id"].as_str() {
+                Some(id) => {
+                    let end = json!({"call_id": id, "offset": answer.0.original_bytes - 100});
+                    Answer::of(&shell.registry, "output_read", end).await.text()
+                }
+                None => answer.text(),
+            };
+            all = details.clone();
+        }
+    }
+    assert_eq!(bytes + dropped, 200_008, "{all}");
+}
+
+#[tokio::test]
+async fn a_command_that_is_killed_does_not_lose_it() {
+    let shell = Shell::new().await;
+    begin(&shell, "echo kept").await;
+    shell.world.put("go", "");
+    let wait = "until [[ -e written ]]; do sleep 0.01; done; sleep 100";
+    let killed = shell.call(json!({"command": wait, "timeout": 3})).await;
+    assert_eq!(killed.error().kind(), ToolErrorKind::Timeout);
+    assert!(next_of_jobs(&shell).await.0.ends_with("kept\n"));
+}

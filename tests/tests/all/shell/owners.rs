@@ -1,0 +1,107 @@
+//! Whose a session is: its run's, and nobody else's, whatever they call themselves and it; and that it ends with
+//! its run.
+
+use std::sync::Arc;
+
+use portcullis::OwnSidecar;
+use portcullis_tests::{World, approving, binary};
+use portcullis_tools::{Caller, shell::ShellPlace};
+use portcullis_types::ToolErrorKind;
+use serde_json::json;
+
+use super::{Shell, backends::until};
+
+fn run(id: &str) -> Caller {
+    let mut caller = approving();
+    id.clone_into(&mut caller.run_id);
+    caller
+}
+
+/// A client that calls itself so.
+fn client(name: &str, run: &str) -> Caller {
+    let mut caller = Caller::named_by_itself(name, run);
+    caller.approver = approving().approver;
+    caller
+}
+
+/// A command that holds a lock for as long as its session lives.
+const HOLDS: &str = "exec 9> held; flock 9; sleep 1000 >&- 2>&- &";
+
+/// Whether nothing of a session is left that holds the lock.
+fn is_free(world: &World) -> bool {
+    let lock = std::fs::File::open(world.shared("held")).expect("made");
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
+}
+
+#[tokio::test]
+async fn runs_of_one_agent_have_sessions_of_their_own() {
+    let shell = Shell::new().await;
+    let plant = json!({"command": "export SECRET=s3cret; git() { echo planted; }", "session": "work"});
+    let _ran = shell.call_as(&run("one"), plant).await.text();
+    let look = json!({"command": "echo [$SECRET]; type -t git", "session": "work"});
+    let other = shell.call_as(&run("two"), look.clone()).await;
+    assert!(other.text().starts_with("[]\n") && !other.text().contains("function"), "{}", other.text());
+    assert_eq!(other.0.details["session"]["new"], true);
+    assert_eq!(shell.call_as(&run("one"), look).await.text(), "[s3cret]\nfunction\n");
+}
+
+#[tokio::test]
+async fn a_name_that_a_client_chose_leads_to_no_session_but_its_own() {
+    let shell = Shell::new().await;
+    let _ran = shell.call_as(&client("editor", "a"), json!({"command": "x=1"})).await.text();
+    let look = json!({"command": "echo [$x]"});
+    for stranger in [client("editor", "b"), client("a", "editor"), run("a"), client("", "b")] {
+        assert_eq!(shell.call_as(&stranger, look.clone()).await.text(), "[]\n", "{stranger:?}");
+    }
+    // The same client may call itself something else from one request to the next.
+    assert_eq!(shell.call_as(&client("renamed", "a"), look).await.text(), "[1]\n");
+}
+
+#[tokio::test]
+async fn the_end_of_a_run_ends_its_sessions_and_no_others() {
+    let shell = Shell::new().await;
+    let _ran = shell.call_as(&run("over"), json!({"command": HOLDS})).await.text();
+    let _ran = shell.call_as(&run("over"), json!({"command": "y=1", "session": "second"})).await.text();
+    let _ran = shell.call_as(&run("stays"), json!({"command": "x=1"})).await.text();
+    assert!(!is_free(&shell.world), "the control");
+    shell.registry.end_run(&run("other"));
+    assert!(!is_free(&shell.world), "of another run");
+    shell.registry.end_run(&run("over"));
+    until(|| is_free(&shell.world)).await;
+    assert_eq!(shell.call_as(&run("stays"), json!({"command": "echo [$x]"})).await.text(), "[1]\n");
+    let anew = shell.call_as(&run("over"), json!({"command": "echo [$y]", "session": "second"})).await;
+    assert_eq!(anew.text(), "[]\n");
+}
+
+#[tokio::test]
+async fn one_run_leaves_sessions_to_the_others() {
+    let shell = Shell::new().await;
+    let named = |number: usize| json!({"command": "echo on", "session": format!("s{number}")});
+    for number in 0..8 {
+        assert_eq!(shell.call_as(&run("many"), named(number)).await.text(), "on\n");
+    }
+    let refused = shell.call_as(&run("many"), named(8)).await;
+    let error = refused.0.outcome.as_ref().expect_err("refused");
+    assert_eq!(error.kind(), ToolErrorKind::ResourceLimit, "{error:?}");
+    assert!(error.hint().is_some_and(|hint| hint.contains("s0, s1")), "{error:?}");
+    assert_eq!(shell.call_as(&run("many"), named(3)).await.text(), "on\n");
+    for other in ["b", "c"] {
+        for number in 0..8 {
+            assert_eq!(shell.call_as(&run(other), named(number)).await.text(), "on\n", "{other} {number}");
+        }
+    }
+    shell.registry.end_run(&run("many"));
+    assert_eq!(shell.call_as(&run("many"), named(8)).await.text(), "on\n");
+}
+
+#[tokio::test]
+async fn a_registry_that_goes_takes_its_sessions_along() {
+    let world = World::new();
+    let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
+    let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");
+    let shell = Shell { world, registry };
+    let _ran = shell.call(json!({"command": HOLDS})).await.text();
+    let Shell { world, registry } = shell;
+    tokio::task::spawn_blocking(move || drop(registry)).await.expect("dropped");
+    until(|| is_free(&world)).await;
+}

@@ -1,0 +1,108 @@
+//! Whether a path that is to be written belongs to a Git repository whose folder has another name than `.git`.
+//!
+//! Asks the folder, beneath its mount's handle, and only where a name makes it worth asking.
+
+use std::os::fd::BorrowedFd;
+
+use portcullis_policy::{ProtectedPaths, RepositoryMarks};
+use rustix::{fs::OFlags, io::Errno};
+
+use crate::mounts::resolve_beneath;
+
+/// The pattern that protects a path, given as its parts below the mount with links resolved: it is what Git obeys of
+/// a repository, or the last thing that a folder lacks to be one. The second is refused as well since what the
+/// repository would obey may have been written before it was one.
+pub(crate) fn protects(
+    protected: &ProtectedPaths,
+    mount: BorrowedFd<'_>,
+    below: &[String],
+) -> Option<String> {
+    let parts = |from: usize| below[from..].iter().map(String::as_str);
+    for at in 0..below.len() {
+        let folder = &below[..at];
+        if let Some(pattern) = protected.covers_in_repository(parts(at))
+            && marks(mount, folder).is_repository()
+        {
+            return Some(pattern.to_owned());
+        }
+    }
+    let (name, folder) = below.split_last()?;
+    if !RepositoryMarks::default().see(name.as_bytes()) || !protected.names_repository(GIT) {
+        return None;
+    }
+    // In a folder of that name everything that counts is protected already.
+    if folder.last().is_some_and(|folder| protected.names_repository(folder)) {
+        return None;
+    }
+    let before = marks(mount, folder);
+    let mut after = before;
+    after.see(name.as_bytes());
+    (after.is_repository() && !before.is_repository()).then(|| GIT.to_owned())
+}
+
+/// What of a repository is in a folder. What cannot be looked at counts as there.
+fn marks(mount: BorrowedFd<'_>, folder: &[String]) -> RepositoryMarks {
+    let mut marks = RepositoryMarks::default();
+    for name in RepositoryMarks::NAMES {
+        let path: Vec<&str> = folder.iter().map(String::as_str).chain([name]).collect();
+        let found = resolve_beneath(mount, &path.join("/"), OFlags::NOFOLLOW);
+        // A name that is no text was replaced by one that is, and cannot be asked for.
+        let is_nameless = folder.iter().any(|part| part.contains(char::REPLACEMENT_CHARACTER));
+        if is_nameless || !matches!(found, Err(Errno::NOENT | Errno::NOTDIR)) {
+            marks.see(name.as_bytes());
+        }
+    }
+    marks
+}
+
+/// Where Git looks for a repository.
+const GIT: &str = ".git";
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::fd::AsFd as _, path::Path};
+
+    use super::*;
+
+    #[track_caller]
+    fn check(root: &Path, path: &str, pattern: Option<&str>) {
+        let protected =
+            ProtectedPaths::parse([".git/hooks", ".git/config", ".git/commondir"]).expect("patterns");
+        let mount = fs::File::open(root).expect("a folder");
+        let below: Vec<String> = path.split('/').map(str::to_owned).collect();
+        assert_eq!(protects(&protected, mount.as_fd(), &below).as_deref(), pattern, "{path}");
+    }
+
+    #[test]
+    fn what_a_repository_of_any_name_obeys_is_protected() {
+        let root = tempfile::tempdir().expect("a folder");
+        for folder in ["bare/objects", "bare/refs", "plain/objects", "tree"] {
+            fs::create_dir_all(root.path().join(folder)).expect("a folder");
+        }
+        for file in ["bare/HEAD", "tree/HEAD", "tree/commondir"] {
+            fs::write(root.path().join(file), "").expect("written");
+        }
+        for path in ["bare/config", "bare/CONFIG", "tree/config"] {
+            check(root.path(), path, Some(".git/config"));
+        }
+        check(root.path(), "bare/hooks/pre-commit", Some(".git/hooks"));
+        for path in ["bare/index", "bare/HEAD", "bare/a/config", "plain/config", "config", "hooks/x"] {
+            check(root.path(), path, None);
+        }
+    }
+
+    #[test]
+    fn the_last_thing_that_makes_a_repository_is_protected() {
+        let root = tempfile::tempdir().expect("a folder");
+        for folder in ["half/objects", "half/refs", "other", ".git/objects", ".git/refs"] {
+            fs::create_dir_all(root.path().join(folder)).expect("a folder");
+        }
+        fs::write(root.path().join("other/HEAD"), "").expect("written");
+        for path in ["half/HEAD", "half/head", "other/commondir"] {
+            check(root.path(), path, Some(".git"));
+        }
+        for path in ["half/refs", "other/objects", "HEAD", ".git/HEAD", "half/objects/HEAD"] {
+            check(root.path(), path, None);
+        }
+    }
+}
