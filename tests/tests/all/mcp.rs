@@ -9,3 +9,5 @@ mod hostile;
 mod http;
 mod lifecycle;
 mod reports;
+mod stopping;
+mod streams;
