@@ -55,8 +55,8 @@ pub async fn serve_http(
     access: HttpAccess,
     stop: CancellationToken,
 ) {
-    // Sessions outlive connections; they end with this.
-    let sessions = stop.child_token();
+    // Sessions outlive connections, and the order to stop, until all is answered; they end with this.
+    let sessions = CancellationToken::new();
     let _sessions_end = sessions.clone().drop_guard();
     let config = StreamableHttpServerConfig::default().with_cancellation_token(sessions.clone());
     let gate = Arc::new(Gate::new(server, access, config, stop.clone()));
