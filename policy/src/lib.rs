@@ -68,6 +68,6 @@ pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;
 pub use shell::{InvalidVariable, ShellAbsence, ShellGrant, ShellPolicy, VariableName};
-pub use shown::{escape_for_display, is_deceptive};
+pub use shown::{escape_for_display, is_deceptive, is_right_to_left};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};
 pub use tool::{Standing, ToolAssignment, ToolFacts, ToolOrigin};

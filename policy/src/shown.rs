@@ -1,86 +1,237 @@
 //! Text from a stranger, made fit for a terminal: a workspace's overlay and a model's path may hold
-//! characters that move the cursor or turn the writing direction.
+//! characters that move the cursor, turn the writing direction, or are not seen.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
-/// Shows a text with control and bidirectional characters escaped, and at most [`MAX_SHOWN_CHARS`] of it.
+use icu_properties::{
+    CodePointMapData, CodePointSetData,
+    props::{BidiClass, DefaultIgnorableCodePoint, GeneralCategory},
+};
+use unicode_width::UnicodeWidthChar as _;
+
+/// Shows a text with deceptive characters escaped, and at most [`MAX_SHOWN_CHARS`] of it.
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
 /// How much of a stranger's text an error repeats.
 const MAX_SHOWN_CHARS: usize = 256;
 
+/// How many marks one character may carry, and be readable: what is above it paints over the lines around it.
+const MAX_MARKS: usize = 4;
+
 impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use fmt::Write as _;
+        let mut escaper = Escaper::default();
         for (index, character) in self.0.chars().enumerate() {
             if index == MAX_SHOWN_CHARS {
                 return f.write_char('…');
             }
-            if is_deceptive(character) {
-                write!(f, "{}", character.escape_unicode())?;
-            } else {
-                f.write_char(character)?;
-            }
+            escaper.show(character, f)?;
         }
         Ok(())
     }
 }
 
-/// Shows a text as it is, but for the characters that [`is_deceptive`] names.
+/// Shows a text as it is, but for the characters that [`is_deceptive`] names, marks that stand on nothing that is
+/// seen, and those above four on one character.
 #[must_use]
 pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
     struct Escaped<'a>(&'a str);
 
     impl fmt::Display for Escaped<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            use fmt::Write as _;
-            self.0.chars().try_for_each(|character| match is_deceptive(character) {
-                true => write!(f, "{}", character.escape_unicode()),
-                false => f.write_char(character),
-            })
+            let mut escaper = Escaper::default();
+            self.0.chars().try_for_each(|character| escaper.show(character, f))
         }
     }
 
     Escaped(text)
 }
 
-/// Whether a terminal or a reader's eye would be deceived by a character: control characters, and those
-/// that are not seen.
+/// Shows one character after the other.
+#[derive(Default)]
+struct Escaper {
+    /// How many more marks the last character may carry.
+    bears: usize,
+}
+
+impl Escaper {
+    fn show(&mut self, character: char, f: &mut impl fmt::Write) -> fmt::Result {
+        let is_mark = is_mark(character);
+        if is_deceptive(character) || (is_mark && self.bears == 0) {
+            self.bears = 0;
+            return write!(f, "{}", character.escape_unicode());
+        }
+        self.bears = match character {
+            // A mark on a blank is a mark on nothing.
+            ' ' => 0,
+            _ if is_mark => self.bears - 1,
+            _ => MAX_MARKS,
+        };
+        f.write_char(character)
+    }
+}
+
+/// Whether a terminal or a reader's eye would be deceived by a character: control characters, those that are not
+/// seen, blanks other than the space, and those that no standard gives a look.
 #[must_use]
 pub fn is_deceptive(character: char) -> bool {
-    character.is_control() || is_invisible(character)
+    if character.is_ascii() {
+        return character.is_ascii_control();
+    }
+    let has_no_look = matches!(
+        CodePointMapData::<GeneralCategory>::new().get(character),
+        GeneralCategory::Control
+            | GeneralCategory::SpaceSeparator
+            | GeneralCategory::EnclosingMark
+            | GeneralCategory::PrivateUse
+            | GeneralCategory::Surrogate
+            | GeneralCategory::Unassigned
+    );
+    has_no_look || is_invisible(character) || is_blank(character)
 }
 
 /// Characters that change how others are shown, or that are not shown at all: bidirectional controls,
-/// zero-width characters, variation selectors, line separators, annotations and tags (Unicode Technical
+/// zero-width characters, fillers, variation selectors, line separators, annotations and tags (Unicode Technical
 /// Report 36, section 2).
 pub(crate) fn is_invisible(character: char) -> bool {
+    if character.is_ascii() {
+        return false;
+    }
+    let is_format = matches!(
+        CodePointMapData::<GeneralCategory>::new().get(character),
+        GeneralCategory::Format | GeneralCategory::LineSeparator | GeneralCategory::ParagraphSeparator
+    );
+    is_format || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
+}
+
+/// Whether a character is of a script that is written from right to left, so that what stands beside it on its line
+/// may be shown in another order.
+#[must_use]
+pub fn is_right_to_left(character: char) -> bool {
+    !character.is_ascii()
+        && matches!(
+            CodePointMapData::<BidiClass>::new().get(character),
+            BidiClass::RightToLeft | BidiClass::ArabicLetter | BidiClass::ArabicNumber
+        )
+}
+
+/// Characters that are letters or symbols by their category, and that no font paints anything for.
+fn is_blank(character: char) -> bool {
     matches!(
         character,
-        '\u{ad}'
-            | '\u{61c}'
-            | '\u{180e}'
-            | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}'
-            | '\u{fe00}'..='\u{fe0f}'
-            | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e0fff}'
+        // Braille without a dot, a caret between letters, an object that is not there, a filler, a note without a head, blank hieroglyphs.
+        '\u{2800}' | '\u{a8fa}' | '\u{fffc}' | '\u{16fe4}' | '\u{1d159}' | '\u{13441}' | '\u{13442}'
     )
+}
+
+/// Whether a character is painted onto the one before it, or takes no place of its own.
+fn is_mark(character: char) -> bool {
+    !character.is_ascii()
+        && (character.width().is_none_or(|columns| columns == 0)
+            || matches!(
+                CodePointMapData::<GeneralCategory>::new().get(character),
+                GeneralCategory::NonspacingMark | GeneralCategory::SpacingMark
+            ))
 }
 
 #[cfg(test)]
 mod tests {
+    use unicode_width::UnicodeWidthStr as _;
+
     use super::*;
+
+    fn shown(text: &str) -> String {
+        escape_for_display(text).to_string()
+    }
 
     #[test]
     fn what_moves_a_cursor_or_turns_the_writing_is_escaped() {
         assert_eq!(Shown("a/ü 'b'").to_string(), "a/ü 'b'");
         assert_eq!(Shown("a\u{1b}[2J\u{202e}b\n").to_string(), "a\\u{1b}[2J\\u{202e}b\\u{a}");
         let text = "rm \u{1b}[2K\u{202e}txt.exe\u{200b}\r\nä";
-        let shown = "rm \\u{1b}[2K\\u{202e}txt.exe\\u{200b}\\u{d}\\u{a}ä";
-        assert_eq!(escape_for_display(text).to_string(), shown);
+        assert_eq!(shown(text), "rm \\u{1b}[2K\\u{202e}txt.exe\\u{200b}\\u{d}\\u{a}ä");
         assert_eq!(Shown(&"x".repeat(300)).to_string(), format!("{}…", "x".repeat(256)));
+    }
+
+    #[test]
+    fn what_is_shown_as_nothing_or_as_a_blank_is_escaped() {
+        for character in [
+            '\u{a0}',
+            '\u{34f}',
+            '\u{115f}',
+            '\u{1160}',
+            '\u{1680}',
+            '\u{17b4}',
+            '\u{17b5}',
+            '\u{180b}',
+            '\u{180d}',
+            '\u{180e}',
+            '\u{2000}',
+            '\u{2003}',
+            '\u{2028}',
+            '\u{205f}',
+            '\u{2800}',
+            '\u{3000}',
+            '\u{3164}',
+            '\u{e000}',
+            '\u{fe0f}',
+            '\u{ffa0}',
+            '\u{fff9}',
+            '\u{fffc}',
+            '\u{ffff}',
+            '\u{1d159}',
+            '\u{1d173}',
+            '\u{e0041}',
+            '\u{e0100}',
+            '\u{10ffff}',
+            '\u{20dd}',
+        ] {
+            assert_eq!(shown(&format!("a{character}b")), format!("a{}b", character.escape_unicode()));
+        }
+    }
+
+    /// Over all of Unicode: alone, and behind another character.
+    #[test]
+    fn every_character_is_seen_or_escaped() {
+        for character in (0..=0x10_ffff).filter_map(char::from_u32) {
+            let alone = shown(&character.to_string());
+            assert!(character == ' ' || alone.trim() == alone, "{character:?} is a blank");
+            assert!(alone.width() >= 1, "{character:?} alone is not seen");
+            let behind = shown(&format!("a{character}"));
+            let is_mark_that_is_seen = behind.width() == 1 && is_mark(character) && !is_deceptive(character);
+            assert!(behind.width() > 1 || is_mark_that_is_seen, "{character:?} is not seen");
+        }
+    }
+
+    #[test]
+    fn texts_of_all_scripts_stay_readable() {
+        for text in [
+            "añ€😀 e\u{301}",
+            "שלום עולם",
+            "مَرْحَبًا",
+            "हिन्दी ประเทศไทย 한국어 日本語",
+            "\u{1112}\u{1161}\u{11ab}",
+            "Tiê\u{301}ng Vi\u{323}\u{302}t",
+        ] {
+            assert_eq!(shown(text), text);
+        }
+    }
+
+    #[test]
+    fn marks_that_stand_on_nothing_or_in_heaps_are_escaped() {
+        assert_eq!(shown("\u{301}a"), "\\u{301}a");
+        assert_eq!(shown(" \u{301}"), " \\u{301}");
+        let heap = format!("a{}b", "\u{301}".repeat(100));
+        let escaped = shown(&heap);
+        assert_eq!(escaped.matches('\u{301}').count(), MAX_MARKS);
+        assert_eq!(escaped.matches("\\u{301}").count(), 100 - MAX_MARKS);
+        // What is escaped bears none either.
+        assert_eq!(shown("\u{200b}\u{301}"), "\\u{200b}\\u{301}");
+    }
+
+    #[test]
+    fn letters_that_are_written_from_right_to_left_are_known() {
+        assert!("אبܐ\u{660}".chars().all(is_right_to_left));
+        assert!(!"aя日1 ü".chars().any(is_right_to_left));
     }
 }

@@ -21,6 +21,9 @@ pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
 /// The agent and the run that calls from the command line belong to.
 pub(crate) const CLI_ID: &str = "cli";
 
+/// The agent that a model's calls belong to.
+pub(crate) const AGENT_ID: &str = "agent";
+
 /// How many rows `audit log` shows.
 const DEFAULT_LIMIT: usize = 50;
 

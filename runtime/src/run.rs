@@ -3,7 +3,9 @@
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
+use portcullis_shell_daemon::{Colours, LogLine, conceal_memory, log_filter};
 use portcullis_tools::wasm::{compile_from_stdin, is_compiler};
+use portcullis_types::chain;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{
@@ -26,6 +28,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         portcullis_shell_daemon::enter_if_session().or_else(portcullis_shell_daemon::enter_if_embedded);
     if let Some(code) = sidecar {
         return code;
+    }
+    if let Err(error) = conceal_memory() {
+        stream::tell(&format!("error: this process's memory cannot be concealed: {}\n", chain(&error)));
+        return ExitCode::FAILURE;
     }
     let args: Vec<OsString> = args.into_iter().collect();
     // Not a command: this program, started by itself to compile a module from outside.
@@ -57,10 +63,13 @@ const SERVER_LOG: &str = "warn,rmcp=error";
 
 /// Starts the log. A second call in one process changes nothing.
 fn log_to_stderr(command: &Command) {
-    let builder =
-        tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(stream::stderr_is_terminal());
+    let colours = if stream::stderr_is_terminal() { Colours::Shown } else { Colours::Left };
+    let builder = tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .event_format(LogLine::text(colours));
     let started = match std::env::var(LOG_VARIABLE) {
-        Ok(text) if !text.is_empty() => match EnvFilter::builder().parse(&text) {
+        Ok(text) if !text.is_empty() => match log_filter(&text) {
             Ok(filter) => builder.with_env_filter(filter).try_init(),
             Err(error) => {
                 stream::tell(&format!("warning: {LOG_VARIABLE} is not used: {error}\n"));

@@ -46,6 +46,8 @@ mod inside;
 mod descriptors;
 mod error;
 mod limits;
+mod log_line;
+mod memory;
 mod patience;
 mod tree;
 mod watch;
@@ -60,12 +62,14 @@ pub use descriptors::take_all_descriptors;
 pub use entry::enter_if_session;
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
+pub use log_line::{Colours, LogLine};
+pub use memory::conceal_memory;
 pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
 pub use server::{
     DaemonConfig, DaemonError, DaemonMount, EMBEDDED_ENTRY, EmbeddedSetup, ServiceLimits, SessionLimits,
-    Token, Unproven, embedded_main, enter_if_embedded, serve, shelld_main,
+    Token, Unproven, embedded_main, enter_if_embedded, log_filter, serve, shelld_main,
 };
 pub use session::ShellSession;
 pub use spec::{CommandRequest, PostureChoice, SessionMount, SessionSpec};

@@ -1,4 +1,6 @@
-"""The protocol's Python library as a client of `portcullis serve`, over standard streams and over HTTP.
+"""The protocol's Python library, in either major version, as a client of `portcullis serve`, over standard streams and
+over HTTP. The second version asks for a revision without sessions first (`server/discover`), and begins one when it
+hears that there is none.
 
 Lists the tools and calls every one of them with real arguments, and looks at what comes back. PORTCULLIS_BIN is the
 program. Ends with `N passed, 0 failed`, or with the first assertion that does not hold.
@@ -13,14 +15,24 @@ import tempfile
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from mcp import ClientSession, McpError, StdioServerParameters, types
+from mcp import ClientSession, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
-from mcp.client.streamable_http import streamablehttp_client
+
+try:
+    from mcp import Client, MCPError as McpError
+    from mcp.client.streamable_http import create_mcp_http_client, streamable_http_client
+except ImportError:
+    from mcp import McpError
+    from mcp.client.streamable_http import streamablehttp_client
+
+    Client = None
 
 PROGRAM = os.environ["PORTCULLIS_BIN"]
 # Generous: the machine may be busy, and a first start compiles.
 DEADLINE_SECONDS = 240
 LONG_LINES = 60_000
+# The newest revision with sessions.
+REVISION = "2025-11-25"
 
 
 class Person:
@@ -61,9 +73,9 @@ class World:
 @asynccontextmanager
 async def over_stdio(world, *options, person=None):
     parameters = StdioServerParameters(command=PROGRAM, args=world.arguments(*options), env=dict(os.environ))
-    async with stdio_client(parameters, errlog=subprocess.DEVNULL) as (read, write):
-        async with ClientSession(read, write, elicitation_callback=person) as session:
-            yield session
+    transport = stdio_client(parameters, errlog=subprocess.DEVNULL)
+    async with begun(transport, person) as session:
+        yield session
 
 
 @asynccontextmanager
@@ -79,8 +91,12 @@ async def over_http(world, *options, person=None):
         token = Path(await told(server, b"the token is in ")).read_text().strip()
         drain = asyncio.create_task(server.stderr.read())
         headers = {"Authorization": f"Bearer {token}"}
-        async with streamablehttp_client(url, headers=headers) as (read, write, _):
-            async with ClientSession(read, write, elicitation_callback=person) as session:
+        if Client:
+            async with create_mcp_http_client(headers=headers) as http:
+                async with begun(streamable_http_client(url, http_client=http), person) as session:
+                    yield session
+        else:
+            async with begun(streamablehttp_client(url, headers=headers), person) as session:
                 yield session
         server.terminate()
         assert await server.wait() == 0, "the server ends well"
@@ -89,6 +105,27 @@ async def over_http(world, *options, person=None):
         if server.returncode is None:
             server.kill()
             await server.wait()
+
+
+@asynccontextmanager
+async def begun(transport, person):
+    """A session that has begun, by the newest revision that both sides have."""
+    if Client:
+        async with Client(transport, elicitation_callback=person) as client:
+            assert client.protocol_version == REVISION, client.protocol_version
+            yield client
+        return
+    async with transport as (read, write, *_):
+        async with ClientSession(read, write, elicitation_callback=person) as session:
+            answer = await session.initialize()
+            assert answer.protocolVersion == REVISION, answer.protocolVersion
+            yield session
+
+
+def of(value, name):
+    """A field, which the second version calls in another way."""
+    snake = re.sub("[A-Z]", lambda found: "_" + found[0].lower(), name)
+    return getattr(value, snake) if hasattr(value, snake) else getattr(value, name)
 
 
 async def told(server, words):
@@ -104,25 +141,24 @@ def text(result):
 
 async def succeeds(session, name, arguments, expected, **options):
     result = await session.call_tool(name, arguments, **options)
-    assert not result.isError, f"{name}: {text(result)}"
+    assert not of(result, "isError"), f"{name}: {text(result)}"
     assert re.search(expected, text(result)), f"{name}: {text(result)[:2000]}"
     return result
 
 
 async def fails(session, name, arguments, expected):
     result = await session.call_tool(name, arguments)
-    assert result.isError, f"{name}: {text(result)}"
+    assert of(result, "isError"), f"{name}: {text(result)}"
     assert text(result).startswith("Tool execution failed: "), text(result)
     assert re.search(expected, text(result)), f"{name}: {text(result)}"
 
 
 async def tools_and_errors(session, world):
     """Every tool but the one that asks, and what is refused."""
-    begun = await session.initialize()
-    assert begun.protocolVersion == types.LATEST_PROTOCOL_VERSION, begun.protocolVersion
     await session.send_ping()
     listed = {tool.name: tool for tool in (await session.list_tools()).tools}
-    assert listed["file_read"].annotations.readOnlyHint and not listed["file_write"].annotations.readOnlyHint
+    reads, writes = (of(listed[name].annotations, "readOnlyHint") for name in ("file_read", "file_write"))
+    assert reads and not writes, (reads, writes)
     calls = [
         ("add", {"a": 2, "b": 3}, r"5"),
         ("subtract", {"a": 2, "b": 3}, r"-1"),
@@ -145,7 +181,8 @@ async def tools_and_errors(session, world):
     assert (world.shared / "key.pem").read_text() == "the key\n"
 
     echoed = await succeeds(session, "echo", {"message": "añ€😀"}, r"añ€😀")
-    assert echoed.structuredContent == {"echoed": "añ€😀", "length": 4}, echoed.structuredContent
+    data = of(echoed, "structuredContent")
+    assert data == {"echoed": "añ€😀", "length": 4}, data
 
     # Of what is cut the rest can be had, by the id that the cut names.
     cut = await succeeds(session, "file_read", {"path": "/shared/long.txt"}, r"output_read")
@@ -193,21 +230,18 @@ async def approved_by_the_operator(transport, world):
 async def approved_by_the_person(transport, world):
     person = Person(APPROVING)
     async with transport(world, person=person) as session:
-        await session.initialize()
         await command(session, person)
 
 
 async def refused(transport, world):
     person = Person(DENYING)
     async with transport(world, person=person) as session:
-        await session.initialize()
         touch = {"command": "touch /shared/touched"}
         await fails(session, "shell_exec", touch, r"not today")
         person.answer = DECLINING
         await fails(session, "shell_exec", touch, r"declined")
         assert len(person.questions) == 2, person.questions
     async with transport(world) as session:
-        await session.initialize()
         await fails(session, "shell_exec", touch, r"--approve")
     assert not (world.shared / "touched").exists()
 

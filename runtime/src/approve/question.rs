@@ -1,29 +1,30 @@
 //! The text by which a call is put to whoever may approve of it, the same for every way of asking.
 
-use std::fmt::Write as _;
-
 use portcullis_tools::{
     approval::ApprovalRequest,
     policy::{Grant, RequestedSubject},
 };
 
-use crate::output::text;
+use crate::output::{
+    framed::{Framed, Lines},
+    text,
+};
 
-/// What is asked: who calls what with which arguments, in full, and what the call may touch. Everything that a
-/// model or a tool chose is escaped. It ends with a newline; how to answer is for the asker to add.
-pub(crate) fn question(request: &ApprovalRequest) -> String {
-    let mut out = String::from("This call needs your approval.\n");
-    let mut line = |name: &str, value: &str| {
-        // Writing to a string cannot fail.
-        let _ = writeln!(out, "  {name:<10} {}", text::inline(value));
-    };
-    line("tool", &request.tool);
-    line("tier", request.tier.as_str());
-    line(
-        "asked by",
-        &format!("agent {}, run {}, call {}", request.agent_id, request.run_id, request.call_id),
-    );
-    line("runs", &place(&request.grant, request.unconfined));
+/// How many of the paths, addresses and commands that arguments name are shown. A call that names more says so.
+const MAX_NAMES: usize = 32;
+
+/// What is asked, on lines of at most so many columns: who calls what with which arguments, and what the call may
+/// touch. Everything that a model or a tool chose is escaped, within a frame, and bounded: where something is left
+/// out, the text says how much. It ends with a newline; how to answer is for the asker to add.
+pub(crate) fn question(request: &ApprovalRequest, columns: usize) -> String {
+    let mut framed = Framed::new("This call needs your approval.", columns);
+    let mut line = |name: &str, value: &str, lines: Lines| framed.line(name, value, lines);
+    line("tool", &request.tool, Lines::FEW);
+    line("tier", request.tier.as_str(), Lines::FEW);
+    line("agent", &request.agent_id, Lines::FEW);
+    line("run", &request.run_id, Lines::FEW);
+    line("call", &request.call_id, Lines::FEW);
+    line("runs", &place(&request.grant, request.unconfined), Lines::FEW);
     if request.steps.is_empty() {
         touches(&mut line, &request.grant);
     }
@@ -33,13 +34,14 @@ pub(crate) fn question(request: &ApprovalRequest) -> String {
     let limits = &request.grant.limits;
     let timeout = humantime::format_duration(limits.timeout);
     let output = text::bytes(limits.max_output.0);
-    if request.unconfined {
-        line("limits", &format!("{timeout}, {output} of output"));
+    let limits = if request.unconfined {
+        format!("{timeout}, {output} of output")
     } else {
-        line("limits", &format!("{timeout}, {} of memory, {output} of output", text::bytes(limits.memory.0)));
-    }
-    line("arguments", &request.arguments);
-    out
+        format!("{timeout}, {} of memory, {output} of output", text::bytes(limits.memory.0))
+    };
+    line("limits", &limits, Lines::FEW);
+    line("arguments", &request.arguments, Lines::MANY);
+    framed.finish()
 }
 
 /// Where a call runs, and what holds it there.
@@ -58,24 +60,28 @@ fn place(grant: &Grant, unconfined: bool) -> String {
 }
 
 /// What a step of an operation may touch, while no other step may.
-fn step_touches(line: &mut impl FnMut(&str, &str), step: &str, grant: &Grant) {
-    line("in a step", &format!("{step}, by itself"));
+fn step_touches(line: &mut impl FnMut(&str, &str, Lines), step: &str, grant: &Grant) {
+    line("in a step", &format!("{step}, by itself"), Lines::FEW);
     touches(line, grant);
 }
 
 /// What a grant opens, and what of it the arguments name.
-fn touches(line: &mut impl FnMut(&str, &str), grant: &Grant) {
+fn touches(line: &mut impl FnMut(&str, &str, Lines), grant: &Grant) {
     let mounts: Vec<String> =
         grant.mounts.iter().map(|mount| format!("/{} ({})", mount.name, mount.access)).collect();
     let mounts = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
-    line("may touch", &format!("{mounts}; profile {}", grant.profile));
-    for subject in &grant.subjects {
+    line("may touch", &format!("{mounts}; profile {}", grant.profile), Lines::FEW);
+    for subject in grant.subjects.iter().take(MAX_NAMES) {
         let (argument, what, value) = match subject {
             RequestedSubject::Path { argument, path, access } => (argument, access.as_str(), path.as_str()),
             RequestedSubject::Url { argument, url } => (argument, "fetch", url.as_str()),
             RequestedSubject::Command { argument, command } => (argument, "execute", command.as_str()),
         };
-        line("names", &format!("{value} ({what}, `{argument}`)"));
+        // The value comes last: nothing of ours stands behind it, where it could be taken for a part of it.
+        line("names", &format!("{what}, `{argument}`: {value}"), Lines::MANY);
+    }
+    if let Some(more) = grant.subjects.len().checked_sub(MAX_NAMES).filter(|more| *more > 0) {
+        line("names more", &format!("{more} that are not shown"), Lines::FEW);
     }
 }
 
@@ -104,7 +110,7 @@ mod tests {
     #[async_trait]
     impl Approver for Keeps {
         async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
-            *self.0.lock().expect("not poisoned") = question(request);
+            *self.0.lock().expect("not poisoned") = question(request, 80);
             ApprovalAnswer::Deny { reason: None }
         }
     }
@@ -159,7 +165,7 @@ mod tests {
             else {
                 panic!("the shipped policy allows it");
             };
-            step_touches(&mut |name, value| shown += &format!("{name}: {value}\n"), step, &grant);
+            step_touches(&mut |name, value, _| shown += &format!("{name}: {value}\n"), step, &grant);
         }
         assert_eq!(
             shown,
@@ -202,10 +208,10 @@ mod tests {
         );
         assert!(place(&grant, true).contains("on the host, unconfined"));
         let mut shown = String::new();
-        touches(&mut |name, value| shown += &format!("{name}: {value}\n"), &grant);
+        touches(&mut |name, value, _| shown += &format!("{name}: {value}\n"), &grant);
         assert_eq!(
             shown,
-            "may touch: /shared (write), /tmp (write); profile Shell\nnames: rm -rf /shared (execute, `command`)\n"
+            "may touch: /shared (write), /tmp (write); profile Shell\nnames: execute, `command`: rm -rf /shared\n"
         );
     }
 }

@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
 use rustix::{
     event::{PollFd, PollFlags, poll},
-    termios::{QueueSelector, tcflush},
+    termios::{QueueSelector, tcflush, tcgetwinsize},
 };
 use tokio::sync::Mutex;
 
@@ -18,6 +18,9 @@ use super::{question::question, session::SessionApprovals};
 
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: u64 = 4096;
+
+/// How wide a terminal is taken for that does not know: narrow enough for any.
+const UNKNOWN_COLUMNS: usize = 40;
 
 /// What follows the question.
 const HOW_TO_ANSWER: &str = "Approve? y = yes, n = no; any other text is a no with that reason: ";
@@ -57,7 +60,7 @@ impl Approver for TerminalApprover {
         }
         let may_keep = SessionApprovals::may_keep(request);
         let how = if may_keep { HOW_TO_ANSWER_ONCE_OR_FOR_ALL } else { HOW_TO_ANSWER };
-        let question = format!("\n{}{how}", question(request));
+        let question = format!("\n{}{how}", question(request, columns(&terminal)));
         let (Ok(terminal), Ok((over, _asking))) = (terminal.try_clone(), io::pipe()) else {
             return no_answer();
         };
@@ -72,6 +75,12 @@ impl Approver for TerminalApprover {
             Ok(Ok(None) | Err(_)) | Err(_) => no_answer(),
         }
     }
+}
+
+/// How wide a terminal is.
+fn columns(terminal: &File) -> usize {
+    let columns = tcgetwinsize(terminal).map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { UNKNOWN_COLUMNS } else { columns }
 }
 
 /// Asks, and gives the line that answers; none when nobody wants it any more, and then what is typed next is left to

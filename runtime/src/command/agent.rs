@@ -14,7 +14,7 @@ use crate::{
         AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, ApiKey, DEFAULT_EVENT_CAPACITY,
         InMemoryMessageStore, Provider, ProviderErrorKind, ProviderSettings, RemoteProvider, event_channel,
     },
-    cli::{Agent, CLI_ID, Common},
+    cli::{AGENT_ID, Agent, Common},
     error::CliError,
     executor::RegistryExecutor,
     output::{
@@ -40,7 +40,7 @@ that is refused says why; do what it asks for, or go another way.";
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError> {
     let provider = provider(&options)?;
-    let mut config = AgentConfig::new(CLI_ID);
+    let mut config = AgentConfig::new(AGENT_ID);
     config.system = Some(system(options.system.as_deref())?);
     config.max_iterations = options.max_turns;
     config.strategy = options.strategy.0;
@@ -49,7 +49,7 @@ pub(crate) fn run(common: &Common, options: Agent) -> Result<ExitCode, CliError>
     let place = sidecar::place(common);
 
     let live = (!options.json).then(|| Arc::new(Live::to_stderr()));
-    let mut caller = call::caller(CLI_ID.to_owned(), options.approve);
+    let mut caller = call::caller(AGENT_ID.to_owned(), options.approve);
     // The run's events say it.
     (caller.on_progress, caller.on_update) = (None, None);
     if let Some(live) = &live {

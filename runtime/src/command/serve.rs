@@ -1,6 +1,6 @@
 //! `portcullis serve`: the tools for clients of the Model Context Protocol.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use portcullis_tools::{ToolRegistry, approval::ApproveAll};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
@@ -18,6 +18,9 @@ use crate::{
     setup, sidecar,
 };
 
+/// How long what did not end in time has to write its rows.
+const LEFTOVERS: Duration = Duration::from_secs(1);
+
 /// Runs the command.
 pub(crate) fn run(common: &Common, options: Serve) -> Result<ExitCode, CliError> {
     if let Some(client) = options.print_config {
@@ -28,8 +31,8 @@ pub(crate) fn run(common: &Common, options: Serve) -> Result<ExitCode, CliError>
     }
     let runtime = setup::runtime()?;
     let served = runtime.block_on(serve(common, options));
-    // A native tool that blocks its thread must not keep us.
-    runtime.shutdown_background();
+    // What is left of calls writes its rows; a native tool that blocks its thread must not keep us.
+    runtime.shutdown_timeout(LEFTOVERS);
     served
 }
 

@@ -27,6 +27,9 @@ const APPROVE_SESSION: &str = "approve_for_session";
 /// No.
 const DENY: &str = "deny";
 
+/// How many columns the question has. A client folds longer lines where it likes.
+const COLUMNS: usize = 72;
+
 /// How long before the registry's own time-out the client's question ends, so that it can be withdrawn.
 const BEFORE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -53,7 +56,7 @@ impl ClientApprover {
     async fn ask(&self, request: &ApprovalRequest) -> Option<ElicitResult> {
         let params = ElicitRequestParams::FormElicitationParams {
             meta: None,
-            message: question(request),
+            message: question(request, COLUMNS),
             requested_schema: schema(SessionApprovals::may_keep(request))?,
         };
         let asking = ServerRequest::ElicitRequest(ElicitRequest::new(params));

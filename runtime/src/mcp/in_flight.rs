@@ -46,9 +46,12 @@ impl InFlight {
     ///
     /// # Cancellation
     /// Safe.
-    pub(super) async fn none(&self) {
-        // It ends in an error where the sender is gone, and that is here.
-        let _ = self.awaited.subscribe().wait_for(HashSet::is_empty).await;
+    pub(super) fn none(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut awaited = self.awaited.subscribe();
+        async move {
+            // It ends in an error where the sender is gone: then nobody is left to be answered.
+            let _ = awaited.wait_for(HashSet::is_empty).await;
+        }
     }
 }
 

@@ -19,6 +19,9 @@ pub struct McpLimits {
     pub reports: usize,
     /// How long calls may go on when the client has left. Default: 2 s.
     pub leave: Duration,
+    /// How long a server that is told to end waits for its calls, which it cancels at once, to be answered. Default:
+    /// 10 s. Rows that are not written by then are waited for as long again.
+    pub stop: Duration,
     /// How long a client may take to begin the session. Default: 60 s.
     pub initialize: Duration,
     /// How many HTTP connections are open. Default: 256. What is above it gets status 503.
@@ -42,6 +45,7 @@ impl Default for McpLimits {
             unreadable: 100,
             reports: 256,
             leave: Duration::from_secs(2),
+            stop: Duration::from_secs(10),
             initialize: Duration::from_secs(60),
             connections: 256,
             sessions: 64,

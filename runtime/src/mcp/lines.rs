@@ -2,16 +2,21 @@
 //!
 //! A line that is too long is skipped and answered, one that is no message is answered, and a client that sends
 //! nothing but those is left. A client that does not read its answers is not read either. At the end of its input
-//! its calls have a moment to end; then they are cancelled.
+//! its calls have a moment to end; then they are cancelled. When the server is told to end they are cancelled at
+//! once, and each request that has come is answered before the client is left.
 
 use std::{
     io,
     sync::{Arc, Weak},
 };
 
+use portcullis_types::CancellationToken;
 use rmcp::{
     RoleServer,
-    model::{ClientNotification, ErrorData, JsonRpcMessage, JsonRpcNotification, RequestId},
+    model::{
+        ClientNotification, ClientRequest, ErrorCode, ErrorData, GetMeta as _, JsonRpcMessage,
+        JsonRpcNotification, ProtocolVersion, RequestId,
+    },
     service::{RxJsonRpcMessage, TxJsonRpcMessage},
     transport::Transport,
 };
@@ -31,6 +36,13 @@ use super::{
 /// How much is read at once.
 const BUFFER_BYTES: usize = 64 << 10;
 
+/// A request that came before the session did.
+pub(super) const NO_SESSION: &str =
+    "a request belongs to a session, which `initialize` begins: send that first";
+
+/// A request that came when the server was told to end: a server's own code, as JSON-RPC reserves them.
+const ENDING: ErrorCode = ErrorCode(-32000);
+
 /// A transport of one message a line.
 pub(super) struct Lines<R, W> {
     input: BufReader<R>,
@@ -44,9 +56,15 @@ pub(super) struct Lines<R, W> {
     in_flight: InFlight,
     /// How many unreadable messages came in a row.
     unreadable: u32,
+    /// Whether the client has begun its session.
+    has_begun: bool,
     has_ended: bool,
+    /// Tells the server to end.
+    stop: CancellationToken,
     /// When the calls of a client that has left are cancelled.
     leaves: Option<Instant>,
+    /// When a server that is told to end answers no more.
+    stops: Option<Instant>,
     limits: McpLimits,
     presence: Presence,
 }
@@ -62,7 +80,13 @@ enum Read {
 }
 
 impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
-    pub(super) fn new(input: R, output: W, limits: &McpLimits, presence: Presence) -> Self {
+    pub(super) fn new(
+        input: R,
+        output: W,
+        limits: &McpLimits,
+        presence: Presence,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
             input: BufReader::with_capacity(BUFFER_BYTES, input),
             line: Vec::new(),
@@ -71,8 +95,11 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             unsent: Arc::new(Semaphore::new(limits.unsent)),
             in_flight: InFlight::default(),
             unreadable: 0,
+            has_begun: false,
             has_ended: false,
+            stop,
             leaves: None,
+            stops: None,
             limits: limits.clone(),
             presence,
         }
@@ -114,13 +141,41 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
         self.unreadable += 1;
         tracing::info!("a message was not taken: {}", error.message);
+        self.say(id, error).await;
+        if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
+    }
+
+    /// Answers with an error, and waits until it is written: answers do not pile up for a client that reads none.
+    ///
+    /// # Cancellation
+    /// Safe: it is written elsewhere.
+    async fn say(&mut self, id: Option<RequestId>, error: ErrorData) {
         let answer = self.write(JsonRpcMessage::error(error, id));
         let sent = super::task::detached(async move {
             let _ = answer.await;
         });
-        // Answers do not pile up for a client that reads none.
         let _ = sent.await;
-        if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
+    }
+
+    /// Refuses a request that may not come before a session is begun.
+    fn before_the_session(&mut self, id: &RequestId, request: &ClientRequest) -> Result<(), Unreadable> {
+        match request {
+            ClientRequest::InitializeRequest(_) => self.has_begun = true,
+            ClientRequest::PingRequest(_) => {}
+            // One that names a revision without sessions is told which there are.
+            other => {
+                let meta = other.get_meta();
+                let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+                if meta.protocol_version().is_none() || !is_whole {
+                    let error = ErrorData::invalid_request(NO_SESSION, None);
+                    return Err(Unreadable { id: Some(id.clone()), error });
+                }
+                let version = meta.protocol_version();
+                self.has_begun = version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
+                    && !matches!(other, ClientRequest::DiscoverRequest(_));
+            }
+        }
+        Ok(())
     }
 
     /// Takes a message, unless it is a request whose answer could not be told from another's.
@@ -128,6 +183,9 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         &mut self,
         message: RxJsonRpcMessage<RoleServer>,
     ) -> Result<RxJsonRpcMessage<RoleServer>, Unreadable> {
+        if let (false, JsonRpcMessage::Request(request)) = (self.has_begun, &message) {
+            self.before_the_session(&request.id, &request.request)?;
+        }
         match &message {
             JsonRpcMessage::Request(request) if !self.in_flight.begin(&request.id) => {
                 let error = ErrorData::invalid_request(
@@ -204,6 +262,10 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                         continue;
                     }
                     match wire::decode(text).and_then(|decoded| self.take(decoded.message)) {
+                        // What wants no answer means nothing before there is a session, and harms nobody.
+                        Ok(message) if !self.has_begun && !matches!(message, JsonRpcMessage::Request(_)) => {
+                            continue;
+                        }
                         Ok(message) => {
                             self.unreadable = 0;
                             return Some(message);
@@ -218,6 +280,34 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                     self.unreadable
                 );
                 return None;
+            }
+        }
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+    /// Waits until all that was asked is answered; what is still being asked is refused.
+    ///
+    /// # Cancellation
+    /// Safe.
+    async fn answered(&mut self) {
+        let none = self.in_flight.none();
+        let mut none = std::pin::pin!(none);
+        loop {
+            let message = tokio::select! {
+                // What has come is read first, so that it is answered.
+                biased;
+                message = self.next(), if !self.has_ended => message,
+                () = &mut none => return,
+            };
+            match message {
+                None => self.has_ended = true,
+                Some(JsonRpcMessage::Request(request)) => {
+                    self.in_flight.end(&request.id);
+                    let error = ErrorData::new(ENDING, "the server ends: this request was not taken", None);
+                    self.say(Some(request.id), error).await;
+                }
+                Some(_) => {}
             }
         }
     }
@@ -246,17 +336,35 @@ where
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let stop = self.stop.clone();
         if !self.has_ended {
-            if let Some(message) = self.next().await {
-                return Some(message);
+            let message = tokio::select! {
+                biased;
+                () = stop.cancelled() => None,
+                message = self.next() => {
+                    self.has_ended = message.is_none();
+                    message
+                }
+            };
+            if message.is_some() {
+                return message;
             }
-            self.has_ended = true;
-            self.leaves = Some(Instant::now() + self.limits.leave);
         }
-        // Whether they are answered or not: the client has left. This future is made anew with each event of a
-        // call, the moment when it ends is not.
-        let _ = timeout_at(self.leaves.unwrap_or_else(Instant::now), self.in_flight.none()).await;
+        // This future is made anew with each event of a call, the moments when it ends are not.
+        if !stop.is_cancelled() {
+            let leaves = *self.leaves.get_or_insert_with(|| Instant::now() + self.limits.leave);
+            tokio::select! {
+                biased;
+                () = stop.cancelled() => {}
+                // Whether they are answered or not: the client has left.
+                _ = timeout_at(leaves, self.in_flight.none()) => {}
+            }
+        }
         self.presence.gone.cancel();
+        if stop.is_cancelled() {
+            let stops = *self.stops.get_or_insert_with(|| Instant::now() + self.limits.stop);
+            let _ = timeout_at(stops, self.answered()).await;
+        }
         None
     }
 

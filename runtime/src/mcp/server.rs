@@ -9,10 +9,17 @@ use std::{
 };
 
 use portcullis_tools::{ToolRegistry, approval::Approver};
+use portcullis_types::CancellationToken;
 use rmcp::model::Tool;
 use tokio::sync::{Notify, watch};
 
-use super::{McpError, client::Clients, limits::McpLimits, listing, session::Session};
+use super::{
+    McpError,
+    client::Clients,
+    limits::McpLimits,
+    listing,
+    session::{Presence, Session},
+};
 
 /// A registry that clients are served from. Copies serve the same.
 ///
@@ -88,8 +95,24 @@ impl McpServer {
         self.shared.running.idle().await;
     }
 
-    pub(super) fn session(&self) -> Result<Session, McpError> {
-        Session::new(self.clone())
+    pub(super) fn session(&self, presence: Presence) -> Result<Session, McpError> {
+        Session::new(self.clone(), presence)
+    }
+
+    /// Waits until none of these calls runs, all of which are cancelled; where the server was told to end, no longer
+    /// than it may take for that.
+    ///
+    /// # Cancellation
+    /// Safe.
+    pub(super) async fn idle_unless_late(&self, running: &Running, stop: &CancellationToken) {
+        let late = async {
+            stop.cancelled().await;
+            tokio::time::sleep(self.shared.limits.stop).await;
+        };
+        tokio::select! {
+            () = running.idle() => {}
+            () = late => tracing::warn!("calls are left that did not end in time"),
+        }
     }
 
     pub(super) fn offered(&self) -> Arc<Offered> {

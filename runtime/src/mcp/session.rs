@@ -48,14 +48,14 @@ pub(super) struct Session {
 /// Whether a client is there, and what of its calls still runs. Its transport and its session share it.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Presence {
-    /// Fires when the client is gone for good.
+    /// Fires when the client is gone for good, or the server is told to end: calls are cancelled.
     pub(super) gone: CancellationToken,
     /// The calls of the session.
     pub(super) running: Running,
 }
 
 impl Session {
-    pub(super) fn new(server: McpServer) -> Result<Self, McpError> {
+    pub(super) fn new(server: McpServer, presence: Presence) -> Result<Self, McpError> {
         let mut bytes = [0_u8; 16];
         getrandom::fill(&mut bytes).map_err(|error| McpError::Random { reason: error.to_string() })?;
         Ok(Self {
@@ -63,7 +63,7 @@ impl Session {
             run_id: format!("mcp_{}", hex::encode(bytes)),
             approvals: Arc::default(),
             threshold: Mutex::default(),
-            presence: Presence::default(),
+            presence,
             herald: OnceLock::new(),
         })
     }

@@ -9,11 +9,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::{
     McpError, McpServer,
     lines::Lines,
+    session::Presence,
     streams::{self, Streams},
+    task,
 };
 
 /// Serves the client behind standard input and output until it leaves or `stop` fires, and until its calls have
-/// ended. From the first moment on, the process's own standard output leads to standard error and its standard
+/// ended and are answered. `stop` cancels them; how long it waits then is [`McpLimits::stop`](super::McpLimits). From the first moment on, the process's own standard output leads to standard error and its standard
 /// input to nothing: what a tool of this process prints or reads can be no part of the protocol.
 ///
 /// # Errors
@@ -49,11 +51,19 @@ where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
-    let session = server.session()?;
-    let presence = session.presence().clone();
+    let presence = Presence::default();
+    let session = server.session(presence.clone())?;
     let _gone = presence.gone.clone().drop_guard();
-    let lines = Lines::new(input, output, server.limits(), presence.clone());
-    let starting = serve_server_with_ct(session, lines, stop.clone());
+    let lines = Lines::new(input, output, server.limits(), presence.clone(), stop.clone());
+    // The transport ends when all is answered; this ends it where that takes too long.
+    let over = CancellationToken::new();
+    let (told, end, stop_time) = (stop.clone(), over.clone(), server.limits().stop);
+    let _watch = task::spawn(async move {
+        told.cancelled().await;
+        tokio::time::sleep(stop_time).await;
+        end.cancel();
+    });
+    let starting = serve_server_with_ct(session, lines, over);
     let running = match tokio::time::timeout(server.limits().initialize, starting).await {
         Ok(Ok(running)) => running,
         // It left, or was told to, before it began.
@@ -68,7 +78,7 @@ where
     };
     let ended = running.waiting().await;
     presence.gone.cancel();
-    presence.running.idle().await;
+    server.idle_unless_late(&presence.running, &stop).await;
     match ended {
         Ok(QuitReason::JoinError(error)) | Err(error) => {
             Err(McpError::Streams { source: io::Error::other(error) })

@@ -2,7 +2,7 @@
 
 use std::{
     fs::{File, OpenOptions},
-    io,
+    io::{self, Read, Write},
     os::{
         fd::{AsFd, AsRawFd as _, OwnedFd},
         unix::{
@@ -14,11 +14,19 @@ use std::{
     thread::JoinHandle,
 };
 
-use rustix::{fs::OFlags, io::fcntl_dupfd_cloexec, stdio};
+use rustix::{
+    event::{PollFd, PollFlags, poll},
+    fs::OFlags,
+    io::fcntl_dupfd_cloexec,
+    stdio,
+};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{UnixStream, unix::pipe},
 };
+
+/// How much a pump moves at once.
+const PUMP_BYTES: usize = 64 << 10;
 
 /// What messages come by.
 pub(super) type Input = Pin<Box<dyn AsyncRead + Send>>;
@@ -54,7 +62,7 @@ fn reader(input: OwnedFd) -> io::Result<Input> {
         Kind::Socket => Box::pin(socket(input)?),
         Kind::Other => {
             let (ours, mut theirs) = StdUnixStream::pair()?;
-            pump("portcullis-input", move || io::copy(&mut File::from(input), &mut theirs))?;
+            pump("portcullis-input", move || copy(File::from(input), &mut theirs))?;
             Box::pin(socket(ours.into())?)
         }
     })
@@ -65,8 +73,8 @@ fn writer(output: OwnedFd) -> io::Result<(Output, Option<JoinHandle<()>>)> {
         Kind::Pipe(pipe) => (Box::pin(pipe::Sender::from_file(pipe)?), None),
         Kind::Socket => (Box::pin(socket(output)?), None),
         Kind::Other => {
-            let (ours, mut theirs) = StdUnixStream::pair()?;
-            let pump = pump("portcullis-output", move || io::copy(&mut theirs, &mut File::from(output)))?;
+            let (ours, theirs) = StdUnixStream::pair()?;
+            let pump = pump("portcullis-output", move || copy(theirs, &mut File::from(output)))?;
             (Box::pin(socket(ours.into())?), Some(pump))
         }
     })
@@ -109,15 +117,95 @@ fn socket(stream: OwnedFd) -> io::Result<UnixStream> {
 }
 
 /// Copies on a thread of its own until there is nothing more.
-fn pump(name: &str, copy: impl FnOnce() -> io::Result<u64> + Send + 'static) -> io::Result<JoinHandle<()>> {
+fn pump(name: &str, copy: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(name.to_owned());
     // Its end is the end of the stream; a stream that breaks ends too.
     thread.spawn(move || drop(copy()))
 }
 
+/// Moves what can be read as soon as it can be.
+///
+/// Not `std::io::copy`: between a socket and a pipe that is `splice`, which holds the pipe's lock while it waits for
+/// the socket, so that nobody can read from the pipe what is in it already.
+fn copy(mut from: impl Read + AsFd, to: &mut (impl Write + AsFd)) -> io::Result<()> {
+    let mut buffer = vec![0; PUMP_BYTES];
+    loop {
+        let mut piece = match from.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => &buffer[..count],
+            Err(error) => {
+                recover(error, &from, PollFlags::IN)?;
+                continue;
+            }
+        };
+        while !piece.is_empty() {
+            match to.write(piece) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => piece = &piece[count..],
+                Err(error) => recover(error, to, PollFlags::OUT)?,
+            }
+        }
+    }
+}
+
+/// Waits where another holder of the stream has made it one that does not block.
+///
+/// # Errors
+/// Any other error, as it is.
+fn recover(error: io::Error, stream: &impl AsFd, ready: PollFlags) -> io::Result<()> {
+    match error.kind() {
+        io::ErrorKind::Interrupted => Ok(()),
+        io::ErrorKind::WouldBlock => match poll(&mut [PollFd::new(stream, ready)], None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        },
+        _ => Err(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pump_hands_on_each_piece_before_the_next_one_comes() {
+        let (ours, theirs) = StdUnixStream::pair().expect("a pair");
+        let (read, write) = io::pipe().expect("a pipe");
+        let pumping = std::thread::spawn(move || copy(theirs, &mut File::from(OwnedFd::from(write))));
+        let mut read = File::from(OwnedFd::from(read));
+        let mut ours = ours;
+        for piece in [&b"one"[..], b"two", b"three"] {
+            ours.write_all(piece).expect("written");
+            let mut got = vec![0; piece.len()];
+            // The next piece is sent only when this one is there.
+            read.read_exact(&mut got).expect("handed on");
+            assert_eq!(got, piece);
+        }
+        drop(ours);
+        pumping.join().expect("no panic").expect("ends with its input");
+        assert_eq!(read.read(&mut [0; 1]).expect("the end"), 0);
+    }
+
+    #[test]
+    fn a_pump_waits_for_streams_that_do_not_block() {
+        let (from, mut feed) = io::pipe().expect("a pipe");
+        let (mut sink, to) = io::pipe().expect("a pipe");
+        for end in [from.as_fd(), to.as_fd()] {
+            rustix::fs::fcntl_setfl(end, OFlags::NONBLOCK).expect("set");
+        }
+        let sent = vec![7_u8; 4 * PUMP_BYTES];
+        let expected = sent.clone();
+        let feeding = std::thread::spawn(move || feed.write_all(&sent));
+        let pumping = std::thread::spawn(move || {
+            let mut to = to;
+            copy(from, &mut to)
+        });
+        let mut got = Vec::new();
+        sink.read_to_end(&mut got).expect("read");
+        assert_eq!(got, expected);
+        feeding.join().expect("no panic").expect("written");
+        pumping.join().expect("no panic").expect("ends");
+    }
 
     /// Standard streams that another user has made, as `sudo -u` hands them on.
     #[test]

@@ -1,25 +1,45 @@
 //! Tables for people: plain columns, so that a line can be searched for and cut.
 
 use comfy_table::{ContentArrangement, Table, presets};
+use portcullis_tools::policy::is_right_to_left;
 
 use super::{stream, text};
 
 /// A table with a head. Cells are shown with deceptive characters escaped.
 pub(crate) fn render<const N: usize>(head: [&str; N], rows: impl IntoIterator<Item = [String; N]>) -> String {
     // Lines are only folded where a person sees their width.
-    let arrangement =
-        if stream::stdout_is_terminal() { ContentArrangement::Dynamic } else { ContentArrangement::Disabled };
+    let columns = stream::stdout_is_terminal().then(|| console::Term::stdout().size_checked()).flatten();
+    render_within(head, rows, columns.map(|(_, columns)| columns))
+}
+
+/// A table of at most so many columns, where that is said.
+fn render_within<const N: usize>(
+    head: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+    columns: Option<u16>,
+) -> String {
     let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(arrangement).set_header(head);
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled).set_header(head);
+    if let Some(columns) = columns {
+        // One more, for the space before the first cell, which is taken away below.
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.saturating_add(1));
+    }
     for row in rows {
         table.add_row(row.map(|cell| text::inline(&cell)));
     }
     let mut out = String::new();
     for line in table.lines() {
-        out.push_str(line.trim());
+        // Only the space before the first cell: those behind it are what puts a folded cell below its beginning.
+        out.push_str(&in_order(line.strip_prefix(' ').unwrap_or(&line).trim_end()));
         out.push('\n');
     }
     out
+}
+
+/// A line whose columns stay in their order, though letters in them are written from right to left: marks of our own
+/// writing direction stand between them (U+200E).
+fn in_order(line: &str) -> String {
+    if line.chars().any(is_right_to_left) { line.replace("  ", "\u{200e}  ") } else { line.to_owned() }
 }
 
 #[cfg(test)]
@@ -33,5 +53,36 @@ mod tests {
             render(["name", "tier"], rows),
             "name        tier\nfile_read   read_only\nx\\u{1b}[2J  –\n"
         );
+    }
+    #[test]
+    fn a_folded_cell_stands_below_its_beginning_on_every_width() {
+        let names = ["file_read", "get_current_time", "vault_copyto_write"];
+        let row = |name: &str| {
+            let confined = "landlock=enforced(abi 9),seccomp=enforced and some more words of it";
+            [name, "read_only", "WorkspaceRead", "ask every time", confined].map(str::to_owned)
+        };
+        for columns in 60..=200 {
+            let shown = render_within(
+                ["tool", "tier", "profile", "approval", "confinement"],
+                names.map(row),
+                Some(columns),
+            );
+            let head = shown.lines().next().expect("a head");
+            let second = head.find("tier").expect("a column");
+            for line in shown.lines().skip(1) {
+                assert!(line.chars().count() <= usize::from(columns), "{columns}: {line}\n{shown}");
+                // What stands in the first column is a name or a part of one; what goes on does so in its own.
+                let first = line.split(' ').next().unwrap_or(line);
+                let is_name = !first.is_empty() && names.iter().any(|name| name.contains(first));
+                let goes_on = line.get(..second).unwrap_or(line).trim().is_empty();
+                assert!(is_name || goes_on, "{columns}: {line}\n{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn columns_stay_in_their_order_whatever_is_written_in_them() {
+        let shown = render_within(["a", "b"], [["שלום".to_owned(), "עולם".to_owned()]], None);
+        assert!(shown.contains("שלום\u{200e}  עולם"), "{shown:?}");
     }
 }

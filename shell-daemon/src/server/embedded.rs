@@ -13,6 +13,7 @@ use std::{
 };
 
 use portcullis_confine::{SingleThreaded, process::close_inherited};
+use portcullis_policy::escape_for_display;
 use portcullis_types::chain;
 use rustix::{
     fs::{Mode, OFlags},
@@ -26,7 +27,7 @@ use super::{
     logs::{self, Form},
     serve::serve_one,
 };
-use crate::take_all_descriptors;
+use crate::{conceal_memory, take_all_descriptors};
 
 /// What the parent writes first, as JSON in one line of at most 256 KiB.
 #[derive(Clone, Serialize, Deserialize)]
@@ -65,7 +66,7 @@ pub fn embedded_main() -> ExitCode {
         Err(error) => {
             use io::Write as _;
             // Nobody to tell is no reason to go on.
-            let _ = writeln!(io::stderr(), "portcullis-shelld: {}", chain(&error));
+            let _ = writeln!(io::stderr(), "portcullis-shelld: {}", escape_for_display(&chain(&error)));
             ExitCode::FAILURE
         }
     }
@@ -76,6 +77,7 @@ fn run() -> Result<(), DaemonError> {
     let one_thread =
         SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
     close_inherited(&one_thread).map_err(system("close what was inherited"))?;
+    conceal_memory().map_err(system("conceal its memory"))?;
     logs::begin(Form::Text, "error");
     take_all_descriptors();
     let stream = StdUnixStream::from(take_stdin()?);

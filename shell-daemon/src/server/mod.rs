@@ -41,6 +41,7 @@ pub use config::{DaemonConfig, DaemonMount, ServiceLimits, SessionLimits};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};
 pub use error::DaemonError;
 pub use health::Unproven;
+pub use logs::log_filter;
 pub use serve::serve;
 pub use standalone::shelld_main;
 pub use token::Token;

@@ -4,6 +4,7 @@ use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::
 
 use clap::Parser;
 use listenfd::ListenFd;
+use portcullis_policy::escape_for_display;
 use portcullis_types::{SandboxTier, chain};
 use sd_notify::NotifyState;
 use tokio::{
@@ -18,7 +19,7 @@ use super::{
     serve::serve,
     socket::{self, Reach, SocketFile},
 };
-use crate::{protocol::PostureReport, take_all_descriptors};
+use crate::{conceal_memory, protocol::PostureReport, take_all_descriptors};
 
 /// Holds confined shells for clients that connect to a Unix socket.
 #[derive(Debug, Parser)]
@@ -66,7 +67,7 @@ pub fn shelld_main() -> ExitCode {
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "portcullis-shelld: {}", chain(&error));
+            let _ = writeln!(std::io::stderr(), "portcullis-shelld: {}", escape_for_display(&chain(&error)));
             ExitCode::FAILURE
         }
     }
@@ -76,6 +77,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
     // First, while there is one thread: it takes variables out of the environment.
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
     logs::begin(if arguments.json_logs { Form::Json } else { Form::Text }, "info");
+    conceal_memory().map_err(system("conceal its memory"))?;
     take_all_descriptors();
     let token = socket::read_token(&arguments.token_file)?;
     let (listener, file) = listener(arguments, inherited)?;

@@ -15,6 +15,7 @@ mod languages;
 mod mcp;
 mod modules;
 mod natives;
+mod ordinary;
 #[path = "../../../shell-daemon/tests/all/outer.rs"]
 #[expect(dead_code, reason = "some of what the daemon's own tests take away")]
 mod outer;
@@ -27,4 +28,5 @@ mod shell;
 #[path = "../../../confine/src/testing/stock_container.rs"]
 mod stock_container;
 mod support;
+mod terminal;
 mod vault;

@@ -10,3 +10,5 @@ mod http;
 mod lifecycle;
 mod reports;
 mod shells;
+mod stopping;
+mod streams;

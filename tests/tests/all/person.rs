@@ -14,6 +14,7 @@ use rustix::{
     io::Errno,
     process::{Pid, Signal, kill_process},
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{Winsize, tcsetwinsize},
 };
 
 /// How long a test waits for the program to go on, in seconds: what is missed then never comes.
@@ -21,6 +22,9 @@ const PATIENCE_S: i64 = 120;
 
 /// How long a test looks for more on the terminal before it looks elsewhere.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+
+/// How wide a terminal is of which a test says nothing.
+const COLUMNS: u16 = 120;
 
 /// What the terminal makes an interrupt of, for all that runs in its foreground.
 pub(crate) const CTRL_C: &str = "\x03";
@@ -40,11 +44,18 @@ pub(crate) struct Person {
 
 impl Person {
     /// Starts the program on a terminal of its own, after these keys were pressed there.
-    #[expect(clippy::disallowed_methods, reason = "the program under test")]
     pub(crate) fn starts(world: &World, arguments: &[&str], typed_before: &str) -> Self {
+        Self::starts_at(COLUMNS, world, arguments, typed_before)
+    }
+
+    /// The same, on a terminal of so many columns.
+    #[expect(clippy::disallowed_methods, reason = "the program under test")]
+    pub(crate) fn starts_at(columns: u16, world: &World, arguments: &[&str], typed_before: &str) -> Self {
         let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
         let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&person, size).expect("set");
         // Opened before a key is pressed: what nobody has open keeps nothing.
         let theirs = OpenOptions::new().read(true).write(true).open(name).expect("opens");
         let mut terminal = File::from(person);

@@ -9,7 +9,7 @@ use jsonschema::{
     ErrorIterator, JsonType, ValidationError,
     error::{TypeKind, ValidationErrorKind},
 };
-use portcullis_policy::is_deceptive;
+use portcullis_policy::escape_for_display;
 use portcullis_types::ToolError;
 use serde_json::Value;
 
@@ -363,19 +363,10 @@ pub(super) fn show_name(name: &str) -> String {
 
 /// A text cut to so many characters, with control and direction characters escaped.
 pub(super) fn show_text(text: &str, max_chars: usize) -> String {
-    let mut shown = String::new();
-    for (index, character) in text.chars().enumerate() {
-        if index == max_chars {
-            shown.push('…');
-            break;
-        }
-        if is_deceptive(character) {
-            shown.extend(character.escape_unicode());
-        } else {
-            shown.push(character);
-        }
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => format!("{}…", escape_for_display(&text[..end])),
+        None => escape_for_display(text).to_string(),
     }
-    shown
 }
 
 /// Keeps the beginning of what is written to it, then fails.

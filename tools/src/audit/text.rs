@@ -5,6 +5,8 @@
 
 use std::io::Write as _;
 
+use portcullis_policy::is_deceptive;
+
 /// Room for `…[cut: N bytes]` with any `N`.
 const MARKER_BYTES: usize = 40;
 
@@ -50,9 +52,10 @@ fn push_char(out: &mut Vec<u8>, char: char) {
         '\n' => out.extend_from_slice(b"\\n"),
         '\r' => out.extend_from_slice(b"\\r"),
         '\t' => out.extend_from_slice(b"\\t"),
-        char if is_treacherous(char) => {
-            // All of them are in the basic plane, so four digits do.
-            let _ = write!(out, "\\u{:04x}", u32::from(char));
+        char if is_deceptive(char) => {
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
         }
         char => out.extend_from_slice(char.encode_utf8(&mut [0; 4]).as_bytes()),
     }
@@ -60,14 +63,6 @@ fn push_char(out: &mut Vec<u8>, char: char) {
 
 fn is_plain(byte: u8) -> bool {
     matches!(byte, 0x20..=0x7e) && byte != b'"' && byte != b'\\'
-}
-
-/// Characters that break a line, drive a terminal, or turn the reading direction around: JSON allows most
-/// of them raw, but people read this log with `less` and `grep`.
-fn is_treacherous(char: char) -> bool {
-    char.is_control()
-        || matches!(char,
-            '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]
@@ -87,6 +82,7 @@ mod tests {
     fn strings_are_escaped_and_cut() {
         check("plain", 64, r#""plain""#);
         check("a\"b\\c\nd\0", 64, r#""a\"b\\c\nd\u0000""#);
+        check("\u{2800}\u{3164}\u{e0041}", 64, r#""\u2800\u3164\udb40\udc41""#);
         check("\u{2028}\u{202e}\u{85}\u{1b}ä😀", 64, r#""\u2028\u202e\u0085\u001bä😀""#);
         check(&"a".repeat(64), 64, &format!("\"{}\"", "a".repeat(64)));
         check(&"a".repeat(65), 64, &format!("\"{}…[cut: 65 bytes]\"", "a".repeat(24)));

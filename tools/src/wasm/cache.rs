@@ -83,7 +83,7 @@ impl ModuleCache {
         digest: ModuleDigest,
         code: &[u8],
     ) -> Result<Module, WasmError> {
-        let module = deserialize(engine, code).ok_or(WasmError::CompilerMismatch)?;
+        let module = deserialize(engine, code).map_err(|source| WasmError::Load { source })?;
         self.keep(digest, code);
         Ok(module)
     }
@@ -141,7 +141,13 @@ impl ModuleCache {
     }
 
     fn read(&self, engine: &Engine, path: &Path, digest: ModuleDigest) -> Option<Module> {
-        deserialize(engine, &self.genuine(path, Kind::Code, digest)?)
+        match deserialize(engine, &self.genuine(path, Kind::Code, digest)?) {
+            Ok(module) => Some(module),
+            Err(error) => {
+                tracing::warn!(error = format!("{error:#}"), "cannot load the compiled module");
+                None
+            }
+        }
     }
 
     /// What was written to a file, if it was written by us and for this engine.
@@ -201,18 +207,12 @@ impl ModuleCache {
     unsafe_code,
     reason = "the one way to load compiled code; the design names this place beside confine/src/sys.rs"
 )]
-fn deserialize(engine: &Engine, code: &[u8]) -> Option<Module> {
+fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
     // SAFETY: the bytes were made by an engine of this version and these settings. Either the caller has
     // verified a MAC over them under a key that only this user can read, or they came through a pipe from
     // the process that the operator named as the compiler, which wrote nothing but what its engine made. They
     // are in our memory, where nobody can change them any more.
-    match unsafe { Module::deserialize(engine, code) } {
-        Ok(module) => Some(module),
-        Err(error) => {
-            tracing::warn!(%error, "cannot load the compiled module");
-            None
-        }
-    }
+    unsafe { Module::deserialize(engine, code) }
 }
 
 /// What makes code of one engine useless for another: version, target, settings.

@@ -194,9 +194,13 @@ pub enum WasmError {
         /// The module.
         digest: super::ModuleDigest,
     },
-    /// The process that compiles modules from outside is of another version.
-    #[error("the program that compiles modules from outside is not of this version")]
-    CompilerMismatch,
+    /// What the process that compiles modules from outside made cannot be loaded here: the module needs more memories
+    /// or larger tables than a module may have, or that program is of another version.
+    #[error("the compiled module cannot be loaded")]
+    Load {
+        /// The engine's reason.
+        source: wasmtime::Error,
+    },
     /// There is nobody to compile a module from outside.
     #[error(
         "no program is set up to compile modules from outside; name a `portcullis` as the envelope's `compiler`"

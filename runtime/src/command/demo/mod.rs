@@ -72,6 +72,9 @@ pub(crate) fn run(common: &Common, options: &Demo) -> Result<ExitCode, CliError>
     Ok(agent::exit_code(&run.end))
 }
 
+/// How wide its questions are: they are shown to whoever watches, on whatever terminal.
+const COLUMNS: usize = 80;
+
 /// The person of the demonstration, who reads each question and says yes.
 struct Person {
     live: Arc<Live>,
@@ -80,7 +83,8 @@ struct Person {
 #[async_trait]
 impl Approver for Person {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
-        self.live.say(&format!("\n{}Approve? y (the demonstration answers)", approve::question(request)));
+        let question = approve::question(request, COLUMNS);
+        self.live.say(&format!("\n{question}Approve? y (the demonstration answers)"));
         ApprovalAnswer::Approve
     }
 }

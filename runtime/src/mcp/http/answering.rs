@@ -11,6 +11,7 @@ use rmcp::{
     model::{ErrorData, JsonRpcMessage, RequestId},
     service::RxJsonRpcMessage,
 };
+use tokio::sync::Notify;
 
 use crate::mcp::wire::Unreadable;
 
@@ -19,7 +20,10 @@ type Key = (HeaderValue, RequestId);
 
 /// The requests that are being answered.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Answering(Arc<Mutex<HashSet<Key>>>);
+pub(super) struct Answering {
+    keys: Arc<Mutex<HashSet<Key>>>,
+    ended: Arc<Notify>,
+}
 
 /// One of them, until nobody deals with it any more: neither who runs it nor who reads its answer.
 #[derive(Debug)]
@@ -44,13 +48,31 @@ impl Answering {
         Err(Unreadable { id: Some(key.1), error })
     }
 
+    /// Waits until there is none.
+    ///
+    /// # Cancellation
+    /// Safe.
+    pub(super) async fn none(&self) {
+        loop {
+            // Listens before it looks, so that no end goes unheard.
+            let ended = self.ended.notified();
+            let mut ended = std::pin::pin!(ended);
+            ended.as_mut().enable();
+            if self.lock().is_empty() {
+                return;
+            }
+            ended.await;
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashSet<Key>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for Answered {
     fn drop(&mut self) {
         self.among.lock().remove(&self.key);
+        self.among.ended.notify_waiters();
     }
 }

@@ -7,12 +7,14 @@ use bytes::Bytes;
 use http::{
     HeaderMap, Method, Request, Response, StatusCode,
     header::{
-        AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE,
+        AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER,
+        WWW_AUTHENTICATE,
     },
     uri::Authority,
 };
 use http_body_util::{BodyExt as _, Full, Limited, combinators::BoxBody};
 use hyper::body::Incoming;
+use portcullis_types::CancellationToken;
 use rmcp::{
     RoleServer,
     model::{
@@ -29,12 +31,16 @@ use super::{BearerToken, MCP_PATH, answering::Answering};
 use crate::mcp::{
     McpServer,
     limits::McpLimits,
-    session::Session,
+    lines::NO_SESSION,
+    session::{Presence, Session},
     wire::{self, Unreadable},
 };
 
 /// What every answer is.
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
+
+/// After how many seconds a client may ask again that there was no room for.
+const RETRY_SECONDS: &str = "10";
 
 /// The header by which a request names its session.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -115,28 +121,47 @@ pub(super) struct Gate {
     /// Held while a session is made, so that no two are made in the last place.
     making: Mutex<()>,
     answering: Answering,
+    /// Tells the server to end.
+    stop: CancellationToken,
     service: StreamableHttpService<Session, LocalSessionManager>,
 }
 
 impl Gate {
-    pub(super) fn new(server: &McpServer, access: HttpAccess, config: StreamableHttpServerConfig) -> Self {
+    pub(super) fn new(
+        server: &McpServer,
+        access: HttpAccess,
+        config: StreamableHttpServerConfig,
+        stop: CancellationToken,
+    ) -> Self {
         let limits = server.limits().clone();
         let mut sessions = LocalSessionManager::default();
         sessions.session_config.keep_alive = Some(limits.idle);
         sessions.session_config.init_timeout = Some(limits.initialize);
         let sessions = Arc::new(sessions);
-        let served = server.clone();
+        let (served, told) = (server.clone(), stop.clone());
         let config = config
             .with_max_request_body_bytes(limits.message_bytes)
             .with_allowed_hosts(access.hosts.clone())
             .with_allowed_origins(access.origins.clone())
             .enforce_origin_validation();
         let service = StreamableHttpService::new(
-            move || served.session().map_err(std::io::Error::other),
+            move || {
+                let presence = Presence { gone: told.child_token(), ..Presence::default() };
+                served.session(presence).map_err(std::io::Error::other)
+            },
             Arc::clone(&sessions),
             config,
         );
-        Self { access, limits, sessions, making: Mutex::new(()), answering: Answering::default(), service }
+        let (making, answering) = (Mutex::new(()), Answering::default());
+        Self { access, limits, sessions, making, answering, stop, service }
+    }
+
+    /// Waits until all requests are answered that are part of a session.
+    ///
+    /// # Cancellation
+    /// Safe.
+    pub(super) async fn answered(&self) {
+        self.answering.none().await;
     }
 
     /// Answers one request.
@@ -150,6 +175,9 @@ impl Gate {
         }
         if request.uri().path() != MCP_PATH {
             return refuse(StatusCode::NOT_FOUND, "there is only /mcp");
+        }
+        if self.stop.is_cancelled() {
+            return busy("the server ends");
         }
         let (head, body) = request.into_parts();
         let body = Limited::new(body, self.limits.message_bytes).collect();
@@ -201,14 +229,26 @@ impl Gate {
         }
         let _making = self.making.lock().await;
         if self.sessions.sessions.read().await.len() >= self.limits.sessions {
-            return refuse(StatusCode::SERVICE_UNAVAILABLE, "there are as many sessions as may be");
+            let Self { limits: McpLimits { sessions, idle, .. }, .. } = self;
+            let idle = humantime::format_duration(*idle);
+            return busy(&format!(
+                "there are {sessions} sessions, which is as many as may be: end one by DELETE, or wait until one was \
+                 idle for {idle}"
+            ));
         }
         self.service.handle(request).await
     }
 }
 
+/// The refusal of what may be asked again.
+fn busy(reason: &str) -> Answer {
+    let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
+    answer
+}
+
 /// An answer that refuses. What was not read of the request is not read.
-pub(super) fn refuse(status: StatusCode, reason: &'static str) -> Answer {
+pub(super) fn refuse(status: StatusCode, reason: &str) -> Answer {
     let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
     let mut answer = Response::new(body);
     *answer.status_mut() = status;
@@ -237,7 +277,7 @@ fn in_session(
             ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "server/discover", None)
         }
         _ if session.is_some() && !stands_alone => return Ok(()),
-        _ => ErrorData::invalid_request("a request belongs to a session, which `initialize` begins", None),
+        _ => ErrorData::invalid_request(NO_SESSION, None),
     };
     Err(Unreadable { id: Some(id.clone()), error })
 }

@@ -11,6 +11,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::Semaphore,
     task::JoinSet,
+    time::timeout,
 };
 
 use super::gate::{Gate, HttpAccess};
@@ -26,8 +27,8 @@ const UNREAD: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// What a connection hears that is one too many.
-const FULL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\ncontent-length: 0\r\n\r\n";
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
+      content-type: text/plain\r\ncontent-length: 44\r\n\r\nthere are as many connections as may be now\n";
 
 /// Listens at an address. One that other machines can reach must be allowed.
 ///
@@ -43,7 +44,8 @@ pub async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener
     TcpListener::bind(address).await.map_err(|source| McpError::Listen { address, source })
 }
 
-/// Serves clients until `stop` fires, and until their calls have ended.
+/// Serves clients until `stop` fires, and until their calls, which it cancels, have ended and are answered. How long
+/// that may take is [`McpLimits::stop`].
 ///
 /// # Cancellation
 /// Dropping the future ends all connections and sessions.
@@ -53,14 +55,15 @@ pub async fn serve_http(
     access: HttpAccess,
     stop: CancellationToken,
 ) {
-    // Sessions outlive connections; they end with this.
-    let sessions = stop.child_token();
+    // Sessions outlive connections, and the order to stop, until all is answered; they end with this.
+    let sessions = CancellationToken::new();
     let _sessions_end = sessions.clone().drop_guard();
     let config = StreamableHttpServerConfig::default().with_cancellation_token(sessions.clone());
-    let gate = Arc::new(Gate::new(server, access, config));
+    let gate = Arc::new(Gate::new(server, access, config, stop.clone()));
     let limits = server.limits();
     let places = Arc::new(Semaphore::new(limits.connections));
     let mut connections = JoinSet::new();
+    let closing = CancellationToken::new();
     loop {
         // Those that have ended are forgotten.
         while connections.try_join_next().is_some() {}
@@ -81,14 +84,20 @@ pub async fn serve_http(
             let _ = stream.try_write(FULL);
             continue;
         };
-        let connection = serve_connection(stream, Arc::clone(&gate), limits);
+        let connection = serve_connection(stream, Arc::clone(&gate), limits, closing.clone());
         connections.spawn(async move {
             connection.await;
             drop(place);
         });
     }
+    drop(listener);
+    // Calls are cancelled by now; each has its answer before anything that it would come by ends.
+    let _ = timeout(limits.stop, gate.answered()).await;
     sessions.cancel();
-    server.idle().await;
+    closing.cancel();
+    let closed = async { while connections.join_next().await.is_some() {} };
+    let _ = timeout(limits.leave, closed).await;
+    server.idle_unless_late(server.running(), &stop).await;
 }
 
 /// Serves one connection until it ends.
@@ -96,6 +105,7 @@ fn serve_connection(
     stream: TcpStream,
     gate: Arc<Gate>,
     limits: &McpLimits,
+    closing: CancellationToken,
 ) -> impl Future<Output = ()> + Send + 'static {
     let mut protocol = http1::Builder::new();
     protocol
@@ -112,7 +122,17 @@ fn serve_connection(
             let gate = Arc::clone(&gate);
             async move { Ok::<_, Infallible>(gate.answer(request).await) }
         });
-        if let Err(error) = protocol.serve_connection(TokioIo::new(stream), answering).await {
+        let connection = protocol.serve_connection(TokioIo::new(stream), answering);
+        let mut connection = std::pin::pin!(connection);
+        let served = tokio::select! {
+            served = connection.as_mut() => served,
+            () = closing.cancelled() => {
+                // What was answered is still sent.
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
             tracing::debug!("a connection ended: {error}");
         }
     }

@@ -65,7 +65,8 @@ async fn is_let_in(daemon: &Standalone) -> bool {
 const TRIES: u32 = 5;
 
 fn descriptors(process: &Child) -> usize {
-    std::fs::read_dir(format!("/proc/{}/fd", process.id())).unwrap().count()
+    // It shows them to root alone.
+    std::fs::read_dir(format!("/proc/{}/fd", process.id())).map_or(0, Iterator::count)
 }
 
 /// Starts this very program, to be the flood: [`a_flood`] and no other test. The descriptors that it takes are

@@ -38,7 +38,11 @@ fn the_answer_goes_to_standard_output_and_what_happens_to_standard_error() {
         (&"tool".into(), &"the gas is paid".into())
     );
     let rows = world.rows();
-    assert_eq!((rows.len(), &*rows[0].tool, rows[0].agent.as_deref()), (1, "file_read", Some("cli")));
+    assert_eq!(
+        (rows.len(), &*rows[0].tool, rows[0].agent.as_deref()),
+        (1, "file_read", Some("agent")),
+        "not a person's"
+    );
 }
 
 #[test]

@@ -57,7 +57,8 @@ fn the_client_is_shown_who_what_and_all_arguments_with_nothing_that_deceives() {
     let (question, result) =
         ask(&mut client, "side", &json!({"x": "\u{202e}gpj", "y": 1}), &accept("approve"));
     let shown = question["message"].as_str().expect("a text");
-    for part in ["side", "side_effecting", "agent mcp:tester", "unconfined", r"\u{202e}gpj", r#""y":1"#] {
+    for part in ["side", "side_effecting", "agent      mcp:tester", "unconfined", r"\u{202e}gpj", r#""y":1"#]
+    {
         assert!(shown.contains(part), "{part} is not in {shown}");
     }
     assert!(!shown.contains('\u{202e}'));

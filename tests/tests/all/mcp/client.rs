@@ -2,9 +2,10 @@
 #![expect(clippy::needless_pass_by_value, reason = "tests write the JSON that they send in place")]
 
 use std::{
+    fs::File,
     io::{BufRead, BufReader, Read, Write},
     net::Shutdown,
-    os::unix::net::UnixStream,
+    os::{fd::OwnedFd, unix::net::UnixStream},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
         Arc,
@@ -49,6 +50,19 @@ struct Reader {
 enum Output {
     Pipe(ChildStdin),
     Socket(UnixStream),
+    Given(File),
+}
+
+/// What a server's standard input or output is.
+pub(super) enum Stream {
+    /// A pipe, made by the test's own user.
+    Pipe,
+    Socket,
+    /// Anything else: the test's end, and the server's.
+    Given {
+        ours: OwnedFd,
+        theirs: OwnedFd,
+    },
 }
 
 impl Output {
@@ -56,6 +70,7 @@ impl Output {
         match self {
             Self::Pipe(pipe) => pipe.write_all(bytes),
             Self::Socket(socket) => socket.write_all(bytes),
+            Self::Given(file) => file.write_all(bytes),
         }
     }
 }
@@ -81,6 +96,50 @@ impl Client {
             serve(world, options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
         let output = Output::Pipe(server.stdin.take().expect("piped"));
         let (lines, reader) = lines(server.stdout.take().expect("piped"));
+        Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
+    }
+
+    /// Of a program that serves, on streams of these kinds.
+    pub(super) fn of_command(mut command: Command, input: Stream, output: Stream) -> Self {
+        let mut given_input = None;
+        match input {
+            Stream::Pipe => {
+                command.stdin(Stdio::piped());
+            }
+            Stream::Socket => {
+                let (ours, theirs) = UnixStream::pair().expect("a pair");
+                command.stdin(OwnedFd::from(theirs));
+                given_input = Some(Output::Socket(ours));
+            }
+            Stream::Given { ours, theirs } => {
+                command.stdin(theirs);
+                given_input = Some(Output::Given(File::from(ours)));
+            }
+        }
+        let mut given_output = None;
+        match output {
+            Stream::Pipe => {
+                command.stdout(Stdio::piped());
+            }
+            Stream::Socket => {
+                let (ours, theirs) = UnixStream::pair().expect("a pair");
+                command.stdout(OwnedFd::from(theirs));
+                given_output = Some(OwnedFd::from(ours));
+            }
+            Stream::Given { ours, theirs } => {
+                command.stdout(theirs);
+                given_output = Some(ours);
+            }
+        }
+        let mut server = command.spawn().expect("starts");
+        // The command holds the server's ends as long as it lives.
+        drop(command);
+        let output = given_input.unwrap_or_else(|| Output::Pipe(server.stdin.take().expect("piped")));
+        let heard = given_output.map(File::from);
+        let (lines, reader) = match heard {
+            Some(heard) => lines(heard),
+            None => lines(server.stdout.take().expect("piped")),
+        };
         Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
     }
 
@@ -214,6 +273,16 @@ impl Client {
         status.expect("waited for").code()
     }
 
+    /// Tells the program by a signal to end: what it still says, and what it exits with.
+    #[track_caller]
+    pub(super) fn says_and_ends(mut self, kind: Signal) -> (Vec<Value>, Option<i32>) {
+        let Server::Process(process) = &mut self.server else { panic!("no process") };
+        signal(process, kind);
+        let rest: Vec<_> = std::iter::from_fn(|| self.lines.recv_timeout(PATIENCE).ok()).collect();
+        let code = process.wait().expect("ends").code();
+        (rest.iter().map(|line| serde_json::from_str(line).expect("a message")).collect(), code)
+    }
+
     /// What the program holds of the machine's memory, in bytes.
     pub(super) fn memory(&self) -> usize {
         let Server::Process(process) = &self.server else { panic!("no process") };
@@ -250,7 +319,7 @@ impl Client {
     pub(super) fn close_input(&mut self) {
         match self.output.take() {
             Some(Output::Socket(socket)) => socket.shutdown(Shutdown::Write).expect("closed"),
-            Some(Output::Pipe(_)) | None => {}
+            Some(Output::Pipe(_) | Output::Given(_)) | None => {}
         }
     }
 

@@ -404,7 +404,9 @@ fn sessions_above_the_limit_are_refused_until_one_ends() {
     let world = World::new();
     let server = Server::start(&world, &[]);
     let sessions: Vec<_> = (0..64).map(|_| server.begin()).collect();
-    assert_eq!(server.post(&[], &initialize()).status, 503);
+    let refused = server.post(&[], &initialize());
+    assert_eq!((refused.status, refused.header("retry-after").as_deref()), (503, Some("10")), "{refused:?}");
+    assert!(refused.body.contains("64 sessions") && refused.body.contains("15m"), "{refused:?}");
     assert_eq!(server.request("DELETE", &[("mcp-session-id", &sessions[0])], "").status / 100, 2);
     assert_eq!(server.post(&[], &initialize()).status, 200);
 }
@@ -510,4 +512,52 @@ fn every_session_is_told_by_its_own_stream_when_a_hangup_changes_the_tools() {
         let names: Vec<_> = names.filter_map(Value::as_str).collect();
         assert!(names.contains(&"file_read") && !names.contains(&"echo"), "{names:?}");
     }
+}
+
+#[test]
+fn each_call_is_answered_when_the_server_is_told_to_end() {
+    let world = World::new();
+    let server = Server::start(&world, &["--approve"]);
+    let sessions: Vec<_> = (0..3).map(|_| server.begin()).collect();
+    // More than run at a time, so that some wait for a place.
+    let ask = |number: usize| {
+        let command = format!("echo > started{number}; sleep 600");
+        let session = &sessions[number % sessions.len()];
+        let message = json!({"jsonrpc": "2.0", "id": 100 + number, "method": "tools/call",
+                             "params": {"name": "shell_exec", "arguments": {"command": command}}});
+        let body = message.to_string();
+        let mut stream = server.connect();
+        let head = server.head("POST", &[("mcp-session-id", session)]);
+        stream
+            .write_all(format!("{head}content-length: {}\r\n\r\n{body}", body.len()).as_bytes())
+            .expect("written");
+        stream
+    };
+    let calls: Vec<_> = (0..14).map(ask).collect();
+    // A stream that never ends by itself must not keep the server.
+    let mut listening = server.connect();
+    let head = server.head("GET", &[("mcp-session-id", &sessions[0]), ("connection", "keep-alive")]);
+    listening.write_all(format!("{head}\r\n").as_bytes()).expect("written");
+    server.until(&sessions[0], || {
+        (0..14).any(|number| world.shared(&format!("started{number}")).exists()).then_some(())
+    });
+    // Each is taken: another request with its id is refused.
+    for number in 0..14 {
+        let session = &sessions[number % sessions.len()];
+        let same = json!({"jsonrpc": "2.0", "id": 100 + number, "method": "ping"});
+        server.until(session, || {
+            (server.post(&[("mcp-session-id", session)], &same).status == 400).then_some(())
+        });
+    }
+    kill_process(Pid::from_child(&server.process), Signal::TERM).expect("told");
+    for (number, stream) in calls.into_iter().enumerate() {
+        let answer = read(stream);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        let message = answer.message();
+        assert_eq!(message["id"], 100 + number, "{message}");
+        assert!(text(&message["result"]).contains("cancelled"), "{message}");
+    }
+    let mut server = server;
+    assert_eq!(server.process.wait().expect("ends").code(), Some(0));
+    assert_eq!(ends(&world, "shell_exec").len(), 14);
 }

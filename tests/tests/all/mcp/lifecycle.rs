@@ -90,6 +90,31 @@ fn a_client_of_an_unknown_revision_is_answered_with_one_that_has_sessions() {
 }
 
 #[test]
+fn a_request_before_the_session_is_told_to_begin_one() {
+    let world = World::new();
+    let mut client = Client::of(natives(&world, |builder| builder), Setup::default());
+    // What wants no answer is no reason to leave.
+    client.notify("notifications/initialized", json!({}));
+    client.send(&json!({"jsonrpc": "2.0", "id": 70, "result": {}}).to_string());
+    for (method, params) in [
+        ("tools/list", json!({})),
+        ("tools/call", json!({"name": "echo", "arguments": {"message": "x"}})),
+        ("server/discover", json!({})),
+        ("none/such", json!({})),
+    ] {
+        let answer = client.request(method, params);
+        assert_eq!(answer["error"]["code"], -32600, "{answer}");
+        let words = answer["error"]["message"].as_str().expect("words");
+        assert!(words.contains("`initialize`") && !words.contains("_meta"), "{answer}");
+    }
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    let mut client = client.begin(json!({}));
+    assert_eq!(client.call("echo", json!({"message": "x"}))["isError"], false);
+    client.leave();
+    assert_eq!(ends(&world, "echo").len(), 1);
+}
+
+#[test]
 fn a_tool_that_is_not_there_is_an_error_of_the_protocol_and_on_record() {
     let world = World::new();
     let mut client = Client::of(natives(&world, |builder| builder), Setup::default()).begin(json!({}));

@@ -67,6 +67,10 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
 
 #[tokio::test]
 async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: a sidecar shows to root alone what it is, and others must live");
+        return;
+    }
     let shell = Shell::new().await;
     shell.text("v=1; echo $PPID > /dev/null").await;
     let begun = shell.world.shared("begun");

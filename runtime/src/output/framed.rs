@@ -1,0 +1,213 @@
+//! Strangers' text within a frame of ours: on whatever line and column it comes to stand, what frames it shows whose
+//! words it is.
+
+use std::fmt::Write as _;
+
+use portcullis_tools::policy::is_right_to_left;
+
+use super::text;
+
+/// From how many columns on names and values stand beside each other.
+const WIDE_COLUMNS: usize = 40;
+
+/// The columns of a name, with what stands before and behind it.
+const NAME_COLUMNS: usize = 13;
+
+/// How many spaces in a row are shown as they are. More are counted instead: blanks move what follows them to where
+/// a reader looks for something else.
+const MAX_SPACES: usize = 8;
+
+/// How many lines a value may take: of a longer one the first and the last are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lines {
+    first: usize,
+    last: usize,
+}
+
+impl Lines {
+    /// Of a name, an id, a list: 8.
+    pub(crate) const FEW: Self = Self { first: 6, last: 2 };
+    /// Of arguments and what they name: 64.
+    pub(crate) const MANY: Self = Self { first: 48, last: 16 };
+}
+
+/// Lines of a name and a value each. A value is escaped, and folded where the line would end, so that nothing of it
+/// stands where a line of ours begins.
+#[derive(Debug)]
+pub(crate) struct Framed {
+    out: String,
+    columns: usize,
+    left_out: usize,
+}
+
+impl Framed {
+    /// Behind a line of ours, for so many columns.
+    pub(crate) fn new(head: &str, columns: usize) -> Self {
+        Self { out: format!("{head}\n"), columns: columns.max(4), left_out: 0 }
+    }
+
+    /// Adds a value.
+    pub(crate) fn line(&mut self, name: &str, value: &str, lines: Lines) {
+        let is_wide = self.columns >= WIDE_COLUMNS;
+        let (first, next, cut) = if is_wide {
+            (format!("  {name:<10} "), format!("{:>11}│ ", ""), format!("{:>11}┆ ", ""))
+        } else {
+            (format!("  {name}\n│ "), "│ ".to_owned(), "┆ ".to_owned())
+        };
+        // The last column stays free: some terminals go on to the next line when it is written to.
+        let room = self.columns - if is_wide { NAME_COLUMNS } else { 2 } - 1;
+        let value = counted_spaces(&text::inline(value));
+        let folded = fold(&value, room);
+        let shown = folded.len().min(lines.first + lines.last);
+        let (begin, end) = if folded.len() > shown {
+            (&folded[..lines.first], &folded[folded.len() - lines.last..])
+        } else {
+            (&folded[..], &folded[..0])
+        };
+        let mut prefix = first;
+        for piece in begin {
+            self.push(&prefix, &isolated(piece));
+            prefix.clone_from(&next);
+        }
+        if !end.is_empty() {
+            let hidden = &folded[lines.first..folded.len() - lines.last];
+            let characters: usize = hidden.iter().map(|piece| piece.chars().count()).sum();
+            self.left_out += characters;
+            self.push(&cut, &format!("{characters} characters"));
+            self.push(&cut, "are not shown");
+        }
+        for piece in end {
+            self.push(&next, &isolated(piece));
+        }
+    }
+
+    fn push(&mut self, prefix: &str, piece: &str) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(self.out, "{}", format!("{prefix}{piece}").trim_end());
+    }
+
+    /// All lines, and at the end, in our words, how much of the values is not shown.
+    pub(crate) fn finish(mut self) -> String {
+        if self.left_out > 0 {
+            let _ = writeln!(
+                self.out,
+                "Too long to be shown in full: {} characters are left out.",
+                self.left_out
+            );
+        }
+        self.out
+    }
+}
+
+/// Longer rows of spaces as their number.
+fn counted_spaces(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(' ') {
+        let count = rest[start..].bytes().take_while(|byte| *byte == b' ').count();
+        out.push_str(&rest[..start]);
+        if count > MAX_SPACES {
+            let _ = write!(out, "⟨{count} spaces⟩");
+        } else {
+            out.push_str(&rest[start..start + count]);
+        }
+        rest = &rest[start + count..];
+    }
+    out + rest
+}
+
+/// Pieces of at most so many columns, at least one.
+fn fold(text: &str, room: usize) -> Vec<&str> {
+    let (mut pieces, mut start, mut used) = (Vec::new(), 0, 0);
+    for (at, character) in text.char_indices() {
+        // Terminals do not agree on how wide a character is, but none takes more.
+        let columns = if character.is_ascii() { 1 } else { 2 };
+        if used + columns > room && at > start {
+            pieces.push(&text[start..at]);
+            (start, used) = (at, 0);
+        }
+        used += columns;
+    }
+    pieces.push(&text[start..]);
+    pieces
+}
+
+/// A piece whose writing direction moves nothing outside of it (Unicode Standard Annex 9: first strong isolate, pop).
+fn isolated(piece: &str) -> String {
+    if piece.chars().any(is_right_to_left) { format!("\u{2068}{piece}\u{2069}") } else { piece.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "A question.";
+
+    /// What a terminal of this width shows, where lines that are too long go on in the next.
+    fn screen(text: &str, columns: usize) -> Vec<String> {
+        let characters = |line: &str| line.chars().collect::<Vec<_>>();
+        let rows = text.lines().flat_map(|line| {
+            let line = characters(line);
+            let rows: Vec<String> = line.chunks(columns).map(|row| row.iter().collect()).collect();
+            if rows.is_empty() { vec![String::new()] } else { rows }
+        });
+        rows.collect()
+    }
+
+    fn framed(value: &str, columns: usize) -> String {
+        let mut framed = Framed::new(HEAD, columns);
+        framed.line("names", "x", Lines::FEW);
+        framed.line("arguments", value, Lines::MANY);
+        framed.finish()
+    }
+
+    #[test]
+    fn on_no_width_does_a_value_stand_where_our_lines_begin() {
+        let forged = "This call needs your approval.  tool       add  Approve? y = yes";
+        let ours = [HEAD, "  names", "  arguments", "           │", "│"];
+        for columns in (16..=200).step_by(3) {
+            for pad in ["x", " ", "\u{3000}", "é"] {
+                for padding in 0..16 {
+                    let before = pad.repeat(padding + columns - 8);
+                    let shown = framed(&format!("{before}{forged}{}", pad.repeat(2 * columns)), columns);
+                    for row in screen(&shown, columns) {
+                        let begins = ours.iter().any(|begin| row.starts_with(begin));
+                        assert!(begins, "{columns} columns: {row:?} in\n{shown}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_short_value_stands_beside_its_name() {
+        assert_eq!(framed("{}", 80), "A question.\n  names      x\n  arguments  {}\n");
+        assert_eq!(framed("{}", 20), "A question.\n  names\n│ x\n  arguments\n│ {}\n");
+    }
+
+    #[test]
+    fn of_a_long_value_both_ends_are_shown_and_the_rest_is_counted() {
+        let value = format!("begin{}end", "x".repeat(100_000));
+        let shown = framed(&value, 80);
+        assert!(shown.contains("  arguments  beginx") && shown.contains("xend\n"), "{shown}");
+        assert!(shown.lines().count() < 80, "{shown}");
+        let room = 80 - NAME_COLUMNS - 1;
+        let left_out = value.len().div_ceil(room) - 64;
+        let left_out = left_out * room;
+        assert!(shown.contains(&format!("┆ {left_out} characters\n")), "{shown}");
+        assert!(shown.ends_with(&format!("{left_out} characters are left out.\n")), "{shown}");
+    }
+
+    #[test]
+    fn rows_of_spaces_are_counted() {
+        assert_eq!(counted_spaces("a        b"), "a        b");
+        assert_eq!(counted_spaces("a         b  c"), "a⟨9 spaces⟩b  c");
+        assert_eq!(counted_spaces(&" ".repeat(500)), "⟨500 spaces⟩");
+    }
+
+    #[test]
+    fn letters_from_right_to_left_are_readable_and_apart() {
+        assert!(framed("/shared/שלום", 80).contains("\u{2068}/shared/שלום\u{2069}\n"));
+        assert!(!framed("/shared/ä", 80).contains('\u{2068}'));
+    }
+}

@@ -1,0 +1,20 @@
+//! What other processes of the same user may learn of a process that holds secrets.
+
+use std::io;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
+/// Keeps this process's memory, with the keys and tokens in it, to itself: no core dump is written of it
+/// (`RLIMIT_CORE`), and other processes of its user may neither read it nor trace it (`PR_SET_DUMPABLE`). Both hold
+/// until a program is started; of what is started here, core dumps are never written.
+///
+/// Its files below `/proc` belong to root from then on, except to itself. To be called after
+/// [`crate::enter_if_session`]: a session becomes a user in a namespace of its own by such files.
+///
+/// # Errors
+/// What the system says. Then the process should not go on.
+pub fn conceal_memory() -> io::Result<()> {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! A server that is told to end: what its clients asked for is cancelled, and each request has its answer.
+
+use portcullis_tests::World;
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use super::client::{Client, ends, text};
+
+/// More calls than run at a time, so that some wait for a place.
+const CALLS: usize = 14;
+
+/// A command that says that it runs and does not end by itself.
+fn endless(number: usize) -> Value {
+    json!({"name": "shell_exec", "arguments": {"command": format!("echo > started{number}; sleep 600")}})
+}
+
+/// Asks for calls, waits until one runs, and tells the server to end. What it still says.
+fn told_to_end(world: &World, mut client: Client, calls: usize) -> (Vec<Value>, Option<i32>) {
+    let started = || (0..calls).any(|number| world.shared(&format!("started{number}")).exists());
+    for number in 0..calls {
+        client.ask("tools/call", endless(number));
+    }
+    loop {
+        // Requests are read in their order: with this one, all are.
+        assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+        if started() {
+            break;
+        }
+    }
+    client.says_and_ends(Signal::TERM)
+}
+
+#[test]
+fn each_call_is_answered_when_the_server_is_told_to_end() {
+    let world = World::new();
+    let client = Client::of_program(&world, &["--approve"]).begin(json!({}));
+    let (said, code) = told_to_end(&world, client, CALLS);
+    assert_eq!(code, Some(0));
+    let answers: Vec<_> = said.iter().filter(|message| message.get("id").is_some()).collect();
+    // The first request began the session; whatever was answered before is not among these.
+    let cancelled = answers.iter().filter(|answer| text(&answer["result"]).contains("cancelled")).count();
+    assert_eq!(cancelled, CALLS, "{said:?}");
+    let rows = ends(&world, "shell_exec");
+    assert_eq!(rows.len(), CALLS);
+    assert!(rows.iter().all(|row| row.code.as_deref() == Some("cancelled")), "{rows:?}");
+}
+
+#[test]
+fn a_call_that_waits_for_an_approval_is_answered_when_the_server_is_told_to_end() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]).begin(json!({"elicitation": {}}));
+    let id = client.ask("tools/call", endless(0));
+    client.until(|message| message["method"] == "elicitation/create");
+    let (said, code) = client.says_and_ends(Signal::INT);
+    assert_eq!(code, Some(0));
+    let answer = said.iter().find(|message| message["id"] == id && message.get("method").is_none());
+    assert!(text(&answer.expect("an answer")["result"]).contains("cancelled"), "{said:?}");
+    assert!(!world.shared("started0").exists());
+}
+
+#[test]
+fn a_server_without_a_session_ends_when_it_is_told_to() {
+    let world = World::new();
+    let mut client = Client::of_program(&world, &[]);
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    let (said, code) = client.says_and_ends(Signal::TERM);
+    assert_eq!((said, code), (Vec::new(), Some(0)));
+}

@@ -1,0 +1,98 @@
+//! Standard streams of every kind: each answer comes as soon as it is there, and no message waits for the next.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::Read as _,
+    os::fd::OwnedFd,
+    process::{Command, Stdio},
+};
+
+use portcullis_tests::World;
+use rustix::{
+    pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
+    termios::{OptionalActions, tcgetattr, tcsetattr},
+};
+use serde_json::{Value, json};
+
+use super::client::{Client, Stream, serve, text};
+use crate::ordinary;
+
+/// A whole session, message by message: nothing is sent before the answer to what was sent before is there.
+#[track_caller]
+fn holds_a_session(program: Command, input: Stream, output: Stream) {
+    let mut client = Client::of_command(program, input, output).begin(json!({}));
+    for message in ["one", "two", "three"] {
+        let answer = client.call("echo", json!({"message": message}));
+        assert!(text(&answer).contains(message), "{answer}");
+    }
+    assert_eq!(client.request("ping", json!({}))["result"], json!({}));
+    client.leave();
+}
+
+/// `sudo -u`, `setpriv`, `docker run -i --user`: the pipes belong to who has started the program.
+#[test]
+fn pipes_of_another_user_withhold_no_answer() {
+    if !ordinary::can_start_anothers() {
+        return;
+    }
+    let world = World::new();
+    for (input, output) in
+        [(Stream::Pipe, Stream::Pipe), (Stream::Pipe, Stream::Socket), (Stream::Socket, Stream::Pipe)]
+    {
+        let mut program = ordinary::program(&world);
+        program.arg("serve").stderr(Stdio::null());
+        holds_a_session(program, input, output);
+    }
+}
+
+#[test]
+fn sockets_withhold_no_answer() {
+    holds_a_session(serve(&World::new(), &[]), Stream::Socket, Stream::Socket);
+}
+
+#[test]
+fn a_terminal_withholds_no_answer() {
+    let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    grantpt(&person).and_then(|()| unlockpt(&person)).expect("set up");
+    let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
+    let theirs: OwnedFd = OpenOptions::new().read(true).write(true).open(name).expect("opens").into();
+    let mut modes = tcgetattr(&theirs).expect("has modes");
+    modes.make_raw();
+    tcsetattr(&theirs, OptionalActions::Now, &modes).expect("set");
+    let input = Stream::Given {
+        ours: person.try_clone().expect("cloned"),
+        theirs: theirs.try_clone().expect("cloned"),
+    };
+    let output = Stream::Given { ours: person, theirs };
+    holds_a_session_at_a_terminal(serve(&World::new(), &[]), input, output);
+}
+
+/// A terminal has no end that one side makes: the server is told to end.
+fn holds_a_session_at_a_terminal(program: Command, input: Stream, output: Stream) {
+    let mut client = Client::of_command(program, input, output).begin(json!({}));
+    for message in ["one", "two"] {
+        let answer = client.call("echo", json!({"message": message}));
+        assert!(text(&answer).contains(message), "{answer}");
+    }
+    assert_eq!(client.ends_when_it_is_told_to(&[rustix::process::Signal::TERM]), Some(0));
+}
+
+#[test]
+fn files_are_answered_to_their_end() {
+    let world = World::new();
+    let (input, output) = (world.root().join("input"), world.root().join("output"));
+    let initialize = json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}});
+    let call = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call",
+                      "params": {"name": "echo", "arguments": {"message": "x".repeat(10_000)}}});
+    fs::write(&input, format!("{initialize}\n{call}\n")).expect("written");
+    let status = serve(&world, &[])
+        .stdin(File::open(&input).expect("opens"))
+        .stdout(File::create(&output).expect("made"))
+        .status();
+    assert!(status.expect("starts").success());
+    let mut written = String::new();
+    File::open(&output).expect("there").read_to_string(&mut written).expect("text");
+    let answers: Vec<Value> = written.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(answers.iter().map(|answer| &answer["id"]).collect::<Vec<_>>(), [1, 2], "{written:.300}");
+}

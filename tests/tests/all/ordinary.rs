@@ -1,0 +1,63 @@
+//! The program as an ordinary user's, started by somebody else.
+
+use std::{
+    fs, io,
+    os::unix::{fs::PermissionsExt as _, process::CommandExt as _},
+    path::Path,
+    process::Command,
+};
+
+use portcullis_tests::{World, binary};
+
+/// Whom root becomes.
+pub(crate) const USER: u32 = 65534;
+
+/// The program, to be started as an ordinary user to whom everything in the world belongs. Only root can become one;
+/// somebody else is one, and gets the program as it is.
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+pub(crate) fn program(world: &World) -> Command {
+    if !is_root() {
+        let mut command = Command::new(binary());
+        command.args(world.options());
+        return command;
+    }
+    let place = world.root().join("program");
+    if !place.exists() && fs::hard_link(binary(), &place).is_err() {
+        // By another program: while one of ours has the copy open to be written, nobody can run it.
+        let copied = Command::new("install").args(["-m", "755"]).arg(binary()).arg(&place).status();
+        assert!(copied.expect("starts").success());
+    }
+    let options = world.options();
+    give(world.root(), &place).expect("given");
+    let mut command = Command::new(place);
+    command.args(options).uid(USER).gid(USER).env("HOME", world.root());
+    command
+}
+
+/// Whether another user's program can be started here; says so where it cannot.
+#[expect(clippy::print_stderr, reason = "a test that skips says so")]
+pub(crate) fn can_start_anothers() -> bool {
+    if !is_root() {
+        eprintln!("skipped: only root starts a program of another user's");
+    }
+    is_root()
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Gives everything below a folder to the ordinary user, but for the program.
+fn give(path: &Path, program: &Path) -> io::Result<()> {
+    if path == program {
+        return Ok(());
+    }
+    std::os::unix::fs::lchown(path, Some(USER), Some(USER))?;
+    if path.symlink_metadata()?.is_dir() {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+        for entry in fs::read_dir(path)? {
+            give(&entry?.path(), program)?;
+        }
+    }
+    Ok(())
+}
