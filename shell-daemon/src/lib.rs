@@ -43,11 +43,11 @@ mod running;
 mod entry;
 mod inside;
 
+mod conceal;
 mod descriptors;
 mod error;
 mod limits;
 mod log_line;
-mod memory;
 mod patience;
 mod tree;
 mod watch;
@@ -58,12 +58,12 @@ mod server;
 
 pub use background::BackgroundOutput;
 pub use cancel::{Cancellation, Canceller};
+pub use conceal::conceal_memory;
 pub use descriptors::take_all_descriptors;
 pub use entry::enter_if_session;
 pub use error::{InputError, ShellError};
 pub use input::{CommandInput, InputWriter};
 pub use log_line::{Colours, LogLine};
-pub use memory::conceal_memory;
 pub use posture::SessionPosture;
 pub use protected::ProtectedFound;
 pub use running::{Chunk, CommandEnd, Completed, Interruption, Stream};
