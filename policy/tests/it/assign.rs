@@ -103,11 +103,17 @@ fn a_module_that_may_write_is_asked_about_whatever_it_declares() {
     let asking =
         BASE.replace(r#"{ profile = "W", approval = "allow" }"#, r#"{ profile = "W", approval = "ask" }"#);
     for approval in ["approval = 'allow'", ""] {
-        for (declared, tier) in [(Some(ReadOnly), SideEffecting), (Some(SideEffecting), SideEffecting), (None, SideEffecting)] {
+        for (declared, tier) in
+            [(Some(ReadOnly), SideEffecting), (Some(SideEffecting), SideEffecting), (None, SideEffecting)]
+        {
             let policy = load(&format!("{asking}\n[tools.t]\nprofile = 'W'\n{approval}"));
             let module = ToolFacts { declared_tier: declared, ..of(ForeignModule, ReadOnly) };
             let assignment = policy.assign(&module).expect("enabled");
-            assert_eq!((assignment.tier, assignment.approval), (tier, Approval::Ask), "{approval} {declared:?}");
+            assert_eq!(
+                (assignment.tier, assignment.approval),
+                (tier, Approval::Ask),
+                "{approval} {declared:?}"
+            );
             assert_eq!(policy.approval_rule(&module, &assignment), "tiers.side_effecting.approval");
         }
     }
