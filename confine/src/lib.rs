@@ -71,6 +71,8 @@ mod seccomp;
 mod sys;
 #[cfg(target_os = "linux")]
 mod thread;
+#[cfg(target_os = "linux")]
+pub mod trusted;
 
 #[cfg(not(target_os = "linux"))]
 mod disabled;

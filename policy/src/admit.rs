@@ -34,6 +34,7 @@ impl WorkspaceSecurityPolicy {
         let max_output = rule.map_or(limits.max_output_bytes, |rule| rule.max_output_bytes);
         let memory = rule.and_then(|rule| rule.memory);
         let profile = profile(policy, rule, tool, declared);
+        let tier = self.tier(tool, declared, &profile);
         let (timeout, memory) = match &policy.shell {
             // What the operator says of the shell stands in for what the tool says of itself.
             Ok(shell) if profile.is_shell() => (
@@ -46,9 +47,11 @@ impl WorkspaceSecurityPolicy {
             ),
         };
         ToolAssignment {
-            tier: self.tier(tool, declared, &profile),
+            tier,
             profile,
-            approval: approval(policy, rule, tool, declared),
+            // By the tier that counts: by the declared one, a module that calls itself harmless would be asked about
+            // less than an honest one with the same grant.
+            approval: approval(policy, rule, tool, tier),
             timeout: timeout.min(timeout_cap),
             memory,
             max_output: tool.declared_max_output.map_or(max_output, |less| less.min(max_output)),
@@ -101,7 +104,8 @@ fn profile(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: 
     }
 }
 
-/// The strictest of what is assigned, what the tool asks for, and what reductions demand.
+/// The strictest of what is assigned, what the tool asks for, and what reductions demand. The tier is the one that
+/// counts.
 fn approval(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: SafetyTier) -> Approval {
     let by_tier = policy.tiers.rule(tier);
     let stated = rule.and_then(|rule| rule.approval);

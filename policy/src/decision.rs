@@ -70,6 +70,9 @@ denial_codes! {
     LinkEscapesMount = "link_escapes_mount",
     /// The path is a FIFO, a socket or a device. Raised where files are opened.
     SpecialFile = "special_file",
+    /// The file has other names, hard links, under which the call would change or read it. Raised where files are
+    /// opened.
+    HardLink = "hard_link",
     /// The tool has `enabled = false`.
     ToolDisabled = "tool_disabled",
     /// The tool's module or its declarations are not those that the operator approved.
@@ -117,6 +120,7 @@ impl Denial {
                 format!("`{subject}` is or passes a link that leads out of its mount")
             }
             DenialCode::SpecialFile => format!("`{subject}` is neither a file nor a folder"),
+            DenialCode::HardLink => format!("`{subject}` has other names (hard links)"),
             DenialCode::ToolDisabled => format!("tool `{subject}` is disabled by policy"),
             DenialCode::ModuleChanged => {
                 format!("tool `{subject}` is quarantined: it is not what was approved")

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    sync::LazyLock,
     time::Duration,
 };
 
@@ -12,7 +13,7 @@ use serde::Serialize;
 use crate::{
     Approval, AuditSync, Layer, Limits, MemoryBytes, MountName, OutputBytes, PolicySource, ProfileName,
     ProtectedPaths,
-    file::{Faults, LimitEntries, Placed, PolicyFile, ToolEntry, did_you_mean, read_policy},
+    file::{Faults, LimitEntries, Placed, PolicyFile, ProtectEntries, ToolEntry, did_you_mean, read_policy},
     limits::{as_millis, as_optional_millis},
     shell::{Shell, resolve_shell, serialize_shell},
     source::DEFAULT_POLICY,
@@ -79,6 +80,9 @@ pub(crate) struct ToolRule {
     /// `limits.wasm_memory` and the second to `shell.memory`.
     pub(crate) memory: Option<MemoryBytes>,
     pub(crate) max_output_bytes: OutputBytes,
+    /// Whether the operator's entry may stand without its tool. It changes nothing where the tool is there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) optional: bool,
 }
 
 impl Tiers {
@@ -119,6 +123,7 @@ impl ToolRule {
             timeout_cap: limits.max_timeout,
             memory: None,
             max_output_bytes: limits.max_output_bytes,
+            optional: false,
         }
     }
 }
@@ -126,7 +131,7 @@ impl ToolRule {
 /// Resolves the names of a policy and fills in what it leaves out. Unknown names are faults.
 ///
 /// What is left out never grants: a missing tier gets nothing and asks, a missing `require` means all
-/// layers, a missing `[protect]` the shipped paths.
+/// layers, and the shipped protected names hold unless one is taken away by name.
 pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
     let limits = resolve_limits(&file.limits);
     let mounts: BTreeMap<MountName, String> =
@@ -149,24 +154,21 @@ pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
     let mut tools = BTreeMap::new();
     for entry in &file.tools {
         let profile = entry.profile.as_ref().and_then(|name| find_profile(&profiles, name, faults));
-        tools.insert(entry.name.clone(), resolve_tool(entry, profile, &limits));
+        tools.insert(entry.name.value.clone(), resolve_tool(entry, profile, &limits));
     }
 
     let shell = resolve_shell(file.shell.as_ref(), &mounts, &limits, faults);
     Effective {
         version: 1,
         require: match &file.require {
-            Some(layers) => layers.iter().copied().collect(),
+            Some(layers) => layers.iter().map(|layer| layer.value).collect(),
             None => Layer::ALL.into_iter().collect(),
         },
         mounts,
         profiles,
         tiers,
         tools,
-        protect: match &file.protect {
-            Some(patterns) => ProtectedPaths::new(patterns.clone()),
-            None => shipped_protection(),
-        },
+        protect: resolve_protection(&file.protect, faults),
         audit_sync: file.audit_sync.unwrap_or_default(),
         shell,
         limits,
@@ -184,7 +186,7 @@ pub(crate) fn find_profile(
     let found = profiles.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
     if name.value == ProfileName::SHELL {
         faults.add_at(name, "tools that run commands get `Shell` by themselves; name no profile for them");
-    } else if found.is_none() {
+    } else if found.is_none() && !faults.is_excused(&name.value) {
         let right = did_you_mean(&name.value, profiles.keys().map(ProfileName::as_str));
         faults.add_at(name, format!("unknown profile; {right}"));
     }
@@ -198,7 +200,7 @@ pub(crate) fn find_mount(
     faults: &mut Faults<'_>,
 ) -> Option<MountName> {
     let found = mounts.get_key_value(name.value.as_str()).map(|(name, _)| name.clone());
-    if found.is_none() {
+    if found.is_none() && !faults.is_excused(&name.value) {
         let right = did_you_mean(&name.value, mounts.keys().map(MountName::as_str));
         faults.add_at(name, format!("unknown mount; {right}"));
     }
@@ -232,6 +234,7 @@ fn resolve_tool(entry: &ToolEntry, profile: Option<ProfileName>, limits: &Limits
         timeout: entry.timeout.map(|timeout| timeout.min(limits.max_timeout)),
         memory: entry.memory,
         max_output_bytes: entry.max_output_bytes.unwrap_or(limits.max_output_bytes),
+        optional: entry.optional,
         ..ToolRule::unnamed(limits)
     }
 }
@@ -253,9 +256,28 @@ fn resolve_limits(entries: &LimitEntries) -> Limits {
     }
 }
 
-/// The protected paths of the shipped policy.
-fn shipped_protection() -> ProtectedPaths {
+/// The shipped names but those that the operator takes away by name, and the operator's own. A list of one's own does
+/// not drop the shipped names: its author thinks of a name to add, and would not see what is gone.
+fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> ProtectedPaths {
+    let mut protected = SHIPPED_PROTECTION.clone();
+    for except in &entries.except {
+        if entries.paths.iter().any(|path| path.value == except.value) {
+            faults.add_at(except, "this name is in `paths` as well; write it in one of the two");
+        } else if !protected.remove(&except.value) {
+            let right = did_you_mean(except.value.as_str(), SHIPPED_PROTECTION.patterns());
+            faults.add_at(except, format!("this is none of the shipped names; {right}"));
+        } else {
+            faults
+                .warn_at(except, "a shipped name is not protected: tools may write what other programs run");
+        }
+    }
+    protected.extend(entries.paths.iter().map(|path| path.value.clone()));
+    protected
+}
+
+/// The protected names of the shipped policy.
+pub(crate) static SHIPPED_PROTECTION: LazyLock<ProtectedPaths> = LazyLock::new(|| {
     let mut faults = Faults::new(PolicySource { name: "default.toml", text: DEFAULT_POLICY });
     let shipped = read_policy(&mut faults);
-    ProtectedPaths::new(shipped.protect.expect("the shipped policy has a section `protect`"))
-}
+    ProtectedPaths::new(shipped.protect.paths.into_iter().map(|path| path.value).collect())
+});

@@ -14,6 +14,7 @@ pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     mounts_are_disjoint(file, faults);
     nothing_is_nothing(file, faults);
     no_profile_is_called_shell(file, faults);
+    no_two_profiles_differ_in_case_only(file, faults);
     the_vault_is_never_writable(file, faults);
     the_vault_is_never_beside_a_writable_mount(file, faults);
     no_tier_reaches_the_vault(file, faults);
@@ -55,6 +56,18 @@ fn nothing_is_nothing(file: &PolicyFile, faults: &mut Faults<'_>) {
 fn no_profile_is_called_shell(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| profile.value.name.is_shell()) {
         faults.add_at(profile, "the mounts of a shell stand in `[shell]`; use another name for a profile");
+    }
+}
+
+/// One of them would be taken for the other, by whoever reads the policy and by whoever writes an entry.
+fn no_two_profiles_differ_in_case_only(file: &PolicyFile, faults: &mut Faults<'_>) {
+    for (index, later) in file.profiles.iter().enumerate() {
+        let name = later.value.name.as_str();
+        let earlier = file.profiles[..index].iter().map(|earlier| earlier.value.name.as_str());
+        let mut others = earlier.chain([ProfileName::NOTHING, ProfileName::SHELL]);
+        if let Some(other) = others.find(|other| *other != name && other.eq_ignore_ascii_case(name)) {
+            faults.add_at(later, format!("`{name}` and `{other}` differ in case only; use another name"));
+        }
     }
 }
 
@@ -146,7 +159,7 @@ fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut F
 
 /// The profile that a tool's entry names.
 fn stated_profile<'a>(tool: &str, file: &'a PolicyFile) -> Option<&'a Placed<String>> {
-    file.tools.iter().find(|entry| entry.name.as_str() == tool)?.profile.as_ref()
+    file.tools.iter().find(|entry| entry.name.value.as_str() == tool)?.profile.as_ref()
 }
 
 fn find<'a>(profile: &Placed<String>, file: &'a PolicyFile) -> Option<&'a ProfileEntry> {

@@ -45,6 +45,9 @@ mod tool;
 
 mod admit;
 mod evaluate;
+mod known;
+mod shipped;
+mod warnings;
 
 mod decision;
 mod digest;
@@ -59,6 +62,7 @@ pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};
 pub use grant::{Grant, GrantLimits, GrantedMount};
+pub use known::KnownTools;
 pub use layer::{AuditSync, Layer};
 pub use limits::{FileBytes, Limits, MemoryBytes, OutputBytes};
 pub use mount::MountSpec;
@@ -68,6 +72,7 @@ pub use policy::WorkspaceSecurityPolicy;
 pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;
 pub use shell::{InvalidVariable, ShellAbsence, ShellGrant, ShellPolicy, VariableName};
+pub use shipped::shipped_tools;
 pub use shown::{escape_for_display, is_deceptive, is_right_to_left};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};
 pub use tool::{Standing, ToolAssignment, ToolFacts, ToolOrigin};

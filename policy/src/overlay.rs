@@ -18,8 +18,17 @@ use crate::{
 
 /// Applies a reduction. The result is only worth something if there are no faults.
 pub(crate) fn reduce(policy: &mut Effective, reduction: &Reduction, faults: &mut Faults<'_>) {
-    policy.require.extend(&reduction.require);
-    policy.protect.extend(reduction.protect.iter().cloned());
+    for layer in &reduction.require {
+        if !policy.require.insert(layer.value) {
+            takes_nothing(layer, faults);
+        }
+    }
+    for pattern in &reduction.protect {
+        if policy.protect.has(&pattern.value) {
+            takes_nothing(pattern, faults);
+        }
+        policy.protect.extend([pattern.value.clone()]);
+    }
     for profile in &reduction.profiles {
         reduce_profile(policy, profile, faults);
     }
@@ -56,6 +65,9 @@ fn reduce_profile(policy: &mut Effective, reduced: &ReducedProfile, faults: &mut
             widens(access, access.value.as_str(), before.as_str(), faults);
             continue;
         }
+        if access.value == before {
+            takes_nothing(access, faults);
+        }
         match access.value {
             ReducedAccess::None => drop(granted.remove(&mount)),
             ReducedAccess::Read => drop(granted.insert(mount, Access::Read)),
@@ -71,20 +83,25 @@ fn reduce_tier(policy: &mut Effective, reduced: &ReducedTier, faults: &mut Fault
         widens(&reduced.approval, reduced.approval.value, rule.approval, faults);
         return;
     }
+    // A floor holds for tools with an approval of their own too, so `ask` over `ask` takes something.
+    if reduced.approval.value <= rule.approval_floor {
+        takes_nothing(&reduced.approval, faults);
+    }
     rule.approval = reduced.approval.value;
     rule.approval_floor = rule.approval_floor.max(reduced.approval.value);
 }
 
 fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Faults<'_>) {
     let limits = &policy.limits;
-    let rule = policy.tools.entry(reduced.name.clone()).or_insert_with(|| ToolRule::unnamed(limits));
+    let rule = policy.tools.entry(reduced.name.value.clone()).or_insert_with(|| ToolRule::unnamed(limits));
     if let Some(approval) = &reduced.approval {
         reduce_tool_approval(rule, approval, faults);
     }
     if let Some(enabled) = &reduced.enabled {
         match (enabled.value, rule.enabled) {
+            (false, Some(false)) => takes_nothing(enabled, faults),
             (false, _) => rule.enabled = Some(false),
-            (true, Some(true)) => {}
+            (true, Some(true)) => takes_nothing(enabled, faults),
             (true, Some(false)) => widens(enabled, true, false, faults),
             (true, None) => faults.add_at(enabled, "only the operator's policy may enable a tool"),
         }
@@ -94,6 +111,8 @@ fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Fault
         if timeout.value > before {
             let shown = humantime::format_duration;
             widens(timeout, shown(timeout.value), shown(before), faults);
+        } else if timeout.value == before {
+            takes_nothing(timeout, faults);
         } else if rule.timeout.is_some() {
             rule.timeout = Some(timeout.value);
         } else {
@@ -115,6 +134,8 @@ fn reduce_tool_approval(rule: &mut ToolRule, approval: &Placed<Approval>, faults
     let before = rule.approval.unwrap_or(rule.approval_floor);
     if approval.value < before {
         widens(approval, approval.value, before, faults);
+    } else if approval.value == before && before > Approval::Allow {
+        takes_nothing(approval, faults);
     } else if rule.approval.is_some() {
         rule.approval = Some(approval.value);
     } else if approval.value == Approval::Allow {
@@ -163,6 +184,9 @@ pub(crate) fn lower<T: Copy + Ord + Display>(before: &mut T, reduced: &Placed<T>
     if reduced.value > *before {
         widens(reduced, reduced.value, *before, faults);
     } else {
+        if reduced.value == *before {
+            takes_nothing(reduced, faults);
+        }
         *before = reduced.value;
     }
 }
@@ -172,8 +196,16 @@ pub(crate) fn lower_duration(before: &mut Duration, reduced: &Placed<Duration>, 
         let shown = humantime::format_duration;
         widens(reduced, shown(reduced.value), shown(*before), faults);
     } else {
+        if reduced.value == *before {
+            takes_nothing(reduced, faults);
+        }
         *before = reduced.value;
     }
+}
+
+/// Warns of a value that the policy has already.
+pub(crate) fn takes_nothing<T>(placed: &Placed<T>, faults: &mut Faults<'_>) {
+    faults.warn_at(placed, "this takes nothing away: the operator's policy gives no more");
 }
 
 pub(crate) fn widens<T>(

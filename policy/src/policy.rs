@@ -2,13 +2,17 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use portcullis_types::SandboxTier;
+
 use crate::{
-    AuditSync, GrantedMount, Layer, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, ProfileName,
-    ProtectedPaths, ShellAbsence, ShellPolicy,
+    AuditSync, GrantedMount, Layer, Limits, LoadOptions, MountSpec, PolicyDigest, PolicyError, PolicyFault,
+    ProfileName, ProtectedPaths, ShellAbsence, ShellPolicy,
     effective::{Effective, resolve},
-    file::{Faults, read_overlay, read_policy},
+    file::{Faults, Reduction, read_overlay, read_policy},
     invariants,
+    known::ToolPlace,
     overlay::reduce,
+    warnings,
 };
 
 /// A policy that was read completely, breaks no invariant and is ready to decide. It does not change:
@@ -23,6 +27,12 @@ pub struct WorkspaceSecurityPolicy {
     /// The mounts of the shell, in the same form; none where there is no shell.
     shell_mounts: Option<Arc<[GrantedMount]>>,
     digest: PolicyDigest,
+    /// What is wrong with no text, and hardly meant.
+    warnings: Arc<[PolicyFault]>,
+    /// Every entry for a tool of all texts.
+    tool_places: Arc<[ToolPlace]>,
+    /// The sandbox sections, and which of them was applied.
+    sandbox: Arc<[(SandboxTier, bool)]>,
 }
 
 impl WorkspaceSecurityPolicy {
@@ -36,14 +46,20 @@ impl WorkspaceSecurityPolicy {
         let file = read_policy(&mut faults);
         let mut effective = resolve(&file, &mut faults);
         invariants::check(&file, &mut faults);
+        warnings::look(&file, &mut faults);
+        let mut places: Vec<ToolPlace> =
+            file.tools.iter().map(|entry| ToolPlace::new(&entry.name, entry.optional, &faults)).collect();
         for (tier, reduction) in &file.sandbox {
             if *tier == options.sandbox_tier {
                 reduce(&mut effective, reduction, &mut faults);
             } else {
                 reduce(&mut effective.clone(), reduction, &mut faults);
             }
+            places.extend(tool_places(reduction, &faults));
         }
+        let sandbox = file.sandbox.iter().map(|(tier, _)| (*tier, *tier == options.sandbox_tier)).collect();
         let usable = faults.is_empty();
+        let mut warnings = faults.take_warnings();
         let (mut found, mut left_out) = faults.into_parts();
 
         if let Some(overlay) = options.overlay {
@@ -53,12 +69,18 @@ impl WorkspaceSecurityPolicy {
             if usable {
                 reduce(&mut effective, &reduction, &mut faults);
             }
+            places.extend(tool_places(&reduction, &faults));
+            warnings.extend(faults.take_warnings());
             let (found_here, left_out_here) = faults.into_parts();
             found.extend(found_here);
             left_out += left_out_here;
         }
         if found.is_empty() {
-            Ok(Self::from_effective(effective))
+            let mut policy = Self::from_effective(effective);
+            policy.warnings = warnings.into();
+            policy.tool_places = places.into();
+            policy.sandbox = sandbox;
+            Ok(policy)
         } else {
             Err(PolicyError { faults: found, left_out })
         }
@@ -68,9 +90,26 @@ impl WorkspaceSecurityPolicy {
     /// before under the same name is replaced.
     #[must_use]
     pub fn with_modules(self, modules: impl IntoIterator<Item = (String, [u8; 32])>) -> Self {
-        let mut effective = self.effective;
+        let Self { mut effective, warnings, tool_places, sandbox, .. } = self;
         effective.modules.extend(modules.into_iter().map(|(name, hash)| (name, hex::encode(hash))));
-        Self::from_effective(effective)
+        Self { warnings, tool_places, sandbox, ..Self::from_effective(effective) }
+    }
+
+    /// What holds as it is written, and is hardly what its author means: unused names, lines without effect, names of
+    /// variables that look like secrets. In the order of the texts, at most 50 for each.
+    #[must_use]
+    pub fn warnings(&self) -> &[PolicyFault] {
+        &self.warnings
+    }
+
+    /// The sandbox tiers that the operator's policy has a section for, each with whether it was applied.
+    #[must_use]
+    pub fn sandbox_sections(&self) -> &[(SandboxTier, bool)] {
+        &self.sandbox
+    }
+
+    pub(crate) fn tool_places(&self) -> &[ToolPlace] {
+        &self.tool_places
     }
 
     /// Where modules from outside lie, as the operator wrote it: absolute, or relative to the policy file.
@@ -197,6 +236,11 @@ impl WorkspaceSecurityPolicy {
             .collect();
         let shell_mounts = effective.shell.as_ref().ok().map(|shell| shell.mounts.as_slice().into());
         let digest = PolicyDigest::of(&effective);
-        Self { effective, mounts, profiles, shell_mounts, digest }
+        let (warnings, tool_places, sandbox) = Default::default();
+        Self { effective, mounts, profiles, shell_mounts, digest, warnings, tool_places, sandbox }
     }
+}
+
+fn tool_places(reduction: &Reduction, faults: &Faults<'_>) -> Vec<ToolPlace> {
+    reduction.tools.iter().map(|entry| ToolPlace::new(&entry.name, entry.optional, faults)).collect()
 }

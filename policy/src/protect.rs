@@ -68,6 +68,18 @@ impl ProtectedPaths {
         Self { patterns }
     }
 
+    /// Takes a pattern away; false if it is not there.
+    pub(crate) fn remove(&mut self, pattern: &Pattern) -> bool {
+        let before = self.patterns.len();
+        self.patterns.retain(|one| one != pattern);
+        self.patterns.len() < before
+    }
+
+    /// Whether a pattern is there.
+    pub(crate) fn has(&self, pattern: &Pattern) -> bool {
+        self.patterns.contains(pattern)
+    }
+
     /// Adds patterns.
     pub(crate) fn extend(&mut self, patterns: impl IntoIterator<Item = Pattern>) {
         self.patterns.extend(patterns);
@@ -76,7 +88,7 @@ impl ProtectedPaths {
     }
 
     /// The patterns in folded form, sorted.
-    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+    pub fn patterns(&self) -> impl Iterator<Item = &str> + Clone {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
 
@@ -164,6 +176,11 @@ impl Pattern {
             return Err(InvalidPattern::Dots);
         }
         Ok(Self { text: parts.join("/"), parts })
+    }
+
+    /// The folded text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
     }
 
     fn starts_with(&self, name: &str) -> bool {

@@ -6,7 +6,7 @@ use portcullis_types::{Access, SafetyTier};
 
 use crate::{
     Approval, Layer, MountName, ProfileName, WorkspaceSecurityPolicy,
-    effective::{Effective, ToolRule},
+    effective::{Effective, SHIPPED_PROTECTION, ToolRule},
     limits::in_largest_unit,
     shell::{shell_summary, write_shell},
 };
@@ -63,6 +63,11 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
         write_tool(out, rule)?;
     }
     writeln!(out, "\n[protect]\npaths = [{}]", quoted(policy.protect.patterns()))?;
+    let left: Vec<&str> = policy.protect.patterns().collect();
+    let gone: Vec<&str> = SHIPPED_PROTECTION.patterns().filter(|name| !left.contains(name)).collect();
+    if !gone.is_empty() {
+        writeln!(out, "except = [{}]", quoted(gone.into_iter()))?;
+    }
     writeln!(out, "\n[audit]\nsync = \"{}\"", policy.audit_sync)?;
     if let Some(dir) = &policy.modules_dir {
         writeln!(out, "\n[modules]\ndir = {}", quote(dir))?;
@@ -105,6 +110,9 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
     if let Some(enabled) = rule.enabled {
         writeln!(out, "enabled = {enabled}")?;
     }
+    if rule.optional {
+        writeln!(out, "optional = true")?;
+    }
     Ok(())
 }
 
@@ -127,7 +135,7 @@ fn write_summary(out: &mut String, policy: &Effective) -> std::fmt::Result {
     if let Some(dir) = &policy.modules_dir {
         writeln!(out, "  {:<24} {}", "their folder", quote(dir))?;
     }
-    writeln!(out, "\ntools with an entry")?;
+    writeln!(out, "\nentries for tools, as they are written")?;
     for (name, rule) in &policy.tools {
         let mut parts = vec![match &rule.profile {
             Some(profile) => profile.to_string(),
@@ -181,4 +189,184 @@ fn quote(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::SandboxTier;
+
+    use super::*;
+    use crate::{LoadOptions, PolicySource, file::keys};
+
+    /// What the samples refer to.
+    const BASE: &str = "version = 1\nrequire = [\"landlock\"]\nmounts = { shared = \"s\", tmp = \"t\" }\n[profiles.P]\n\
+        mounts = { shared = \"write\" }\n[profiles.Q]\nmounts = { tmp = \"read\" }\n";
+
+    fn shown(text: &str) -> String {
+        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+            operator: PolicySource { name: "p", text },
+            overlay: None,
+            sandbox_tier: SandboxTier::Container,
+        });
+        policy.unwrap_or_else(|error| panic!("{text}\n{error}")).effective_toml()
+    }
+
+    /// A section, its keys, and for each a value that is no default with the line that shows it.
+    struct Sample {
+        section: &'static str,
+        keys: &'static [&'static str],
+        values: &'static [(&'static str, &'static str, &'static str)],
+    }
+
+    const SAMPLES: &[Sample] = &[
+        Sample {
+            section: "profiles.P2",
+            keys: keys::PROFILE,
+            values: &[("mounts", "{ tmp = \"write\" }", "mounts = { tmp = \"write\" }")],
+        },
+        Sample {
+            section: "tiers.read_only",
+            keys: keys::TIER,
+            values: &[
+                (
+                    "profile",
+                    "\"Q\"\napproval = \"deny\"",
+                    "read_only = { profile = \"Q\", approval = \"deny\" }",
+                ),
+                (
+                    "approval",
+                    "\"deny\"\nprofile = \"Q\"",
+                    "read_only = { profile = \"Q\", approval = \"deny\" }",
+                ),
+            ],
+        },
+        Sample {
+            section: "tools.file_read",
+            keys: keys::TOOL,
+            values: &[
+                ("profile", "\"Q\"", "profile = \"Q\""),
+                ("approval", "\"ask\"", "approval = \"ask\""),
+                ("timeout", "\"7s\"", "timeout = \"7s\""),
+                ("memory", "\"7MiB\"", "memory = \"7MiB\""),
+                ("max_output_bytes", "\"7KiB\"", "max_output_bytes = \"7KiB\""),
+                ("enabled", "false", "enabled = false"),
+                ("optional", "true", "optional = true"),
+            ],
+        },
+        Sample {
+            section: "sandbox.container.tools.file_read",
+            keys: keys::REDUCED_TOOL,
+            values: &[
+                ("approval", "\"ask\"", "# approval: at least \"ask\""),
+                ("timeout", "\"7s\"", "# timeout: at most \"7s\""),
+                ("memory", "\"7MiB\"", "memory = \"7MiB\""),
+                ("max_output_bytes", "\"7KiB\"", "max_output_bytes = \"7KiB\""),
+                ("enabled", "false", "enabled = false"),
+                ("optional", "true", "# not in the operator's policy"),
+            ],
+        },
+        Sample {
+            section: "sandbox.container.tiers.read_only",
+            keys: keys::REDUCED_TIER,
+            values: &[("approval", "\"deny\"", "# every tool of this tier: at least \"deny\"")],
+        },
+        Sample {
+            section: "protect",
+            keys: keys::PROTECT,
+            values: &[
+                ("paths", "[\"Makefile\"]", "\"makefile\""),
+                ("except", "[\".envrc\"]", "except = [\".envrc\"]"),
+            ],
+        },
+        Sample {
+            section: "audit",
+            keys: keys::AUDIT,
+            values: &[("sync", "\"always\"", "sync = \"always\"")],
+        },
+        Sample { section: "modules", keys: keys::MODULES, values: &[("dir", "\"/m\"", "dir = \"/m\"")] },
+        Sample {
+            section: "shell",
+            keys: keys::SHELL,
+            values: &[
+                ("enabled", "true", "[shell]\nenabled = true"),
+                ("posture", "\"strong\"", "posture = \"strong\""),
+                ("mounts", "{ tmp = \"read\" }", "mounts = { tmp = \"read\" }"),
+                ("timeout", "\"7s\"", "timeout = \"7s\""),
+                ("memory", "\"70MiB\"", "memory = \"70MiB\""),
+                ("processes", "77", "processes = 77"),
+                ("file_size", "\"7MiB\"", "file_size = \"7MiB\""),
+                ("output", "\"7KiB\"", "output = \"7KiB\""),
+                ("environment", "[\"AWS_SECRET_ACCESS_KEY\"]", "environment = [\"AWS_SECRET_ACCESS_KEY\"]"),
+                ("allow", "[\"git\"]", "allow = [\"git\"]"),
+                ("deny", "[\"sudo\"]", "deny = [\"sudo\"]"),
+                ("operators", "[\"|\"]", "operators = [\"|\"]"),
+            ],
+        },
+        Sample {
+            section: "limits",
+            keys: keys::LIMITS,
+            values: &[
+                ("concurrency", "7", "concurrency = 7"),
+                ("calls_per_minute", "77", "calls_per_minute = 77"),
+                ("max_output_bytes", "\"7KiB\"", "max_output_bytes = \"7KiB\""),
+                ("wasm_memory", "\"7MiB\"", "wasm_memory = \"7MiB\""),
+                ("max_timeout", "\"7s\"", "max_timeout = \"7s\""),
+            ],
+        },
+        Sample {
+            section: "sandbox.container",
+            keys: keys::SANDBOX,
+            values: &[
+                ("require", "[\"seccomp\"]", "require = [\"landlock\", \"seccomp\"]"),
+                (
+                    "profiles",
+                    "{ P = { mounts = { shared = \"read\" } } }",
+                    "[profiles.P]\nmounts = { shared = \"read\" }",
+                ),
+                (
+                    "tiers",
+                    "{ read_only = { approval = \"deny\" } }",
+                    "# every tool of this tier: at least \"deny\"",
+                ),
+                (
+                    "tools",
+                    "{ file_read = { enabled = false } }",
+                    "[tools.file_read]\n# not in the operator's policy",
+                ),
+                ("protect", "{ paths = [\"Makefile\"] }", "\"makefile\""),
+                ("shell", "{ posture = \"strong\" }\n[shell]\nenabled = true", "posture = \"strong\""),
+                ("limits", "{ concurrency = 3 }", "concurrency = 3"),
+            ],
+        },
+    ];
+
+    #[test]
+    fn every_key_of_the_grammar_is_shown() {
+        for Sample { section, keys, values } in SAMPLES {
+            for key in *keys {
+                let (_, value, line) = values
+                    .iter()
+                    .find(|(name, _, _)| name == key)
+                    .unwrap_or_else(|| panic!("`{section}.{key}` has no sample: is it shown?"));
+                let text = format!("{BASE}[{section}]\n{key} = {value}\n");
+                let is_there = |shown: &str| match line.starts_with('"') {
+                    true => shown.contains(line),
+                    false => shown.contains(&format!("\n{line}")),
+                };
+                let shown = shown(&text);
+                assert!(is_there(&shown), "`{section}.{key}`:\n{shown}");
+                assert!(!is_there(&self::shown(BASE)), "`{section}.{key}`: {line} is there anyway");
+            }
+        }
+        let sampled: Vec<&str> =
+            SAMPLES.iter().filter_map(|sample| sample.section.split('.').next()).collect();
+        for key in keys::POLICY.iter().filter(|key| !["version", "require", "mounts"].contains(key)) {
+            assert!(sampled.contains(key), "the section `{key}` has no sample");
+        }
+        let other = BASE.replace("[\"landlock\"]", "[]");
+        let shown = shown(&other);
+        for line in ["version = 1", "require = []", "[mounts]\nshared = \"s\"\ntmp = \"t\""] {
+            assert!(shown.contains(line), "{shown}");
+        }
+    }
 }

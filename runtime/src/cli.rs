@@ -224,15 +224,19 @@ pub(crate) enum Policy {
     Default,
     /// Check a policy and show what it gives to whom.
     ///
-    /// With FILE that file alone is read, and nothing is made or run. Without it the policy in force is
-    /// shown, as `portcullis call` would use it: with the workspace's overlay, each tool's share, and the
-    /// digest that audit rows carry; what `call` needs for that is made on first use.
+    /// With FILE that file alone is read, and nothing is made or run, unless it has entries for tools of modules:
+    /// these are asked what they have, as at a start. Without it the policy in force is shown, as `portcullis call`
+    /// would use it: with the workspace's overlay, each tool's share, and the digest that audit rows carry; what
+    /// `call` needs for that is made on first use.
     ///
-    /// Faults are printed to standard error, each as `file:line:column: key: message`; the exit code is 2.
+    /// Faults are printed to standard error, each as `file:line:column: key: message`; the exit code is 2. Warnings
+    /// are printed there as well, and change no exit code.
     Check {
         /// The policy file to check.
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
+        #[command(flatten)]
+        modules: Modules,
     },
 }
 

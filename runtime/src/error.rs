@@ -93,6 +93,7 @@ impl CliError {
             Self::Bootstrap(
                 BootstrapError::Policy(_)
                 | BootstrapError::PolicyFile { .. }
+                | BootstrapError::UntrustedPolicy { .. }
                 | BootstrapError::Mount(_)
                 | BootstrapError::Folder(_)
                 | BootstrapError::Lock(_)

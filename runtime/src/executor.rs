@@ -3,8 +3,11 @@
 
 use std::sync::Arc;
 
-use portcullis_tools::{Caller, RegisteredTool, ToolRegistry};
-use portcullis_types::{ToolCall, ToolError, ToolResult, async_trait};
+use portcullis_tools::{
+    Caller, RegisteredTool, ToolRegistry,
+    policy::{ToolFacts, ToolOrigin},
+};
+use portcullis_types::{SafetyTier, ToolCall, ToolError, ToolResult, async_trait};
 
 use crate::{
     agent::{CallTerms, OfferedTool, ToolExecutor},
@@ -99,6 +102,13 @@ impl ToolExecutor for RegistryExecutor {
     }
 }
 
+/// The tier that counts: a declared one is not taken at its word where the policy does not, and a module that declares
+/// none is no interface without tiers.
+fn tier(registry: &ToolRegistry, facts: &ToolFacts) -> Option<SafetyTier> {
+    let has_none = facts.declared_tier.is_none() && facts.origin == ToolOrigin::Native;
+    (!has_none).then(|| registry.policy().describe(facts).tier)
+}
+
 /// A caller with nobody to ask.
 fn unapproving(terms: &CallTerms) -> Caller {
     on_terms(Caller::new(terms.agent_id.clone(), terms.run_id.clone()), terms)
@@ -118,7 +128,6 @@ fn offered(registry: &ToolRegistry, tool: &RegisteredTool) -> OfferedTool {
     OfferedTool {
         decl: tool.decl().clone(),
         label: tool.label().map(str::to_owned),
-        // A declared tier is not taken at its word where the policy does not.
-        tier: facts.declared_tier.map(|_| registry.policy().describe(facts).tier),
+        tier: tier(registry, facts),
     }
 }

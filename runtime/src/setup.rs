@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use portcullis_tools::{PolicyFiles, ToolRegistry, runtime_builder, runtime_builder_with, shell::ShellPlace};
+use portcullis_tools::{
+    PolicyFiles, ToolRegistry, describing_builder, runtime_builder, runtime_builder_with, shell::ShellPlace,
+};
 use portcullis_types::RunnerBootstrapEnvelope;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
@@ -85,6 +87,18 @@ pub(crate) async fn registry(
     workspace::prepare(envelope)?;
     let _notice = stream::stderr_is_terminal().then(Notice::start);
     Ok(runtime_builder(envelope).await?.shell(shell).build()?)
+}
+
+/// A registry to look at under a policy, without the workspace's folders.
+///
+/// # Cancellation
+/// As [`registry`].
+pub(crate) async fn described(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+) -> Result<ToolRegistry, CliError> {
+    let _notice = stream::stderr_is_terminal().then(Notice::start);
+    Ok(describing_builder(envelope, files).await?.build()?)
 }
 
 /// As [`registry`], under policy texts that were found before.

@@ -1,8 +1,8 @@
 //! The first use of a workspace: the folder, and a text that tells a person what it is.
 
-use std::{fs, io, path::Path};
+use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
 
-use portcullis_tools::PolicyFiles;
+use portcullis_tools::{PolicyFiles, policy::MountSpec};
 use portcullis_types::RunnerBootstrapEnvelope;
 
 use crate::{error::CliError, whole};
@@ -40,8 +40,20 @@ pub(crate) fn prepare(envelope: &RunnerBootstrapEnvelope) -> Result<(), CliError
     let Some(mount) = policy.mounts().iter().find(|mount| mount.name.as_str() == SHARED) else {
         return Ok(());
     };
+    make_others(workspace, policy.mounts());
     make(&workspace.join(&mount.folder))
         .map_err(|source| CliError::Workspace { path: workspace.clone(), source })
+}
+
+/// Makes the folders of the other mounts as well, so that none is missing where one is there: that is told, later. What
+/// cannot be made here is left to the registry, which goes step by step.
+fn make_others(workspace: &Path, mounts: &[MountSpec]) {
+    let plain = mounts.iter().filter(|mount| mount.name.as_str() != SHARED && !mount.folder.contains('/'));
+    if fs::create_dir_all(workspace).is_ok() {
+        for mount in plain {
+            let _ = fs::DirBuilder::new().mode(0o750).create(workspace.join(&mount.folder));
+        }
+    }
 }
 
 /// Makes the folder whole: of two processes that start at once, neither finds it without the text.
@@ -85,7 +97,7 @@ mod tests {
         fs::remove_file(&readme).expect("removed");
         prepare(&envelope).expect("left alone");
         assert!(!readme.exists());
-        assert_eq!(fs::read_dir(root.path().join("w")).expect("readable").count(), 1);
+        assert_eq!(fs::read_dir(root.path().join("w")).expect("readable").count(), 3);
     }
 
     #[test]

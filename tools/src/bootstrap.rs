@@ -3,14 +3,17 @@
 //! the command line adds the place of its shell.
 
 use std::{
-    fs::OpenOptions,
+    fs::{File, OpenOptions},
     io::{self, Read},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use portcullis_confine::{Layer as KernelLayer, Requirement, probe_kernel};
+use portcullis_confine::{
+    Layer as KernelLayer, Requirement, probe_kernel,
+    trusted::{self, TrustError},
+};
 use portcullis_policy::{DEFAULT_POLICY, Layer, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
@@ -74,6 +77,36 @@ pub async fn runtime_builder_with(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
 ) -> Result<RegistryBuilder, BootstrapError> {
+    build_from(envelope, files, Place::Workspace).await
+}
+
+/// As [`runtime_builder_with`], to look at and not to call: without the workspace's mounts, so that nothing is made but
+/// state.
+///
+/// # Errors
+/// As there.
+///
+/// # Cancellation
+/// As there.
+pub async fn describing_builder(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+) -> Result<RegistryBuilder, BootstrapError> {
+    build_from(envelope, files, Place::Nowhere).await
+}
+
+/// Where tools find their mounts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Workspace,
+    Nowhere,
+}
+
+async fn build_from(
+    envelope: &RunnerBootstrapEnvelope,
+    files: &PolicyFiles,
+    workspace: Place,
+) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
     let kernel = probe_kernel();
     for layer in [KernelLayer::Landlock, KernelLayer::Seccomp] {
@@ -89,7 +122,10 @@ pub async fn runtime_builder_with(
     private.extend(files.paths());
     // A tool that could write there would be the next start's module.
     private.extend(folder.clone());
-    let mounts = Arc::new(MountTable::open(&envelope.workspace, policy.mounts(), &private)?);
+    let mounts = Arc::new(match workspace {
+        Place::Workspace => MountTable::open(&envelope.workspace, policy.mounts(), &private)?,
+        Place::Nowhere => MountTable::default(),
+    });
     let runner = HostWasmToolRunner::new(RunnerConfig {
         state: envelope.state.clone(),
         mounts: Arc::clone(&mounts),
@@ -188,12 +224,14 @@ impl PolicyFiles {
     /// `$XDG_CONFIG_HOME/portcullis/portcullis.toml`, else the shipped default) and the workspace's overlay.
     ///
     /// # Errors
-    /// [`BootstrapError::PolicyFile`] for one that is there and cannot be read.
+    /// [`BootstrapError::PolicyFile`] for one that is there and cannot be read;
+    /// [`BootstrapError::UntrustedPolicy`] for an operator's that somebody else could change.
     pub fn find(envelope: &RunnerBootstrapEnvelope) -> Result<Self, BootstrapError> {
         let operator = match &envelope.policy {
-            Some(path) => Source::read(path)?,
+            Some(path) => Source::read_trusted(path)?,
             None => Source::of_operator()?,
         };
+        // It comes with the workspace, whoever may write there, and takes away only.
         let overlay = match Source::read_if_there(&envelope.workspace.join(OVERLAY_FILE)) {
             // The workspace is a file, which is said where it is opened.
             Err(BootstrapError::PolicyFile { source, .. })
@@ -215,12 +253,19 @@ impl PolicyFiles {
         Ok(Self { operator: Source::of_operator()?, overlay: None })
     }
 
-    /// One file as the operator's policy, without any overlay.
+    /// One file as the operator's policy, without any overlay, whoever could change it: to look at, not to obey. See
+    /// [`Self::untrusted`].
     ///
     /// # Errors
     /// [`BootstrapError::PolicyFile`] when it cannot be read.
     pub fn read(path: &Path) -> Result<Self, BootstrapError> {
         Ok(Self { operator: Source::read(path)?, overlay: None })
+    }
+
+    /// Why a start would not obey the operator's file, though it was read: somebody else could change it.
+    #[must_use]
+    pub fn untrusted(&self) -> Option<TrustError> {
+        trusted::open_file(self.operator.path.as_deref()?).err()
     }
 
     /// Loads them.
@@ -286,8 +331,11 @@ impl PolicyFiles {
 impl Source {
     fn of_operator() -> Result<Self, BootstrapError> {
         for path in usual_places() {
-            if let Some(found) = Self::read_if_there(&path)? {
-                return Ok(found);
+            match Self::read_trusted(&path) {
+                Ok(found) => return Ok(found),
+                Err(BootstrapError::PolicyFile { source, .. })
+                    if source.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(Self { name: "shipped default".to_owned(), path: None, text: DEFAULT_POLICY.to_owned() })
@@ -301,6 +349,24 @@ impl Source {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Reads a file that is obeyed, from the descriptor that was judged.
+    fn read_trusted(path: &Path) -> Result<Self, BootstrapError> {
+        let failed = |source| BootstrapError::PolicyFile { path: path.to_owned(), source };
+        let file = match trusted::open_file(path) {
+            Ok(file) => file,
+            Err(TrustError::Unusable { source, .. }) => return Err(failed(source)),
+            Err(TrustError::Kind { .. }) => {
+                let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
+                return Err(failed(source));
+            }
+            Err(source) => {
+                return Err(BootstrapError::UntrustedPolicy { path: path.to_owned(), source });
+            }
+        };
+        let text = read_bounded(file).map_err(failed)?;
+        Ok(Self { name: path.display().to_string(), path: Some(path.to_owned()), text })
     }
 
     fn read(path: &Path) -> Result<Self, BootstrapError> {
@@ -317,12 +383,24 @@ fn read_text(path: &Path) -> io::Result<String> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
-    let mut text = String::new();
-    file.take(MAX_POLICY_BYTES + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > MAX_POLICY_BYTES {
+    read_bounded(file)
+}
+
+fn read_bounded(file: File) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    file.take(MAX_POLICY_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_POLICY_BYTES {
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 1 MiB"));
     }
-    Ok(text)
+    let is_utf16 =
+        bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || bytes.get(1) == Some(&0);
+    String::from_utf8(bytes).or_else(|error| {
+        let what = match is_utf16 {
+            true => "it is UTF-16; save it as UTF-8".to_owned(),
+            false => format!("it is not UTF-8: {}", error.utf8_error()),
+        };
+        Err(io::Error::new(io::ErrorKind::InvalidData, what))
+    })
 }
 
 fn usual_places() -> Vec<PathBuf> {

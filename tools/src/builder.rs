@@ -8,11 +8,14 @@ use std::{
 };
 
 use portcullis_policy::{
-    Approval, AuditSync, GrantedMount, Operation, PolicyError, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, AuditSync, GrantedMount, KnownTools, Operation, PolicyError, ToolFacts, ToolOrigin,
+    WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Declarations, SandboxTier, Tool, ToolName};
 use serde_json::Value;
 use thiserror::Error;
+
+use portcullis_confine::trusted::TrustError;
 
 use crate::{
     audit::{AuditError, AuditLog, Recovery, SyncMode},
@@ -290,6 +293,8 @@ impl RegistryBuilder {
         let mut refused = self.refused;
         refused.extend(outside.refused);
         digests.extend(outside.digests);
+        // Before anything is opened for calls: an entry that names no tool restricts none.
+        let idle = policy.check_tools(&known_tools(&tools, &steps, &lock, &refused))?;
 
         let policy = Arc::new(policy.with_modules(digests));
         let sync = match policy.audit_sync() {
@@ -305,6 +310,7 @@ impl RegistryBuilder {
             lost: lost(&tools, &lock, &refused),
             tools,
             refused,
+            idle,
             lock,
             state,
             places: Arc::new(Places::new(policy.concurrency())),
@@ -358,6 +364,15 @@ pub enum BootstrapError {
         /// The system's reason.
         #[source]
         source: std::io::Error,
+    },
+    /// Somebody else could change the operator's policy, or the way to it.
+    #[error("the policy file `{}` is not obeyed", path.display())]
+    UntrustedPolicy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        #[source]
+        source: TrustError,
     },
     /// The policy requires a layer that this kernel does not have.
     #[error(
@@ -442,6 +457,21 @@ fn still_granted(known: Arc<OnceLock<Known>>) -> StillGranted {
         };
         mounts.iter().all(is_granted)
     })
+}
+
+/// The names that entries of the policy may have: those of all tools here, of the steps, of what was approved, and of
+/// modules that are refused.
+fn known_tools(tools: &ToolTable, steps: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> KnownTools {
+    let mut known = KnownTools::shipped();
+    for tool in tools.iter().chain(steps.iter()) {
+        known.add(&tool.facts().name);
+        tool.aliases().iter().for_each(|alias| known.add_alias(alias, &tool.facts().name));
+    }
+    lock.tools().chain(refused.iter().flat_map(|module| &module.tools)).for_each(|name| known.add(name));
+    if refused.iter().any(|module| module.tools.is_empty()) {
+        known.add_unreadable();
+    }
+    known
 }
 
 /// The tools that should be here and are not: those that were approved, and those of modules that are

@@ -28,6 +28,7 @@ mod call;
 pub mod compat;
 mod digest;
 pub mod hook;
+mod links;
 pub mod modules;
 pub mod mounts;
 pub mod native;
@@ -46,10 +47,12 @@ mod vault;
 pub mod wasm;
 
 pub use bootstrap::{
-    OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, runtime_builder, runtime_builder_with,
+    OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, describing_builder, runtime_builder,
+    runtime_builder_with,
 };
 pub use builder::{BootstrapError, RegistryBuilder};
 pub use call::{Caller, StderrFn, new_call};
+pub use links::{LinkReport, examine_links};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolRegistry};
 pub use wasm::HostWasmToolRunner;

@@ -16,6 +16,8 @@ use rustix::{
     io::Errno,
 };
 
+use crate::links::PrivateLinks;
+
 pub use portcullis_confine::mounts::MountError;
 pub(crate) use portcullis_confine::mounts::real_path;
 
@@ -48,6 +50,7 @@ impl MountHandle {
 #[derive(Debug, Default)]
 pub struct MountTable {
     mounts: Vec<MountHandle>,
+    links: PrivateLinks,
 }
 
 impl MountTable {
@@ -62,12 +65,33 @@ impl MountTable {
     pub fn open(workspace: &Path, specs: &[MountSpec], private: &[PathBuf]) -> Result<Self, MountError> {
         let folders: Vec<_> =
             specs.iter().map(|spec| MountFolder { name: spec.name.as_str(), folder: &spec.folder }).collect();
+        let missing: Vec<&MountSpec> =
+            specs.iter().filter(|spec| workspace.join(&spec.folder).symlink_metadata().is_err()).collect();
         let directories = open_mounts(workspace, &folders, private)?;
+        // On first use all are missing. Later it may be a slip of the keyboard, and what was meant lies elsewhere.
+        if missing.len() < specs.len() {
+            for MountSpec { name, folder } in missing {
+                tracing::warn!(mount = %name, folder = %folder.escape_debug(), "the folder of a mount was not there, and was made");
+            }
+        }
         let mounts = specs
             .iter()
             .zip(directories)
             .map(|(spec, directory)| MountHandle { name: spec.name.clone(), directory: Arc::new(directory) });
-        Ok(Self { mounts: mounts.collect() })
+        let mounts: Vec<MountHandle> = mounts.collect();
+        let vault =
+            mounts.iter().find(|mount| mount.name.is_vault()).map(|vault| Arc::clone(&vault.directory));
+        Ok(Self { mounts, links: PrivateLinks::new(vault, private.to_vec()) })
+    }
+
+    /// All mounts, in the order of the policy.
+    pub fn iter(&self) -> impl Iterator<Item = &MountHandle> {
+        self.mounts.iter()
+    }
+
+    /// Finds private files that have names in places that are not.
+    pub(crate) fn private_links(&self) -> &PrivateLinks {
+        &self.links
     }
 
     /// The mount of a name.

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
-use portcullis_policy::{Approval, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy, escape_for_display};
+use portcullis_policy::{
+    Approval, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy, escape_for_display,
+};
 use portcullis_types::{InvalidToolName, ToolCall, ToolError, ToolEvent, ToolName, ToolResult};
 use thiserror::Error;
 
@@ -43,6 +45,8 @@ pub struct ToolRegistry {
     /// Tools that should be here and are not.
     pub(crate) lost: BTreeSet<ToolName>,
     pub(crate) refused: Vec<RefusedModule>,
+    /// Entries of the policy whose tools are not here, and need not be.
+    pub(crate) idle: Vec<PolicyFault>,
     pub(crate) lock: Lock,
     pub(crate) state: PathBuf,
 }
@@ -132,6 +136,12 @@ impl ToolRegistry {
         self.tools.get(name).map(AsRef::as_ref)
     }
 
+    /// What is to be said of entries of the policy whose tools are not here, and which are no faults.
+    #[must_use]
+    pub fn idle_entries(&self) -> &[PolicyFault] {
+        &self.idle
+    }
+
     /// The modules from outside that were found and are not used, and why.
     #[must_use]
     pub fn refused_modules(&self) -> &[RefusedModule] {
@@ -159,6 +169,12 @@ impl ToolRegistry {
     #[must_use]
     pub fn policy(&self) -> &WorkspaceSecurityPolicy {
         &self.policy
+    }
+
+    /// The mounts, open.
+    #[must_use]
+    pub fn mounts(&self) -> &MountTable {
+        &self.mounts
     }
 
     /// The audit log.
@@ -189,6 +205,7 @@ impl ToolRegistry {
             steps: None,
             lost: BTreeSet::new(),
             refused: Vec::new(),
+            idle: Vec::new(),
             lock: self.lock.clone(),
             state: self.state.clone(),
         }

@@ -29,6 +29,14 @@ impl CommandPattern {
             })
     }
 
+    /// Whether every call that the other rule covers is certainly one of these: its words begin with these.
+    pub(crate) fn covers_rule(&self, other: &Self) -> bool {
+        self.words.len() <= other.words.len()
+            && self.words.iter().zip(&other.words).all(|(word, theirs)| {
+                word == "*" || word == theirs || (!theirs.contains('*') && glob(word, theirs))
+            })
+    }
+
     /// Whether a call may be one of those: it has these words in this order, whatever stands between. An
     /// argument that is not in the text may be any.
     pub(super) fn may_cover(&self, program: &str, arguments: &[Argument]) -> bool {

@@ -1,5 +1,7 @@
 //! Collects the faults of one text and turns byte offsets into lines and columns.
 
+use std::collections::BTreeSet;
+
 use crate::{PolicyFault, PolicySource, shown::Shown};
 
 use super::Placed;
@@ -13,11 +15,14 @@ pub(crate) struct Faults<'s> {
     source: PolicySource<'s>,
     found: Vec<(usize, PolicyFault)>,
     left_out: usize,
+    warned: Vec<(usize, PolicyFault)>,
+    /// Names of mounts and profiles that are there with a fault of their own: what refers to them has none.
+    excused: BTreeSet<String>,
 }
 
 impl<'s> Faults<'s> {
     pub(crate) fn new(source: PolicySource<'s>) -> Self {
-        Self { source, found: Vec::new(), left_out: 0 }
+        Self { source, found: Vec::new(), left_out: 0, warned: Vec::new(), excused: BTreeSet::new() }
     }
 
     /// The text that faults are collected for.
@@ -31,15 +36,38 @@ impl<'s> Faults<'s> {
             self.left_out += 1;
             return;
         }
+        let fault = self.told(at, key, message.as_ref());
+        self.found.push((at, fault));
+    }
+
+    /// Adds something that holds as it is written, and hardly is what its author means.
+    pub(crate) fn warn_at<T>(&mut self, placed: &Placed<T>, message: impl AsRef<str>) {
+        if self.warned.len() < MAX_FAULTS {
+            let warning = self.told(placed.at, &placed.key, message.as_ref());
+            self.warned.push((placed.at, warning));
+        }
+    }
+
+    /// What is said of a place of the text.
+    pub(crate) fn told(&self, at: usize, key: &str, message: &str) -> PolicyFault {
         let (line, column) = place(self.source.text, at);
-        let fault = PolicyFault {
+        PolicyFault {
             file: self.source.name.to_owned(),
             line,
             column,
             key: Shown(key).to_string(),
-            message: message.as_ref().to_owned(),
-        };
-        self.found.push((at, fault));
+            message: message.to_owned(),
+        }
+    }
+
+    /// Remembers that something of this name is there, though with a fault.
+    pub(crate) fn excuse(&mut self, name: &str) {
+        self.excused.insert(name.to_owned());
+    }
+
+    /// Whether something of this name has a fault of its own, so that its absence is none.
+    pub(crate) fn is_excused(&self, name: &str) -> bool {
+        self.excused.contains(name)
     }
 
     /// Adds a fault where a value stands.
@@ -55,6 +83,12 @@ impl<'s> Faults<'s> {
     pub(crate) fn into_parts(mut self) -> (Vec<PolicyFault>, usize) {
         self.found.sort_by_key(|(at, _)| *at);
         (self.found.into_iter().map(|(_, fault)| fault).collect(), self.left_out)
+    }
+
+    /// Takes the warnings, in the order of the text.
+    pub(crate) fn take_warnings(&mut self) -> Vec<PolicyFault> {
+        self.warned.sort_by_key(|(at, _)| *at);
+        self.warned.drain(..).map(|(_, warning)| warning).collect()
     }
 }
 

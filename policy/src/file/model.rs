@@ -22,12 +22,12 @@ pub(crate) struct Placed<T> {
 /// An operator's policy.
 #[derive(Debug, Default)]
 pub(crate) struct PolicyFile {
-    pub(crate) require: Option<Vec<Layer>>,
+    pub(crate) require: Option<Vec<Placed<Layer>>>,
     pub(crate) mounts: Vec<Placed<MountEntry>>,
     pub(crate) profiles: Vec<Placed<ProfileEntry>>,
     pub(crate) tiers: Vec<TierEntry>,
     pub(crate) tools: Vec<ToolEntry>,
-    pub(crate) protect: Option<Vec<Pattern>>,
+    pub(crate) protect: ProtectEntries,
     pub(crate) sandbox: Vec<(SandboxTier, Reduction)>,
     pub(crate) audit_sync: Option<AuditSync>,
     pub(crate) modules_dir: Option<String>,
@@ -57,10 +57,19 @@ pub(crate) struct TierEntry {
     pub(crate) approval: Approval,
 }
 
+/// `[protect]`.
+#[derive(Debug, Default)]
+pub(crate) struct ProtectEntries {
+    pub(crate) paths: Vec<Placed<Pattern>>,
+    /// Shipped names that are not to hold; the operator's alone to say.
+    pub(crate) except: Vec<Placed<Pattern>>,
+}
+
 /// `[tools.NAME]`.
 #[derive(Debug)]
 pub(crate) struct ToolEntry {
-    pub(crate) name: ToolName,
+    pub(crate) name: Placed<ToolName>,
+    pub(crate) optional: bool,
     pub(crate) profile: Option<Placed<String>>,
     pub(crate) approval: Option<Approval>,
     pub(crate) timeout: Option<Duration>,
@@ -94,16 +103,18 @@ pub(crate) struct ShellEntries<A> {
     pub(crate) allow: Option<BTreeSet<CommandPattern>>,
     pub(crate) deny: BTreeSet<CommandPattern>,
     pub(crate) operators: Option<Vec<Placed<Operator>>>,
+    /// Where the section stands.
+    pub(crate) place: Placed<()>,
 }
 
 /// What a `[sandbox.TIER]` section or a workspace's overlay takes away.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
-    pub(crate) require: Vec<Layer>,
+    pub(crate) require: Vec<Placed<Layer>>,
     pub(crate) profiles: Vec<ReducedProfile>,
     pub(crate) tiers: Vec<ReducedTier>,
     pub(crate) tools: Vec<ReducedTool>,
-    pub(crate) protect: Vec<Pattern>,
+    pub(crate) protect: Vec<Placed<Pattern>>,
     pub(crate) shell: Option<ShellEntries<ReducedAccess>>,
     pub(crate) limits: LimitEntries,
 }
@@ -133,7 +144,8 @@ pub(crate) struct ReducedTier {
 /// `[tools.NAME]` of a reduction.
 #[derive(Debug)]
 pub(crate) struct ReducedTool {
-    pub(crate) name: ToolName,
+    pub(crate) name: Placed<ToolName>,
+    pub(crate) optional: bool,
     pub(crate) approval: Option<Placed<Approval>>,
     pub(crate) timeout: Option<Placed<Duration>>,
     pub(crate) memory: Option<Placed<MemoryBytes>>,

@@ -7,31 +7,27 @@ use crate::{
     AuditSync, Layer, MountName, ProfileName,
     mount::{parse_folder, parse_host_folder},
     protect::Pattern,
-    shown::Shown,
     source::MAX_POLICY_BYTES,
 };
 
 use super::{
-    Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry,
-    reduction::{SECTION_KEYS, read_reduction},
+    Faults, MountEntry, PolicyFile, ProfileEntry, TierEntry, ToolEntry, did_you_mean, keys,
+    model::{Placed, ProtectEntries},
+    reduction::read_reduction,
     section::{Entry, Section},
     shell::shell,
+    syntax,
     value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
 };
 
 /// The version of the file's shape that this build reads.
 pub(super) const VERSION: i128 = 1;
 
-const KEYS: &[&str] = &[
-    "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
-    "shell", "limits",
-];
-
 /// Reads the whole text. What is returned is only worth something if there are no faults.
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     let mut file = PolicyFile::default();
     with_root(faults, |root, faults| {
-        root.refuse_unknown(KEYS, faults);
+        root.refuse_unknown(keys::POLICY, faults);
         match root.entry("version") {
             Some(entry) => check_version(&entry, faults),
             None => faults.add(0, "version", "missing key; write `version = 1`"),
@@ -54,7 +50,10 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
                 .filter_map(|entry| tier_entry(entry, faults))
                 .collect(),
             tools: root.entries_of("tools", faults).iter().filter_map(|entry| tool(entry, faults)).collect(),
-            protect: root.section("protect", faults).map(|section| patterns(&section, faults)),
+            protect: root
+                .section("protect", faults)
+                .map(|section| protect(&section, faults))
+                .unwrap_or_default(),
             sandbox: sandbox(root, faults),
             audit_sync: root.section("audit", faults).and_then(|section| audit(&section, faults)),
             modules_dir: root.section("modules", faults).and_then(|section| modules(&section, faults)),
@@ -82,12 +81,9 @@ pub(super) fn with_root<'s>(faults: &mut Faults<'s>, read: impl FnOnce(&Section<
         return;
     }
     let (table, errors) = DeTable::parse_recoverable(text);
-    for error in &errors {
-        let at = error.span().map_or(0, |span| span.start);
-        faults.add(at, "", Shown(error.message()).to_string());
-    }
-    if errors.is_empty() {
-        read(&Section::root(table.get_ref()), faults);
+    match syntax::fault(text, &errors) {
+        Some((at, message)) => faults.add(at, "", message),
+        None => read(&Section::root(table.get_ref()), faults),
     }
 }
 
@@ -101,40 +97,74 @@ pub(super) fn check_version(entry: &Entry<'_>, faults: &mut Faults<'_>) {
     }
 }
 
-pub(super) fn layers(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<Layer> {
+pub(super) fn layers(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Layer>> {
     let elements = entry.list(faults).unwrap_or_default();
     elements
         .iter()
-        .filter_map(|element| element.parsed(faults, one_of("layer", Layer::ALL, Layer::as_str)))
+        .filter_map(|element| {
+            let layer = element.parsed(faults, one_of("layer", Layer::ALL, Layer::as_str))?;
+            Some(element.placed(layer))
+        })
         .collect()
 }
 
-/// Reads `[protect]`.
-pub(super) fn patterns(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Pattern> {
-    section.refuse_unknown(&["paths"], faults);
-    let Some(entry) = section.entry("paths") else {
+/// Reads an operator's `[protect]`.
+fn protect(section: &Section<'_>, faults: &mut Faults<'_>) -> ProtectEntries {
+    section.refuse_unknown(keys::PROTECT, faults);
+    let mut list = |name: &str| section.entry(name).map(|entry| patterns(&entry, faults));
+    let (paths, except) = (list("paths"), list("except"));
+    if paths.is_none() && except.is_none() {
         faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
-        return Vec::new();
-    };
+    }
+    ProtectEntries { paths: paths.unwrap_or_default(), except: except.unwrap_or_default() }
+}
+
+/// Reads `[protect]` of a reduction, which only adds names.
+pub(super) fn protect_more(section: &Section<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Pattern>> {
+    for entry in section.entries().filter(|entry| entry.name != "paths") {
+        let message = if keys::PROTECT.contains(&entry.name) {
+            "only the operator's policy may take a shipped name away; this section only adds".to_owned()
+        } else {
+            format!("unknown key; {}", did_you_mean(entry.name, ["paths"].into_iter()))
+        };
+        faults.add(entry.key_at, &entry.path, message);
+    }
+    match section.entry("paths") {
+        Some(entry) => patterns(&entry, faults),
+        None => {
+            faults.add(section.at, &section.path_of("paths"), "missing key; write a list of names");
+            Vec::new()
+        }
+    }
+}
+
+fn patterns(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Vec<Placed<Pattern>> {
     let elements = entry.list(faults).unwrap_or_default();
     if elements.len() > MAX_PATTERNS {
         entry.refuse(faults, format!("{} paths; at most {MAX_PATTERNS} are allowed", elements.len()));
         return Vec::new();
     }
     let parse = |text: &str| Pattern::parse(text).map_err(|error| error.to_string());
-    elements.iter().filter_map(|element| element.parsed(faults, parse)).collect()
+    elements.iter().filter_map(|element| Some(element.placed(element.parsed(faults, parse)?))).collect()
 }
 
 fn mount(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<MountEntry> {
     let name = entry.parsed_name(faults, |name| MountName::parse(name).map_err(|error| error.to_string()));
     let folder = entry.parsed(faults, |text| parse_folder(text).map_err(str::to_owned));
+    if name.is_none() || folder.is_none() {
+        faults.excuse(entry.name);
+    }
     Some(MountEntry { name: name?, folder: folder? })
 }
 
 fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
     let name = entry.parsed_name(faults, |name| ProfileName::parse(name).map_err(|error| error.to_string()));
-    let section = entry.section(faults)?;
-    section.refuse_unknown(&["mounts"], faults);
+    let section = entry.section(faults);
+    if name.is_none() || section.is_none() {
+        faults.excuse(entry.name);
+    }
+    let section = section?;
+    section.refuse_unknown(keys::PROFILE, faults);
     let access = one_of("access", [Access::Read, Access::Write], Access::as_str);
     let mounts = section
         .entries_of("mounts", faults)
@@ -149,7 +179,7 @@ fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ProfileEntry> {
 fn tier_entry(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<TierEntry> {
     let tier = entry.parsed_name(faults, tier);
     let section = entry.section(faults)?;
-    section.refuse_unknown(&["profile", "approval"], faults);
+    section.refuse_unknown(keys::TIER, faults);
     let profile = required(&section, "profile", faults);
     let approval = required(&section, "approval", faults);
     let profile = profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned())));
@@ -168,15 +198,15 @@ fn required<'t>(section: &Section<'t>, name: &str, faults: &mut Faults<'_>) -> O
 fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
     let name = entry.parsed_name(faults, tool_name);
     let section = entry.section(faults)?;
-    section
-        .refuse_unknown(&["profile", "approval", "timeout", "memory", "max_output_bytes", "enabled"], faults);
+    section.refuse_unknown(keys::TOOL, faults);
     let profile = section.entry("profile");
     let approval = section.entry("approval").and_then(|entry| entry.parsed(faults, approval_of));
     let timeout = section.entry("timeout").and_then(|entry| timeout(&entry, faults));
     let memory = section.entry("memory").and_then(|entry| memory(&entry, faults));
     let max_output = section.entry("max_output_bytes").and_then(|entry| output(&entry, faults));
     Some(ToolEntry {
-        name: name?,
+        name: entry.placed_at_key(name?),
+        optional: is_optional(&section, faults),
         profile: profile.and_then(|entry| Some(entry.placed(entry.text(faults)?.to_owned()))),
         approval,
         timeout: timeout.map(|placed| placed.value),
@@ -184,6 +214,11 @@ fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
         max_output_bytes: max_output.map(|placed| placed.value),
         enabled: section.entry("enabled").and_then(|entry| entry.boolean(faults)),
     })
+}
+
+/// Whether an entry says that its tool need not be here.
+pub(super) fn is_optional(section: &Section<'_>, faults: &mut Faults<'_>) -> bool {
+    section.entry("optional").and_then(|entry| entry.boolean(faults)).unwrap_or_default()
 }
 
 fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, super::Reduction)> {
@@ -194,7 +229,7 @@ fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, sup
         let Some(section) = entry.section(faults) else {
             continue;
         };
-        section.refuse_unknown(SECTION_KEYS, faults);
+        section.refuse_unknown(keys::SANDBOX, faults);
         let reduction = read_reduction(&section, faults);
         if let Some(tier) = tier {
             sections.push((tier, reduction));
@@ -204,13 +239,13 @@ fn sandbox(root: &Section<'_>, faults: &mut Faults<'_>) -> Vec<(SandboxTier, sup
 }
 
 fn audit(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<AuditSync> {
-    section.refuse_unknown(&["sync"], faults);
+    section.refuse_unknown(keys::AUDIT, faults);
     section.entry("sync")?.parsed(faults, one_of("sync", AuditSync::ALL, AuditSync::as_str))
 }
 
 /// Reads `[modules]`.
 fn modules(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
-    section.refuse_unknown(&["dir"], faults);
+    section.refuse_unknown(keys::MODULES, faults);
     let parse = |text: &str| parse_host_folder(text).map_err(str::to_owned);
     required(section, "dir", faults)?.parsed(faults, parse)
 }

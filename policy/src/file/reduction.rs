@@ -1,34 +1,23 @@
 //! Reads what a `[sandbox.TIER]` section or a workspace's overlay takes away.
 
 use super::{
-    Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean,
-    read::{check_version, layers, patterns, with_root},
+    Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean, keys,
+    read::{check_version, is_optional, layers, protect_more, with_root},
     section::{Entry, Section},
     shell::shell,
     value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
 };
-
-/// The keys of a `[sandbox.TIER]` section.
-pub(super) const SECTION_KEYS: &[&str] =
-    &["require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
-
-/// The keys of an overlay.
-const OVERLAY_KEYS: &[&str] =
-    &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
-
-/// The keys that an overlay may not have though an operator's policy may.
-const OPERATOR_KEYS: &[&str] = &["mounts", "sandbox", "audit", "modules"];
 
 /// Reads a whole overlay. What is returned is only worth something if there are no faults.
 pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
     let mut reduction = Reduction::default();
     with_root(faults, |root, faults| {
         for entry in root.entries() {
-            if OPERATOR_KEYS.contains(&entry.name) {
+            if keys::OPERATORS_ALONE.contains(&entry.name) {
                 let message = "only the operator's policy may say this; a workspace's may only take away";
                 faults.add(entry.key_at, &entry.path, message);
-            } else if !OVERLAY_KEYS.contains(&entry.name) {
-                let right = did_you_mean(entry.name, OVERLAY_KEYS.iter().copied());
+            } else if !keys::OVERLAY.contains(&entry.name) {
+                let right = did_you_mean(entry.name, keys::OVERLAY.iter().copied());
                 faults.add(entry.key_at, &entry.path, format!("unknown key; {right}"));
             }
         }
@@ -57,7 +46,7 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
         tools: section.entries_of("tools", faults).iter().filter_map(|entry| tool(entry, faults)).collect(),
         protect: section
             .section("protect", faults)
-            .map(|section| patterns(&section, faults))
+            .map(|section| protect_more(&section, faults))
             .unwrap_or_default(),
         shell: section
             .section("shell", faults)
@@ -68,7 +57,7 @@ pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> 
 
 fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile> {
     let section = entry.section(faults)?;
-    section.refuse_unknown(&["mounts"], faults);
+    section.refuse_unknown(keys::PROFILE, faults);
     let access = one_of("access", ReducedAccess::ALL, ReducedAccess::as_str);
     let mut mounts = Vec::new();
     for mount in section.entries_of("mounts", faults) {
@@ -82,7 +71,7 @@ fn profile(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedProfile>
 fn reduced_tier(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTier> {
     let tier = entry.parsed_name(faults, tier);
     let section = entry.section(faults)?;
-    section.refuse_unknown(&["approval"], faults);
+    section.refuse_unknown(keys::REDUCED_TIER, faults);
     let approval = section.entry("approval")?;
     let value = approval.parsed(faults, approval_of);
     Some(ReducedTier { tier: tier?, approval: approval.placed(value?) })
@@ -91,12 +80,13 @@ fn reduced_tier(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTie
 fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ReducedTool> {
     let name = entry.parsed_name(faults, tool_name);
     let section = entry.section(faults)?;
-    section.refuse_unknown(&["approval", "timeout", "memory", "max_output_bytes", "enabled"], faults);
+    section.refuse_unknown(keys::REDUCED_TOOL, faults);
     let approval = section.entry("approval");
     let approval = approval.and_then(|entry| Some(entry.placed(entry.parsed(faults, approval_of)?)));
     let enabled = section.entry("enabled");
     Some(ReducedTool {
-        name: name?,
+        name: entry.placed_at_key(name?),
+        optional: is_optional(&section, faults),
         approval,
         timeout: section.entry("timeout").and_then(|entry| timeout(&entry, faults)),
         memory: section.entry("memory").and_then(|entry| memory(&entry, faults)),

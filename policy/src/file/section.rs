@@ -36,6 +36,11 @@ impl<'t> Section<'t> {
         Self { table, path: String::new(), at: 0 }
     }
 
+    /// Its own path; empty for the whole text.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
     /// The path of a key of this table.
     pub(crate) fn path_of(&self, name: &str) -> String {
         let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
@@ -171,17 +176,20 @@ impl<'t> Entry<'t> {
 
 /// Says what would be right in place of an unknown name: the nearest one, or else all.
 pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
-    // From half of the letters on it is another word, not a slip of the keyboard.
-    let near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) < name.len().max(known.len());
-    let nearest = known
-        .clone()
-        .filter(|known| name.len() <= MAX_COMPARED_BYTES && !known.is_empty() && near(known))
-        .min_by_key(|known| strsim::damerau_levenshtein(name, known));
-    if let Some(nearest) = nearest {
+    if let Some(nearest) = nearest(name, known.clone()) {
         return format!("did you mean `{nearest}`?");
     }
     let all: Vec<String> = known.map(|name| format!("`{name}`")).collect();
     if all.is_empty() { "there are none".to_owned() } else { format!("known are {}", all.join(", ")) }
+}
+
+/// The known name that an unknown one is most like, if it is like any.
+pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
+    // From half of the letters on it is another word, not a slip of the keyboard.
+    let near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) < name.len().max(known.len());
+    known
+        .filter(|known| name.len() <= MAX_COMPARED_BYTES && !known.is_empty() && near(known))
+        .min_by_key(|known| strsim::damerau_levenshtein(name, known))
 }
 
 /// No name that is known is longer; comparing takes the product of two lengths.

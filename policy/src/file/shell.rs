@@ -11,26 +11,10 @@ use crate::{
 };
 
 use super::{
-    Faults, Placed, ShellEntries,
+    Faults, Placed, ShellEntries, keys,
     section::{Entry, Section},
     value::{count, one_of, size, timeout},
 };
-
-/// The keys of `[shell]`.
-const KEYS: &[&str] = &[
-    "enabled",
-    "posture",
-    "mounts",
-    "timeout",
-    "memory",
-    "processes",
-    "file_size",
-    "output",
-    "environment",
-    "allow",
-    "deny",
-    "operators",
-];
 
 /// Reads `[shell]`; what it may say of a mount is the caller's to name.
 pub(super) fn shell<A: Copy, const N: usize>(
@@ -39,7 +23,7 @@ pub(super) fn shell<A: Copy, const N: usize>(
     access_name: fn(A) -> &'static str,
     faults: &mut Faults<'_>,
 ) -> ShellEntries<A> {
-    section.refuse_unknown(KEYS, faults);
+    section.refuse_unknown(keys::SHELL, faults);
     let entry = |name: &str| section.entry(name);
     let access = one_of("access", accesses, access_name);
     let mounts = section.entries_of("mounts", faults);
@@ -74,6 +58,7 @@ pub(super) fn shell<A: Copy, const N: usize>(
             let parse = |text: &str| text.parse::<Operator>().map_err(|error| error.to_string());
             elements(&entry, faults, parse)
         }),
+        place: Placed { value: (), at: section.at, key: section.path().to_owned() },
     }
 }
 

@@ -11,17 +11,13 @@ use crate::{
 };
 
 use super::{
-    Faults, LimitEntries, Placed, did_you_mean,
+    Faults, LimitEntries, Placed, did_you_mean, keys,
     section::{Entry, Section},
 };
 
-/// The keys of `[limits]`.
-pub(super) const LIMIT_KEYS: &[&str] =
-    &["concurrency", "calls_per_minute", "max_output_bytes", "wasm_memory", "max_timeout"];
-
 /// Reads `[limits]`, which is the same in both shapes of a file.
 pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEntries {
-    section.refuse_unknown(LIMIT_KEYS, faults);
+    section.refuse_unknown(keys::LIMITS, faults);
     let placed = |name: &str| section.entry(name);
     LimitEntries {
         concurrency: placed("concurrency").and_then(|entry| {

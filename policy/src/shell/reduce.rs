@@ -11,7 +11,7 @@ use crate::{
     MountName, ShellAbsence, ShellPolicy,
     effective::find_mount,
     file::{Faults, Placed, ReducedAccess, ShellEntries},
-    overlay::{lower, lower_duration, widens},
+    overlay::{lower, lower_duration, takes_nothing, widens},
 };
 
 use super::Shell;
@@ -36,7 +36,7 @@ pub(crate) fn reduce_shell(
         (Err(ShellAbsence::DisabledByOperator | ShellAbsence::TakenAway), Some(enabled)) if enabled.value => {
             widens(enabled, true, false, faults);
         }
-        (Err(_), Some(_) | None) => {}
+        (Err(_), Some(_) | None) => takes_nothing(&reduced.place, faults),
     }
 }
 
@@ -50,6 +50,9 @@ fn reduce_policy(
         if posture.value < policy.posture {
             widens(posture, posture.value, policy.posture, faults);
         } else {
+            if posture.value == policy.posture {
+                takes_nothing(posture, faults);
+            }
             policy.posture = posture.value;
         }
     }
@@ -100,6 +103,9 @@ fn reduce_mount(
     if access.value > before {
         widens(access, access.value.as_str(), before.as_str(), faults);
         return;
+    }
+    if access.value == before {
+        takes_nothing(access, faults);
     }
     match access.value {
         ReducedAccess::None => policy.mounts.retain(|granted| granted.name != *mount),

@@ -48,6 +48,13 @@ impl VariableName {
         Ok(Self(text.into()))
     }
 
+    /// Whether the name looks like that of a secret. A guess, for warnings: nothing is refused by it.
+    #[must_use]
+    pub fn looks_secret(&self) -> bool {
+        let name = self.0.to_ascii_uppercase();
+        SECRETS.iter().any(|part| name.contains(part)) || SECRET_ENDS.iter().any(|end| name.ends_with(end))
+    }
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -107,6 +114,29 @@ const SHELL: &[&str] = &[
 /// What the C library loads code or settings by.
 const LOADER: &[&str] = &["GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "HOSTALIASES"];
 
+/// Parts of names by which secrets, and what leads to them, are usually called.
+const SECRETS: &[&str] = &[
+    "SECRET",
+    "TOKEN",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "PRIVATE",
+    "APIKEY",
+    "ACCESS_KEY",
+    "COOKIE",
+    "BEARER",
+    "DATABASE_URL",
+    "CONNECTION_STRING",
+    "SSH_AUTH_SOCK",
+    "KUBECONFIG",
+    "NETRC",
+];
+
+/// What names of secrets end with.
+const SECRET_ENDS: &[&str] = &["_KEY", "_PAT", "_PWD", "_PASS", "PGPASS", "_AUTH", "_DSN", "_SIGNATURE"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,6 +150,18 @@ mod tests {
         let long = "a".repeat(257);
         for bad in ["", "1a", "a b", "a=b", "a-b", "\u{e4}", "a\0", "BASH_FUNC_x%%", &long] {
             assert!(matches!(VariableName::parse(bad), Err(InvalidVariable::Name(_))), "{bad}");
+        }
+    }
+
+    #[test]
+    fn names_of_secrets_are_told_from_others() {
+        for name in
+            ["AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "OPENAI_API_KEY", "PGPASSWORD", "db_password", "X_PAT"]
+        {
+            assert!(VariableName::parse(name).expect("a name").looks_secret(), "{name}");
+        }
+        for name in ["CI", "LANG", "TERM", "KEYBOARD", "EDITOR", "HTTP_PROXY", "PATIENCE"] {
+            assert!(!VariableName::parse(name).expect("a name").looks_secret(), "{name}");
         }
     }
 

@@ -99,6 +99,34 @@ fn a_strangers_module_that_may_write_is_not_taken_for_one_that_only_reads() {
 }
 
 #[test]
+fn a_module_that_may_write_is_asked_about_whatever_it_declares() {
+    let asking =
+        BASE.replace(r#"{ profile = "W", approval = "allow" }"#, r#"{ profile = "W", approval = "ask" }"#);
+    for approval in ["approval = 'allow'", ""] {
+        for (declared, tier) in
+            [(Some(ReadOnly), SideEffecting), (Some(SideEffecting), SideEffecting), (None, SideEffecting)]
+        {
+            let policy = load(&format!("{asking}\n[tools.t]\nprofile = 'W'\n{approval}"));
+            let module = ToolFacts { declared_tier: declared, ..of(ForeignModule, ReadOnly) };
+            let assignment = policy.assign(&module).expect("enabled");
+            assert_eq!(
+                (assignment.tier, assignment.approval),
+                (tier, Approval::Ask),
+                "{approval} {declared:?}"
+            );
+            assert_eq!(policy.approval_rule(&module, &assignment), "tiers.side_effecting.approval");
+        }
+    }
+}
+
+#[test]
+fn what_a_reduction_demands_of_a_tier_holds_for_a_module_that_denies_it() {
+    let base = format!("{BASE}\n[tools.t]\nprofile = 'W'\napproval = 'allow'");
+    let policy = load_with(&base, "[tiers]\nside_effecting = { approval = 'deny' }");
+    assert_eq!(policy.assign(&of(ForeignModule, ReadOnly)).expect("enabled").approval, Approval::Deny);
+}
+
+#[test]
 fn an_overlays_entry_does_not_make_a_module_known_or_a_native_tool_enabled() {
     let policy = load_with(BASE, "[tools.t]\ntimeout = '5s'");
     let assignment = policy.assign(&of(ForeignModule, ReadOnly)).expect("enabled");

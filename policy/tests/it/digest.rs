@@ -26,7 +26,7 @@ memory = "1MiB"
 max_output_bytes = "1KiB"
 enabled = true
 [protect]
-paths = [".git/hooks", ".bashrc"]
+paths = ["a/hooks", "makefile"]
 [audit]
 sync = "interval"
 [limits]
@@ -41,7 +41,7 @@ max_timeout = "9m"
 const FULL_OTHERWISE: &str = r#"
 limits = { max_timeout = "540s", wasm_memory = 66060288, max_output_bytes = "15 KiB", calls_per_minute = 599, concurrency = 0x9 }
 audit = {}  # the default
-protect.paths = [ ".BASHRC", ".git/hooks/", ".bashrc" ]
+protect.paths = [ "Makefile", "a/hooks/", "makefile" ]
 tools.t = { enabled = true, max_output_bytes = 1024, memory = "1024KiB", timeout = "5000ms", approval = "ask", profile = "P" }
 tiers.privileged = { approval = "ask", profile = "Nothing" }
 tiers.read_only = { approval = "allow", profile = "Q" }
@@ -87,8 +87,10 @@ fn every_single_change_counts() {
         (r#"max_output_bytes = "1KiB""#, r#"max_output_bytes = "1025B""#),
         (r#"enabled = true"#, r#"enabled = false"#),
         (r#"enabled = true"#, ""),
-        (r#", ".bashrc""#, ""),
-        (r#"".bashrc""#, r#"".profile""#),
+        (r#", "makefile""#, ""),
+        (r#""makefile""#, r#""justfile""#),
+        (r#"paths = ["#, "except = ['.bashrc']\npaths = ["),
+        (r#"enabled = true"#, "enabled = true\noptional = true"),
         (r#""interval""#, r#""always""#),
         ("concurrency = 9", "concurrency = 8"),
         ("599", "598"),
@@ -172,7 +174,7 @@ tools without an entry, by tier
   privileged               Nothing, approval ask
   modules from outside     Nothing, approval ask
 
-tools with an entry
+entries for tools, as they are written
   t                        P, approval ask, timeout 5s, disabled
   u                        profile by tier, approval deny
 "

@@ -76,9 +76,9 @@ fn what_a_policy_leaves_out_grants_nothing() {
         let assignment = policy.assign(&tool("t", tier)).expect("enabled");
         assert_eq!((assignment.profile.as_str(), assignment.approval.as_str()), ("Nothing", "ask"));
     }
-    let waived = load("version = 1\nrequire = []\nprotect.paths = []");
+    let waived = load("version = 1\nrequire = []\nprotect.paths = []\nprotect.except = ['.bashrc']");
     assert_eq!(waived.required_layers().count(), 0);
-    assert_eq!(waived.protected().patterns().count(), 0);
+    assert_eq!(waived.protected().patterns().count(), 10);
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_strangers_text_is_bounded_and_shown_harmlessly() {
     check_tool(
         "\"\\u001b[2J\" = 1",
         "1: tools.x.\"\\u{1b}[2J\": unknown key; known are `profile`, `approval`, \
-         `timeout`, `memory`, `max_output_bytes`, `enabled`",
+         `timeout`, `memory`, `max_output_bytes`, `enabled`, `optional`",
     );
     let many: String = (0..2000).map(|number| format!("k{number} = 1\n")).collect();
     let error = try_load(BASE, Some(&many)).expect_err("is refused");

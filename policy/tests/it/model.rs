@@ -81,8 +81,14 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
         None if tool.origin == ToolOrigin::Native => return Err("native_not_enabled"),
         _ => {}
     }
-    let (tier_profile, tier_approval) = model_tier(lines, tool.declared_tier);
+    let (tier_profile, mut tier_approval) = model_tier(lines, tool.declared_tier);
     let (_, default_approval) = model_tier(lines, None);
+    if foreign && tool.declared_tier == Some(SafetyTier::ReadOnly) {
+        let profile = entry("profile").unwrap_or("Nothing");
+        if model_mounts(lines, profile).values().any(|access| access == "write") {
+            tier_approval = default_approval;
+        }
+    }
     let mut demands = vec![u8::from(tool.declared_policy == ToolPolicy::RequiresApproval)];
     match entry("approval") {
         Some(approval) => demands.push(strictness(approval)),
@@ -135,10 +141,12 @@ fn model_decides(lines: &Lines, tool: &ToolFacts, text: &str, access: Access) ->
         (Some(_), _) => {}
     }
     let shipped = "'.git/hooks', '.git/config', '.bashrc'";
-    let protect = lines.get("protect.paths").copied().unwrap_or(shipped);
+    let except = lines.get("protect.except").copied().unwrap_or_default();
+    let added = lines.get("protect.paths").copied().unwrap_or_default();
+    let shipped = shipped.split('\'').filter(|name| !except.contains(&format!("'{name}'")));
     let below = format!("/{below}").to_lowercase();
     let resolved = resolved.to_lowercase();
-    for pattern in protect.split('\'').filter(|word| word.contains('.')) {
+    for pattern in shipped.chain(added.split('\'')).filter(|word| word.contains(['.', '/'])) {
         let pattern = format!("/{pattern}/");
         if access == Access::Write && (below.contains(&pattern) || resolved.contains(&pattern)) {
             return Err("protected_path");

@@ -92,13 +92,20 @@ fn a_lowered_limit_does_not_raise_a_smaller_entry() {
 
 #[test]
 fn an_overlay_only_adds_layers_and_protected_paths() {
-    let base = format!("require = ['seccomp']\n{BASE}\n[protect]\npaths = ['.bashrc']");
+    let base = format!("require = ['seccomp']\n{BASE}\n[protect]\nexcept = ['.bashrc']");
+    let shipped = load(BASE).protected().patterns().count();
     let policy = load_with(&base, "require = ['landlock']\n[protect]\npaths = ['Makefile']");
     assert!(policy.requires(Layer::Landlock) && policy.requires(Layer::Seccomp));
-    assert_eq!(policy.protected().patterns().collect::<Vec<_>>(), [".bashrc", "makefile"]);
+    assert!(
+        policy.protected().covers(["makefile"]).is_some() && policy.protected().covers([".bashrc"]).is_none()
+    );
+    assert_eq!(policy.protected().patterns().count(), shipped);
     let policy = load_with(&base, "require = []\n[protect]\npaths = []");
     assert!(policy.requires(Layer::Seccomp));
-    assert_eq!(policy.protected().patterns().count(), 1);
+    assert_eq!(policy.protected().patterns().count(), shipped - 1);
+    let error =
+        try_load(BASE, Some("[protect]\npaths = []\nexcept = ['.bashrc']")).expect_err("takes a name away");
+    assert!(error.to_string().contains("only the operator's policy may take a shipped name away"), "{error}");
 }
 
 #[test]

@@ -7,12 +7,13 @@ mod shown;
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use portcullis_tools::{
-    BootstrapError, HostWasmToolRunner, PolicyFiles, RegisteredTool, ToolRegistry,
+    BootstrapError, HostWasmToolRunner, LinkReport, PolicyFiles, RegisteredTool, ToolRegistry,
     audit::{self, BreakReason, Confinement},
     confine::{
         Canary, Evidence, KernelSupport, Layer, LayerStatus, Posture, Requirement, ThreadConfinement,
         probe_kernel, prove_on_scratch_thread,
     },
+    examine_links,
     policy::{self, Standing, ToolOrigin},
     shell::{LayerHealth, ShellPlace},
     wasm::GuestModule,
@@ -59,6 +60,8 @@ struct Findings {
     policy: PolicyFinding,
     tools: Option<ToolCount>,
     audit: Option<AuditFinding>,
+    /// Files of the mounts that have names elsewhere.
+    hard_links: Option<LinkFinding>,
     /// What kept the tools from starting, with its causes.
     error: Option<String>,
     missing: Vec<Missing>,
@@ -141,6 +144,24 @@ struct AuditFinding {
     report: String,
 }
 
+/// Hard links out of mounts and between them.
+#[derive(Debug, Serialize)]
+struct LinkFinding {
+    found: Vec<String>,
+    left_out: usize,
+    /// Whether the mounts have more than is looked at.
+    has_more: bool,
+    /// Whether a private file has a name elsewhere: then no command runs.
+    is_private_exposed: bool,
+}
+
+impl LinkFinding {
+    fn of(registry: &ToolRegistry) -> Self {
+        let LinkReport { found, left_out, has_more, is_private_exposed } = examine_links(registry.mounts());
+        Self { found, left_out, has_more, is_private_exposed }
+    }
+}
+
 /// Something that is not there, and how to get it.
 #[derive(Debug, Serialize)]
 struct Missing {
@@ -200,6 +221,7 @@ fn examine(common: &Common) -> Result<Findings, CliError> {
         },
         tools: registry.as_ref().map(count),
         audit,
+        hard_links: registry.as_ref().map(LinkFinding::of),
         error: error.map(|error| format!("{error}\n{}", causes(&error)).trim_end().to_owned()),
         workspace: envelope.workspace,
         state: envelope.state,

@@ -27,8 +27,10 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
         Command::Tools(options) => tools::run(common, options),
         Command::Tool(verb) => tool::run(common, verb),
         Command::Policy(Policy::Default) => policy::default(),
-        Command::Policy(Policy::Check { file: Some(file) }) => policy::check_file(common, &file),
-        Command::Policy(Policy::Check { file: None }) => policy::check_in_force(common),
+        Command::Policy(Policy::Check { file: Some(file), modules }) => {
+            policy::check_file(common, &file, modules)
+        }
+        Command::Policy(Policy::Check { file: None, modules }) => policy::check_in_force(common, modules),
         Command::Audit(Audit::Log { limit, json }) => audit::log(common, limit, json),
         Command::Audit(Audit::Verify) => audit::verify(common),
         Command::Serve(options) => serve::run(common, options),

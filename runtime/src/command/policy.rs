@@ -3,15 +3,15 @@
 use std::{fmt::Write as _, path::Path, process::ExitCode};
 
 use portcullis_tools::{
-    PolicyFiles,
-    policy::{DEFAULT_POLICY, WorkspaceSecurityPolicy},
+    BootstrapError, PolicyFiles,
+    policy::{DEFAULT_POLICY, KnownTools, PolicyFault, WorkspaceSecurityPolicy, shipped_tools},
 };
 
 use super::tools;
 use crate::{
-    cli::Common,
+    cli::{Common, Modules},
     error::CliError,
-    output::{stream, text},
+    output::{stream, table, text},
     setup, sidecar,
 };
 
@@ -21,26 +21,87 @@ pub(crate) fn default() -> Result<ExitCode, CliError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks one file by itself.
-pub(crate) fn check_file(common: &Common, file: &Path) -> Result<ExitCode, CliError> {
+/// Checks one file by itself. Who can change it is told, and no fault: a file that is only looked at is not obeyed.
+pub(crate) fn check_file(common: &Common, file: &Path, modules: Modules) -> Result<ExitCode, CliError> {
     let files = PolicyFiles::read(file)?;
     let policy = files.load(common.sandbox_tier)?;
-    stream::answer(&summary(&files, &policy))?;
-    Ok(ExitCode::SUCCESS)
+    let mut warnings: Vec<String> =
+        files.untrusted().iter().map(|error| format!("a start would not obey it: {error}")).collect();
+    let by_itself = policy.check_tools(&KnownTools::shipped());
+    let has_modules = policy.modules_dir().is_some() || !modules.files.is_empty();
+    let listing = match by_itself {
+        Ok(idle) => {
+            tell(&mut warnings, idle.iter().chain(policy.warnings()));
+            shipped(&policy)
+        }
+        // The entry may be for a tool of a module, and only that knows what it has.
+        Err(_) if has_modules => {
+            let envelope = setup::envelope_with(common, modules)?;
+            let runtime = setup::runtime()?;
+            let registry = runtime.block_on(setup::described(&envelope, &files))?;
+            tell(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
+            format!("{}{}", tools::listing(&registry), tools::refused(&registry))
+        }
+        Err(error) => return Err(BootstrapError::from(error).into()),
+    };
+    answer(&files, &policy, &listing, &warnings)
 }
 
 /// Shows the policy in force.
-pub(crate) fn check_in_force(common: &Common) -> Result<ExitCode, CliError> {
-    let envelope = setup::envelope(common)?;
+pub(crate) fn check_in_force(common: &Common, modules: Modules) -> Result<ExitCode, CliError> {
+    let envelope = setup::envelope_with(common, modules)?;
     let files = PolicyFiles::find(&envelope)?;
     // First by itself, so that a policy with faults leaves no folders behind.
     files.load(envelope.sandbox_tier)?;
     let runtime = setup::runtime()?;
     let registry = runtime.block_on(setup::registry(&envelope, sidecar::place(common)))?;
-    let mut answer = summary(&files, registry.policy());
-    let _ = write!(answer, "\ntools\n{}{}", tools::listing(&registry), tools::refused(&registry));
+    let policy = registry.policy();
+    let mut warnings = Vec::new();
+    tell(&mut warnings, registry.idle_entries().iter().chain(policy.warnings()));
+    let listing = format!("{}{}", tools::listing(&registry), tools::refused(&registry));
+    answer(&files, policy, &listing, &warnings)
+}
+
+/// Prints all that holds, and then what is hardly meant.
+fn answer(
+    files: &PolicyFiles,
+    policy: &WorkspaceSecurityPolicy,
+    listing: &str,
+    warnings: &[String],
+) -> Result<ExitCode, CliError> {
+    let mut answer = summary(files, policy);
+    let _ = write!(answer, "\nall that holds, as a policy file\n");
+    for line in policy.effective_toml().lines() {
+        let _ = writeln!(answer, "{}{line}", if line.is_empty() { "" } else { "  " });
+    }
+    let _ = write!(answer, "\ntools\n{listing}");
     stream::answer(&answer)?;
+    for warning in warnings {
+        stream::tell(&format!("warning: {}\n", text::inline(warning)));
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell<'a>(warnings: &mut Vec<String>, faults: impl Iterator<Item = &'a PolicyFault>) {
+    warnings.extend(faults.map(ToString::to_string));
+}
+
+/// What the shipped tools get, without any of them being there.
+fn shipped(policy: &WorkspaceSecurityPolicy) -> String {
+    let rows = shipped_tools().map(|facts| {
+        let assigned = policy.describe(&facts);
+        let mounts = policy.mounts_of(&assigned.profile);
+        let mounts: Vec<String> =
+            mounts.iter().map(|mount| format!("/{} {}", mount.name, mount.access)).collect();
+        let share = if mounts.is_empty() { "no folder".to_owned() } else { mounts.join(", ") };
+        [
+            facts.name.to_string(),
+            assigned.tier.to_string(),
+            format!("{} ({share})", assigned.profile),
+            if assigned.enabled { assigned.approval.to_string() } else { "disabled".to_owned() },
+        ]
+    });
+    table::render(["TOOL", "TIER", "PROFILE", "APPROVAL"], rows)
 }
 
 fn summary(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
@@ -54,6 +115,10 @@ fn summary(files: &PolicyFiles, policy: &WorkspaceSecurityPolicy) -> String {
         line("overlay", overlay);
     }
     line("digest", policy.digest().as_str());
+    for (tier, is_applied) in policy.sandbox_sections() {
+        let said = if *is_applied { "applied" } else { "not applied here" };
+        line(&format!("[sandbox.{tier}]"), said);
+    }
     let mounts: Vec<String> =
         policy.mounts().iter().map(|mount| format!("/{} = {}", mount.name, mount.folder)).collect();
     line("mounts", &if mounts.is_empty() { "none".to_owned() } else { mounts.join(", ") });

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use portcullis_confine::trusted::{self, TrustError};
 use portcullis_policy::{
     DEFAULT_POLICY, LoadOptions, MountName, PolicySource, ShellAbsence, WorkspaceSecurityPolicy,
 };
@@ -35,7 +36,7 @@ pub(super) fn config(places: &Places) -> Result<DaemonConfig, DaemonError> {
         Some(path) => Some(path.clone()),
         None => usual_places().into_iter().find(|path| path.symlink_metadata().is_ok()),
     };
-    let operator = operator_path.as_deref().map(read).transpose()?;
+    let operator = operator_path.as_deref().map(read_trusted).transpose()?;
     let overlay = match read(&overlay_path) {
         Ok(text) => Some(text),
         Err(DaemonError::PolicyFile { source, .. }) if source.kind() == io::ErrorKind::NotFound => None,
@@ -125,16 +126,28 @@ fn usual_places() -> Vec<PathBuf> {
     places.map(|place| place.join("portcullis/portcullis.toml")).collect()
 }
 
-fn read(path: &Path) -> Result<String, DaemonError> {
+/// Reads a file that is obeyed: nobody but root and our own user can change it.
+fn read_trusted(path: &Path) -> Result<String, DaemonError> {
     let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
-    let mut text = String::new();
+    match trusted::open_file(path) {
+        Ok(file) => read_bounded(path, file),
+        Err(TrustError::Unusable { source, .. }) => Err(failed(source)),
+        Err(refusal) => Err(failed(io::Error::other(refusal))),
+    }
+}
+
+fn read(path: &Path) -> Result<String, DaemonError> {
     // A FIFO in its place must not hold up the start.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty())
-        .map(File::from)
-        .map_err(io::Error::from)
-        .and_then(|file| file.take(POLICY_BYTES + 1).read_to_string(&mut text))
-        .map_err(failed)?;
+    let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+    let file = opened.map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })?;
+    read_bounded(path, File::from(file))
+}
+
+fn read_bounded(path: &Path, file: File) -> Result<String, DaemonError> {
+    let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
+    let mut text = String::new();
+    file.take(POLICY_BYTES + 1).read_to_string(&mut text).map_err(failed)?;
     if text.len() as u64 > POLICY_BYTES {
         return Err(failed(io::Error::other("is larger than 1 MiB")));
     }

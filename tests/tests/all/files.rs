@@ -1,6 +1,7 @@
 //! Files through the core tools: what a path may reach, and what is left behind when it may not.
 
 mod escapes;
+mod links;
 mod protected;
 mod races;
 mod special;

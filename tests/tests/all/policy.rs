@@ -1,7 +1,10 @@
 //! The policy from file to call: what is refused at the start, and what holds afterwards.
 
+mod names;
 mod overlay;
 mod refusals;
+mod shown;
+mod trust;
 
 use std::fs;
 

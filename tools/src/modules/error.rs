@@ -3,6 +3,7 @@
 
 use std::{io, path::PathBuf};
 
+use portcullis_confine::trusted::TrustError;
 use portcullis_types::ToolName;
 use thiserror::Error;
 
@@ -25,6 +26,9 @@ pub enum ModuleError {
     /// It is a folder, a FIFO, a socket or a device.
     #[error("it is no regular file")]
     NotAFile,
+    /// Somebody else could change it.
+    #[error("it is not used")]
+    Untrusted(#[source] TrustError),
     /// It is too large.
     #[error("it has more than {limit} bytes")]
     TooLarge {
@@ -65,6 +69,15 @@ pub enum FolderError {
         /// The system's reason.
         #[source]
         source: io::Error,
+    },
+    /// Somebody else could put a module there, which would get what the policy gives to tools of its names.
+    #[error("the folder of modules `{}` is not used", path.display())]
+    Untrusted {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        #[source]
+        source: TrustError,
     },
     /// It has more than anybody would look through.
     #[error("the folder of modules `{}` has more than {limit} {what}", path.display())]

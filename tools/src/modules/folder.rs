@@ -8,6 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use portcullis_confine::trusted::{self, TrustError};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -37,6 +38,12 @@ impl ModulesFolder {
     pub(crate) fn open(path: &Path) -> Result<Self, FolderError> {
         let unusable = |source| FolderError::Unusable { path: path.to_owned(), source };
         let too_many = |what, limit| FolderError::TooMany { path: path.to_owned(), what, limit };
+        match trusted::judge_folder(path) {
+            Ok(()) => {}
+            Err(TrustError::Unusable { source, .. }) => return Err(unusable(source)),
+            Err(TrustError::Kind { .. }) => return Err(unusable(Errno::NOTDIR.into())),
+            Err(source) => return Err(FolderError::Untrusted { path: path.to_owned(), source }),
+        }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| unusable(errno.into()))?;
         let listing = rustix::fs::Dir::read_from(&handle).map_err(|errno| unusable(errno.into()))?;
@@ -73,7 +80,13 @@ impl ModulesFolder {
         // Non-blocking, so that a FIFO in its place is an error and not a hang.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         match rustix::fs::openat(self.handle.as_fd(), name, flags, Mode::empty()) {
-            Ok(file) => read(file.into()),
+            Ok(file) => {
+                let file = File::from(file);
+                if file.metadata().is_ok_and(|found| found.is_file()) {
+                    trusted::judge_file(file.as_fd(), Path::new(name)).map_err(ModuleError::Untrusted)?;
+                }
+                read(file)
+            }
             Err(Errno::LOOP) => Err(ModuleError::Link),
             // What a socket answers to an open.
             Err(Errno::NXIO) => Err(ModuleError::NotAFile),

@@ -22,7 +22,7 @@ use super::{Trail, bound::cut_partial, check::Checked, shape::shortened};
 use crate::{
     audit::{Subject, SubjectKind, Text},
     call::{Caller, Parent},
-    digest,
+    digest, links,
     places::Place,
     registered::{Backend, GuestTool},
     registry::ToolRegistry,
@@ -339,6 +339,12 @@ fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, To
                 rule: format!("protect.paths[\"{pattern}\"]"),
                 subject: path,
                 hint: format!("`{pattern}` is protected at any depth; choose another path"),
+            },
+            Violation::HardLink { path, writes } => Denial {
+                code: DenialCode::HardLink,
+                rule: "mounts".to_owned(),
+                subject: path,
+                hint: if writes { links::REPLACE.to_owned() } else { links::PRIVATE.to_owned() },
             },
         };
         // What it had done before is done: a tool that tells must be heard.

@@ -24,6 +24,7 @@ use crate::{
     audit::{self, Subject, SubjectKind},
     call::Caller,
     hook::Hooks,
+    links,
     mounts::{MountTable, real_path, resolve_beneath},
     rates::Rates,
     registered::{Backend, RegisteredTool},
@@ -170,6 +171,17 @@ fn judge(
         Decision::Allow(grant) => grant,
         Decision::Deny(denial) => return Err(Box::new(denial)),
     };
+    // A command opens files past us, so one of its mounts could hold such a name.
+    if grant.shell.is_some() && mounts.private_links().exposed().is_any() {
+        return Err(Box::new(Denial {
+            code: DenialCode::HardLink,
+            rule: "shell".to_owned(),
+            subject: "a file of the vault, of the state folder or of the policy".to_owned(),
+            hint: "a command could read it under another name; an operator removes the other name, which \
+                   `find MOUNT -samefile FILE` shows, or makes the file anew"
+                .to_owned(),
+        }));
+    }
     for subject in subjects {
         match subject {
             RequestedSubject::Path { argument, path, access } => {
@@ -262,6 +274,10 @@ fn follow(
                 if missing.is_empty() && is_special(target.as_fd()) {
                     return deny(DenialCode::SpecialFile, "tools read and write files and folders only");
                 }
+                let is_at_home = mount.name().is_vault();
+                if missing.is_empty() && !is_at_home && is_exposed(target.as_fd(), mounts) {
+                    return deny(DenialCode::HardLink, links::PRIVATE);
+                }
                 if access == Access::Write {
                     let Some(below) = below(root, target.as_fd(), &missing) else {
                         return deny(DenialCode::PathEscapesMount, "it cannot be told where the path leads");
@@ -304,6 +320,15 @@ enum LastName {
     Followed,
     /// Itself: it is the link that is removed or renamed.
     Itself,
+}
+
+/// Whether it is a private file under another name. Only files with several names are looked for among them.
+fn is_exposed(handle: BorrowedFd<'_>, mounts: &MountTable) -> bool {
+    rustix::fs::fstat(handle).is_ok_and(|stat| {
+        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && stat.st_nlink > 1
+            && mounts.private_links().exposed().has(&stat)
+    })
 }
 
 fn is_special(handle: BorrowedFd<'_>) -> bool {

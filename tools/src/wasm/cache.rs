@@ -7,11 +7,12 @@
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, Read, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
 use hmac::{Hmac, Mac};
+use rustix::fs::OFlags;
 use sha2::Sha256;
 use wasmtime::{Engine, Module};
 
@@ -48,6 +49,7 @@ impl ModuleCache {
         let cache = |source| WasmError::Cache { source };
         let folder = state.join("modules");
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(cache)?;
+        ensure_ours(&folder).map_err(cache)?;
         let key = read_or_make_key(&folder.join("key")).map_err(cache)?;
         Ok(Self { folder, key, engine_tag: engine_tag(engine) })
     }
@@ -226,7 +228,7 @@ fn engine_tag(engine: &Engine) -> Vec<u8> {
 
 fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     loop {
-        match read_private(path) {
+        match read_key(path) {
             Ok(bytes) => match bytes.try_into() {
                 Ok(key) => return Ok(key),
                 // Another process is just writing it, or it was cut short: one that is not whole protects
@@ -253,13 +255,55 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     }
 }
 
+/// The key, if nobody else can have read or written it. An empty one is none: it is made anew, and with it whatever was
+/// kept under the other.
+fn read_key(path: &Path) -> io::Result<Vec<u8>> {
+    let file = open_private(path)?;
+    let found = file.metadata()?;
+    if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o077 != 0 || !found.is_file() {
+        tracing::warn!(
+            path = %path.display(),
+            mode = format_args!("{:04o}", found.mode() & 0o7777),
+            owner = found.uid(),
+            "others could have the key of the module cache: it is made anew, and modules are compiled again"
+        );
+        return Ok(Vec::new());
+    }
+    read_all(file)
+}
+
+/// Refuses a folder that another user made, and takes from others what they may do with ours.
+fn ensure_ours(folder: &Path) -> io::Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = File::from(rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?);
+    let found = handle.metadata()?;
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(io::Error::other(format!(
+            "`{}` belongs to user {}, who could have put code there; remove it",
+            folder.display(),
+            found.uid()
+        )));
+    }
+    if found.mode() & 0o077 != 0 {
+        handle.set_permissions(fs::Permissions::from_mode(0o700))?;
+    }
+    Ok(())
+}
+
 fn new_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 fn read_private(path: &Path) -> io::Result<Vec<u8>> {
-    let no_follow = i32::try_from(rustix::fs::OFlags::NOFOLLOW.bits()).expect("a small flag");
-    let file = OpenOptions::new().read(true).custom_flags(no_follow).open(path)?;
+    read_all(open_private(path)?)
+}
+
+fn open_private(path: &Path) -> io::Result<File> {
+    let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).expect("small flags");
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+fn read_all(file: File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(MAX_ENTRY_BYTES).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -304,6 +348,33 @@ mod tests {
         assert!(loads(state.path(), &engine).is_some());
         fs::write(state.path().join("modules/key"), [7; KEY_BYTES]).expect("written");
         assert!(loads(state.path(), &engine).is_none(), "another key");
+    }
+
+    #[test]
+    fn a_key_that_others_could_read_is_made_anew() {
+        let state = tempfile::tempdir().expect("a folder");
+        let engine = Engine::default();
+        let cache = ModuleCache::open(state.path(), &engine).expect("opens");
+        cache.load(&engine, EMPTY_MODULE, ModuleDigest::of(EMPTY_MODULE)).expect("compiles");
+        let key = state.path().join("modules/key");
+        let before = fs::read(&key).expect("readable");
+        for mode in [0o604, 0o640, 0o622] {
+            fs::set_permissions(&key, fs::Permissions::from_mode(mode)).expect("opened");
+            assert!(loads(state.path(), &engine).is_none(), "{mode:o}");
+            assert_eq!(fs::metadata(&key).expect("there").mode() & 0o777, 0o600);
+        }
+        assert_ne!(fs::read(&key).expect("readable"), before);
+        let folder = state.path().join("modules");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("opened");
+        ModuleCache::open(state.path(), &engine).expect("closes it");
+        assert_eq!(fs::metadata(&folder).expect("there").mode() & 0o777, 0o700);
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(&key, Some(12345), None).expect("given away");
+            ModuleCache::open(state.path(), &engine).expect("makes another key");
+            assert_eq!(fs::metadata(&key).expect("there").uid(), 0);
+            std::os::unix::fs::chown(&folder, Some(12345), None).expect("given away");
+            ModuleCache::open(state.path(), &engine).expect_err("somebody else's folder");
+        }
     }
 
     #[test]

@@ -20,7 +20,7 @@ use std::{
 use portcullis_policy::ProtectedPaths;
 use portcullis_types::Access;
 use rustix::{
-    fs::{FileType, OFlags},
+    fs::{FileType, OFlags, Stat},
     io::Errno as Os,
 };
 
@@ -29,6 +29,7 @@ use super::{
     readdir::DirectoryCursor,
 };
 use crate::{
+    links::Exposed,
     mounts::{MountHandle, real_path, resolve_beneath as resolve},
     repository,
 };
@@ -65,6 +66,7 @@ impl Errno {
     pub(super) const NOENT: Self = Self(44);
     pub(super) const NOTDIR: Self = Self(54);
     pub(super) const PERM: Self = Self(63);
+    pub(super) const XDEV: Self = Self(75);
 }
 
 /// What a guest tried and may not; the first one decides the call.
@@ -82,6 +84,13 @@ pub(crate) enum Violation {
         /// The pattern that protects it.
         pattern: String,
     },
+    /// A file with other names would have been changed in place, or a private one been read under another name.
+    HardLink {
+        /// The path as the guest would write it.
+        path: String,
+        /// Whether it would have been changed.
+        writes: bool,
+    },
 }
 
 /// The answer to an inspection: go on with the stock function, or stop with an error number.
@@ -94,6 +103,7 @@ pub(super) struct GuestFs {
     slots: BTreeMap<u32, Slot>,
     preopens: Arc<[Preopen]>,
     protected: Arc<ProtectedPaths>,
+    exposed: Arc<Exposed>,
     used: Vec<bool>,
     violation: Option<Violation>,
 }
@@ -147,14 +157,18 @@ pub(super) enum Change {
 }
 
 impl GuestFs {
-    pub(super) fn new(preopens: Arc<[Preopen]>, protected: Arc<ProtectedPaths>) -> Self {
+    pub(super) fn new(
+        preopens: Arc<[Preopen]>,
+        protected: Arc<ProtectedPaths>,
+        exposed: Arc<Exposed>,
+    ) -> Self {
         let mut slots = BTreeMap::from([(0, Slot::Stdin), (1, Slot::Stdout), (2, Slot::Stderr)]);
         for (number, (index, preopen)) in (FIRST_PREOPEN..).zip(preopens.iter().enumerate()) {
             let handle = Arc::clone(preopen.handle.directory());
             slots.insert(number, Slot::Directory(Directory { preopen: index, handle, cursor: None }));
         }
         let used = vec![false; preopens.len()];
-        Self { slots, preopens, protected, used, violation: None }
+        Self { slots, preopens, protected, exposed, used, violation: None }
     }
 
     /// The first violation of the call.
@@ -204,8 +218,12 @@ impl GuestFs {
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         let found = match resolve(from.as_fd(), path, follow) {
             Ok(target) => {
-                let kind = file_type(target.as_fd())?;
+                let stat = stat(target.as_fd())?;
+                let kind = FileType::from_raw_mode(stat.st_mode);
                 self.judge_existing(preopen, (&target, kind), &from, path, intent)?;
+                if kind == FileType::RegularFile {
+                    self.judge_links(preopen, &target, &stat, intent.writes)?;
+                }
                 let directory = (kind == FileType::Directory).then_some(target);
                 Found { preopen, directory, writes: intent.writes }
             }
@@ -306,6 +324,27 @@ impl GuestFs {
         }
     }
 
+    /// Decides on changing what a path leads to in place, such as its times: a file with other names is changed under
+    /// all of them.
+    pub(super) fn change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
+        let (preopen, from) = self.start(fd)?;
+        let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
+        let target =
+            resolve(from.as_fd(), path, flags).map_err(|error| self.refusal(error, preopen, &from, path))?;
+        let stat = stat(target.as_fd())?;
+        if FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile {
+            self.judge_links(preopen, &target, &stat, true)?;
+        }
+        Ok(())
+    }
+
+    /// Decides on giving a file a second name: it stays in its mount, where whoever looks through the mount finds
+    /// both.
+    pub(super) fn link(&self, from: u32, to: u32) -> Verdict {
+        let ((from, _), (to, _)) = (self.start(from)?, self.start(to)?);
+        if from == to { Ok(()) } else { Err(Errno::XDEV) }
+    }
+
     /// Decides where a new symbolic link may point to: within its mount, counted without following links.
     pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> Verdict {
         let (preopen, from) = self.start(fd)?;
@@ -375,6 +414,23 @@ impl GuestFs {
             }
         }
         Ok(())
+    }
+
+    /// A file with other names: where they are, no handle says. It is not changed in place, since one of them may lie
+    /// where this guest may not write; replaced by another it may be, which leaves the other names alone. And it is
+    /// not read if it is a private one, but where it belongs.
+    fn judge_links(&mut self, preopen: usize, target: &OwnedFd, stat: &Stat, writes: bool) -> Verdict {
+        if stat.st_nlink <= 1 {
+            return Ok(());
+        }
+        let is_at_home = self.preopens[preopen].handle.name().is_vault();
+        if !writes && (is_at_home || !self.exposed.has(stat)) {
+            return Ok(());
+        }
+        let below = self.below_mount(preopen, target.as_fd(), None)?;
+        let violation = Violation::HardLink { path: self.guest_path(preopen, &below), writes };
+        self.violation.get_or_insert(violation);
+        Err(Errno::PERM)
     }
 
     /// A file that is to be made: its parent must be there, and no dangling link may stand at its name,
@@ -477,9 +533,12 @@ impl Directory {
     }
 }
 
+fn stat(handle: BorrowedFd<'_>) -> Verdict<Stat> {
+    rustix::fs::fstat(handle).map_err(|_cause| Errno::IO)
+}
+
 fn file_type(handle: BorrowedFd<'_>) -> Verdict<FileType> {
-    let stat = rustix::fs::fstat(handle).map_err(|_cause| Errno::IO)?;
-    Ok(FileType::from_raw_mode(stat.st_mode))
+    Ok(FileType::from_raw_mode(stat(handle)?.st_mode))
 }
 
 /// Splits a path into its parent and its last name; none where it ends in no name.

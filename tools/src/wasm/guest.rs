@@ -140,7 +140,7 @@ fn new_store(setup: &WorkerSetup, job: &mut Job) -> Store<GuestState> {
     *wasi.filesystem().ctx = setup.guest_preopens.0.clone();
     let state = GuestState {
         wasi,
-        fs: GuestFs::new(Arc::clone(&setup.preopens), Arc::clone(&job.protected)),
+        fs: GuestFs::new(Arc::clone(&setup.preopens), Arc::clone(&job.protected), Arc::clone(&job.exposed)),
         inlet,
         stdout: job.stdout(),
         stderr: Stderr::default(),

@@ -42,6 +42,10 @@ impl Taken {
 pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, Errno> {
     let Some(replaced) = regular(&to)? else { return Ok(None) };
     let Some(replacing) = regular(&from)? else { return Ok(None) };
+    // Its other names would change with it.
+    if replacing.st_nlink > 1 {
+        return Ok(None);
+    }
     let wanted = Mode::from_raw_mode(replaced.st_mode) & (Mode::RWXU | Mode::RWXG | Mode::RWXO);
     let before = Mode::from_raw_mode(replacing.st_mode);
     if before == wanted {
@@ -53,6 +57,9 @@ pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, E
         Err(Errno::ACCESS) => return Ok(None),
         opened => opened?,
     };
+    if rustix::fs::fstat(&file)?.st_nlink > 1 {
+        return Ok(None);
+    }
     match rustix::fs::fchmod(&file, wanted) {
         Err(Errno::PERM) => Ok(None),
         changed => changed.map(|()| Some(Taken { file, before })),

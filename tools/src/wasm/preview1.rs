@@ -182,8 +182,10 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let path = text(memory, path, len)?;
+                let follow = flags & LOOKUP_SYMLINK_FOLLOW != 0;
                 fs.change(number(fd), path, Change::Alter)?;
-                fs.reach(number(fd), path, flags & LOOKUP_SYMLINK_FOLLOW != 0)
+                fs.reach(number(fd), path, follow)?;
+                fs.change_in_place(number(fd), path, follow)
             });
             forward!(caller, path_filestat_set_times, fd, flags, path, len, atim, mtim, which)
         },
@@ -232,6 +234,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
                 // Under a second name it could be written.
                 fs.change(number(from_fd), from, Change::Whole)?;
                 fs.reach(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
+                fs.link(number(from_fd), number(to_fd))?;
                 fs.change(number(to_fd), text(memory, to, to_len)?, Change::Whole)
             });
             forward!(caller, path_link, from_fd, flags, from, from_len, to_fd, to, to_len)

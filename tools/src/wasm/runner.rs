@@ -304,6 +304,7 @@ impl HostWasmToolRunner {
             memory_bytes: job.memory_bytes,
             time_limit: job.time_limit,
             protected: Arc::clone(&self.config.protected),
+            exposed: self.config.mounts.private_links().exposed(),
             control: Arc::clone(&control),
             // A sender of our own stays open, so that the end of the guest's wakes nobody early.
             listener: job

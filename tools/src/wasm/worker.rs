@@ -28,6 +28,7 @@ use super::{
     stdio::{FrameReader, Stdout},
     ticker::Watch,
 };
+use crate::links::Exposed;
 
 /// How long a worker looks for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more
 /// where the processor itself sleeps: as much as the call. Calls come in a row, with what a caller does
@@ -47,6 +48,8 @@ pub(super) struct Job {
     pub(super) memory_bytes: usize,
     pub(super) time_limit: Duration,
     pub(super) protected: Arc<ProtectedPaths>,
+    /// The private files that have names elsewhere, as of the call's start: a worker cannot look for them itself.
+    pub(super) exposed: Arc<Exposed>,
     pub(super) control: Arc<CallControl>,
     /// Takes progress and update frames, if anybody watches.
     pub(super) listener: Option<Listener>,

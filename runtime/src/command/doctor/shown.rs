@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use portcullis_tools::confine::LayerStatus;
 
-use super::{Attempt, Findings, ShellFinding};
+use super::{Attempt, Findings, LinkFinding, ShellFinding};
 use crate::output::text;
 
 /// All of it.
@@ -38,6 +38,29 @@ fn verdict(findings: &Findings) -> &'static str {
     }
 }
 
+fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
+    if links.found.is_empty() && !links.has_more && !links.is_private_exposed {
+        return Ok(());
+    }
+    writeln!(out, "\nhard links out of a mount, or between two")?;
+    if links.is_private_exposed {
+        writeln!(
+            out,
+            "  a file of the vault, the state folder or the policy has a name elsewhere: no command runs"
+        )?;
+    }
+    for found in &links.found {
+        writeln!(out, "  {}", text::inline(found))?;
+    }
+    if links.left_out > 0 {
+        writeln!(out, "  and {} further files", links.left_out)?;
+    }
+    if links.has_more {
+        writeln!(out, "  the mounts hold more files than were looked at")?;
+    }
+    Ok(())
+}
+
 fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     let Findings { kernel, policy, .. } = findings;
     writeln!(out, "portcullis {} on Linux {}, {}", findings.version, kernel.release, kernel.arch)?;
@@ -62,6 +85,10 @@ fn write_shown(out: &mut String, findings: &Findings) -> std::fmt::Result {
     let available = |is: bool| if is { "available" } else { "not available" };
     writeln!(out, "  {:<12} {}", "seccomp", available(kernel.seccomp))?;
     writeln!(out, "  {:<12} {}", "pagemap_scan", available(kernel.pagemap_scan))?;
+
+    if let Some(links) = &findings.hard_links {
+        write_links(out, links)?;
+    }
 
     writeln!(out, "\nplaces")?;
     let mut line = |name: &str, value: &str| writeln!(out, "  {name:<12} {}", text::inline(value));

@@ -154,6 +154,8 @@ fn fill(world: &World) {
     ] {
         std::fs::write(world.path(file), "old\n").unwrap();
     }
+    std::fs::write(world.path("vault/linked"), "old\n").unwrap();
+    std::fs::hard_link(world.path("vault/linked"), world.path("shared/planted")).unwrap();
 }
 
 /// The daemon's program, as that of a user to whom everything in the world belongs.

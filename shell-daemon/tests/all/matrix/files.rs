@@ -59,6 +59,12 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Script,
     },
     Case {
+        about: "reads or writes a file outside by a hard link that lay in a mount before",
+        attacks: &["cat planted", "echo x >> planted"],
+        fates: [Open, Open, Open, Open],
+        witness: Witness::Script,
+    },
+    Case {
         about: "learns whether a file outside exists, its size, owner and times, or enters its folder",
         attacks: &["stat @vault@/secret", "[[ -e @vault@/secret ]]", "cd @vault@"],
         fates: [Refused, Open, Open, Open],

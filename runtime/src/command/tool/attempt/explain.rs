@@ -135,6 +135,9 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
             "no policy allows what leads out of a mount".to_owned()
         }
         DenialCode::SpecialFile => "tools open files and folders only".to_owned(),
+        DenialCode::HardLink => {
+            "no policy allows it: replace the file whole, or remove its other names".to_owned()
+        }
         DenialCode::UnknownMount => {
             "the policy has no such mount: paths begin with one that `[mounts]` names, such as `/shared`".to_owned()
         }

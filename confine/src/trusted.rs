@@ -1,0 +1,467 @@
+//! Opens a file that decides what others may do, such as a policy, only if nobody but root and our own user can change
+//! it: neither the file, nor a folder or a link on the way to it.
+//!
+//! The way is gone step by step on handles that were judged before the next step is taken beneath them, and what is
+//! judged of the file is the descriptor that is then read. A file system that is mounted read-only changes for nobody
+//! here, whatever the permissions on it say; so do the folders of a container's mounted configuration.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fmt,
+    fs::File,
+    io::{self, Read as _},
+    os::{
+        fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt as _,
+    },
+    path::{Component, Path, PathBuf},
+};
+
+use rustix::{
+    fs::{FileType, Mode, OFlags, Stat, StatVfsMountFlags},
+    io::Errno,
+};
+
+/// Something on the way to a file, and the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thing {
+    /// The file itself.
+    File,
+    /// A folder.
+    Folder,
+    /// A symbolic link.
+    Link,
+}
+
+impl fmt::Display for Thing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::File => "file",
+            Self::Folder => "folder",
+            Self::Link => "link",
+        })
+    }
+}
+
+/// Why a file is not trusted.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// It cannot be opened or looked at.
+    #[error("cannot open `{}`", path.display())]
+    Unusable {
+        /// What cannot be opened.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// It is no regular file, or no folder.
+    #[error("`{}` is no regular file", path.display())]
+    Kind {
+        /// What it was looked for under.
+        path: PathBuf,
+    },
+    /// Another user owns it, who could change it.
+    #[error(
+        "the {thing} `{}` belongs to user {owner}, who could change it; right would be root or our own user: `chown {own} {}`",
+        path.display(), path.display()
+    )]
+    Foreign {
+        /// What it is.
+        thing: Thing,
+        /// Where.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who we are.
+        own: u32,
+    },
+    /// Others may write it.
+    #[error(
+        "the {thing} `{}` can be written by {by} (mode {mode:04o}), who could change what holds; right would be `chmod {remedy} {}`",
+        path.display(), path.display()
+    )]
+    Writable {
+        /// What it is.
+        thing: Thing,
+        /// Where.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
+        /// Who may write it.
+        by: &'static str,
+        /// What takes that away.
+        remedy: &'static str,
+    },
+}
+
+impl TrustError {
+    /// Whether there is no such file.
+    #[must_use]
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Unusable { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+}
+
+/// Opens a file for reading that nobody but root and our own user can change. The open does not block.
+///
+/// # Errors
+/// [`TrustError`] if it cannot be opened, is no regular file, or somebody else can change it or the way to it.
+pub fn open_file(path: &Path) -> Result<File, TrustError> {
+    match walk(path)? {
+        (Found::File(file), at) => {
+            judge(file.as_fd(), Thing::File, &at)?;
+            Ok(file.into())
+        }
+        (Found::Folder, at) => Err(TrustError::Kind { path: at }),
+    }
+}
+
+/// Judges a folder and the way to it: whether anybody but root and our own user can change what lies in it.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
+    match walk(path)? {
+        (Found::Folder, _) => Ok(()),
+        (Found::File(_), at) => Err(TrustError::Kind { path: at }),
+    }
+}
+
+/// Judges an open regular file by itself, whatever way led to it.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn judge_file(file: BorrowedFd<'_>, path: &Path) -> Result<(), TrustError> {
+    judge(file, Thing::File, path)
+}
+
+/// Where a way ends.
+enum Found {
+    File(OwnedFd),
+    Folder,
+}
+
+/// Goes to where a path leads, judging each folder and link on the way.
+fn walk(path: &Path) -> Result<(Found, PathBuf), TrustError> {
+    let unusable = |at: &Path, source: io::Error| TrustError::Unusable { path: at.to_owned(), source };
+    let absolute = std::path::absolute(path).map_err(|source| unusable(path, source))?;
+    let mut left: Vec<OsString> = steps(&absolute);
+    let mut at = PathBuf::from("/");
+    let mut folder = open_folder(None, OsStr::new("/")).map_err(|errno| unusable(&at, errno.into()))?;
+    judge(folder.as_fd(), Thing::Folder, &at)?;
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            at.pop();
+            folder = open_folder(Some(folder.as_fd()), &name).map_err(|errno| unusable(&at, errno.into()))?;
+            judge(folder.as_fd(), Thing::Folder, &at)?;
+            continue;
+        }
+        let here = at.join(&name);
+        let failed = |errno: Errno| unusable(&here, errno.into());
+        let seen = rustix::fs::openat(
+            &folder,
+            name.as_os_str(),
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        )
+        .map_err(failed)?;
+        match FileType::from_raw_mode(rustix::fs::fstat(&seen).map_err(failed)?.st_mode) {
+            FileType::Directory => {
+                judge(seen.as_fd(), Thing::Folder, &here)?;
+                (folder, at) = (seen, here);
+            }
+            FileType::Symlink => {
+                judge(seen.as_fd(), Thing::Link, &here)?;
+                links += 1;
+                if links > MAX_LINKS {
+                    return Err(failed(Errno::LOOP));
+                }
+                let target = rustix::fs::readlinkat(&seen, "", Vec::new()).map_err(failed)?;
+                let target = Path::new(OsStr::from_bytes(target.as_bytes())).to_owned();
+                if target.is_absolute() {
+                    at = PathBuf::from("/");
+                    folder = open_folder(None, OsStr::new("/")).map_err(failed)?;
+                }
+                left.extend(steps(&target));
+            }
+            FileType::RegularFile if left.is_empty() => {
+                let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+                let file =
+                    rustix::fs::openat(&folder, name.as_os_str(), flags, Mode::empty()).map_err(failed)?;
+                // What was looked at could be exchanged since, by those whom this trusts.
+                let kind = FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(failed)?.st_mode);
+                return match kind {
+                    FileType::RegularFile => Ok((Found::File(file), here)),
+                    _ => Err(TrustError::Kind { path: here }),
+                };
+            }
+            _ if left.is_empty() => return Err(TrustError::Kind { path: here }),
+            _ => return Err(failed(Errno::NOTDIR)),
+        }
+    }
+    Ok((Found::Folder, at))
+}
+
+/// The names of a path, the last one first.
+fn steps(path: &Path) -> Vec<OsString> {
+    let names = path.components().rev().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    names.collect()
+}
+
+fn open_folder(from: Option<BorrowedFd<'_>>, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::openat(from.unwrap_or(rustix::fs::CWD), name, flags, Mode::empty())
+}
+
+fn judge(handle: BorrowedFd<'_>, thing: Thing, path: &Path) -> Result<(), TrustError> {
+    let failed = |errno: Errno| TrustError::Unusable { path: path.to_owned(), source: errno.into() };
+    let stat = rustix::fs::fstat(handle).map_err(failed)?;
+    let own = rustix::process::geteuid().as_raw();
+    let (is_ours, by) = (is_trusted(stat.st_uid, own), written_by(&stat, thing, handle));
+    if is_ours && by.is_none() {
+        return Ok(());
+    }
+    // Asked last, since it takes a system call of its own and is rare.
+    if rustix::fs::fstatvfs(handle).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
+        return Ok(());
+    }
+    match by {
+        _ if !is_ours => Err(TrustError::Foreign { thing, path: path.to_owned(), owner: stat.st_uid, own }),
+        Some((by, remedy)) => Err(TrustError::Writable {
+            thing,
+            path: path.to_owned(),
+            mode: stat.st_mode & 0o7777,
+            by,
+            remedy,
+        }),
+        None => Ok(()),
+    }
+}
+
+fn is_trusted(owner: u32, own: u32) -> bool {
+    owner == own || owner == 0 || (owner == UNMAPPED && !is_mapped(UNMAPPED))
+}
+
+/// Who else may write it, and what takes that away.
+fn written_by(stat: &Stat, thing: Thing, handle: BorrowedFd<'_>) -> Option<(&'static str, &'static str)> {
+    // A link has no permissions of its own. In a folder with the sticky bit only the owner of a name changes what it
+    // stands for, and the owner of each name on the way is judged.
+    let is_sticky = thing == Thing::Folder && stat.st_mode & 0o1000 != 0;
+    if thing == Thing::Link || is_sticky {
+        return None;
+    }
+    if stat.st_mode & 0o002 != 0 {
+        return Some(("everybody", "o-w"));
+    }
+    let by_group = stat.st_mode & 0o020 != 0;
+    (by_group && (has_access_list(handle) || !is_private_group(stat.st_gid, stat.st_uid)))
+        .then_some(("others of its group", "g-w"))
+}
+
+/// Whether permissions beside the mode name users: then the mode's group stands for all of them.
+fn has_access_list(handle: BorrowedFd<'_>) -> bool {
+    // An `O_PATH` handle has no attributes of its own; its name below `/proc` has.
+    let name = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let mut none = [0_u8; 0];
+    match rustix::fs::getxattr(name, "system.posix_acl_access", &mut none[..]) {
+        Ok(_) | Err(Errno::RANGE) => true,
+        Err(_) => false,
+    }
+}
+
+/// Whether a group has nobody but the owner in it, as on systems where each user has a group of the same name and
+/// files are made writable for it. A group that the files of this machine do not list may have anybody.
+fn is_private_group(group: u32, owner: u32) -> bool {
+    let (Some(users), Some(groups)) = (lines("/etc/passwd"), lines("/etc/group")) else { return false };
+    only_the_owner(&users, &groups, group, owner)
+}
+
+fn only_the_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
+    let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
+    let mut owners = Vec::new();
+    for user in users.lines().map(|line| line.split(':').collect::<Vec<_>>()) {
+        let uid = number(user.get(2).copied());
+        if uid == Some(owner) {
+            owners.extend(user.first().copied());
+        } else if number(user.get(3).copied()) == Some(group) {
+            return false;
+        }
+    }
+    let mut is_listed = false;
+    for line in groups.lines().map(|line| line.split(':').collect::<Vec<_>>()) {
+        if number(line.get(2).copied()) != Some(group) {
+            continue;
+        }
+        is_listed = true;
+        let members = line.get(3).copied().unwrap_or_default();
+        if members.split(',').any(|member| !member.is_empty() && !owners.contains(&member)) {
+            return false;
+        }
+    }
+    is_listed && !owners.is_empty()
+}
+
+/// Whether a user's number means that user here. In a user namespace that does not map it, it stands for everybody
+/// outside, of whom no process in here is one.
+fn is_mapped(uid: u32) -> bool {
+    let Some(map) = lines("/proc/self/uid_map") else { return true };
+    map.lines().any(|line| {
+        let mut numbers = line.split_whitespace().filter_map(|text| text.parse::<u64>().ok());
+        let (Some(first), _, Some(count)) = (numbers.next(), numbers.next(), numbers.next()) else {
+            return true;
+        };
+        (first..first.saturating_add(count)).contains(&u64::from(uid))
+    })
+}
+
+fn lines(path: &str) -> Option<String> {
+    let mut text = String::new();
+    let file = File::open(path).ok()?;
+    file.take(MAX_TABLE_BYTES + 1).read_to_string(&mut text).ok()?;
+    (text.len() as u64 <= MAX_TABLE_BYTES).then_some(text)
+}
+
+/// What the kernel shows for owners that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
+const UNMAPPED: u32 = 65534;
+
+/// As many links as the kernel follows.
+const MAX_LINKS: usize = 40;
+
+/// The largest table of users or groups that is read: 4 MiB.
+const MAX_TABLE_BYTES: u64 = 4 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        fs::{self, Permissions},
+        os::unix::fs::{PermissionsExt as _, symlink},
+    };
+
+    use super::*;
+
+    fn world() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("etc");
+        fs::create_dir(&folder).unwrap();
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        let file = folder.join("p.toml");
+        fs::write(&file, "text").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        (dir, file)
+    }
+
+    #[track_caller]
+    fn check_refused(path: &Path, thing: Thing, at: &Path) {
+        match open_file(path) {
+            Err(
+                TrustError::Writable { thing: found, path, .. }
+                | TrustError::Foreign { thing: found, path, .. },
+            ) => {
+                assert_eq!((found, path.as_path()), (thing, at));
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_that_only_its_owner_can_change() {
+        let (_dir, file) = world();
+        let mut text = String::new();
+        open_file(&file).unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "text");
+        judge_folder(file.parent().unwrap()).unwrap();
+        assert!(open_file(&file.with_file_name("missing")).unwrap_err().is_missing());
+        assert!(matches!(open_file(file.parent().unwrap()), Err(TrustError::Kind { .. })));
+        assert!(matches!(judge_folder(&file), Err(TrustError::Kind { .. })));
+    }
+
+    #[test]
+    fn what_everybody_can_write_is_refused_and_the_message_says_what_is_right() {
+        let (_dir, file) = world();
+        fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
+        check_refused(&file, Thing::File, &file);
+        let shown = open_file(&file).unwrap_err().to_string();
+        assert!(shown.contains("can be written by everybody (mode 0666)"), "{shown}");
+        assert!(shown.contains(&format!("`chmod o-w {}`", file.display())), "{shown}");
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        let folder = file.parent().unwrap().to_owned();
+        fs::set_permissions(&folder, Permissions::from_mode(0o777)).unwrap();
+        check_refused(&file, Thing::Folder, &folder);
+        assert!(judge_folder(&folder).is_err());
+        fs::set_permissions(&folder, Permissions::from_mode(0o1777)).unwrap();
+        open_file(&file).expect("nobody else changes a name of ours in a folder with the sticky bit");
+    }
+
+    #[test]
+    fn every_folder_and_link_on_the_way_counts() {
+        let (dir, file) = world();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        let link = open.join("link.toml");
+        symlink(&file, &link).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o755)).unwrap();
+        open_file(&link).expect("a link that only we could have made");
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        check_refused(&link, Thing::Folder, &open);
+        // By a link that lies elsewhere, and by a way that goes through and back.
+        let second = dir.path().join("second.toml");
+        symlink("open/link.toml", &second).unwrap();
+        check_refused(&second, Thing::Folder, &open);
+        check_refused(&dir.path().join("open/../etc/p.toml"), Thing::Folder, &open);
+        let looped = dir.path().join("loop");
+        symlink("loop", &looped).unwrap();
+        assert!(matches!(open_file(&looped), Err(TrustError::Unusable { .. })));
+    }
+
+    #[test]
+    fn what_belongs_to_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root gives files away");
+            return;
+        }
+        let (dir, file) = world();
+        let link = dir.path().join("link");
+        symlink(&file, &link).unwrap();
+        std::os::unix::fs::lchown(&link, Some(12345), None).unwrap();
+        check_refused(&link, Thing::Link, &link);
+        std::os::unix::fs::chown(&file, Some(12345), None).unwrap();
+        check_refused(&file, Thing::File, &file);
+        let shown = open_file(&file).unwrap_err().to_string();
+        assert!(shown.contains("belongs to user 12345") && shown.contains("`chown 0 "), "{shown}");
+        std::os::unix::fs::chown(&file, Some(0), None).unwrap();
+        std::os::unix::fs::chown(file.parent().unwrap(), Some(12345), None).unwrap();
+        check_refused(&file, Thing::Folder, file.parent().unwrap());
+    }
+
+    #[test]
+    fn a_group_is_private_where_nobody_else_is_in_it() {
+        let users = "root:x:0:0::/:\nann:x:1000:1000::/:\nbob:x:1001:1001::/:\ncat:x:1002:1001::/:\n";
+        let groups = "root:x:0:\nann:x:1000:\nbob:x:1001:\nteam:x:1100:ann,bob\nalone:x:1101:ann\n";
+        for (group, owner, private) in [
+            (0, 0, true),
+            (1000, 1000, true),
+            (1001, 1001, false),
+            (1100, 1000, false),
+            (1101, 1000, true),
+            (1101, 1001, false),
+            (1102, 1000, false),
+            (1000, 4711, false),
+        ] {
+            assert_eq!(only_the_owner(users, groups, group, owner), private, "{group} {owner}");
+        }
+    }
+
+    #[test]
+    fn a_fifo_is_no_file_and_is_not_waited_for() {
+        let (dir, _file) = world();
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, FileType::Fifo, Mode::RUSR, 0).unwrap();
+        assert!(matches!(open_file(&fifo), Err(TrustError::Kind { .. })));
+    }
+}

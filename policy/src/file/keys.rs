@@ -1,0 +1,63 @@
+//! Which keys each section of a policy text may have. What is shown of a policy is held against these lists by a test.
+
+/// An operator's policy.
+pub(crate) const POLICY: &[&str] = &[
+    "version", "require", "mounts", "profiles", "tiers", "tools", "protect", "sandbox", "audit", "modules",
+    "shell", "limits",
+];
+
+/// A `[sandbox.TIER]` section.
+pub(crate) const SANDBOX: &[&str] = &["require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
+
+/// An overlay.
+pub(crate) const OVERLAY: &[&str] =
+    &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
+
+/// What an overlay may not have though an operator's policy may.
+pub(crate) const OPERATORS_ALONE: &[&str] = &["mounts", "sandbox", "audit", "modules"];
+
+/// `[profiles.NAME]`.
+pub(crate) const PROFILE: &[&str] = &["mounts"];
+
+/// A line of `[tiers]`.
+pub(crate) const TIER: &[&str] = &["profile", "approval"];
+
+/// A line of `[tiers]` of a reduction.
+pub(crate) const REDUCED_TIER: &[&str] = &["approval"];
+
+/// `[tools.NAME]`.
+pub(crate) const TOOL: &[&str] =
+    &["profile", "approval", "timeout", "memory", "max_output_bytes", "enabled", "optional"];
+
+/// `[tools.NAME]` of a reduction.
+pub(crate) const REDUCED_TOOL: &[&str] =
+    &["approval", "timeout", "memory", "max_output_bytes", "enabled", "optional"];
+
+/// `[protect]`.
+pub(crate) const PROTECT: &[&str] = &["paths", "except"];
+
+/// `[audit]`.
+pub(crate) const AUDIT: &[&str] = &["sync"];
+
+/// `[modules]`.
+pub(crate) const MODULES: &[&str] = &["dir"];
+
+/// `[shell]`, of a policy and of a reduction.
+pub(crate) const SHELL: &[&str] = &[
+    "enabled",
+    "posture",
+    "mounts",
+    "timeout",
+    "memory",
+    "processes",
+    "file_size",
+    "output",
+    "environment",
+    "allow",
+    "deny",
+    "operators",
+];
+
+/// `[limits]`, of a policy and of a reduction.
+pub(crate) const LIMITS: &[&str] =
+    &["concurrency", "calls_per_minute", "max_output_bytes", "wasm_memory", "max_timeout"];

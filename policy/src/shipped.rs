@@ -1,0 +1,60 @@
+//! The tools that this program has by itself, as far as a policy must know them without any being there: their names,
+//! where they come from, and the tier that they declare. A test holds the list against the real tools.
+
+use portcullis_types::{ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy};
+
+use crate::{Standing, ToolFacts, ToolOrigin};
+
+use SafetyTier::{Privileged, ReadOnly, SideEffecting};
+use ToolOrigin::{ShippedModule, ShippedNative, ShippedOperation};
+
+/// All of them, sorted by name.
+const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
+    ("add", ShippedNative, ReadOnly),
+    ("divide", ShippedNative, ReadOnly),
+    ("echo", ShippedNative, ReadOnly),
+    ("failing_tool", ShippedNative, ReadOnly),
+    ("file_delete", ShippedModule, SideEffecting),
+    ("file_edit", ShippedModule, SideEffecting),
+    ("file_list", ShippedModule, ReadOnly),
+    ("file_read", ShippedModule, ReadOnly),
+    ("file_search", ShippedModule, ReadOnly),
+    ("file_write", ShippedModule, SideEffecting),
+    ("get_current_time", ShippedNative, ReadOnly),
+    ("multiply", ShippedNative, ReadOnly),
+    ("output_read", ShippedNative, ReadOnly),
+    (SHELL_EXEC, ShippedNative, Privileged),
+    ("subtract", ShippedNative, ReadOnly),
+    ("vault_copyto", ShippedOperation, SideEffecting),
+    ("vault_copyto_read", ShippedOperation, ReadOnly),
+    ("vault_copyto_write", ShippedOperation, SideEffecting),
+];
+
+/// The tool that runs commands.
+const SHELL_EXEC: &str = "shell_exec";
+
+/// The names of all of them, sorted. An entry of the policy may name each, whether or not a program has registered
+/// the tool.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, _, _)| *name)
+}
+
+/// What a policy must know of all of them, sorted by name. What they say of their own time and output is left out.
+///
+/// # Panics
+/// Never: the names are valid.
+pub fn shipped_tools() -> impl Iterator<Item = ToolFacts> {
+    ALL.iter().map(|&(name, origin, tier)| ToolFacts {
+        name: ToolName::parse(name).expect("a name of ours is one"),
+        declared_tier: Some(tier),
+        declared_policy: ToolPolicy::Auto,
+        declared_timeout: None,
+        declared_max_output: None,
+        roles: (name == SHELL_EXEC)
+            .then(|| ArgumentRole { argument: "command".to_owned(), role: RoleKind::Command })
+            .into_iter()
+            .collect(),
+        origin,
+        standing: Standing::Unpinned,
+    })
+}

@@ -1,0 +1,59 @@
+//! What an operator's policy says and hardly means: names that nothing uses, rules that never apply, secrets that a
+//! shell would get. Lines of a reduction without effect are noticed where it is applied.
+
+use crate::{
+    ProfileName,
+    file::{Faults, Placed, PolicyFile, ShellEntries},
+};
+
+/// Looks at all of a policy.
+pub(crate) fn look(file: &PolicyFile, faults: &mut Faults<'_>) {
+    unused_profiles(file, faults);
+    unused_mounts(file, faults);
+    if let Some(shell) = &file.shell {
+        secrets(shell, faults);
+        shadowed(shell, faults);
+    }
+}
+
+fn unused_profiles(file: &PolicyFile, faults: &mut Faults<'_>) {
+    let by_tier = file.tiers.iter().map(|tier| &tier.profile);
+    let by_tool = file.tools.iter().filter_map(|tool| tool.profile.as_ref());
+    let used: Vec<&str> = by_tier.chain(by_tool).map(|profile| profile.value.as_str()).collect();
+    for profile in &file.profiles {
+        let name = profile.value.name.as_str();
+        if name != ProfileName::NOTHING && !used.contains(&name) {
+            faults.warn_at(profile, "no tier and no tool has this profile");
+        }
+    }
+}
+
+fn unused_mounts(file: &PolicyFile, faults: &mut Faults<'_>) {
+    let by_profile = file.profiles.iter().flat_map(|profile| &profile.value.mounts).map(|(mount, _)| mount);
+    let by_shell = file.shell.iter().flat_map(|shell| &shell.mounts).map(|(mount, _)| mount);
+    let used: Vec<&str> = by_profile.chain(by_shell).map(|mount| mount.value.as_str()).collect();
+    for mount in file.mounts.iter().filter(|mount| !used.contains(&mount.value.name.as_str())) {
+        faults.warn_at(mount, "no profile and no shell has this mount");
+    }
+}
+
+/// Every command may read its environment, and write what it read into a mount.
+fn secrets<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
+    for name in shell.environment.iter().flatten().filter(|name| name.value.looks_secret()) {
+        faults.warn_at(
+            name,
+            "this looks like the name of a secret: every command of the shell can read it and write it down",
+        );
+    }
+}
+
+/// `deny` beats `allow`, so that a rule of `allow` that `deny` covers allows nothing.
+fn shadowed<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
+    for allowed in shell.allow.iter().flatten() {
+        if let Some(denied) = shell.deny.iter().find(|denied| denied.covers_rule(allowed)) {
+            let Placed { at, key, .. } = &shell.place;
+            let place = Placed { value: (), at: *at, key: format!("{key}.allow") };
+            faults.warn_at(&place, format!("`{allowed}` allows nothing: `{denied}` in `deny` covers it"));
+        }
+    }
+}

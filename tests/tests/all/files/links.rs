@@ -1,0 +1,99 @@
+//! Hard links: another name of a file, planted in a mount before the start.
+
+use std::fs::{self, hard_link};
+
+use portcullis_tests::{Answer, World};
+use portcullis_types::ToolErrorKind::Denied;
+use serde_json::json;
+
+use super::{IN_VAULT, OUTSIDE, Place, writing};
+use crate::modules::{portcullis, stdout};
+
+/// A world with names in `shared` of a file outside every mount and of one of the vault.
+async fn planted() -> Place {
+    let place = Place::new().await;
+    hard_link(place.world.root().join("outside.txt"), place.world.shared("outside")).expect("linked");
+    hard_link(place.world.workspace().join("vault/secret.txt"), place.world.shared("innocent"))
+        .expect("linked");
+    place
+}
+
+#[tokio::test]
+async fn no_tool_changes_a_file_in_place_that_has_other_names() {
+    let place = planted().await;
+    for name in ["/shared/outside", "/shared/innocent"] {
+        place.refused("file_write", writing(name, "append"), Denied, "hard_link").await;
+    }
+    let outside = place.world.root().join("outside.txt");
+    // Replaced whole, the other name keeps what it had.
+    let edit = json!({"path": "/shared/outside", "old_text": "secret", "new_text": "word"});
+    place.call("file_edit", edit).await.text();
+    place.call("file_write", writing("/shared/innocent", "overwrite")).await.text();
+    assert_eq!(fs::read_to_string(outside).expect("readable"), OUTSIDE);
+    assert_eq!(
+        fs::read_to_string(place.world.workspace().join("vault/secret.txt")).expect("readable"),
+        IN_VAULT
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_the_vault_is_not_read_under_another_name() {
+    let place = planted().await;
+    place.refused("file_read", json!({"path": "/shared/innocent"}), Denied, "hard_link").await;
+    assert_eq!(place.call("file_read", json!({"path": "/vault/secret.txt"})).await.text(), IN_VAULT);
+    // An honest link of a project's own, as a package manager makes it.
+    hard_link(place.world.shared("notes.txt"), place.world.shared("d/notes.txt")).expect("linked");
+    assert_eq!(place.call("file_read", json!({"path": "d/notes.txt"})).await.text(), "inside\n");
+}
+
+#[tokio::test]
+async fn a_guest_neither_changes_reads_nor_makes_such_a_name() {
+    let world = World::new();
+    world.put("notes.txt", "inside\n");
+    fs::write(world.workspace().join("vault/key"), IN_VAULT).expect("written");
+    fs::write(world.root().join("outside.txt"), OUTSIDE).expect("written");
+    hard_link(world.root().join("outside.txt"), world.shared("outside")).expect("linked");
+    hard_link(world.workspace().join("vault/key"), world.shared("key")).expect("linked");
+    let world = world.with_policy("[tools.probe_path]\nprofile = \"FileReadWrite\"\n");
+    let registry = world.registry_with(&["hostile_probe_path"]).await;
+    let probe = async |op: &str, path: &str, to: &str| {
+        Answer::of(&registry, "probe_path", json!({"op": op, "path": path, "to": to})).await
+    };
+    for op in ["write", "append", "truncate", "touch"] {
+        for path in ["/shared/outside", "/shared/key"] {
+            probe(op, path, "").await.refused(Denied, "hard_link");
+        }
+    }
+    probe("read", "/shared/key", "").await.refused(Denied, "hard_link");
+    assert!(probe("read", "/shared/outside", "").await.text().starts_with("ok: "));
+    let linked = probe("link", "/shared/notes.txt", "/tmp/notes.txt").await.text();
+    assert!(linked.starts_with("error: "), "{linked}");
+    assert!(!world.workspace().join("tmp/notes.txt").exists());
+    assert_eq!(fs::read_to_string(world.root().join("outside.txt")).expect("readable"), OUTSIDE);
+    assert_eq!(fs::read_to_string(world.workspace().join("vault/key")).expect("readable"), IN_VAULT);
+}
+
+#[tokio::test]
+async fn no_command_runs_while_a_private_file_has_a_name_elsewhere() {
+    let world = World::new();
+    fs::write(world.workspace().join("vault/key"), IN_VAULT).expect("written");
+    hard_link(world.workspace().join("vault/key"), world.shared("innocent")).expect("linked");
+    let registry = world.registry_with_shell().await;
+    let answer = Answer::of(&registry, "shell_exec", json!({"command": "cat innocent"})).await;
+    answer.refused(Denied, "hard_link");
+}
+
+#[test]
+fn doctor_names_hard_links_out_of_a_mount_and_between_two() {
+    let world = World::new();
+    fs::write(world.root().join("outside.txt"), OUTSIDE).expect("written");
+    hard_link(world.root().join("outside.txt"), world.shared("out")).expect("linked");
+    world.put("a", "a");
+    hard_link(world.shared("a"), world.shared("same mount")).expect("linked");
+    world.put("b", "b");
+    hard_link(world.shared("b"), world.workspace().join("tmp/b")).expect("linked");
+    let shown = stdout(&portcullis(&world, &["doctor"]));
+    assert!(shown.contains("/shared/out has 1 name(s) outside of its mount"), "{shown}");
+    assert!(shown.contains("/shared/b and /tmp/b are one file"), "{shown}");
+    assert!(!shown.contains("same mount") && !shown.contains("no command runs"), "{shown}");
+}

@@ -1,0 +1,64 @@
+//! Who may change a policy that is obeyed: root and our own user.
+
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt as _, chown},
+};
+
+use portcullis_tests::World;
+use portcullis_tools::BootstrapError;
+
+use crate::modules::{portcullis, stderr};
+
+#[test]
+fn a_policy_that_others_can_write_is_refused_and_the_way_out_is_said() {
+    let world = World::new();
+    let file = world.policy_file();
+    fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("opened");
+    let output = portcullis(&world, &["call", "file_list"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(
+        said.contains("is not obeyed") && said.contains("can be written by everybody (mode 0666)"),
+        "{said}"
+    );
+    assert!(said.contains(&format!("chmod o-w {}", file.display())), "{said}");
+    // To look at it is no harm.
+    let output = portcullis(&world, &["policy", "check", file.to_str().expect("text")]);
+    assert!(
+        output.status.success() && stderr(&output).contains("a start would not obey it"),
+        "{}",
+        stderr(&output)
+    );
+    fs::set_permissions(&file, Permissions::from_mode(0o644)).expect("closed");
+    fs::set_permissions(world.root(), Permissions::from_mode(0o777)).expect("opened");
+    let said = stderr(&portcullis(&world, &["call", "file_list"]));
+    assert!(said.contains("the folder `") && said.contains("can be written by everybody"), "{said}");
+    fs::set_permissions(world.root(), Permissions::from_mode(0o700)).expect("closed");
+    assert!(portcullis(&world, &["call", "file_list"]).status.success());
+}
+
+#[tokio::test]
+async fn a_policy_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root gives files away");
+        return;
+    }
+    let world = World::new();
+    let envelope = world.envelope();
+    chown(world.root().join("policy.toml"), Some(12345), None).expect("given away");
+    let error = portcullis_tools::runtime_builder(&envelope).await.expect_err("is refused");
+    assert!(matches!(error, BootstrapError::UntrustedPolicy { .. }), "{error:?}");
+    let cause = portcullis_types::chain(&error);
+    assert!(cause.contains("belongs to user 12345"), "{cause}");
+}
+
+#[tokio::test]
+async fn a_folder_of_modules_that_others_can_write_is_refused() {
+    let world = World::new().with_policy("[modules]\ndir = \"modules\"");
+    let folder = world.root().join("modules");
+    fs::create_dir(&folder).expect("made");
+    fs::set_permissions(&folder, Permissions::from_mode(0o777)).expect("opened");
+    let error = portcullis_tools::runtime_builder(&world.envelope()).await.expect_err("is refused");
+    assert!(portcullis_types::chain(&error).contains("can be written by everybody"), "{error:?}");
+}
