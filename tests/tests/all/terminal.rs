@@ -69,7 +69,7 @@ fn what_a_guest_writes_to_its_standard_error_is_one_harmless_line_of_the_log() {
     fs::write(&module, guest.bytes()).expect("written");
     let module = module.to_str().expect("text");
     let ran = logging(&world, "info", &["call", "--module", module, "loud"]);
-    assert_eq!(stdout(&ran), "done\n", "{}", stderr(&ran));
+    assert_eq!(stdout(&ran), "done", "{}", stderr(&ran));
     let log = stderr(&ran);
     let told: Vec<_> =
         log.lines().filter(|line| line.contains("the guest wrote to its standard error")).collect();
