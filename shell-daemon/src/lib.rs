@@ -46,6 +46,7 @@ mod inside;
 mod descriptors;
 mod error;
 mod limits;
+mod memory;
 mod patience;
 mod tree;
 mod watch;

@@ -265,6 +265,7 @@ fn exited(end: &CommandEnd, delivered: u64) -> Exited {
         Completed::No(Interruption::Timeout) => "timeout",
         Completed::No(Interruption::Cancelled) => "cancelled",
         Completed::No(Interruption::Processes) => "processes",
+        Completed::No(Interruption::Memory) => "memory",
     };
     let state = match end.state {
         StateAfter::Saved => "carried",
