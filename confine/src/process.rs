@@ -204,6 +204,17 @@ pub(crate) fn start_one(one_thread: &SingleThreaded) -> Outcome {
     }
 }
 
+/// Lets the calling thread run before all that is scheduled in the ordinary way, whenever it has something to do: for a
+/// thread that sleeps nearly always and must not be kept from a processor by what it watches. A group of processes that
+/// the kernel schedules as one would have a share beside it however low its priority is, so that this is a real-time
+/// priority, the lowest. What the thread starts has the usual one.
+///
+/// # Errors
+/// The kernel's, as a rule that this takes `CAP_SYS_NICE`.
+pub fn run_before_others() -> io::Result<()> {
+    sys::schedule_in_real_time()
+}
+
 /// Closes all descriptors but the standard ones: whoever started this process may have let some through.
 /// To be called first, before this process owns any itself.
 ///

@@ -75,7 +75,18 @@ impl Process {
 /// [`ShellError::NotKilled`] if for `time` it has not become less, and where it takes longer than any kill may, see
 /// [`Patience`]; [`ShellError::Processes`] without `/proc`.
 pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
-    kill_all(time, || living_below(root), Process::signal)
+    // What grows faster than it is listed is not killed by lists.
+    let known = match near_below(root, FIRST_STOPPED) {
+        Some(known) => known,
+        None => Table::read()?.below(root),
+    };
+    let stopped = Stopped::at_once(root, &known, Instant::now() + time);
+    let killed = kill_all(time, || living_below(root), Process::signal);
+    // Members of its groups that are not below `root`, if there are any.
+    for group in stopped.groups {
+        let _ = rustix::process::kill_process_group(group, Signal::CONT);
+    }
+    killed
 }
 
 /// Stops and kills all that a look finds.
@@ -137,41 +148,111 @@ pub(crate) fn living_below(root: Process) -> Result<Vec<Process>, ShellError> {
 pub(crate) struct Frozen {
     /// All that lives there.
     pub(crate) entries: Vec<Entry>,
-    /// Those of them that ran before.
-    stopped: Vec<Process>,
+    stopped: Stopped,
 }
 
-/// Stops everything below `root` until a look finds nothing that runs, or for `time`.
+/// What was stopped for a while.
+#[derive(Debug, Default)]
+struct Stopped {
+    /// Whether each of them ran before: what a command has stopped itself is not for us to continue.
+    ran: HashMap<Process, bool>,
+    groups: HashSet<Pid>,
+}
+
+/// Stops everything below `root`, some of which is known, until a look finds nothing that was not stopped, or for `time`.
+///
+/// A bomb of processes starts new ones faster than all can be listed. So its process groups are stopped first, each
+/// at once by the kernel; then each process that is found, before its children are looked for, which are no more
+/// from then on.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
-pub(crate) fn freeze(root: Process, time: Duration) -> Result<Frozen, ShellError> {
+pub(crate) fn freeze(root: Process, known: &[Entry], time: Duration) -> Result<Frozen, ShellError> {
     let deadline = Instant::now() + time;
-    let mut seen = HashSet::new();
-    let mut stopped = Vec::new();
+    let mut stopped = Stopped::at_once(root, known, deadline);
     loop {
         let entries = Table::read()?.below(root);
-        let mut has_all = true;
-        for entry in &entries {
-            if seen.insert(entry.process) {
-                has_all = false;
-                // What a command has stopped itself is not for us to continue.
-                if !entry.is_stopped {
-                    stopped.push(entry.process);
-                    entry.process.signal(Signal::STOP);
+        let is_new = entries.iter().fold(false, |any, entry| stopped.take(entry) || any);
+        if !is_new || Instant::now() >= deadline {
+            return Ok(Frozen { entries, stopped });
+        }
+        stopped.chase_all(root, deadline);
+    }
+}
+
+impl Stopped {
+    /// Stops what is known to be below `root`, and what that has started meanwhile.
+    fn at_once(root: Process, known: &[Entry], deadline: Instant) -> Self {
+        let mut stopped = Self::default();
+        let Some(above) = entry(root.pid).filter(|above| above.process == root) else { return stopped };
+        for entry in known {
+            // That of the session's own processes is left alone, whoever has joined it.
+            if entry.group != above.group
+                && let Some(group) = Pid::from_raw(entry.group)
+                && stopped.groups.insert(group)
+            {
+                let _ = rustix::process::kill_process_group(group, Signal::STOP);
+            }
+        }
+        for entry in known {
+            // As it was before its group was stopped.
+            stopped.ran.insert(entry.process, !entry.is_stopped);
+            entry.process.signal(Signal::STOP);
+        }
+        stopped.chase_all(root, deadline);
+        stopped
+    }
+
+    fn chase_all(&mut self, root: Process, deadline: Instant) {
+        while let Some(above) = entry(root.pid).filter(|above| above.process == root)
+            && self.chase(above)
+            && Instant::now() < deadline
+        {}
+    }
+
+    /// Stops a process that was not stopped before; whether it is one.
+    fn take(&mut self, entry: &Entry) -> bool {
+        if self.ran.contains_key(&entry.process) {
+            return false;
+        }
+        // One that was born into a group that is stopped already never ran by itself.
+        let is_in_group = Pid::from_raw(entry.group).is_some_and(|group| self.groups.contains(&group));
+        self.ran.insert(entry.process, !entry.is_stopped || is_in_group);
+        entry.process.signal(Signal::STOP);
+        true
+    }
+
+    /// Goes down from `above` and stops each process that it finds; whether there was a new one. Finds none where
+    /// the kernel keeps no lists of children.
+    fn chase(&mut self, above: Entry) -> bool {
+        let mut is_new = false;
+        let mut seen = HashSet::new();
+        let mut parents = vec![above];
+        while let Some(parent) = parents.pop() {
+            for pid in children(&parent).unwrap_or_default() {
+                if seen.insert(pid)
+                    && let Some(child) = entry(pid)
+                {
+                    is_new |= !child.ended && self.take(&child);
+                    parents.push(child);
                 }
             }
         }
-        if has_all || Instant::now() >= deadline {
-            return Ok(Frozen { entries, stopped });
-        }
+        is_new
     }
 }
 
 impl Frozen {
     /// Lets go on what ran before.
     pub(crate) fn thaw(self) {
-        for process in self.stopped {
+        let Stopped { ran, groups } = self.stopped;
+        // A group may have members that are not below the root.
+        if ran.values().all(|ran| *ran) {
+            for group in groups {
+                let _ = rustix::process::kill_process_group(group, Signal::CONT);
+            }
+        }
+        for (process, _) in ran.into_iter().filter(|(_, ran)| *ran) {
             process.signal(Signal::CONT);
         }
     }
@@ -188,6 +269,8 @@ pub(crate) struct Entry {
     /// What of its addresses is in use, with memory behind it or not.
     pub(crate) virtual_bytes: u64,
     parent: i32,
+    /// Its process group.
+    group: i32,
     /// It has ended and waits to be buried.
     ended: bool,
     is_stopped: bool,
@@ -240,11 +323,12 @@ impl Table {
 }
 
 /// What lives below `root`, by the lists of children that the kernel keeps for each thread: takes time for what is
-/// below alone. `None` where there are no such lists, and where what is below has very many threads.
+/// below alone, and ends as soon as there are more than `most`. `None` where there are no such lists, and where what is
+/// below has very many threads.
 ///
 /// A process that ends meanwhile can hide others from one look, so that this finds too few now and then, and
 /// never too many.
-pub(crate) fn near_below(root: Process) -> Option<Vec<Entry>> {
+pub(crate) fn near_below(root: Process, most: usize) -> Option<Vec<Entry>> {
     let mut below = Vec::new();
     let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
     let Some(first) = first else { return Some(below) };
@@ -263,6 +347,9 @@ pub(crate) fn near_below(root: Process) -> Option<Vec<Entry>> {
                 parents.push(child);
                 if !child.ended {
                     below.push(child);
+                }
+                if below.len() > most {
+                    return Some(below);
                 }
             }
         }
@@ -316,8 +403,9 @@ fn entry(pid: Pid) -> Option<Entry> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    // The 20th, 22nd and 23rd field of all, of which four are read.
-    let threads = fields.nth(15)?.parse().ok()?;
+    let group = fields.next()?.parse().ok()?;
+    // The 20th, 22nd and 23rd field of all, of which five are read.
+    let threads = fields.nth(14)?.parse().ok()?;
     let started = fields.nth(1)?.parse().ok()?;
     let virtual_bytes = fields.next()?.parse().ok()?;
     let first_has_ended = matches!(state, "Z" | "X");
@@ -328,13 +416,17 @@ fn entry(pid: Pid) -> Option<Entry> {
         is_headless,
         virtual_bytes,
         parent,
+        group,
         ended: first_has_ended && !is_headless,
         is_stopped: matches!(state, "T" | "t"),
     })
 }
 
 /// More threads than these below one process are found faster by the list of all processes.
-const NEAR_THREADS: usize = 256;
+const NEAR_THREADS: usize = 1024;
+
+/// So many processes name all process groups of what has so many as no one can list, as a rule.
+const FIRST_STOPPED: usize = 32;
 
 /// Of the least weight that ordinary scheduling knows.
 const LOWEST_PRIORITY: i32 = 19;

@@ -117,7 +117,7 @@ impl Watcher {
         thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
             // Before all that it looks at, where this process may ask for that: what a bomb leaves of the
             // processors would be too little to stop it.
-            let _ = rustix::process::setpriority_process(Some(rustix::thread::gettid()), HIGHEST_PRIORITY);
+            let _ = portcullis_confine::process::run_before_others();
             theirs.serve(session, &meter);
         })?;
         Ok(Self { shared, memory_bytes })
@@ -260,33 +260,29 @@ impl Watched {
 
     fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
         let entries = self.entries().map_err(|_| Breach::Unseen)?;
-        self.note(&entries, meter);
-        let processes = self.bounds.processes;
-        let is_over = self.breach(&entries).is_some();
-        let is_new = entries.len() > self.checked + processes.div_ceil(8);
-        if !is_over && entries.len() > processes.div_ceil(4) && is_new {
-            for entry in &entries {
-                entry.process.yield_to_others();
+        // First of all, since a bomb grows faster than anything about it is read.
+        if entries.len() <= self.calm() {
+            self.note(&entries, meter);
+            if self.breach(&entries).is_none() {
+                let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
+                if entries.len() > slowed + self.step() {
+                    entries.iter().for_each(|entry| entry.process.yield_to_others());
+                    self.checked = entries.len();
+                } else {
+                    self.checked = self.checked.min(entries.len());
+                }
+                return Ok(());
             }
-        }
-        let has_half = entries.len() > processes.div_ceil(2) || self.threads > self.most_threads() / 2;
-        if !is_over && !(has_half && is_new) {
-            if is_new || entries.len() < self.checked {
-                self.checked = entries.len();
-            }
-            return Ok(());
         }
         // What runs is counted at several moments, and grows meanwhile. What is stopped does neither.
-        let frozen = tree::freeze(self.root, FREEZE_TIME).map_err(|_| Breach::Unseen)?;
+        let frozen = tree::freeze(self.root, &entries, FREEZE_TIME).map_err(|_| Breach::Unseen)?;
         self.checked = frozen.entries.len();
         self.note(&frozen.entries, meter);
         match self.breach(&frozen.entries) {
             // It stays stopped until it is killed.
             Some(breach) => Err(breach),
             None => {
-                for entry in &frozen.entries {
-                    entry.process.yield_to_others();
-                }
+                frozen.entries.iter().for_each(|entry| entry.process.yield_to_others());
                 frozen.thaw();
                 Ok(())
             }
@@ -295,13 +291,23 @@ impl Watched {
 
     fn entries(&mut self) -> Result<Vec<Entry>, ShellError> {
         let now = Instant::now();
-        if now < self.next_whole
-            && let Some(near) = tree::near_below(self.root)
+        if let Some(near) = tree::near_below(self.root, self.calm())
+            && (now < self.next_whole || near.len() > self.calm())
         {
             return Ok(near);
         }
         self.next_whole = now + WHOLE_LOOK_TIME;
         Ok(Table::read()?.below(self.root))
+    }
+
+    /// So many processes are no reason to stop them: half of the limit, and later what they were and a step.
+    fn calm(&self) -> usize {
+        let half = self.bounds.processes.div_ceil(2);
+        if self.checked < half { half } else { self.checked.saturating_add(self.step()) }
+    }
+
+    fn step(&self) -> usize {
+        self.bounds.processes.div_ceil(8)
     }
 
     fn note(&mut self, entries: &[Entry], meter: &Meter) {
@@ -352,6 +358,3 @@ fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
-
-/// Before everything that is scheduled in the ordinary way.
-const HIGHEST_PRIORITY: i32 = -20;

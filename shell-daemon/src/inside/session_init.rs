@@ -112,4 +112,4 @@ fn bury(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
 }
 
 /// About a third of the weight of others.
-const NICENESS: i32 = 5;
+pub(super) const NICENESS: i32 = 5;
