@@ -187,6 +187,8 @@ impl Running {
             && let Some(interruption) = self.breach()?
         {
             completed = Completed::No(interruption);
+            // The shell is not the last that it kills.
+            self.kill()?;
         }
         // What was taken of a streamed input cannot be given once more.
         if completed == Completed::Yes && request.input.is_none() && is_unread(&self.text) {

@@ -130,8 +130,8 @@ pub(crate) const CASES: &[Case] = &[
     Case {
         about: "takes more memory than the limit by files in memory (`memfd_create`)",
         attacks: &[
-            "perl -e '$n = \"x\"; $f = syscall(@memfd_create@, $n, 0); exit 1 if $f < 0; open(F, \">&=\", $f); $x = \"x\" x 1e6; \
-             for (1..400) { syswrite(F, $x) } sleep 20'",
+            "perl -e '$n = $x = \"x\"; $x x= 5_000_000; for (1..80) { $f = syscall(@memfd_create@, $n, 0); exit 1 if $f < 0; \
+             open($h[$_], \">&=\", $f); syswrite($h[$_], $x) } sleep 20'",
         ],
         fates: [Refused, Refused, Killed, Killed],
         witness: Witness::Script,
