@@ -172,7 +172,10 @@ pub(crate) fn freeze(root: Process, known: &[Entry], time: Duration) -> Result<F
     let mut stopped = Stopped::at_once(root, known, deadline);
     loop {
         let entries = Table::read()?.below(root);
-        let is_new = entries.iter().fold(false, |any, entry| stopped.take(entry) || any);
+        let mut is_new = false;
+        for entry in &entries {
+            is_new |= stopped.take(entry);
+        }
         if !is_new || Instant::now() >= deadline {
             return Ok(Frozen { entries, stopped });
         }

@@ -259,7 +259,7 @@ impl Watched {
     }
 
     fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
-        let entries = self.entries().map_err(|_| Breach::Unseen)?;
+        let Ok(entries) = self.entries() else { return Err(Breach::Unseen) };
         // First of all, since a bomb grows faster than anything about it is read.
         if entries.len() <= self.calm() {
             self.note(&entries, meter);
@@ -275,7 +275,9 @@ impl Watched {
             }
         }
         // What runs is counted at several moments, and grows meanwhile. What is stopped does neither.
-        let frozen = tree::freeze(self.root, &entries, FREEZE_TIME).map_err(|_| Breach::Unseen)?;
+        let Ok(frozen) = tree::freeze(self.root, &entries, FREEZE_TIME) else {
+            return Err(Breach::Unseen);
+        };
         self.checked = frozen.entries.len();
         self.note(&frozen.entries, meter);
         match self.breach(&frozen.entries) {
