@@ -16,9 +16,7 @@ use std::{
 use rustix::{io::Errno, process::Pid};
 
 use crate::{
-    Evidence, GroupLimits, Layer, LayerReport, LayerStatus, Outcome, SingleThreaded,
-    process::{Fork, fork},
-    sys,
+    Evidence, GroupLimits, Layer, LayerReport, LayerStatus, Outcome, SingleThreaded, process::start_one,
 };
 
 /// A control group. Dropping it kills what is left in it and removes it.
@@ -155,18 +153,6 @@ pub fn prove_group(one_thread: &SingleThreaded, bound: OwnedFd, proof: GroupProo
     };
     let evidence = Evidence { layer: Layer::Cgroup, canary: START.into(), before, after };
     LayerReport { layer: Layer::Cgroup, status, evidence: vec![evidence] }
-}
-
-fn start_one(one_thread: &SingleThreaded) -> Outcome {
-    match fork(one_thread) {
-        Ok(Fork::Child) => sys::exit(0),
-        Ok(Fork::Parent { child }) => {
-            let options = rustix::process::WaitOptions::empty();
-            let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options));
-            Outcome::Succeeded
-        }
-        Err(error) => Outcome::Failed(error.raw_os_error().unwrap_or_default()),
-    }
 }
 
 /// The group that this process is in, and the one above: a daemon may have a group to itself in one that is

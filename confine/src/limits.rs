@@ -4,7 +4,7 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::{ConfineError, Evidence, Layer, Outcome, ProcessLimits};
+use crate::{ConfineError, Evidence, Layer, Outcome, ProcessLimits, SingleThreaded, process::start_one};
 
 /// What is tried, and what came of it while it was allowed.
 #[derive(Clone, Copy, Debug)]
@@ -23,7 +23,6 @@ pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError
         (Resource::Nofile, "open descriptors", Some(descriptors)),
         (Resource::Data, "memory", Some(limits.memory_bytes)),
         (Resource::Fsize, "size of files", Some(limits.file_bytes)),
-        (Resource::Nproc, "processes", limits.processes),
         (Resource::Cpu, "processor time", limits.cpu.map(|time| time.as_secs().max(1))),
         // A core dump would write a process's memory into the workspace.
         (Resource::Core, "size of core dumps", Some(0)),
@@ -46,6 +45,36 @@ pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
     Ok(Evidence { layer: Layer::Limits, canary: RAISE.into(), before: control.before, after: observed })
 }
 
+/// Bounds the processes and threads of this process's user, where the kernel counts no others than the calling
+/// process's own: in a user namespace, or as a user whom nobody else is. To be called as that user, without privileges.
+///
+/// Elsewhere the limit would take from what others have, or not hold at all, and is left as it is: `None`. What
+/// tells the two apart is an attempt. A few processes more can be started under a limit of a few, and none under a
+/// limit of one.
+pub(crate) fn bound_processes(
+    one_thread: &SingleThreaded,
+    processes: u64,
+) -> Result<Option<Evidence>, ConfineError> {
+    let lower = |current: u64, maximum: Option<u64>| {
+        setrlimit(Resource::Nproc, Rlimit { current: Some(current), maximum })
+            .map_err(|errno| ConfineError::LimitApply { limit: "processes", source: errno.into() })
+    };
+    let was = getrlimit(Resource::Nproc);
+    let wanted = allowed(Resource::Nproc, processes);
+    let few = was.maximum.map_or(FEW, |maximum| maximum.min(FEW));
+    lower(few, was.maximum)?;
+    let before = start_one(one_thread);
+    lower(1, was.maximum)?;
+    let after = start_one(one_thread);
+    if before == Outcome::Succeeded && after == Outcome::Failed(libc::EAGAIN) {
+        lower(wanted, Some(wanted))?;
+        return Ok(Some(Evidence { layer: Layer::Limits, canary: START.into(), before, after }));
+    }
+    setrlimit(Resource::Nproc, was)
+        .map_err(|errno| ConfineError::LimitApply { limit: "processes", source: errno.into() })?;
+    Ok(None)
+}
+
 fn allowed(resource: Resource, wanted: u64) -> u64 {
     getrlimit(resource).maximum.map_or(wanted, |maximum| maximum.min(wanted))
 }
@@ -56,5 +85,10 @@ fn set(resource: Resource, value: u64) -> Outcome {
         Err(errno) => Outcome::Failed(errno.raw_os_error()),
     }
 }
+
+/// More than a session has when it starts, and fewer than a user has who is more than a session.
+const FEW: u64 = 8;
+
+const START: &str = "start a process where its user may have one";
 
 const RAISE: &str = "allow itself one descriptor more";

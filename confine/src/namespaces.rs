@@ -50,6 +50,8 @@ pub struct Namespaces {
     outer_seen: Outcome,
     /// The other user, and the map that makes the files its own.
     apart: Option<(ProcessUser, OwnedFd)>,
+    /// It went into a user namespace.
+    has_own_users: bool,
 }
 
 /// A process in its namespaces.
@@ -59,6 +61,8 @@ pub struct Inside {
     pub reports: Vec<LayerReport>,
     /// The tree, if there is one. Without it the process is where it was.
     pub tree: Option<BuiltTree>,
+    /// It is in a user namespace of its own: the kernel counts what its user has there apart from all else.
+    pub has_own_users: bool,
 }
 
 impl Namespaces {
@@ -72,6 +76,7 @@ impl Namespaces {
             outer: rustix::process::getpid(),
             outer_seen: Outcome::Succeeded,
             apart: None,
+            has_own_users: false,
         }
     }
 
@@ -107,6 +112,7 @@ impl Namespaces {
             }
             return Ok(this);
         }
+        this.has_own_users = !admin;
         // Only who may everywhere may say who owns what. Where it cannot be had, the owner lives there.
         if admin && let Some(Apart { owner, other }) = apart {
             this.apart = apart::map(one_thread, owner, other).ok().map(|map| (other, map));
@@ -167,7 +173,7 @@ impl Namespaces {
         };
         let place = |layer| Layer::NAMESPACES.iter().position(|one| *one == layer);
         self.reports.sort_by_key(|report| place(report.layer));
-        Ok(Inside { reports: self.reports, tree })
+        Ok(Inside { reports: self.reports, tree, has_own_users: self.has_own_users })
     }
 
     fn enter_one(

@@ -13,7 +13,7 @@ use rustix::{
 };
 
 use crate::{
-    ConfineError, Evidence, KernelSupport, Layer, LayerReport, LayerStatus, ProcessConfinement,
+    ConfineError, Evidence, KernelSupport, Layer, LayerReport, LayerStatus, Outcome, ProcessConfinement,
     ProcessPosture, ProcessUser, Requirement, canary::Probe, landlock, limits, probe_kernel, seccomp, sys,
 };
 
@@ -47,17 +47,17 @@ impl SingleThreaded {
 /// If a required layer is missing, cannot be applied, or is not seen to refuse. The process may then be
 /// half confined: end it.
 pub fn confine_current_process(
-    _one_thread: &SingleThreaded,
+    one_thread: &SingleThreaded,
     rules: &ProcessConfinement,
 ) -> Result<ProcessPosture, ConfineError> {
     let limit_control = limits::apply(&rules.limits)?;
     let mut layers = confine_privileges(rules, &probe_kernel())?;
-    let limits = LayerReport {
-        layer: Layer::Limits,
-        status: LayerStatus::Enforced,
-        // The privilege to raise them is gone only now. The filter does not forbid the attempt.
-        evidence: vec![limits::prove(limit_control)?],
-    };
+    // The privilege to raise them is gone only now. The filter does not forbid the attempt.
+    let mut evidence = vec![limits::prove(limit_control)?];
+    if let Some(processes) = rules.limits.processes {
+        evidence.extend(limits::bound_processes(one_thread, processes)?);
+    }
+    let limits = LayerReport { layer: Layer::Limits, status: LayerStatus::Enforced, evidence };
     layers.insert(0, limits);
     Ok(ProcessPosture::new(layers))
 }
@@ -189,6 +189,30 @@ pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
                 .ok_or_else(|| io::Error::other("the child has no number"))?,
         },
     })
+}
+
+/// Starts a process that ends at once, and waits for it.
+pub(crate) fn start_one(one_thread: &SingleThreaded) -> Outcome {
+    match fork(one_thread) {
+        Ok(Fork::Child) => sys::exit(0),
+        Ok(Fork::Parent { child }) => {
+            let options = rustix::process::WaitOptions::empty();
+            let _ = rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(child), options));
+            Outcome::Succeeded
+        }
+        Err(error) => Outcome::Failed(error.raw_os_error().unwrap_or_default()),
+    }
+}
+
+/// Lets the calling thread run before all that is scheduled in the ordinary way, whenever it has something to do: for a
+/// thread that sleeps nearly always and must not be kept from a processor by what it watches. A group of processes that
+/// the kernel schedules as one would have a share beside it however low its priority is, so that this is a real-time
+/// priority, the lowest. What the thread starts has the usual one.
+///
+/// # Errors
+/// The kernel's, as a rule that this takes `CAP_SYS_NICE`.
+pub fn run_before_others() -> io::Result<()> {
+    sys::schedule_in_real_time()
 }
 
 /// Closes all descriptors but the standard ones: whoever started this process may have let some through.

@@ -126,7 +126,7 @@ pub enum PathAccess {
 }
 
 /// What a process and each process below it may use up. The kernel counts each process for itself, but for
-/// [`Self::processes`], which it counts by user and does not apply to root.
+/// [`Self::processes`], which it counts by user and does not apply to the machine's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProcessLimits {
     /// Open descriptors, of each process.
@@ -135,7 +135,9 @@ pub struct ProcessLimits {
     pub memory_bytes: u64,
     /// The size of any file that is written.
     pub file_bytes: u64,
-    /// Processes of this user, wherever they are. `None` leaves what is.
+    /// Processes and threads of this user, which must be no other process's: where the kernel turns out to count
+    /// others as well, or not to hold the user to it, nothing is changed and no evidence of it given. `None` leaves
+    /// what is.
     pub processes: Option<u64>,
     /// Processor time, of each process. `None` leaves what is.
     pub cpu: Option<Duration>,

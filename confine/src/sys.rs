@@ -326,6 +326,17 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
     }
 }
 
+/// Gives the calling thread the lowest real-time priority.
+pub(crate) fn schedule_in_real_time() -> io::Result<()> {
+    let lowest = libc::sched_param { sched_priority: 1 };
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+    // SAFETY: the call reads one structure, which lives here.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Ends a process that was doubled only to be there: nothing of its other half's is cleaned up or written.
 pub(crate) fn exit(code: libc::c_int) -> ! {
     // SAFETY: the call takes an integer and does not come back.

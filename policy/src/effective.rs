@@ -76,7 +76,7 @@ pub(crate) struct ToolRule {
     /// a `timeout` of its own in the operator's policy.
     #[serde(rename = "timeout_cap_ms", serialize_with = "as_millis")]
     pub(crate) timeout_cap: Duration,
-    /// What a guest's memories may hold together, or each process of a command; none leaves the first to
+    /// What a guest's memories may hold together, or a command with its jobs; none leaves the first to
     /// `limits.wasm_memory` and the second to `shell.memory`.
     pub(crate) memory: Option<MemoryBytes>,
     pub(crate) max_output_bytes: OutputBytes,

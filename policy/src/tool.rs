@@ -90,7 +90,7 @@ pub struct ToolAssignment {
     pub approval: Approval,
     /// How long a call may take; never above `limits.max_timeout`.
     pub timeout: Duration,
-    /// What a call's memories may hold together; with the profile `Shell`, what each process may have.
+    /// What a call's memories may hold together; with the profile `Shell`, what a command and its jobs may have.
     pub memory: MemoryBytes,
     /// How much text a call hands to the model.
     pub max_output: OutputBytes,

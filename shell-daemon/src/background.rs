@@ -12,7 +12,7 @@ use std::{
 };
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
+    event::{PollFd, PollFlags, poll},
     io::Errno,
 };
 
@@ -63,7 +63,7 @@ impl Background {
     }
 
     /// Reads `streams` on a thread of its own until `report` has ended: that is the end of the command's last
-    /// process. Jobs that become too many are killed.
+    /// process, until when `watch` looks at them.
     pub(crate) fn drain(
         &self,
         streams: Vec<OwnedFd>,
@@ -73,7 +73,9 @@ impl Background {
         self.0.commands.fetch_add(1, Ordering::AcqRel);
         let background = self.clone();
         let started = thread::Builder::new().name("shell-background".to_owned()).spawn(move || {
-            background.read(streams, &report, watch);
+            background.read(streams, &report);
+            // Until the last of them has ended.
+            drop(watch);
             background.0.commands.fetch_sub(1, Ordering::AcqRel);
         });
         started.map(drop).map_err(|source| {
@@ -93,14 +95,13 @@ impl Background {
         BackgroundOutput { bytes, dropped: unread - available, end: kept.written }
     }
 
-    fn read(&self, mut streams: Vec<OwnedFd>, report: &OwnedFd, mut watch: Watch) {
+    fn read(&self, mut streams: Vec<OwnedFd>, report: &OwnedFd) {
         let mut chunk = vec![0; BACKGROUND_BYTES];
         loop {
             let mut watched = vec![PollFd::new(report, PollFlags::IN)];
             watched
                 .extend(streams.iter().map(|stream| PollFd::from_borrowed_fd(stream.as_fd(), PollFlags::IN)));
-            let rest = Timespec::try_from(watch.rest()).ok();
-            match poll(&mut watched, rest.as_ref()) {
+            match poll(&mut watched, None) {
                 Ok(_) => {}
                 Err(Errno::INTR) => continue,
                 Err(_) => return,
@@ -121,10 +122,6 @@ impl Background {
             });
             if over && !read_any {
                 return;
-            }
-            if !over && matches!(watch.is_exceeded(), Ok(true)) {
-                // What is left after this is looked at again.
-                let _ = watch.kill();
             }
         }
     }

@@ -56,6 +56,9 @@ pub enum ShellError {
         /// The least value.
         least: u64,
     },
+    /// A command could not be looked at while it ran, and was killed. The session has ended.
+    #[error("the command could not be watched, and was killed")]
+    Unwatched,
     /// The session's process could not be started.
     #[error("start a session")]
     Start {

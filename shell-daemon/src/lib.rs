@@ -48,6 +48,7 @@ mod descriptors;
 mod error;
 mod limits;
 mod log_line;
+mod memory;
 mod patience;
 mod tree;
 mod watch;

@@ -65,3 +65,24 @@ pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
 
 /// The protected paths of one command that are told.
 pub(crate) const PROTECTED_TOLD: usize = 100;
+
+/// Between two looks at what a command has, while it is far from its limits. A look takes about 20 µs for each of
+/// its processes.
+pub(crate) const LOOK_TIME: Duration = Duration::from_millis(10);
+
+/// Between two looks at a command that could reach a limit before the next usual one.
+pub(crate) const SHORTEST_LOOK_TIME: Duration = Duration::from_millis(2);
+
+/// Between two looks at all processes of the machine: the others go by lists in which a process that ends can hide
+/// another one.
+pub(crate) const WHOLE_LOOK_TIME: Duration = Duration::from_millis(100);
+
+/// How fast memory is taken to grow, in bytes a second: what one fast core writes to memory that is new to it.
+pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;
+
+/// How long everything below a command is stopped for counting, at most, before it is judged as it is.
+pub(crate) const FREEZE_TIME: Duration = Duration::from_secs(1);
+
+/// How many processes and threads together a command may have for each process that it may have: as many as a
+/// control group gives a whole session.
+pub(crate) const THREADS_PER_PROCESS: usize = 4;

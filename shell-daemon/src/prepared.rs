@@ -12,14 +12,14 @@ use std::{
 use portcullis_confine::ProcessUser;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    fs::{MemfdFlags, OFlags},
+    fs::{MemfdFlags, OFlags, SealFlags},
     pipe::PipeFlags,
     process::{Gid, Pid, Uid},
 };
 
 use crate::{
     ShellError,
-    limits::PIPE_BYTES,
+    limits::{COMMAND_BYTES, PIPE_BYTES, SNAPSHOT_BYTES},
     tree::Process,
     wire::{self, FromCommand, ToSession},
 };
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Streams {
     ours: Ends,
-    theirs: [OwnedFd; 6],
+    theirs: [OwnedFd; 7],
 }
 
 /// The daemon's ends.
@@ -78,11 +78,13 @@ impl Streams {
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let _ = rustix::pipe::fcntl_setpipe_size(&stderr, PIPE_BYTES / 4);
         // Without a name: arguments are limited to 128 KiB and visible to others.
-        let text = rustix::fs::memfd_create("command", MemfdFlags::CLOEXEC)?;
+        let text = memory_file("command", TEXT_BYTES)?;
         let their_text = text.try_clone()?;
+        // Made here, since no process of a session may make a file in memory.
+        let state = memory_file("state", SNAPSHOT_BYTES)?;
         Ok(Self {
             ours: Ends { stdin, stdout, stderr, report, text, go },
-            theirs: [their_text, their_stdin, their_stdout, their_stderr, their_report, their_go],
+            theirs: [their_text, their_stdin, their_stdout, their_stderr, their_report, their_go, state],
         })
     }
 
@@ -130,6 +132,17 @@ impl Prepared {
         }
     }
 }
+
+/// A file of zeros in memory that can be neither longer nor shorter: sessions write to it.
+pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<OwnedFd> {
+    let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&file, bytes)?;
+    rustix::fs::fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// A folder and a command, each with a zero after it.
+const TEXT_BYTES: u64 = 2 * (COMMAND_BYTES as u64 + 1);
 
 /// Whether a shell has not even begun to read the command's text.
 pub(crate) fn is_unread(text: &OwnedFd) -> bool {

@@ -18,7 +18,7 @@ use crate::{
     patience::Patience,
     prepared::{Prepared, init_of, is_unread},
     tree::Process,
-    watch::Watch,
+    watch::{Breach, Watch, Watcher},
     wire::{self, FromCommand, ShellEnd},
 };
 
@@ -79,8 +79,10 @@ pub enum Interruption {
     Timeout,
     /// Nobody wanted it any more.
     Cancelled,
-    /// It had more than [`CommandRequest::max_processes`].
+    /// It had more than [`CommandRequest::max_processes`], four times as many threads, or its session too many in all.
     Processes,
+    /// It and its jobs had more memory than [`crate::SessionSpec::limits`] says, or its session too much in all.
+    Memory,
 }
 
 /// What came of a command.
@@ -111,13 +113,14 @@ impl Running {
     pub(crate) fn start(
         prepared: Prepared,
         session_init: Process,
+        watcher: &Watcher,
         request: &CommandRequest,
     ) -> Result<Self, ShellError> {
         let started = Instant::now();
         prepared.begin(request.workdir.as_deref().unwrap_or_default(), &request.command)?;
         let Prepared { ends, init } = prepared;
         Ok(Self {
-            watch: init.map(|init| Watch::new(init, request.max_processes)),
+            watch: init.map(|init| watcher.watch(init, request.max_processes)).transpose()?,
             session_init,
             max_processes: request.max_processes,
             report: ends.report,
@@ -133,6 +136,7 @@ impl Running {
     pub(crate) fn finish(
         mut self,
         request: &CommandRequest,
+        watcher: &Watcher,
         background: &Background,
         on_output: &mut dyn FnMut(Chunk<'_>),
     ) -> Result<Finished, ShellError> {
@@ -151,7 +155,7 @@ impl Running {
                 self.stdin.advance(&request.stdin);
             }
             if ready.report
-                && let Some(end) = self.hear()?
+                && let Some(end) = self.hear(watcher)?
             {
                 break end;
             }
@@ -168,8 +172,8 @@ impl Running {
                 Interruption::Cancelled
             } else if Instant::now() >= deadline {
                 Interruption::Timeout
-            } else if self.has_too_many_processes()? {
-                Interruption::Processes
+            } else if let Some(interruption) = self.breach()? {
+                interruption
             } else {
                 continue;
             };
@@ -178,6 +182,14 @@ impl Running {
             self.stdin.close();
             self.kill()?;
         };
+        // Its watch says why and then kills, so that its end can come first.
+        if completed == Completed::Yes
+            && let Some(interruption) = self.breach()?
+        {
+            completed = Completed::No(interruption);
+            // The shell is not the last that it kills.
+            self.kill()?;
+        }
         if completed == Completed::Yes && is_unread(&self.text) {
             // What was taken of a streamed input cannot be given once more.
             return if request.input.is_none() {
@@ -230,12 +242,12 @@ impl Running {
         watched.extend(
             request.map(|request| PollFd::from_borrowed_fd(request.cancellation.handle(), PollFlags::IN)),
         );
+        // One that is killed already by its watch is not told of again.
+        let watch = request.and(self.watch.as_ref());
+        watched.extend(watch.map(|watch| PollFd::new(watch, PollFlags::IN)));
         let mut left = PAUSE;
         if request.is_some() {
             left = deadline.saturating_duration_since(Instant::now());
-            if let Some(watch) = &self.watch {
-                left = left.min(watch.rest());
-            }
         }
         // A time that the kernel cannot express is as good as none.
         let time = Timespec::try_from(left).ok();
@@ -281,12 +293,12 @@ impl Running {
     }
 
     /// Takes one report; the shell's end, if it is that.
-    fn hear(&mut self) -> Result<Option<ShellEnd>, ShellError> {
+    fn hear(&mut self, watcher: &Watcher) -> Result<Option<ShellEnd>, ShellError> {
         let received = wire::receive_from(self.report.as_fd()).map_err(ShellError::channel)?;
         match received.map(|received| (received.message, received.sender)) {
             Some((FromCommand::Started, sender)) => {
-                self.watch =
-                    init_of(self.session_init, sender).map(|init| Watch::new(init, self.max_processes));
+                let init = init_of(self.session_init, sender);
+                self.watch = init.map(|init| watcher.watch(init, self.max_processes)).transpose()?;
                 Ok(None)
             }
             Some((FromCommand::Failed { reason }, _)) => Err(ShellError::NotStarted { reason }),
@@ -302,8 +314,14 @@ impl Running {
         self.watch.as_ref().map_or(Ok(()), Watch::kill)
     }
 
-    fn has_too_many_processes(&mut self) -> Result<bool, ShellError> {
-        self.watch.as_mut().map_or(Ok(false), Watch::is_exceeded)
+    /// What its watch has killed it for, or is about to.
+    fn breach(&self) -> Result<Option<Interruption>, ShellError> {
+        match self.watch.as_ref().and_then(Watch::breach) {
+            None => Ok(None),
+            Some(Breach::Processes) => Ok(Some(Interruption::Processes)),
+            Some(Breach::Memory) => Ok(Some(Interruption::Memory)),
+            Some(Breach::Unseen) => Err(ShellError::Unwatched),
+        }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_confine::{ControlGroup, Layer, LayerStatus, ProcessUser};
+use portcullis_confine::{ControlGroup, Layer, LayerStatus, ProcessPosture, ProcessUser};
 use portcullis_types::ShellPosture;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
@@ -21,12 +21,14 @@ use crate::{
     background::Background,
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
+    memory::{Descriptors, Meter},
     patience::Patience,
     prepared::{Prepared, Streams},
     protected::Protected,
     running::{Finished, Running},
     setup::setup,
     tree::{self, Process},
+    watch::{SessionBounds, Watcher},
     wire::{self, FromSession, Plan, Ready, Setup, ToSession},
 };
 
@@ -44,6 +46,7 @@ pub struct ShellSession {
     /// Removed after all that was in it has ended.
     _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
+    watcher: Watcher,
     background: Background,
     /// For the next command; `None` where it could not be had.
     prepared: Option<Prepared>,
@@ -98,8 +101,12 @@ impl ShellSession {
                 .ok_or(ShellError::SessionEnded)?;
             Ok((session_init, ready))
         });
+        let result = result.and_then(|(process, ready)| {
+            let watcher = watcher(spec, &ready.posture).map_err(|source| ShellError::Start { source })?;
+            Ok((process, ready, watcher))
+        });
         match result {
-            Ok((session_init, ready)) => Ok(Self {
+            Ok((session_init, ready, watcher)) => Ok(Self {
                 prepared: prepare(control.as_fd(), ready.user).ok(),
                 guard,
                 control: Some(control),
@@ -110,6 +117,7 @@ impl ShellSession {
                 read_only: ready.protected,
                 protected,
                 _group: group.ok(),
+                watcher,
                 background: Background::default(),
             }),
             Err(error) => {
@@ -246,10 +254,10 @@ impl ShellSession {
             waiting = None;
         }
         let prepared = waiting.map_or_else(|| prepare(control, self.user), Ok)?;
-        let running = Running::start(prepared, self.session_init, request)?;
+        let running = Running::start(prepared, self.session_init, &self.watcher, request)?;
         // While the command runs; the shell itself is started when the state is known.
         let streams = Streams::new(self.user);
-        let finished = running.finish(request, &self.background, on_output)?;
+        let finished = running.finish(request, &self.watcher, &self.background, on_output)?;
         self.prepared = streams.and_then(|streams| streams.send(control)).ok();
         Ok(finished)
     }
@@ -283,6 +291,18 @@ impl Drop for ShellSession {
         // Nobody is left to tell; `end` tells.
         let _ = self.end_all();
     }
+}
+
+/// Looks at what the commands of a session have. Whether a filter keeps them from making files in memory decides
+/// whether these are looked for.
+fn watcher(spec: &SessionSpec, posture: &ProcessPosture) -> io::Result<Watcher> {
+    let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
+    let meter = Meter::new(if has_filter { Descriptors::Unneeded } else { Descriptors::Looked })?;
+    let session = spec.group.map(|group| SessionBounds {
+        threads: usize::try_from(group.processes).unwrap_or(usize::MAX),
+        memory_bytes: group.memory_bytes,
+    });
+    Watcher::start(spec.limits.memory_bytes, session, meter)
 }
 
 /// Asks for a shell. What keeps it from starting is told by its report.

@@ -22,9 +22,10 @@ pub struct SessionSpec {
     /// Variables besides `PATH`, `HOME`, `TERM`, `LANG`, `PORTCULLIS_NAME` for each mount, and `TMPDIR` if
     /// there is a mount `tmp`. Later entries win.
     pub environment: Vec<(String, String)>,
-    /// What each process of the session may use up.
+    /// What each process of the session may use up, and how much memory a command and its jobs may have together.
     pub limits: ProcessLimits,
-    /// What all of them together may use up, where a control group can be made; `None` makes none.
+    /// What all of them together may use up: held by a control group where one can be made, and by looking at them.
+    /// `None` bounds each command alone.
     pub group: Option<GroupLimits>,
     /// A file that the session must not be able to open, so that its refusal proves layers.
     pub canary: Canary,
@@ -75,8 +76,8 @@ pub struct CommandRequest {
     pub input: Option<CommandInput>,
     /// How long it may take.
     pub timeout: Duration,
-    /// How many processes it may have at a time, background jobs included. More than that for a moment is
-    /// noticed after a tenth of a second; then all are killed.
+    /// How many processes it may have at a time, background jobs included, and a quarter of how many threads.
+    /// More than that is noticed after some milliseconds; then all are killed.
     pub max_processes: usize,
     /// How many bytes of its output are handed on, of both streams together. The rest is read and dropped.
     pub max_output_bytes: u64,

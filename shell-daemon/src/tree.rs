@@ -3,12 +3,15 @@
 //! By the kernel's list of processes, since a command may leave its process group and its session. Every
 //! orphan is adopted by its command's init or by the session's guard, so a process is below the one that it
 //! came from as long as that one lives. Signals go by handles: a number could have changed hands.
+//!
+//! A process whose first thread has ended looks like one that waits to be buried; it lives as long as it has
+//! another thread.
 
 use std::{
     collections::{HashMap, HashSet},
     hash::Hash,
     io,
-    path::Path,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -45,6 +48,13 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
+    /// Lets it have processor time only when nothing else wants it. One that may not be told so keeps what it has.
+    pub(crate) fn yield_to_others(self) {
+        if self.is_alive() {
+            let _ = rustix::process::setpriority_process(Some(self.pid), LOWEST_PRIORITY);
+        }
+    }
+
     fn signal(self, signal: Signal) {
         let Ok(handle) = rustix::process::pidfd_open(self.pid, PidfdFlags::empty()) else { return };
         // The handle is of whoever had the number when it was opened; only now is it known who that is.
@@ -65,7 +75,18 @@ impl Process {
 /// [`ShellError::NotKilled`] if for `time` it has not become less, and where it takes longer than any kill may, see
 /// [`Patience`]; [`ShellError::Processes`] without `/proc`.
 pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
-    kill_all(time, || living_below(root), Process::signal)
+    // What grows faster than it is listed is not killed by lists.
+    let known = match near_below(root, FIRST_STOPPED) {
+        Some(known) => known,
+        None => Table::read()?.below(root),
+    };
+    let stopped = Stopped::at_once(root, &known, Instant::now() + time);
+    let killed = kill_all(time, || living_below(root), Process::signal);
+    // Members of its groups that are not below `root`, if there are any.
+    for group in stopped.groups {
+        let _ = rustix::process::kill_process_group(group, Signal::CONT);
+    }
+    killed
 }
 
 /// Stops and kills all that a look finds.
@@ -119,47 +140,260 @@ fn kill_all<P: Copy + Eq + Hash>(
 
 /// The processes that live below `root`; none if it is gone.
 pub(crate) fn living_below(root: Process) -> Result<Vec<Process>, ShellError> {
-    let entries = entries().map_err(|source| ShellError::Processes { source })?;
-    if !entries.iter().any(|entry| entry.process == root && !entry.ended) {
-        return Ok(Vec::new());
+    Ok(Table::read()?.below(root).into_iter().map(|entry| entry.process).collect())
+}
+
+/// Everything below one process, stopped.
+#[derive(Debug)]
+pub(crate) struct Frozen {
+    /// All that lives there.
+    pub(crate) entries: Vec<Entry>,
+    stopped: Stopped,
+}
+
+/// What was stopped for a while.
+#[derive(Debug, Default)]
+struct Stopped {
+    /// Whether each of them ran before: what a command has stopped itself is not for us to continue.
+    ran: HashMap<Process, bool>,
+    groups: HashSet<Pid>,
+}
+
+/// Stops everything below `root`, some of which is known, until a look finds nothing that was not stopped, or for `time`.
+///
+/// A bomb of processes starts new ones faster than all can be listed. So its process groups are stopped first, each
+/// at once by the kernel; then each process that is found, before its children are looked for, which are no more
+/// from then on.
+///
+/// # Errors
+/// [`ShellError::Processes`] without `/proc`.
+pub(crate) fn freeze(root: Process, known: &[Entry], time: Duration) -> Result<Frozen, ShellError> {
+    let deadline = Instant::now() + time;
+    let mut stopped = Stopped::at_once(root, known, deadline);
+    loop {
+        let entries = Table::read()?.below(root);
+        let mut is_new = false;
+        for entry in &entries {
+            is_new |= stopped.take(entry);
+        }
+        if !is_new || Instant::now() >= deadline {
+            return Ok(Frozen { entries, stopped });
+        }
+        stopped.chase_all(root, deadline);
     }
-    let mut children: HashMap<i32, Vec<&Entry>> = HashMap::new();
-    for entry in &entries {
-        children.entry(entry.parent).or_default().push(entry);
+}
+
+impl Stopped {
+    /// Stops what is known to be below `root`, and what that has started meanwhile.
+    fn at_once(root: Process, known: &[Entry], deadline: Instant) -> Self {
+        let mut stopped = Self::default();
+        let Some(above) = entry(root.pid).filter(|above| above.process == root) else { return stopped };
+        for entry in known {
+            // That of the session's own processes is left alone, whoever has joined it.
+            if entry.group != above.group
+                && let Some(group) = Pid::from_raw(entry.group)
+                && stopped.groups.insert(group)
+            {
+                let _ = rustix::process::kill_process_group(group, Signal::STOP);
+            }
+        }
+        for entry in known {
+            // As it was before its group was stopped.
+            stopped.ran.insert(entry.process, !entry.is_stopped);
+            entry.process.signal(Signal::STOP);
+        }
+        stopped.chase_all(root, deadline);
+        stopped
     }
+
+    fn chase_all(&mut self, root: Process, deadline: Instant) {
+        while let Some(above) = entry(root.pid).filter(|above| above.process == root)
+            && self.chase(above)
+            && Instant::now() < deadline
+        {}
+    }
+
+    /// Stops a process that was not stopped before; whether it is one.
+    fn take(&mut self, entry: &Entry) -> bool {
+        if self.ran.contains_key(&entry.process) {
+            return false;
+        }
+        // One that was born into a group that is stopped already never ran by itself.
+        let is_in_group = Pid::from_raw(entry.group).is_some_and(|group| self.groups.contains(&group));
+        self.ran.insert(entry.process, !entry.is_stopped || is_in_group);
+        entry.process.signal(Signal::STOP);
+        true
+    }
+
+    /// Goes down from `above` and stops each process that it finds; whether there was a new one. Finds none where
+    /// the kernel keeps no lists of children.
+    fn chase(&mut self, above: Entry) -> bool {
+        let mut is_new = false;
+        let mut seen = HashSet::new();
+        let mut parents = vec![above];
+        while let Some(parent) = parents.pop() {
+            for pid in children(&parent).unwrap_or_default() {
+                if seen.insert(pid)
+                    && let Some(child) = entry(pid)
+                {
+                    is_new |= !child.ended && self.take(&child);
+                    parents.push(child);
+                }
+            }
+        }
+        is_new
+    }
+}
+
+impl Frozen {
+    /// Lets go on what ran before.
+    pub(crate) fn thaw(self) {
+        let Stopped { ran, groups } = self.stopped;
+        // A group may have members that are not below the root.
+        if ran.values().all(|ran| *ran) {
+            for group in groups {
+                let _ = rustix::process::kill_process_group(group, Signal::CONT);
+            }
+        }
+        for (process, _) in ran.into_iter().filter(|(_, ran)| *ran) {
+            process.signal(Signal::CONT);
+        }
+    }
+}
+
+/// What the kernel says about one process.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) process: Process,
+    /// How many threads it has.
+    pub(crate) threads: usize,
+    /// Its first thread has ended, and others have not.
+    pub(crate) is_headless: bool,
+    /// What of its addresses is in use, with memory behind it or not.
+    pub(crate) virtual_bytes: u64,
+    parent: i32,
+    /// Its process group.
+    group: i32,
+    /// It has ended and waits to be buried.
+    ended: bool,
+    is_stopped: bool,
+}
+
+/// All processes of the machine, or as many of them as `/proc` shows, at about one moment.
+#[derive(Debug)]
+pub(crate) struct Table {
+    entries: Vec<Entry>,
+    children: HashMap<i32, Vec<usize>>,
+}
+
+impl Table {
+    /// Takes about 10 µs for each process of the machine.
+    ///
+    /// # Errors
+    /// [`ShellError::Processes`] without `/proc`.
+    pub(crate) fn read() -> Result<Self, ShellError> {
+        let entries = entries().map_err(|source| ShellError::Processes { source })?;
+        let mut children: HashMap<i32, Vec<usize>> = HashMap::new();
+        for (index, entry) in entries.iter().enumerate() {
+            children.entry(entry.parent).or_default().push(index);
+        }
+        Ok(Self { entries, children })
+    }
+
+    /// What lives below `root`; nothing if it is gone.
+    pub(crate) fn below(&self, root: Process) -> Vec<Entry> {
+        if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
+            return Vec::new();
+        }
+        let mut below = Vec::new();
+        let mut seen = HashSet::from([root.pid.as_raw_pid()]);
+        let mut parents = vec![root.pid.as_raw_pid()];
+        while let Some(parent) = parents.pop() {
+            for index in self.children.get(&parent).into_iter().flatten() {
+                let child = self.entries[*index];
+                let number = child.process.pid.as_raw_pid();
+                // Two looks at different moments can make a circle.
+                if seen.insert(number) {
+                    parents.push(number);
+                    if !child.ended {
+                        below.push(child);
+                    }
+                }
+            }
+        }
+        below
+    }
+}
+
+/// What lives below `root`, by the lists of children that the kernel keeps for each thread: takes time for what is
+/// below alone, and ends as soon as there are more than `most`. `None` where there are no such lists, and where what is
+/// below has very many threads.
+///
+/// A process that ends meanwhile can hide others from one look, so that this finds too few now and then, and
+/// never too many.
+pub(crate) fn near_below(root: Process, most: usize) -> Option<Vec<Entry>> {
     let mut below = Vec::new();
-    let mut seen = HashSet::from([root.pid.as_raw_pid()]);
-    let mut parents = vec![root.pid.as_raw_pid()];
+    let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
+    let Some(first) = first else { return Some(below) };
+    let mut seen = HashSet::from([root.pid]);
+    let mut parents = vec![first];
+    let mut threads = 0;
     while let Some(parent) = parents.pop() {
-        for child in children.get(&parent).into_iter().flatten() {
-            let number = child.process.pid.as_raw_pid();
-            // Two looks at different moments can make a circle.
-            if seen.insert(number) {
-                parents.push(number);
+        threads += parent.threads;
+        if threads > NEAR_THREADS {
+            return None;
+        }
+        for pid in children(&parent)? {
+            if seen.insert(pid)
+                && let Some(child) = entry(pid)
+            {
+                parents.push(child);
                 if !child.ended {
-                    below.push(child.process);
+                    below.push(child);
+                }
+                if below.len() > most {
+                    return Some(below);
                 }
             }
         }
     }
-    Ok(below)
+    Some(below)
 }
 
-struct Entry {
-    process: Process,
-    parent: i32,
-    /// It has ended and waits to be buried.
-    ended: bool,
+/// The children of a process; none of one that is gone. `None` where the kernel keeps no lists.
+fn children(parent: &Entry) -> Option<Vec<Pid>> {
+    let mut found = Vec::new();
+    for thread in threads(parent) {
+        match std::fs::read_to_string(thread.join("children")) {
+            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(number)),
+            Err(_) if thread.exists() => return None,
+            Err(_) => {}
+        }
+    }
+    Some(found)
+}
+
+/// The folders of a process's threads.
+pub(crate) fn threads(entry: &Entry) -> Vec<PathBuf> {
+    let number = entry.process.pid.as_raw_pid();
+    let tasks = PathBuf::from(format!("/proc/{number}/task"));
+    if entry.threads == 1 && !entry.is_headless {
+        return vec![tasks.join(number.to_string())];
+    }
+    std::fs::read_dir(tasks).into_iter().flatten().flatten().map(|thread| thread.path()).collect()
 }
 
 fn entries() -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for folder in std::fs::read_dir("/proc")? {
         let name = folder?.file_name();
-        let pid = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
-        entries.extend(pid.and_then(entry));
+        entries.extend(name.to_str().and_then(number).and_then(entry));
     }
     Ok(entries)
+}
+
+fn number(name: &str) -> Option<Pid> {
+    name.parse().ok().and_then(Pid::from_raw)
 }
 
 /// What the kernel says about one process; nothing if it is gone.
@@ -172,10 +406,33 @@ fn entry(pid: Pid) -> Option<Entry> {
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
-    // The 22nd field of all, of which four are read.
-    let started = fields.nth(17)?.parse().ok()?;
-    Some(Entry { process: Process { pid, started }, parent, ended: matches!(state, "Z" | "X") })
+    let group = fields.next()?.parse().ok()?;
+    // The 20th, 22nd and 23rd field of all, of which five are read.
+    let threads = fields.nth(14)?.parse().ok()?;
+    let started = fields.nth(1)?.parse().ok()?;
+    let virtual_bytes = fields.next()?.parse().ok()?;
+    let first_has_ended = matches!(state, "Z" | "X");
+    let is_headless = first_has_ended && threads > 1;
+    Some(Entry {
+        process: Process { pid, started },
+        threads,
+        is_headless,
+        virtual_bytes,
+        parent,
+        group,
+        ended: first_has_ended && !is_headless,
+        is_stopped: matches!(state, "T" | "t"),
+    })
 }
+
+/// More threads than these below one process are found faster by the list of all processes.
+const NEAR_THREADS: usize = 1024;
+
+/// So many processes name all process groups of what has so many as no one can list, as a rule.
+const FIRST_STOPPED: usize = 32;
+
+/// Of the least weight that ordinary scheduling knows.
+const LOWEST_PRIORITY: i32 = 19;
 
 /// Between two looks, so that what was killed can end.
 const PAUSE: Duration = Duration::from_millis(1);

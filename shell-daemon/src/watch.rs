@@ -1,37 +1,163 @@
-//! How many processes a command has, looked at while it runs and while its jobs do.
+//! What the commands of a session have, looked at while they run and while their jobs do: processes, threads, memory.
 //!
-//! The kernel's own limit counts all processes of a user, wherever they are, and does not apply to root.
+//! The kernel's own limits bound one process, or all of a user. Where they do not suffice this does, with or without
+//! a control group, on a thread of its own: whoever reads a command's output slowly does not hold up the looks.
+//!
+//! A bomb grows while it is looked at. So looks come sooner the less is left; from a quarter of its processes on a
+//! command has processor time only when nothing else wants it; at half of them, and before it is killed, it is
+//! stopped as a whole and counted, and then killed or let go on.
 
-use std::time::{Duration, Instant};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
 
-use crate::{ShellError, limits::KILL_TIME, tree, tree::Process};
+use rustix::{
+    event::EventfdFlags,
+    time::{ClockId, clock_gettime},
+};
 
-/// Counts what is below one command's init.
+use crate::{
+    ShellError,
+    limits::{
+        FREEZE_TIME, KILL_TIME, LOOK_TIME, MEMORY_GROWTH, SHORTEST_LOOK_TIME, THREADS_PER_PROCESS,
+        WHOLE_LOOK_TIME,
+    },
+    memory::Meter,
+    tree::{self, Entry, Process, Table},
+};
+
+/// What one command and its jobs may have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) processes: usize,
+    pub(crate) memory_bytes: u64,
+}
+
+/// What all commands of a session and their jobs may have together.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionBounds {
+    /// Processes and threads.
+    pub(crate) threads: usize,
+    pub(crate) memory_bytes: u64,
+}
+
+/// Why a command was killed by its watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Breach {
+    Processes,
+    Memory,
+    /// It could not be looked at.
+    Unseen,
+}
+
+/// The thread that looks at the commands of one session. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    shared: Arc<Shared>,
+    memory_bytes: u64,
+}
+
+/// One command that is looked at, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     root: Process,
-    most: usize,
+    told: Arc<Told>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    commands: Vec<Watched>,
+    is_over: bool,
+}
+
+#[derive(Clone, Debug)]
+struct Watched {
+    root: Process,
+    bounds: Bounds,
+    told: Arc<Told>,
     next: Instant,
+    next_whole: Instant,
+    /// As many processes as it had when it was last stopped or slowed down.
+    checked: usize,
+    threads: usize,
+    memory_bytes: u64,
+}
+
+/// What a watch tells whoever waits for the command.
+#[derive(Debug)]
+struct Told {
+    breach: OnceLock<Breach>,
+    /// Can be read from as soon as there is a breach.
+    wake: OwnedFd,
+    is_forgotten: AtomicBool,
+}
+
+impl Watcher {
+    /// Starts the thread, which sleeps until there is a command.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub(crate) fn start(memory_bytes: u64, session: Option<SessionBounds>, meter: Meter) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        let theirs = Arc::clone(&shared);
+        thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
+            // Before all that it looks at, where this process may ask for that: what a bomb leaves of the
+            // processors would be too little to stop it.
+            let _ = portcullis_confine::process::run_before_others();
+            theirs.serve(session, &meter);
+        })?;
+        Ok(Self { shared, memory_bytes })
+    }
+
+    /// Looks at what is below `root` from now on.
+    ///
+    /// # Errors
+    /// If no descriptor is left.
+    pub(crate) fn watch(&self, root: Process, processes: usize) -> Result<Watch, ShellError> {
+        let wake = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(ShellError::channel)?;
+        let told = Arc::new(Told { breach: OnceLock::new(), wake, is_forgotten: AtomicBool::new(false) });
+        let now = Instant::now();
+        self.shared.lock().commands.push(Watched {
+            root,
+            bounds: Bounds { processes, memory_bytes: self.memory_bytes },
+            told: Arc::clone(&told),
+            next: now + LOOK_TIME,
+            next_whole: now + WHOLE_LOOK_TIME,
+            checked: 0,
+            threads: 0,
+            memory_bytes: 0,
+        });
+        self.shared.changed.notify_one();
+        Ok(Watch { root, told, shared: Arc::clone(&self.shared) })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_one();
+    }
 }
 
 impl Watch {
-    pub(crate) fn new(root: Process, most: usize) -> Self {
-        Self { root, most, next: Instant::now() + INTERVAL }
-    }
-
-    /// How long until it wants to look again.
-    pub(crate) fn rest(&self) -> Duration {
-        self.next.saturating_duration_since(Instant::now())
-    }
-
-    /// Looks, if it is time: whether there are too many.
-    pub(crate) fn is_exceeded(&mut self) -> Result<bool, ShellError> {
-        if !self.rest().is_zero() {
-            return Ok(false);
-        }
-        let count = tree::living_below(self.root)?.len();
-        self.next = Instant::now() + INTERVAL;
-        Ok(count > self.most)
+    /// Why the command was killed, if it was.
+    pub(crate) fn breach(&self) -> Option<Breach> {
+        self.told.breach.get().copied()
     }
 
     /// Kills all that is below.
@@ -40,6 +166,197 @@ impl Watch {
     }
 }
 
-/// Between two looks: often enough that a bomb of processes does not take the machine, seldom enough that a
-/// look, which takes about 10 µs for each process of the machine, is not felt.
-const INTERVAL: Duration = Duration::from_millis(100);
+impl AsFd for Watch {
+    /// Can be read from as soon as there is a breach.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.told.wake.as_fd()
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.told.is_forgotten.store(true, Ordering::Release);
+        self.shared.lock().commands.retain(|watched| !Arc::ptr_eq(&watched.told, &self.told));
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn serve(&self, session: Option<SessionBounds>, meter: &Meter) {
+        while let Some(due) = self.due() {
+            for mut watched in due {
+                // Unlocked: a look takes its time, and a kill can take seconds.
+                watched.look(meter);
+                let mut state = self.lock();
+                if let Some(known) =
+                    state.commands.iter_mut().find(|known| Arc::ptr_eq(&known.told, &watched.told))
+                {
+                    *known = watched;
+                }
+            }
+            if let Some(bounds) = session {
+                self.look_at_all(bounds);
+            }
+        }
+    }
+
+    /// Waits until something is to be looked at; `None` at the end.
+    fn due(&self) -> Option<Vec<Watched>> {
+        let mut state = self.lock();
+        loop {
+            if state.is_over {
+                return None;
+            }
+            let now = Instant::now();
+            let due: Vec<Watched> =
+                state.commands.iter().filter(|watched| watched.next <= now).cloned().collect();
+            if !due.is_empty() {
+                return Some(due);
+            }
+            let next = state.commands.iter().map(|watched| watched.next).min();
+            state = match next {
+                Some(next) => {
+                    let rest = next.saturating_duration_since(now);
+                    self.changed.wait_timeout(state, rest).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+    }
+
+    /// What all commands have together. Where that is too much, the one that has most is killed.
+    fn look_at_all(&self, bounds: SessionBounds) {
+        let state = self.lock();
+        let memory: u64 = state.commands.iter().map(|watched| watched.memory_bytes).sum();
+        let threads: usize = state.commands.iter().map(|watched| watched.threads).sum();
+        let (breach, largest) = if memory > bounds.memory_bytes {
+            (Breach::Memory, state.commands.iter().max_by_key(|watched| watched.memory_bytes))
+        } else if threads > bounds.threads {
+            (Breach::Processes, state.commands.iter().max_by_key(|watched| watched.threads))
+        } else {
+            return;
+        };
+        let largest = largest.cloned();
+        drop(state);
+        if let Some(largest) = largest {
+            largest.end(breach);
+        }
+    }
+}
+
+impl Watched {
+    fn look(&mut self, meter: &Meter) {
+        let begun = processor_time();
+        if let Err(breach) = self.judge(meter) {
+            self.end(breach);
+        }
+        let spent = processor_time().saturating_sub(begun);
+        let now = Instant::now();
+        self.next = now + self.rest(spent);
+    }
+
+    fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
+        let Ok(entries) = self.entries() else { return Err(Breach::Unseen) };
+        // First of all, since a bomb grows faster than anything about it is read.
+        if entries.len() <= self.calm() {
+            self.note(&entries, meter);
+            if self.breach(&entries).is_none() {
+                let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
+                if entries.len() > slowed + self.step() {
+                    entries.iter().for_each(|entry| entry.process.yield_to_others());
+                    self.checked = entries.len();
+                } else {
+                    self.checked = self.checked.min(entries.len());
+                }
+                return Ok(());
+            }
+        }
+        // What runs is counted at several moments, and grows meanwhile. What is stopped does neither.
+        let Ok(frozen) = tree::freeze(self.root, &entries, FREEZE_TIME) else {
+            return Err(Breach::Unseen);
+        };
+        self.checked = frozen.entries.len();
+        self.note(&frozen.entries, meter);
+        match self.breach(&frozen.entries) {
+            // It stays stopped until it is killed.
+            Some(breach) => Err(breach),
+            None => {
+                frozen.entries.iter().for_each(|entry| entry.process.yield_to_others());
+                frozen.thaw();
+                Ok(())
+            }
+        }
+    }
+
+    fn entries(&mut self) -> Result<Vec<Entry>, ShellError> {
+        let now = Instant::now();
+        if let Some(near) = tree::near_below(self.root, self.calm())
+            && (now < self.next_whole || near.len() > self.calm())
+        {
+            return Ok(near);
+        }
+        self.next_whole = now + WHOLE_LOOK_TIME;
+        Ok(Table::read()?.below(self.root))
+    }
+
+    /// So many processes are no reason to stop them: half of the limit, and later what they were and a step.
+    fn calm(&self) -> usize {
+        let half = self.bounds.processes.div_ceil(2);
+        if self.checked < half { half } else { self.checked.saturating_add(self.step()) }
+    }
+
+    fn step(&self) -> usize {
+        self.bounds.processes.div_ceil(8)
+    }
+
+    fn note(&mut self, entries: &[Entry], meter: &Meter) {
+        self.threads = entries.iter().map(|entry| entry.threads).sum();
+        self.memory_bytes = meter.used(entries, self.bounds.memory_bytes);
+    }
+
+    fn breach(&self, entries: &[Entry]) -> Option<Breach> {
+        if entries.len() > self.bounds.processes || self.threads > self.most_threads() {
+            Some(Breach::Processes)
+        } else if self.memory_bytes > self.bounds.memory_bytes {
+            Some(Breach::Memory)
+        } else {
+            None
+        }
+    }
+
+    fn most_threads(&self) -> usize {
+        self.bounds.processes.saturating_mul(THREADS_PER_PROCESS)
+    }
+
+    /// Tells why, and kills. What is left after that is looked at again.
+    fn end(&self, breach: Breach) {
+        if self.told.is_forgotten.load(Ordering::Acquire) {
+            return;
+        }
+        let _ = self.told.breach.set(breach);
+        let _ = rustix::io::write(&self.told.wake, &1_u64.to_ne_bytes());
+        let _ = tree::kill_below(self.root, KILL_TIME);
+    }
+
+    /// Until the next look, after one that took so much processor time.
+    fn rest(&self, spent: Duration) -> Duration {
+        let left = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
+        let until_full = Duration::from_millis(left / (MEMORY_GROWTH / 1000));
+        let grows = self.threads > self.bounds.processes.div_ceil(4);
+        let usual = if grows { SHORTEST_LOOK_TIME } else { LOOK_TIME };
+        // Of a processor at most a fifth, while there is much left; then at most half.
+        let is_near = left < self.bounds.memory_bytes / 2 || grows;
+        let spared = if is_near { spent } else { 4 * spent };
+        usual.min(until_full).max(SHORTEST_LOOK_TIME).max(spared).min(WHOLE_LOOK_TIME)
+    }
+}
+
+/// Of this thread. By the clock a look takes longer the less of the processors is left for it, which is when it
+/// must not be put off.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}

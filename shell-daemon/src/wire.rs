@@ -31,7 +31,8 @@ pub(crate) enum ToSession {
     /// each access.
     Setup(Box<Setup>),
     /// A shell for the next command. Descriptors: a memory file that will hold the command's text, standard
-    /// input, output and error, where to report, and a pipe by which a line comes when the command begins.
+    /// input, output and error, where to report, a pipe by which a line comes when the command begins, and a
+    /// memory file for the state that it leaves.
     Prepare,
 }
 

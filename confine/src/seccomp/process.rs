@@ -4,7 +4,7 @@
 //! Refused although programs ask for it: every socket but a connected pair, setting extended attributes and flags of
 //! files, `io_uring`, `ptrace` and all
 //! that looks into another process, System V and POSIX message queues (they are shared with all processes of
-//! the user), setting the owner's or group's bit on a file, changing another process's limits or priority.
+//! the user), files in memory without a file system (`memfd_create`), giving pages to a pipe (`vmsplice`), setting the owner's or group's bit on a file, changing another process's limits or priority.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,11 @@ use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition
 
 use super::{LEGACY, MEMORY, THREAD, TIME, WAITING, one_of, word};
 
-/// Answered with `ENOSYS`: both have an older form that callers fall back to, and both hide behind a pointer
-/// what the filter has to judge.
-pub(super) const UNKNOWN: [libc::c_long; 2] = [libc::SYS_clone3, libc::SYS_openat2];
+/// Answered with `ENOSYS`, so that callers fall back to an older form. `clone3` and `openat2` hide behind a pointer
+/// what the filter has to judge. `memfd_create` and `vmsplice` are ways to hold memory that is in no process's table,
+/// so that no limit of a process and no look at its mappings finds it.
+pub(super) const UNKNOWN: [libc::c_long; 4] =
+    [libc::SYS_clone3, libc::SYS_openat2, libc::SYS_memfd_create, libc::SYS_vmsplice];
 
 /// Answered with `EOPNOTSUPP`, as by a file system that has none: programs that copy them go on without. Landlock does
 /// not see these calls, so they would reach files that the session may not write, or not even read.
@@ -210,6 +212,7 @@ const HANDLES: &[libc::c_long] = &[
     libc::SYS_getpeername,
     libc::SYS_getsockname,
     libc::SYS_getsockopt,
+    // Answered by the other filter with `ENOSYS`, as `vmsplice` below.
     libc::SYS_memfd_create,
     libc::SYS_mincore,
     libc::SYS_mlock,

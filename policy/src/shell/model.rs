@@ -29,7 +29,7 @@ pub struct ShellPolicy {
     /// 60 s.
     #[serde(rename = "timeout_ms", serialize_with = "as_millis", deserialize_with = "from_millis")]
     pub timeout: Duration,
-    /// How much memory each process of a command may have, in bytes; 16 MiB to 1 TiB. Default: 1 GiB.
+    /// How much memory a command and its jobs may have together, in bytes; 16 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
     /// How many processes a command may have at a time, its background jobs among them; 8 to 32 768. Default:

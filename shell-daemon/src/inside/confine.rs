@@ -78,7 +78,7 @@ fn apply(
     inside: Inside,
     one_thread: &SingleThreaded,
 ) -> Result<Ready, Box<dyn Error>> {
-    let Inside { reports: before, tree } = inside;
+    let Inside { reports: before, tree, has_own_users } = inside;
     let kernel = probe_kernel();
     let missing: Vec<LayerReport> = [Layer::Landlock, Layer::Seccomp]
         .into_iter()
@@ -93,7 +93,13 @@ fn apply(
         if is_missing || waived.contains(&layer) { Requirement::Waived } else { Requirement::Required }
     };
     let (has_tree, protected) = (tree.is_some(), tree.as_ref().map_or(0, |tree| tree.read_only));
-    let user = tree.as_ref().and_then(|tree| tree.user).or(setup.user);
+    let own_user = tree.as_ref().and_then(|tree| tree.user);
+    let user = own_user.or(setup.user);
+    let mut limits = setup.limits;
+    if own_user.is_none() && !has_own_users {
+        // The kernel would count what its user has elsewhere as well. Looking at the session has to do.
+        limits.processes = None;
+    }
     // A rule goes by the file, not by its path: it holds wherever the file is bound.
     let mut paths: Vec<PathRule> =
         binds.into_iter().map(|bind| PathRule { handle: bind.handle, access: bind.access }).collect();
@@ -103,7 +109,7 @@ fn apply(
         seccomp: requirement(Layer::Seccomp),
         user,
         paths,
-        limits: setup.limits,
+        limits,
         canary,
     };
     let posture = confine_current_process(one_thread, &rules)?;

@@ -20,7 +20,10 @@ use rustix::{
     process::{Pid, PidfdFlags, Signal, WaitOptions},
 };
 
-use super::{confine::refused, session_init};
+use super::{
+    confine::refused,
+    session_init::{self, NICENESS},
+};
 use crate::{
     ShellError,
     limits::KILL_TIME,
@@ -83,6 +86,9 @@ fn prepare(one_thread: &SingleThreaded) -> io::Result<OwnedFd> {
     rustix::stdio::dup2_stderr(&null)?;
     // Away from the daemon's terminal and its process group. Fails for a leader, which is away already.
     let _ = rustix::process::setsid();
+    // Where the kernel schedules each terminal session as one, this is the session's weight, and that of its processes
+    // among each other counts beside it.
+    let _ = std::fs::write("/proc/self/autogroup", NICENESS.to_string());
     // Even what outlives a command-init stays below this process.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(control)

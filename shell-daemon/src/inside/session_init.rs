@@ -32,6 +32,9 @@ pub(super) fn run(
     group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> ExitCode {
+    // Commands give way to the daemon, which has to see what they do, and to their neighbours. Lower is always
+    // allowed, and there is no way back.
+    let _ = rustix::process::nice(NICENESS);
     let answer = confine(setup, handles, namespaces, group, one_thread);
     if send(control.as_fd(), &answer, &[]).is_err() {
         return ExitCode::FAILURE;
@@ -68,8 +71,11 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<Role> {
         if !spoken {
             continue;
         }
-        let Some((ToSession::Prepare, handles)) = receive(control.as_fd())? else { return Ok(Role::Ended) };
-        let job = Job::new(handles, snapshots.next()?)?;
+        let Some((ToSession::Prepare, mut handles)) = receive(control.as_fd())? else {
+            return Ok(Role::Ended);
+        };
+        let state = handles.pop().ok_or_else(|| io::Error::other("the file for the state is missing"))?;
+        let job = Job::new(handles, snapshots.next(state)?)?;
         match fork(one_thread) {
             Ok(Fork::Child) => {
                 drop((control, commands));
@@ -104,3 +110,6 @@ fn bury(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
     });
     if killed { Err(io::Error::other("a command-init was killed")) } else { Ok(()) }
 }
+
+/// About a third of the weight of others.
+pub(super) const NICENESS: i32 = 5;

@@ -9,10 +9,6 @@ use std::{
     os::fd::{AsFd as _, BorrowedFd, OwnedFd},
 };
 
-use rustix::fs::{MemfdFlags, SealFlags};
-
-use crate::limits::SNAPSHOT_BYTES;
-
 /// The last line of a snapshot.
 pub(super) const END: &str = "# portcullis: all of it";
 
@@ -32,13 +28,13 @@ pub(super) struct CommandSnapshots {
 
 impl Snapshots {
     /// Those of the next command: the one before it has ended, so what it wrote is known.
-    pub(super) fn next(&mut self) -> io::Result<CommandSnapshots> {
+    /// `write` is a new file that can be neither longer nor shorter.
+    pub(super) fn next(&mut self, write: OwnedFd) -> io::Result<CommandSnapshots> {
         if let Some(last) = self.last.take()
             && extent(last.as_fd())? == Extent::Whole
         {
             self.good = Some(last);
         }
-        let write = empty()?;
         self.last = Some(write.try_clone()?);
         let read = self.good.as_ref().map(OwnedFd::try_clone).transpose()?;
         if let Some(read) = &read {
@@ -47,14 +43,6 @@ impl Snapshots {
         }
         Ok(CommandSnapshots { read, write })
     }
-}
-
-/// A file of zeros that can be neither longer nor shorter.
-fn empty() -> io::Result<OwnedFd> {
-    let file = rustix::fs::memfd_create("state", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-    rustix::fs::ftruncate(&file, SNAPSHOT_BYTES)?;
-    rustix::fs::fcntl_add_seals(&file, SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
-    Ok(file)
 }
 
 /// How much of a snapshot was written.
@@ -92,10 +80,15 @@ pub(super) fn extent(file: BorrowedFd<'_>) -> io::Result<Extent> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{limits::SNAPSHOT_BYTES, prepared::memory_file};
+
+    fn empty() -> OwnedFd {
+        memory_file("state", SNAPSHOT_BYTES).unwrap()
+    }
 
     #[track_caller]
     fn check(text: &[u8], expected: Extent) {
-        let file = empty().unwrap();
+        let file = empty();
         assert_eq!(rustix::io::write(&file, text).unwrap(), text.len());
         assert_eq!(extent(file.as_fd()).unwrap(), expected);
     }
@@ -116,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_takes_a_mebibyte_and_no_more() {
-        let file = empty().unwrap();
+        let file = empty();
         let text = vec![b'x'; usize::try_from(SNAPSHOT_BYTES).unwrap()];
         assert_eq!(rustix::io::write(&file, &text).unwrap(), text.len());
         assert_eq!(rustix::io::write(&file, b"x"), Err(rustix::io::Errno::PERM));
@@ -126,13 +119,13 @@ mod tests {
     #[test]
     fn an_unfinished_snapshot_leaves_the_last_good_one() {
         let mut snapshots = Snapshots::default();
-        let first = snapshots.next().unwrap();
+        let first = snapshots.next(empty()).unwrap();
         assert!(first.read.is_none());
         rustix::io::write(&first.write, format!("a\n\0a=1\n{END}\n").as_bytes()).unwrap();
-        let second = snapshots.next().unwrap();
+        let second = snapshots.next(empty()).unwrap();
         assert!(second.read.is_some());
         rustix::io::write(&second.write, b"a\n\0a=2\n").unwrap();
-        let read = snapshots.next().unwrap().read.unwrap();
+        let read = snapshots.next(empty()).unwrap().read.unwrap();
         let mut text = [0; 7];
         rustix::io::read(&read, &mut text).unwrap();
         assert_eq!(&text, b"a\n\0a=1\n");

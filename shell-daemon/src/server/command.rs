@@ -267,6 +267,7 @@ fn exited(end: &CommandEnd, delivered: u64, background: BackgroundOutput) -> Exi
         Completed::No(Interruption::Timeout) => "timeout",
         Completed::No(Interruption::Cancelled) => "cancelled",
         Completed::No(Interruption::Processes) => "processes",
+        Completed::No(Interruption::Memory) => "memory",
     };
     let state = match end.state {
         StateAfter::Saved => "carried",

@@ -53,13 +53,14 @@ pub struct DaemonMount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionLimits {
-    /// Private memory of each process. Default: 1 GiB.
+    /// Memory of one command and its jobs together. No process gets more private memory from the kernel; beyond
+    /// it in all, the command is killed. Default: 1 GiB.
     pub memory_bytes: u64,
     /// Processes of one command and its jobs, at a time. Default: 256.
     pub processes: u64,
-    /// Memory of all processes of a session together, where a control group can be made. Default: 4 GiB.
+    /// Memory of all processes of a session together. Default: 4 GiB.
     pub group_memory_bytes: u64,
-    /// Processes of a session, where a control group can be made. Default: 1024.
+    /// Processes of a session and their threads. Default: 1024.
     pub group_processes: u64,
     /// The size of any file that is written. Default: 1 GiB.
     pub file_bytes: u64,
@@ -93,15 +94,15 @@ impl Default for SessionLimits {
 }
 
 impl SessionLimits {
-    /// What the kernel holds each process of such a session to. It counts neither processes, which it would
-    /// count by user, nor processor time, since a command has a deadline.
+    /// What the kernel holds each process of such a session to; and the processes of all of them, where they belong
+    /// to a user of their own. It does not count processor time, since a command has a deadline.
     #[must_use]
     pub fn of_each_process(&self) -> ProcessLimits {
         ProcessLimits {
             descriptors: self.descriptors,
             memory_bytes: self.memory_bytes,
             file_bytes: self.file_bytes,
-            processes: None,
+            processes: Some(self.group_processes),
             cpu: None,
         }
     }

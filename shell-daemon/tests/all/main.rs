@@ -1,6 +1,7 @@
 //! Sessions as their users meet them, on the real kernel, one binary for all.
 #![cfg(target_os = "linux")]
 
+mod bombs;
 mod confinement;
 mod endings;
 mod hostile;

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
+use portcullis_policy::MemoryBytes;
 use portcullis_types::{ToolError, ToolOutput};
 use serde_json::{Map, Value, json};
 
@@ -27,10 +28,11 @@ pub(super) struct About<'a> {
     pub(super) unconfined: bool,
     pub(super) time_limit: Duration,
     pub(super) processes: u32,
+    pub(super) memory: MemoryBytes,
 }
 
-/// A command that ended by itself is a result, whatever its exit code. One that was killed for its time or its
-/// processes is an error, with the last of what it wrote.
+/// A command that ended by itself is a result, whatever its exit code. One that was killed for its time, its
+/// processes or its memory is an error, with the last of what it wrote.
 pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     let Ran { merged, stderr_bytes, mut exited } = ran;
     let background = std::mem::take(&mut exited.background);
@@ -46,6 +48,13 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
                 &text,
             ))
             .with_code("too_many_processes"),
+        ),
+        "memory" => Some(
+            ToolError::resource_limit(killed(
+                &format!("the command and its jobs had more than {} of memory", about.memory),
+                &text,
+            ))
+            .with_code("too_much_memory"),
         ),
         "cancelled" => Some(ToolError::cancelled("the command was cancelled and killed")),
         _ => None,
@@ -229,6 +238,7 @@ mod tests {
             unconfined: false,
             time_limit: Duration::from_secs(3),
             processes: 8,
+            memory: MemoryBytes(1 << 30),
         }
     }
 
@@ -270,6 +280,10 @@ mod tests {
         let error = ran(long.as_bytes(), killed("processes")).result.expect_err("killed");
         assert_eq!(error.code(), "too_many_processes");
         assert!(error.message().len() < 3300);
+        let error = ran(b"", killed("memory")).result.expect_err("killed");
+        assert_eq!(error.code(), "too_much_memory");
+        assert_eq!(error.kind(), portcullis_types::ToolErrorKind::ResourceLimit);
+        assert!(error.message().contains("more than 1GiB of memory"), "{error}");
     }
 
     #[test]

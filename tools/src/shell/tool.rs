@@ -179,6 +179,7 @@ impl BashTool {
                     unconfined,
                     time_limit,
                     processes: shell.processes,
+                    memory: shell.memory,
                 };
                 let exited = &ran.exited;
                 let (cpu, peak_memory_bytes) =

@@ -62,7 +62,7 @@ fn write_health(out: &mut String, registry: &ToolRegistry, health: &SidecarHealt
     if let Some(shell) = registry.policy().shell() {
         writeln!(
             out,
-            "  limits   {} for a command, {} memory a process, {} processes, files up to {}, {} of output",
+            "  limits   for a command: {}, {} of memory, {} processes, files up to {}, {} of output",
             humantime::format_duration(shell.timeout),
             shell.memory,
             shell.processes,

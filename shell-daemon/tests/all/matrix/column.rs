@@ -214,16 +214,19 @@ pub(crate) fn is_killed(exited: &Exited) -> bool {
 const SHELLD: &str = env!("CARGO_BIN_EXE_portcullis-shelld");
 
 /// System calls that no program makes for a script.
-const CALLS: [(&str, libc::c_long); 12] = [
+const CALLS: [(&str, libc::c_long); 15] = [
     ("add_key", libc::SYS_add_key),
     ("bpf", libc::SYS_bpf),
     ("clone", libc::SYS_clone),
     ("io_uring_setup", libc::SYS_io_uring_setup),
     ("keyctl", libc::SYS_keyctl),
+    ("memfd_create", libc::SYS_memfd_create),
+    ("mmap", libc::SYS_mmap),
     ("pidfd_getfd", libc::SYS_pidfd_getfd),
     ("pidfd_open", libc::SYS_pidfd_open),
     ("process_vm_readv", libc::SYS_process_vm_readv),
     ("ptrace", libc::SYS_ptrace),
+    ("read", libc::SYS_read),
     ("setns", libc::SYS_setns),
     ("setxattr", libc::SYS_setxattr),
     ("userfaultfd", libc::SYS_userfaultfd),

@@ -112,9 +112,28 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::ScriptIfSupported,
     },
     Case {
-        about: "takes more memory than the limit",
-        attacks: &["perl -e '$x = \"a\" x 400_000_000; exit 0'"],
-        fates: [Refused, Refused, Refused, Open],
+        about: "takes more private memory in one process than the limit",
+        attacks: &["perl -e '$x = \"a\" x 400_000_000; sleep 20; exit 0'"],
+        fates: [Refused, Refused, Refused, Killed],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "takes more memory than the limit by shared mappings or in many processes",
+        attacks: &[
+            "perl -e '$n = 400_000_000; $a = syscall(@mmap@, 0, $n, 3, 0x21, -1, 0); open(Z, \"<\", \"/dev/zero\"); \
+             for ($o = 0; $o + 1e6 < $n; $o += 1e6) { syscall(@read@, fileno(Z), $a + $o, 1_000_000) } sleep 20'",
+            "perl -e 'for (1..20) { if (!fork) { $x = \"x\" x 20e6; sleep 20; exit } } sleep 20'",
+        ],
+        fates: [Killed, Killed, Killed, Killed],
+        witness: Witness::Script,
+    },
+    Case {
+        about: "takes more memory than the limit by files in memory (`memfd_create`)",
+        attacks: &[
+            "perl -e '$n = $x = \"x\"; $x x= 5_000_000; for (1..80) { $f = syscall(@memfd_create@, $n, 0); exit 1 if $f < 0; \
+             open($h[$_], \">&=\", $f); syswrite($h[$_], $x) } sleep 20'",
+        ],
+        fates: [Refused, Refused, Killed, Killed],
         witness: Witness::Script,
     },
     Case {

@@ -1,0 +1,284 @@
+//! Commands that take memory, processes and threads in every way that a limit of one process does not see, and a
+//! bystander beside each of them.
+//!
+//! Every bomb ends by itself at a size that the machine bears: a test that fails must not take it along.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use portcullis_confine::GroupLimits;
+use portcullis_shell_daemon::{Completed, Ending, Interruption, PostureChoice, ShellSession};
+use portcullis_types::ShellPosture;
+
+use crate::world::{Ran, Session, World, eventually, marker, processes_with, request, with_timeout};
+
+/// What a command may have here, and what a bomb takes at most.
+const LIMIT: u64 = 128 << 20;
+const MUCH: u64 = 640 << 20;
+
+/// The most processes that a command may have here, and how often a bomb doubles itself.
+const PROCESSES: usize = 40;
+const DOUBLINGS: u32 = 8;
+
+#[test]
+fn memory_counts_however_it_is_held() {
+    each(|world| {
+        for (way, bomb) in memory_bombs() {
+            let ran = beside_a_bystander(way, || attempt(&mut bounded(world), &bomb));
+            println!("{way}: {} MiB at most in one process", ran.end.peak_memory_bytes >> 20);
+            // A filter refuses to make what could only be held by a descriptor.
+            let is_refused = ran.stdout == "refused" && way.contains("file in memory");
+            let is_killed = ran.end.completed == Completed::No(Interruption::Memory);
+            assert!(is_killed || is_refused, "{way}: {ran:?}");
+        }
+    });
+}
+
+/// A script of perl with a function `take SIZE, HOW, FILE`, which maps memory and fills it by reading zeros into it.
+fn perl(script: &str) -> String {
+    format!(
+        "perl -e '$| = 1; sub take {{ my ($n, $how, $f) = @_; my $a = syscall({mmap}, 0, $n, 3, $how, $f, 0); \
+         open(my $z, \"<\", \"/dev/zero\"); \
+         for (my $o = 0; $o < $n; $o += 1 << 20) {{ syscall({read}, fileno($z), $a + $o, 1 << 20); }} $a }} {script}'",
+        read = libc::SYS_read,
+        mmap = libc::SYS_mmap,
+    )
+}
+
+const SHARED: libc::c_int = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+
+fn memory_bombs() -> Vec<(&'static str, String)> {
+    let file = format!(
+        "$name = \"x\"; $f = syscall({}, $name, 0); if ($f < 0) {{ print \"refused\"; exit }} open(F, \"+>&=\", $f); ",
+        libc::SYS_memfd_create
+    );
+    let script = |script: &str| perl(&format!("{script} print \"took it\"; sleep 20"));
+    vec![
+        ("a shared mapping", script(&format!("take({MUCH}, {SHARED}, -1);"))),
+        (
+            "shared mappings whose pages are in nobody's table",
+            script(&format!(
+                "for (1..20) {{ $a = take({MUCH} / 20, {SHARED}, -1); syscall({}, $a, {MUCH} / 20, 4); }}",
+                libc::SYS_madvise
+            )),
+        ),
+        (
+            "a shared mapping that a child inherits",
+            script(&format!("take({MUCH}, {SHARED}, -1); if (fork) {{ exit }}")),
+        ),
+        (
+            "a file in memory that is mapped",
+            script(&format!("{file}truncate(F, {MUCH}); take({MUCH}, {}, $f); close F;", libc::MAP_SHARED)),
+        ),
+        (
+            "a file in memory that is written",
+            script(&format!("{file}$x = \"x\" x (1 << 20); for (1..{}) {{ syswrite(F, $x) }}", MUCH >> 20)),
+        ),
+        (
+            "private memory of many processes",
+            script(&format!(
+                "for (1..10) {{ if (!fork) {{ take(30 << 20, {PRIVATE}, -1); sleep 20; exit }} }} sleep 20;"
+            )),
+        ),
+    ]
+}
+
+#[test]
+fn pages_that_fork_doubles_count_once() {
+    each(|world| {
+        // Six times what the limit has, if each process were counted by itself.
+        let script = perl(&format!(
+            "take(90 << 20, {PRIVATE}, -1); for (1..8) {{ if (!fork) {{ sleep 1; exit }} }} 1 while wait > 0"
+        ));
+        let ran = attempt(&mut bounded(world), &script);
+        assert_eq!((ran.end.completed, ran.end.ending), (Completed::Yes, Ending::Code(0)), "{ran:?}");
+    });
+}
+
+#[test]
+fn memory_of_a_job_counts_after_its_command() {
+    each(|world| {
+        let mut session = bounded(world);
+        let marker = marker("job-memory");
+        let job = perl(&format!(
+            "$0 = \"{marker}\"; open(F, \">\", \"begun\"); take({MUCH}, {SHARED}, -1); sleep 30"
+        ));
+        let ran =
+            attempt(&mut session, &format!("(until [ -e go ]; do sleep 0.01; done; {job}) & echo answer"));
+        assert_eq!((ran.end.completed, ran.end.jobs_left), (Completed::Yes, true));
+        assert_eq!(session.output("touch go; echo on"), "on\n");
+        eventually("it has begun and is killed", || {
+            world.path("shared/begun").exists() && processes_with(&marker).is_empty()
+        });
+        assert_eq!(session.output("echo on"), "on\n");
+    });
+}
+
+#[test]
+fn the_commands_of_a_session_have_a_bound_together() {
+    each(|world| {
+        let mut spec = world.spec();
+        spec.limits.memory_bytes = LIMIT;
+        spec.group = Some(GroupLimits { memory_bytes: 2 * LIMIT, processes: 200, cpu_percent: None });
+        let mut session = Session(ShellSession::start(&spec).unwrap());
+        let marker = marker("together");
+        for number in 0..4 {
+            // Each of them has less than one command may have.
+            let job = perl(&format!(
+                "$0 = \"{marker} {number}\"; take(100 << 20, {PRIVATE}, -1); open(F, \">\", \"{number}\"); sleep 30"
+            ));
+            attempt(&mut session, &format!("{job} & echo answer"));
+        }
+        eventually("two of them at most are left", || {
+            let begun = (0..4).filter(|number| world.path(&format!("shared/{number}")).exists()).count();
+            begun >= 2 && processes_with(&marker).len() == 2
+        });
+        assert_eq!(session.output("echo on"), "on\n");
+    });
+}
+
+#[test]
+fn a_bomb_of_processes_is_killed_beside_a_bystander() {
+    each(|world| {
+        let bomb = format!("perl -e 'alarm 20; for (1..{DOUBLINGS}) {{ fork }} 1 while 1'");
+        let ran = beside_a_bystander("processes", || attempt(&mut bounded(world), &bomb));
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Processes), "{ran:?}");
+    });
+}
+
+#[test]
+fn a_bomb_of_threads_is_killed_beside_a_bystander() {
+    each(|world| {
+        let mut spec = world.spec();
+        spec.limits.memory_bytes = 4 << 30;
+        let mut session = Session(ShellSession::start(&spec).unwrap());
+        let bomb = "perl -Mthreads=stack_size,65536 -e 'for (1..400) { threads->create(sub { sleep 20 }) || last } sleep 20'";
+        let ran = beside_a_bystander("threads", || attempt(&mut session, bomb));
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Processes), "{ran:?}");
+        // As many as the limit allows are no bomb.
+        let few = "perl -Mthreads=stack_size,65536 -e 'threads->create(sub { sleep 1 }) for 1..60; $_->join for threads->list'";
+        assert_eq!(attempt(&mut session, few).end.completed, Completed::Yes);
+    });
+}
+
+/// Such a process looks as if it waited to be buried.
+#[test]
+fn a_process_whose_first_thread_has_ended_is_killed_too() {
+    each(|world| {
+        let mut session = bounded(world);
+        let marker = marker("headless");
+        let script = format!(
+            "perl -Mthreads -e '$0 = \"{marker}\"; threads->create(sub {{ sleep 30 }}); syscall({}, 0)'",
+            libc::SYS_exit
+        );
+        let ran = session.attempt(with_timeout(&script, Duration::from_secs(2))).unwrap();
+        assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout), "{ran:?}");
+        // What has ended but for its last thread has no command line any more, and a state.
+        let left = fs::read_dir("/proc").unwrap().flatten().filter(|folder| {
+            let text =
+                fs::read_to_string(folder.path().join("task").join("..").join("status")).unwrap_or_default();
+            text.starts_with(&format!("Name:\t{}", &marker[..15]))
+        });
+        assert_eq!(left.count(), 0);
+    });
+}
+
+#[test]
+fn the_kernel_bounds_the_processes_of_a_user_of_the_sessions_own() {
+    let Some(world) = World::strong() else { return };
+    let mut spec = world.spec();
+    spec.limits.processes = Some(64);
+    let mut session = Session(ShellSession::start(&spec).unwrap());
+    let limits =
+        session.0.posture().layers().iter().find(|report| report.layer == portcullis_confine::Layer::Limits);
+    let told = limits.unwrap().evidence.iter().any(|evidence| evidence.canary.contains("start a process"));
+    assert!(told, "{limits:?}");
+    let script = "perl -e 'for (1..100) { $p = fork; if (!defined $p) { print \"$_ \", $!+0; kill(9, @p); exit } \
+                  if (!$p) { sleep 20; exit } push @p, $p } print \"none\"; kill(9, @p)'";
+    let said = session.output(script);
+    let (number, errno) = said.split_once(' ').unwrap_or_else(|| panic!("{said}"));
+    assert!(number.parse::<u64>().unwrap() < 64, "{said}");
+    assert_eq!(errno, libc::EAGAIN.to_string());
+    assert_eq!(session.output("echo on"), "on\n");
+}
+
+/// In each posture that works here, `none` among them.
+fn each(test: impl Fn(&World)) {
+    World::each(&test);
+    println!("in the posture none");
+    test(&World::make(PostureChoice::Exactly(ShellPosture::None)));
+}
+
+fn bounded(world: &World) -> Session {
+    let mut spec = world.spec();
+    spec.limits.memory_bytes = LIMIT;
+    Session(ShellSession::start(&spec).unwrap())
+}
+
+#[track_caller]
+fn attempt(session: &mut Session, script: &str) -> Ran {
+    let (mut one, canceller) = request(script);
+    one.max_processes = PROCESSES;
+    one.timeout = Duration::from_secs(15);
+    session.attempt((one, canceller)).unwrap_or_else(|error| panic!("{script}: {error:?}"))
+}
+
+/// Runs something beside a thread that starts threads, takes memory and writes a file all the time: it is refused
+/// nothing. How long it waited is told and not judged, since the machine may have much else to do.
+fn beside_a_bystander<T>(what: &str, run: impl FnOnce() -> T) -> T {
+    let bystander = Bystander::start();
+    let result = run();
+    let (longest, rounds) = bystander.end();
+    println!("{what}: the bystander waited {longest:?} at most, in {rounds} rounds");
+    result
+}
+
+struct Bystander {
+    is_over: Arc<AtomicBool>,
+    thread: JoinHandle<(Duration, u32)>,
+}
+
+impl Bystander {
+    fn start() -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let theirs = Arc::clone(&is_over);
+        let folder = tempfile::tempdir().unwrap();
+        let thread = thread::spawn(move || {
+            let (mut longest, mut rounds) = (Duration::ZERO, 0);
+            while !theirs.load(Ordering::Relaxed) {
+                let begun = Instant::now();
+                let started = thread::Builder::new().spawn(|| ()).expect("a thread is started");
+                started.join().unwrap();
+                longest = longest.max(begun.elapsed());
+                if rounds % 10 == 0 {
+                    assert_eq!(
+                        vec![1_u8; 64 << 20]
+                            .iter()
+                            .step_by(4096)
+                            .map(|byte| usize::from(*byte))
+                            .sum::<usize>(),
+                        16384
+                    );
+                }
+                fs::write(folder.path().join("file"), "text").expect("a file is written");
+                rounds += 1;
+                thread::park_timeout(Duration::from_millis(10));
+            }
+            (longest, rounds)
+        });
+        Self { is_over, thread }
+    }
+
+    fn end(self) -> (Duration, u32) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().expect("it was refused nothing")
+    }
+}
