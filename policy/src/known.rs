@@ -27,7 +27,7 @@ impl KnownTools {
     #[must_use]
     pub fn shipped() -> Self {
         Self {
-            names: shipped::names().map(str::to_owned).collect(),
+            names: shipped::shipped_names().map(str::to_owned).collect(),
             aliases: BTreeMap::new(),
             has_unreadable: false,
         }

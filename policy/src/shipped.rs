@@ -35,7 +35,7 @@ const SHELL_EXEC: &str = "shell_exec";
 
 /// The names of all of them, sorted. An entry of the policy may name each, whether or not a program has registered
 /// the tool.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+pub fn shipped_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _, _)| *name)
 }
 

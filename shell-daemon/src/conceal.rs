@@ -4,9 +4,9 @@ use std::io;
 
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 
-/// Keeps this process's memory, with the keys and tokens in it, to itself: no core dump is written of it
-/// (`RLIMIT_CORE`), and other processes of its user may neither read it nor trace it (`PR_SET_DUMPABLE`). Both hold
-/// until a program is started; of what is started here, core dumps are never written.
+/// Keeps this process's memory, with the keys and tokens in it, to itself: no core dump is written of it, and other
+/// processes of its user may neither read it nor trace it (`PR_SET_DUMPABLE`). That holds until a program is started;
+/// of what is started here no core dump is written either (`RLIMIT_CORE`), where that limit can be set.
 ///
 /// Its files below `/proc` belong to root from then on, except to itself. To be called after
 /// [`crate::enter_if_session`]: a session becomes a user in a namespace of its own by such files.
@@ -14,7 +14,9 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 /// # Errors
 /// What the system says. Then the process should not go on.
 pub fn conceal_memory() -> io::Result<()> {
-    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // For the programs that this one starts. Sessions set it themselves and prove it, so a machine that refuses it here
+    // gets a session's refusal, which names the limit, and no process that ends without a word.
+    let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     Ok(())
 }

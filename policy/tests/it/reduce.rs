@@ -157,7 +157,7 @@ fn what_an_overlay_may_not_say_is_refused() {
         (
             "[tools.t]\nprofile = 'V'",
             "2:1: tools.t.profile: unknown key; known are `approval`, `timeout`, `memory`, `max_output_bytes`, \
-             `enabled`",
+             `enabled`, `optional`",
         ),
         ("[tools.t]\nenabled = true", "2:11: tools.t.enabled: only the operator's policy may enable a tool"),
         (

@@ -121,8 +121,9 @@ impl<T: Tool> stated::Tool for Stated<T> {
     }
 }
 
+/// Of several programs, not each of which has the tool.
 const OPERATORS_POLICY: &str =
-    "[tools.my_custom_tool]\nenabled = true\n[tools.get_current_time]\nenabled = true\n";
+    "[tools.my_custom_tool]\nenabled = true\noptional = true\n[tools.get_current_time]\nenabled = true\n";
 
 #[tokio::test]
 async fn the_lines_build_registries_that_run_under_the_operators_policy() {

@@ -19,7 +19,7 @@ pub use declared::Declared;
 pub use error::{ApproveError, FolderError, LockError, ModuleError, PinError};
 pub use lock::{LOCK_FILE, Pin};
 pub use outside::RefusedModule;
-pub use shipped::{SHIPPED_TOOLS, shipped_name_like};
+pub use shipped::shipped_name_like;
 
 pub(crate) use accept::accept;
 pub(crate) use folder::{ModulesFolder, place, read_file};

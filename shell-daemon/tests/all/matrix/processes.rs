@@ -14,8 +14,8 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Script,
     },
     Case {
-        about: "reads the command line of another process, or counts its descriptors",
-        attacks: &["cat /proc/@daemon@/cmdline", "cat /proc/@daemon@/status", "ls /proc/@daemon@/fd/"],
+        about: "reads the command line or the state of another process",
+        attacks: &["cat /proc/@daemon@/cmdline", "cat /proc/@daemon@/status"],
         fates: [Refused, Refused, Open, Open],
         witness: Witness::Script,
     },
@@ -24,11 +24,12 @@ pub(crate) const CASES: &[Case] = &[
         attacks: &[
             "cat /proc/@daemon@/environ",
             "exec 7< /proc/@daemon@/mem",
+            "ls /proc/@daemon@/fd/",
             "readlink /proc/@daemon@/fd/0",
             "cat /proc/@daemon@/root@vault@/secret",
             "cat /proc/@daemon@/cwd@vault@/secret || ls /proc/@daemon@/cwd/",
         ],
-        fates: [Refused, Refused, OpenToOthers, Open],
+        fates: [Refused, Refused, Refused, OpenToRoot],
         witness: Witness::ScriptIfSupported,
     },
     Case {
@@ -50,7 +51,7 @@ pub(crate) const CASES: &[Case] = &[
              $n = syscall(@process_vm_readv@, @daemon@, $l, 1, $r, 1, 0); exit($n >= 0 || $! == 14 ? 0 : 1)'",
             "perl -e '$p = syscall(@pidfd_open@, @daemon@, 0); exit(syscall(@pidfd_getfd@, $p, 0, 0) >= 0 ? 0 : 1)'",
         ],
-        fates: [Refused, Refused, OpenToOthers, Open],
+        fates: [Refused, Refused, Refused, OpenToRoot],
         witness: Witness::ScriptIfSupported,
     },
     Case {

@@ -107,7 +107,7 @@ fn assert_untouched(place: &Place) {
     {
         assert_eq!(std::fs::read_to_string(place.world.path(file)).unwrap(), text);
     }
-    for (folder, expected) in [("vault", 2), ("read", 2)] {
+    for (folder, expected) in [("vault", 3), ("read", 2)] {
         assert_eq!(std::fs::read_dir(place.world.path(folder)).unwrap().count(), expected, "{folder}");
     }
 }
