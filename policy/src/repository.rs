@@ -11,6 +11,7 @@ use crate::ProtectedPaths;
 ///
 /// Without regard to case, as some file systems have it. What the names stand for is not looked at: each may be a
 /// link.
+#[expect(clippy::struct_excessive_bools, reason = "one for each name, independent of the others")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RepositoryMarks {
     head: bool,

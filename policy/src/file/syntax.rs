@@ -38,7 +38,7 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
                 quote = None;
             }
             Some("\"" | "\"\"\"") if sign == '\\' => {
-                step += rest[1..].chars().next().map_or(0, char::len_utf8)
+                step += rest[1..].chars().next().map_or(0, char::len_utf8);
             }
             // A string of one line that does not end there is a fault by itself.
             Some("\"" | "'") if sign == '\n' => quote = None,

@@ -18,7 +18,7 @@ pub struct ShellGrant {
     pub posture: ShellPosture,
     /// How many processes the command may have at a time.
     pub processes: u32,
-    /// How much memory each of them may have, in bytes; the same as in the grant's limits.
+    /// How much memory the command and its jobs may have together, in bytes; the same as in the grant's limits.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
     /// How large a file may get that they write, in bytes.

@@ -188,7 +188,7 @@ fn below_a_mount(path: &str) -> GuestPath {
         Ok(parsed) => parsed,
         Err(error) => panic!("`{path}`: {error}"),
     };
-    let is_below = parsed.mount().is_some() && !parsed.below_mount().is_empty() && !parsed.climbs_out();
+    let is_below = parsed.mount().is_some() && parsed.below_mount() != "." && !parsed.climbs_out();
     assert!(is_below, "`{path}` is not below a mount, such as `/shared/a.txt`");
     parsed
 }

@@ -176,7 +176,7 @@ async fn an_embedders_tool_is_denied_until_the_policy_enables_it_by_name() {
     for (policy, code) in [
         (String::new(), Some("native_not_enabled")),
         ("[tools.spy]\napproval = \"allow\"".to_owned(), Some("native_not_enabled")),
-        ("[tools.other]\nenabled = true".to_owned(), Some("native_not_enabled")),
+        ("[tools.other]\nenabled = true\noptional = true".to_owned(), Some("native_not_enabled")),
         ("[tools.spy]\nenabled = false".to_owned(), Some("tool_disabled")),
         (enabled("spy"), None),
     ] {

@@ -10,7 +10,8 @@ use super::accept::likeness;
 #[must_use]
 pub fn shipped_name_like(name: &ToolName) -> Option<&'static str> {
     let wanted = likeness(name);
-    shipped_names().find(|shipped| ToolName::parse(*shipped).is_ok_and(|shipped| likeness(&shipped) == wanted))
+    shipped_names()
+        .find(|shipped| ToolName::parse(*shipped).is_ok_and(|shipped| likeness(&shipped) == wanted))
 }
 
 #[cfg(test)]

@@ -275,7 +275,9 @@ fn follow(
                     return deny(DenialCode::SpecialFile, "tools read and write files and folders only");
                 }
                 let is_at_home = mount.name().is_vault();
-                if missing.is_empty() && !is_at_home && is_exposed(target.as_fd(), mounts) {
+                // A name that is removed or renamed itself leaves the file as it is.
+                let is_opened = missing.is_empty() && matches!(last, LastName::Followed);
+                if is_opened && !is_at_home && is_exposed(target.as_fd(), mounts) {
                     return deny(DenialCode::HardLink, links::PRIVATE);
                 }
                 if access == Access::Write {

@@ -27,6 +27,7 @@ use rustix::{
 use super::{
     mode::{self, Taken},
     readdir::DirectoryCursor,
+    verdict::{Errno, Verdict, Violation, split},
 };
 use crate::{
     links::Exposed,
@@ -47,54 +48,6 @@ pub(super) struct Preopen {
     pub(super) handle: MountHandle,
     pub(super) access: Access,
 }
-
-/// An error number of WASI preview 1 (`wasi_snapshot_preview1.witx`, `$errno`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Errno(pub(super) i32);
-
-impl Errno {
-    pub(super) const SUCCESS: Self = Self(0);
-    pub(super) const ACCES: Self = Self(2);
-    pub(super) const AGAIN: Self = Self(6);
-    pub(super) const BADF: Self = Self(8);
-    pub(super) const FAULT: Self = Self(21);
-    pub(super) const ILSEQ: Self = Self(25);
-    pub(super) const INVAL: Self = Self(28);
-    pub(super) const IO: Self = Self(29);
-    pub(super) const LOOP: Self = Self(32);
-    pub(super) const MFILE: Self = Self(33);
-    pub(super) const NOENT: Self = Self(44);
-    pub(super) const NOTDIR: Self = Self(54);
-    pub(super) const PERM: Self = Self(63);
-    pub(super) const XDEV: Self = Self(75);
-}
-
-/// What a guest tried and may not; the first one decides the call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Violation {
-    /// A path led out of its mount.
-    Escape {
-        /// The path as the guest would write it.
-        path: String,
-    },
-    /// A protected path would have been written.
-    Protected {
-        /// The path as the guest would write it.
-        path: String,
-        /// The pattern that protects it.
-        pattern: String,
-    },
-    /// A file with other names would have been changed in place, or a private one been read under another name.
-    HardLink {
-        /// The path as the guest would write it.
-        path: String,
-        /// Whether it would have been changed.
-        writes: bool,
-    },
-}
-
-/// The answer to an inspection: go on with the stock function, or stop with an error number.
-pub(super) type Verdict<T = ()> = Result<T, Errno>;
 
 /// A call's descriptors, as far as this layer must know them.
 #[derive(Debug)]
@@ -539,15 +492,4 @@ fn stat(handle: BorrowedFd<'_>) -> Verdict<Stat> {
 
 fn file_type(handle: BorrowedFd<'_>) -> Verdict<FileType> {
     Ok(FileType::from_raw_mode(stat(handle)?.st_mode))
-}
-
-/// Splits a path into its parent and its last name; none where it ends in no name.
-fn split(path: &str) -> Option<(&str, &str)> {
-    let path = path.trim_end_matches('/');
-    let (parent, name) = match path.rsplit_once('/') {
-        Some(("", name)) => ("/", name),
-        Some((parent, name)) => (parent, name),
-        None => (".", path),
-    };
-    (!matches!(name, "" | "." | "..")).then_some((parent, name))
 }

@@ -1,6 +1,6 @@
 //! A guest's memory as host functions see it: every number in it is the guest's, and may lead anywhere.
 
-use super::fs::{Errno, Verdict};
+use super::verdict::{Errno, Verdict};
 
 /// A text of the guest.
 pub(super) fn text(memory: &[u8], at: i32, len: i32) -> Verdict<&str> {

@@ -28,6 +28,7 @@ mod stdio;
 mod streams;
 mod ticker;
 mod transfer;
+mod verdict;
 mod worker;
 
 pub use compiler::CompileLimits;
@@ -36,9 +37,9 @@ pub use fault::{GuestFault, WasmError};
 pub use module::{GuestModule, MAX_MODULE_BYTES, ModuleDigest};
 pub use runner::{HostWasmToolRunner, RunnerConfig};
 
-pub(crate) use fs::Violation;
 pub(crate) use guest::GuestReport;
 pub(crate) use runner::{GuestJob, Listener, StreamFrame};
 pub(crate) use transfer::{Transfer, TransferEnd};
+pub(crate) use verdict::Violation;
 
 use transfer::Outlet;

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::{control::CallControl, control::StopReason, fs::Errno};
+use super::{control::CallControl, control::StopReason, verdict::Errno};
 
 /// What one call may wait for at once. Each costs the host a few bytes.
 const MAX_SUBSCRIPTIONS: usize = 1024;

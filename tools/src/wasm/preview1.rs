@@ -13,11 +13,12 @@ use wasmtime_wasi::{
 use wiggle::GuestMemory;
 
 use super::{
-    fs::{Change, Errno, GuestFs, OpenIntent, Slot, Verdict},
+    fs::{Change, GuestFs, OpenIntent, Slot},
     guest::GuestState,
     memory::{array, number, slice, slice_mut, store, text},
     poll::{self, Subscriptions},
     streams::{read_stream, write_stream},
+    verdict::{Errno, Verdict},
 };
 
 const MODULE: &str = "wasi_snapshot_preview1";

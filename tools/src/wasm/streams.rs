@@ -4,9 +4,10 @@
 use wasmtime::{Error, Result};
 
 use super::{
-    fs::{Errno, Slot},
+    fs::Slot,
     guest::GuestState,
     memory::{io_vector, number, slice, slice_mut, store},
+    verdict::Errno,
 };
 
 /// Buffers that one `fd_write` or `fd_read` may name.

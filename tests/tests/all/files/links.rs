@@ -27,8 +27,10 @@ async fn no_tool_changes_a_file_in_place_that_has_other_names() {
     let outside = place.world.root().join("outside.txt");
     // Replaced whole, the other name keeps what it had.
     let edit = json!({"path": "/shared/outside", "old_text": "secret", "new_text": "word"});
-    place.call("file_edit", edit).await.text();
-    place.call("file_write", writing("/shared/innocent", "overwrite")).await.text();
+    assert!(place.call("file_edit", edit).await.0.outcome.is_ok());
+    // A private file under another name is not touched at all; the name itself can be removed.
+    place.refused("file_write", writing("/shared/innocent", "overwrite"), Denied, "hard_link").await;
+    assert!(place.call("file_delete", json!({"path": "/shared/innocent"})).await.0.outcome.is_ok());
     assert_eq!(fs::read_to_string(outside).expect("readable"), OUTSIDE);
     assert_eq!(
         fs::read_to_string(place.world.workspace().join("vault/secret.txt")).expect("readable"),
@@ -55,7 +57,7 @@ async fn a_guest_neither_changes_reads_nor_makes_such_a_name() {
     hard_link(world.root().join("outside.txt"), world.shared("outside")).expect("linked");
     hard_link(world.workspace().join("vault/key"), world.shared("key")).expect("linked");
     let world = world.with_policy("[tools.probe_path]\nprofile = \"FileReadWrite\"\n");
-    let registry = world.registry_with(&["hostile_probe_path"]).await;
+    let registry = world.registry_with(&["probe_path"]).await;
     let probe = async |op: &str, path: &str, to: &str| {
         Answer::of(&registry, "probe_path", json!({"op": op, "path": path, "to": to})).await
     };

@@ -20,7 +20,7 @@ use portcullis_types::{
 };
 use serde_json::{Value, json};
 
-use crate::support::{Scripted, Spy, asking, caller, enabled, raw, world_enabling};
+use crate::support::{Scripted, Spy, asking, caller, raw, world_enabling};
 
 type Result<T, E = ToolError> = std::result::Result<T, E>;
 type Before = dyn Fn(&HookedCall) -> BeforeCall + Send + Sync;
@@ -438,7 +438,7 @@ async fn no_hook_makes_a_result_of_an_error() {
 
 #[tokio::test]
 async fn an_operation_is_asked_about_once_and_its_steps_are_not() {
-    let world = World::new().with_policy(&enabled("spy"));
+    let world = World::new();
     let vault = world.workspace().join("vault");
     let hook = Hook::new("h");
     let builder = world.builder().await.expect("bootstraps").hook(hook.clone());

@@ -243,8 +243,8 @@ async fn an_overlay_takes_the_operation_or_one_of_its_steps_away() {
 #[tokio::test]
 async fn a_policy_without_entries_for_the_steps_opens_nothing() {
     let world = World::new()
-        .with_policy_edit(&super::policy_line("vault_copyto_read"), "[tools.other]\n")
-        .with_policy_edit(&super::policy_line("vault_copyto_write"), "[tools.another]\n");
+        .with_policy_edit(&super::policy_line("vault_copyto_read"), "[tools.other]\noptional = true\n")
+        .with_policy_edit(&super::policy_line("vault_copyto_write"), "[tools.another]\noptional = true\n");
     let vault = Vault::of(world).await;
     let said = vault.copy("/vault/key", "/shared/key").await.refused(Denied, "mount_not_granted");
     assert!(said.contains("nothing is readable"), "{said}");
