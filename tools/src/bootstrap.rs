@@ -394,12 +394,12 @@ fn read_bounded(file: File) -> io::Result<String> {
     }
     let is_utf16 =
         bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) || bytes.get(1) == Some(&0);
-    String::from_utf8(bytes).or_else(|error| {
+    String::from_utf8(bytes).map_err(|error| {
         let what = match is_utf16 {
             true => "it is UTF-16; save it as UTF-8".to_owned(),
             false => format!("it is not UTF-8: {}", error.utf8_error()),
         };
-        Err(io::Error::new(io::ErrorKind::InvalidData, what))
+        io::Error::new(io::ErrorKind::InvalidData, what)
     })
 }
 

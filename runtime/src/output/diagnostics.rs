@@ -24,7 +24,7 @@ impl Diagnostics {
         let text = Arc::clone(&gathered.0);
         // Of the last try: the others were no answer.
         caller.on_stderr = Some(Arc::new(move |said| {
-            said.clone_into(&mut text.lock().unwrap_or_else(PoisonError::into_inner))
+            said.clone_into(&mut text.lock().unwrap_or_else(PoisonError::into_inner));
         }));
         gathered
     }

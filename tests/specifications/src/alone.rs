@@ -18,7 +18,6 @@ pub(crate) fn is_alone() -> bool {
 }
 
 /// Runs in the process of its own, and marks what is printed.
-#[expect(clippy::print_stdout, reason = "the test reads it")]
 pub(crate) fn printing(program: impl FnOnce()) {
     print!("{BEGIN}");
     program();
@@ -27,7 +26,6 @@ pub(crate) fn printing(program: impl FnOnce()) {
 
 /// Runs a test, named by its module's whole path and its own name, in a process of its own under the world's policy,
 /// with more in its environment; gives what it printed between the marks, or none where that is not to be had here.
-#[expect(clippy::print_stdout, reason = "a test that skips says why")]
 pub(crate) fn run_alone(
     module: &str,
     test: &str,

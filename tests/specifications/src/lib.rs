@@ -41,7 +41,8 @@ mod fixtures {
 }
 
 /// The same tests on the documents' own examples.
-#[cfg(all(test, specifications))]
+#[cfg(test)]
+#[cfg(specifications)]
 #[expect(clippy::duplicate_mod, reason = "the same tests, on other programs")]
 #[path = "."]
 mod documents {

@@ -25,12 +25,7 @@ use crate::{
 };
 
 /// The end-to-end example, as it stands.
-#[expect(
-    clippy::print_stdout,
-    clippy::uninlined_format_args,
-    clippy::unwrap_used,
-    reason = "the example is as it is"
-)]
+#[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
 mod program {
     use portcullis::compat::yoagent;
 

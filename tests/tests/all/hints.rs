@@ -86,7 +86,7 @@ async fn an_alias_that_is_anybodys_name_is_refused() {
         let builder = builder.tool(Spy::repeating("other")).tool(Spy::repeating("grep").meta(meta));
         match builder.build() {
             Err(BootstrapError::Registry(RegistryError::Taken { name, .. })) => {
-                assert_eq!(name.as_str(), taken)
+                assert_eq!(name.as_str(), taken);
             }
             other => panic!("{taken}: {other:?}"),
         }

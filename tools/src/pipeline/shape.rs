@@ -199,9 +199,9 @@ fn too_large(bytes: usize) -> ToolError {
 /// Whether the one text of a result is its data's.
 fn is_text_of_data(output: &ToolOutput) -> bool {
     match (output.content.as_slice(), &output.structured) {
-        ([only], Some(data)) => {
-            only.as_text().is_some_and(|text| text.len() == json_bytes(data) && text == data.to_string())
-        }
+        ([only], Some(data)) => only.as_text().is_some_and(|text| {
+            text.len() == json_bytes(data) && serde_json::to_string(data).is_ok_and(|json| json == text)
+        }),
         _ => false,
     }
 }
