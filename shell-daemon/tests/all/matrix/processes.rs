@@ -20,11 +20,17 @@ pub(crate) const CASES: &[Case] = &[
         witness: Witness::Script,
     },
     Case {
+        about: "counts the descriptors of the sidecar",
+        attacks: &["ls /proc/@daemon@/fd/"],
+        // The sidecar's files in `/proc` are root's, and a list of numbers is behind no other check.
+        fates: [Refused, Refused, OpenToRoot, OpenToRoot],
+        witness: Witness::Script,
+    },
+    Case {
         about: "reads environment, memory, descriptors or files of the sidecar in `/proc`",
         attacks: &[
             "cat /proc/@daemon@/environ",
             "exec 7< /proc/@daemon@/mem",
-            "ls /proc/@daemon@/fd/",
             "readlink /proc/@daemon@/fd/0",
             "cat /proc/@daemon@/root@vault@/secret",
             "cat /proc/@daemon@/cwd@vault@/secret || ls /proc/@daemon@/cwd/",

@@ -192,7 +192,7 @@ async fn on_a_full_disk_no_call_runs_unrecorded() {
     let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
     assert!(report.is_intact(), "half a row was taken back: {report:#?}");
     // With room again, the next start closes what was left open.
-    drop(natives(&world, []));
+    drop(natives(&world, [Spy::repeating("spy")]));
     let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
     assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
 }
