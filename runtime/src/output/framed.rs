@@ -17,6 +17,9 @@ const NAME_COLUMNS: usize = 13;
 /// a reader looks for something else.
 const MAX_SPACES: usize = 8;
 
+/// Stands for a space at either end of a line that is folded.
+const SPACE_SIGN: char = '␣';
+
 /// How many lines a value may take: of a longer one the first and the last are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lines {
@@ -65,8 +68,10 @@ impl Framed {
             (&folded[..], &folded[..0])
         };
         let mut prefix = first;
+        let is_folded = folded.len() > 1;
+        let seen = |piece: &str| isolated(&if is_folded { ends_seen(piece) } else { piece.to_owned() });
         for piece in begin {
-            self.push(&prefix, &isolated(piece));
+            self.push(&prefix, &seen(piece));
             prefix.clone_from(&next);
         }
         if !end.is_empty() {
@@ -77,7 +82,7 @@ impl Framed {
             self.push(&cut, "are not shown");
         }
         for piece in end {
-            self.push(&next, &isolated(piece));
+            self.push(&next, &seen(piece));
         }
     }
 
@@ -132,6 +137,20 @@ fn fold(text: &str, room: usize) -> Vec<&str> {
     pieces
 }
 
+/// A piece of a folded text whose first and last space can be seen: where a line is folded, one that could not would
+/// make two words look like one that goes on.
+fn ends_seen(piece: &str) -> String {
+    let mut seen = piece.to_owned();
+    if seen.ends_with(' ') {
+        seen.pop();
+        seen.push(SPACE_SIGN);
+    }
+    if let Some(rest) = seen.strip_prefix(' ') {
+        seen = format!("{SPACE_SIGN}{rest}");
+    }
+    seen
+}
+
 /// A piece whose writing direction moves nothing outside of it (Unicode Standard Annex 9: first strong isolate, pop).
 fn isolated(piece: &str) -> String {
     if piece.chars().any(is_right_to_left) { format!("\u{2068}{piece}\u{2069}") } else { piece.to_owned() }
@@ -159,6 +178,21 @@ mod tests {
         framed.line("names", "x", Lines::FEW);
         framed.line("arguments", value, Lines::MANY);
         framed.finish()
+    }
+
+    #[test]
+    fn a_space_where_a_line_is_folded_is_seen() {
+        for columns in [20, 41, 72, 80] {
+            for at in 0..100 {
+                let (before, after) = ("x".repeat(at), "y".repeat(100 - at));
+                let [apart, joined, longer] =
+                    [format!("{before} {after}"), format!("{before}{after}"), format!("{before}y{after}")]
+                        .map(|value| framed(&value, columns));
+                assert!(apart != joined && apart != longer, "{columns} {at}:\n{apart}");
+                let rows = |text: &str| text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
+                assert_ne!(rows(&apart), rows(&joined), "{columns} {at}");
+            }
+        }
     }
 
     #[test]

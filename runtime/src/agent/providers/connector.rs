@@ -23,6 +23,9 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// How often in vain before it is given up.
 const KEEPALIVE_TRIES: u32 = 3;
 
+/// How long what was sent may stay without an acknowledgement (`TCP_USER_TIMEOUT`, tcp(7)).
+const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
+
 /// Makes connections, each within a time.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
@@ -45,7 +48,7 @@ type Secured = HttpsConnector<HttpConnector>;
 impl Connector {
     /// To whatever is asked for.
     pub(super) fn direct(tls: Arc<ClientConfig>, limit: Duration) -> Self {
-        Self { way: Way::Direct(secured(tls)), limit }
+        Self { way: Way::Direct(secured(tls, limit)), limit }
     }
 
     /// Through a tunnel that a proxy makes, which sees host and port alone.
@@ -55,7 +58,7 @@ impl Connector {
         tls: Arc<ClientConfig>,
         limit: Duration,
     ) -> Self {
-        let mut tunnel = Tunnel::new(proxy, secured(Arc::clone(&tls)));
+        let mut tunnel = Tunnel::new(proxy, secured(Arc::clone(&tls), limit));
         if let Some(value) = authorization {
             tunnel = tunnel.with_auth(value);
         }
@@ -64,14 +67,17 @@ impl Connector {
 
     /// To a proxy that is told with each request where it goes.
     pub(super) fn passed_on(proxy: Uri, tls: Arc<ClientConfig>, limit: Duration) -> Self {
-        Self { way: Way::PassedOn(secured(tls), proxy), limit }
+        Self { way: Way::PassedOn(secured(tls, limit), proxy), limit }
     }
 }
 
-fn secured(tls: Arc<ClientConfig>) -> Secured {
+fn secured(tls: Arc<ClientConfig>, limit: Duration) -> Secured {
     let mut tcp = HttpConnector::new();
     // What is no `http` is TLS's, one layer above.
     tcp.enforce_http(false);
+    // It is divided over the addresses of a name, so that one that does not answer leaves time for the next.
+    tcp.set_connect_timeout(Some(limit));
+    tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));
     tcp.set_keepalive_interval(Some(KEEPALIVE));
