@@ -215,6 +215,13 @@ pub fn run_before_others() -> io::Result<()> {
     sys::schedule_in_real_time()
 }
 
+/// Whether two processes have one address space, as after `vfork` and before the new program is there (kcmp(2)). No
+/// where the kernel does not say: it must be built with it, and both must be for the caller to look at.
+#[must_use]
+pub fn share_memory(one: rustix::process::Pid, other: rustix::process::Pid) -> bool {
+    sys::share_memory(one.as_raw_pid(), other.as_raw_pid())
+}
+
 /// Closes all descriptors but the standard ones: whoever started this process may have let some through.
 /// To be called first, before this process owns any itself.
 ///

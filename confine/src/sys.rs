@@ -326,6 +326,14 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
     }
 }
 
+/// Whether two processes have one address space, as after `vfork` (kcmp(2), `KCMP_VM`). No where the kernel does not
+/// say.
+pub(crate) fn share_memory(one: libc::pid_t, other: libc::pid_t) -> bool {
+    const KCMP_VM: libc::c_int = 1;
+    // SAFETY: numbers alone are passed, and no memory is touched.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
+}
+
 /// Gives the calling thread the lowest real-time priority.
 pub(crate) fn schedule_in_real_time() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };

@@ -11,7 +11,8 @@
 
 use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::Path};
 
-use rustix::fs::MemfdFlags;
+use portcullis_confine::process::share_memory;
+use rustix::{fs::MemfdFlags, process::Pid};
 
 use crate::tree::{self, Entry};
 
@@ -60,6 +61,8 @@ impl Meter {
         if private + not_private + shared.bytes() <= limit {
             return private + own.iter().map(|(_, own)| own.in_shared).sum::<u64>().max(shared.bytes());
         }
+        let own = once_each(own);
+        let private: u64 = own.iter().map(|(_, own)| own.private).sum();
         let mut unseen = 0;
         for (entry, own) in &own {
             if own.not_private > SMALL && shared.add_mappings(entry).is_err() {
@@ -73,6 +76,20 @@ impl Meter {
         }
         others + own.iter().map(|(entry, own)| own.share(entry)).sum::<u64>()
     }
+}
+
+/// The processes without those that have no memory of their own yet, but their parent's: a program that starts another
+/// by `vfork` or `posix_spawn`, as most do that have much memory, is two processes with one address space until the
+/// other program is there.
+fn once_each(own: Vec<(Entry, Own)>) -> Vec<(Entry, Own)> {
+    let sizes: HashMap<i32, u64> =
+        own.iter().map(|(entry, _)| (entry.process.pid.as_raw_pid(), entry.virtual_bytes)).collect();
+    let is_parents = |entry: &Entry| {
+        let Some(parent) = Pid::from_raw(entry.parent()) else { return false };
+        // Most processes are not asked about: one address space has one size.
+        sizes.get(&entry.parent()) == Some(&entry.virtual_bytes) && share_memory(parent, entry.process.pid)
+    };
+    own.into_iter().filter(|(entry, _)| !is_parents(entry)).collect()
 }
 
 /// What the kernel says of one process, in bytes.

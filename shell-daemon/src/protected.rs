@@ -210,19 +210,18 @@ impl Mount {
         });
         self.folders = folders;
         self.repositories.retain(|folder| self.folders.contains_key(folder));
-        let mut new = Vec::new();
+        let mut new = BTreeSet::new();
         self.recheck(&mut new, budget);
         while let Some(folder) = to_read.pop() {
             self.read(&folder, patterns, (now.tv_sec, now.tv_nsec), budget, &mut to_read, &mut new);
         }
-        new.sort();
         new.iter()
             .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
             .collect()
     }
 
     /// What was found before: gone, or changed without a change of its folder.
-    fn recheck(&mut self, new: &mut Vec<PathBuf>, budget: &mut Budget) {
+    fn recheck(&mut self, new: &mut BTreeSet<PathBuf>, budget: &mut Budget) {
         let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
         for path in paths {
             match self.handle_stat(&path) {
@@ -242,7 +241,7 @@ impl Mount {
         now: (i64, i64),
         budget: &mut Budget,
         to_read: &mut Vec<PathBuf>,
-        new: &mut Vec<PathBuf>,
+        new: &mut BTreeSet<PathBuf>,
     ) {
         let (entries, stat) = match self.open(folder) {
             Ok(opened) => opened,
@@ -336,7 +335,7 @@ impl Mount {
         marks: RepositoryMarks,
         patterns: &ProtectedPaths,
         to_read: &mut Vec<PathBuf>,
-        new: &mut Vec<PathBuf>,
+        new: &mut BTreeSet<PathBuf>,
     ) {
         if !marks.is_repository() {
             if self.repositories.remove(folder) {
@@ -380,10 +379,10 @@ impl Mount {
         path.ancestors().skip(1).take_while(is_named).map(Path::to_owned).collect()
     }
 
-    fn find(&mut self, path: PathBuf, stat: &Stat, new: &mut Vec<PathBuf>) {
+    fn find(&mut self, path: PathBuf, stat: &Stat, new: &mut BTreeSet<PathBuf>) {
         let found = Found::of(stat);
-        if self.found.insert(path.clone(), found) != Some(found) && !new.contains(&path) {
-            new.push(path);
+        if self.found.insert(path.clone(), found) != Some(found) {
+            new.insert(path);
         }
     }
 

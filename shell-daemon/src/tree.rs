@@ -279,6 +279,13 @@ pub(crate) struct Entry {
     is_stopped: bool,
 }
 
+impl Entry {
+    /// The number of the process that it is below.
+    pub(crate) fn parent(&self) -> i32 {
+        self.parent
+    }
+}
+
 /// All processes of the machine, or as many of them as `/proc` shows, at about one moment.
 #[derive(Debug)]
 pub(crate) struct Table {

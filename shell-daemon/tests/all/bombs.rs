@@ -43,6 +43,21 @@ fn memory_counts_however_it_is_held() {
     });
 }
 
+/// Until the other program is there, the two have one memory, which is no more than one of them has.
+#[test]
+fn memory_that_a_program_lends_to_one_it_starts_counts_once() {
+    let script = "python3 -c 'import subprocess\nhave = bytearray(90 << 20)\nfor i in range(200): subprocess.run([\"true\"])\nprint(len(have) >> 20)'";
+    each(|world| {
+        let mut session = bounded(world);
+        if session.run("python3 -c 0").end.ending != Ending::Code(0) {
+            println!("skipped: there is no python3, which starts programs by vfork");
+            return;
+        }
+        let ran = attempt(&mut session, script);
+        assert_eq!((ran.end.completed, ran.stdout.as_str()), (Completed::Yes, "90\n"), "{ran:?}");
+    });
+}
+
 /// A script of perl with a function `take SIZE, HOW, FILE`, which maps memory and fills it by reading zeros into it.
 fn perl(script: &str) -> String {
     format!(
