@@ -220,7 +220,8 @@ fn the_kernel_bounds_the_processes_of_a_user_of_the_sessions_own() {
     assert!(told, "{limits:?}");
     let script = "perl -e 'for (1..100) { $p = fork; if (!defined $p) { print \"$_ \", $!+0; kill(9, @p); exit } \
                   if (!$p) { sleep 20; exit } push @p, $p } print \"none\"; kill(9, @p)'";
-    let said = session.output(script);
+    // What was killed may not be buried yet when the shell ends.
+    let said = session.run(script).stdout;
     let (number, errno) = said.split_once(' ').unwrap_or_else(|| panic!("{said}"));
     assert!(number.parse::<u64>().unwrap() < 64, "{said}");
     assert_eq!(errno, libc::EAGAIN.to_string());

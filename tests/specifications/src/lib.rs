@@ -3,7 +3,7 @@
 //!
 //! The programs are our own, in `fixtures/`. Where the specifications lie beside the repository, in
 //! `../shared/specs`, the build script reads their own examples out of them, and the same tests run on these, as they
-//! stand, as well: [`documents`]. The repository has none of that text.
+//! stand, as well, in the module `documents`. The repository has none of that text.
 //!
 //! There is nothing here but tests. A crate of its own, because the examples are of an older edition.
 #![forbid(unsafe_code)]
