@@ -8,8 +8,9 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 /// processes of its user may neither read it nor trace it (`PR_SET_DUMPABLE`). That holds until a program is started;
 /// of what is started here no core dump is written either (`RLIMIT_CORE`), where that limit can be set.
 ///
-/// Its files below `/proc` belong to root from then on, except to itself. To be called after
-/// [`crate::enter_if_session`]: a session becomes a user in a namespace of its own by such files.
+/// Its files below `/proc` belong to root from then on. An ordinary user's process cannot open some of them any more,
+/// not even its own `/proc/self/pagemap`. To be called after [`crate::enter_if_session`]: a session becomes a user in a
+/// namespace of its own by such files.
 ///
 /// # Errors
 /// What the system says. Then the process should not go on.
