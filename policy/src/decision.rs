@@ -73,6 +73,9 @@ denial_codes! {
     /// The file has other names, hard links, under which the call would change or read it. Raised where files are
     /// opened.
     HardLink = "hard_link",
+    /// It cannot be told whether a file is a private one under another name: there are too many private files, or they
+    /// could not be looked at in time. Raised where files are opened.
+    LinksUnknown = "links_unknown",
     /// The tool has `enabled = false`.
     ToolDisabled = "tool_disabled",
     /// The tool's module or its declarations are not those that the operator approved.
@@ -121,6 +124,9 @@ impl Denial {
             }
             DenialCode::SpecialFile => format!("`{subject}` is neither a file nor a folder"),
             DenialCode::HardLink => format!("`{subject}` has other names (hard links)"),
+            DenialCode::LinksUnknown => {
+                format!("`{subject}` may be a private file under another name (a hard link)")
+            }
             DenialCode::ToolDisabled => format!("tool `{subject}` is disabled by policy"),
             DenialCode::ModuleChanged => {
                 format!("tool `{subject}` is quarantined: it is not what was approved")

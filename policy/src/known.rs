@@ -7,7 +7,7 @@ use portcullis_types::ToolName;
 
 use crate::{
     PolicyError, PolicyFault, WorkspaceSecurityPolicy,
-    file::{Faults, Placed, did_you_mean, nearest},
+    file::{Faults, Placed, did_you_mean, further, nearest},
     shipped,
 };
 
@@ -55,18 +55,15 @@ impl KnownTools {
         self.has_unreadable && nearest(name, self.names.iter().map(String::as_str)).is_none()
     }
 
-    /// Why an entry of this name is a fault; none where it is a tool's.
-    fn fault(&self, name: &str) -> Option<String> {
-        if self.names.contains(name) {
-            return None;
-        }
+    /// Why an entry is a fault whose name is no tool's.
+    fn fault(&self, name: &str) -> String {
         if let Some(tool) = self.aliases.get(name) {
-            return Some(format!("this is another name of `{tool}`; write `[tools.{tool}]`"));
+            return format!("this is another name of `{tool}`; write `[tools.{tool}]`");
         }
         let right = did_you_mean(name, self.names.iter().map(String::as_str));
-        Some(format!(
+        format!(
             "no tool has this name: {right}; write `optional = true` in an entry whose tool is not always here"
-        ))
+        )
     }
 }
 
@@ -89,27 +86,38 @@ impl WorkspaceSecurityPolicy {
     /// Holds every entry `[tools.NAME]`, of the operator's policy with all its sandbox sections and of the overlay,
     /// against the tools that there are. Whoever puts a registry together asks this before a call is served.
     ///
-    /// What comes back are warnings: the entries with `optional = true` whose tools are not here.
+    /// What comes back are warnings: the entries with `optional = true` whose tools are not here, at most 50 and how
+    /// many there are besides.
     ///
     /// # Errors
     /// [`PolicyError`] with each entry that names no tool and has no `optional = true`.
     pub fn check_tools(&self, known: &KnownTools) -> Result<Vec<PolicyFault>, PolicyError> {
         let (mut faults, mut warnings) = (Vec::new(), Vec::new());
+        let (mut faults_out, mut warnings_out) = (0, 0);
         for ToolPlace { name, optional, place } in self.tool_places() {
-            let Some(message) = known.fault(name.as_str()) else { continue };
+            if known.names.contains(name.as_str()) {
+                continue;
+            }
             if *optional || known.may_be_unreadable(name.as_str()) {
+                if warnings.len() == MAX_FAULTS {
+                    warnings_out += 1;
+                    continue;
+                }
                 let message = "no tool of this name is here, so the entry does nothing".to_owned();
                 warnings.push(PolicyFault { message, ..place.clone() });
+            } else if faults.len() == MAX_FAULTS {
+                // Before the message is made, which compares with every name.
+                faults_out += 1;
             } else {
+                let message = known.fault(name.as_str());
                 faults.push(PolicyFault { message, ..place.clone() });
             }
         }
         if faults.is_empty() {
+            warnings.extend(further(&warnings, warnings_out));
             return Ok(warnings);
         }
-        let left_out = faults.len().saturating_sub(MAX_FAULTS);
-        faults.truncate(MAX_FAULTS);
-        Err(PolicyError { faults, left_out })
+        Err(PolicyError { faults, left_out: faults_out })
     }
 
     /// The names of all entries for tools, in the order of the texts; some twice.
@@ -118,5 +126,5 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// How many faults are told; the rest is counted.
+/// How many faults, and how many warnings, are told; the rest is counted.
 const MAX_FAULTS: usize = 50;

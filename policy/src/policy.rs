@@ -96,7 +96,8 @@ impl WorkspaceSecurityPolicy {
     }
 
     /// What holds as it is written, and is hardly what its author means: unused names, lines without effect, names of
-    /// variables that look like secrets. In the order of the texts, at most 50 for each.
+    /// variables that look like secrets. In the order of the texts, at most 50 for each, and
+    /// how many there are besides.
     #[must_use]
     pub fn warnings(&self) -> &[PolicyFault] {
         &self.warnings

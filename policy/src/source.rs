@@ -5,9 +5,12 @@ use portcullis_types::SandboxTier;
 /// The policy that holds when no other is given, exactly as `portcullis policy default` prints it.
 pub const DEFAULT_POLICY: &str = include_str!("../default.toml");
 
-/// The longest policy text: 256 KiB. An overlay comes from the workspace, where an agent may have written
-/// it; without a bound it could make every start slow.
+/// The longest policy text: 256 KiB.
 pub(crate) const MAX_POLICY_BYTES: usize = 256 * 1024;
+
+/// The longest overlay: 64 KiB. It comes from the workspace, where an agent may have written it; without a bound it
+/// could make every start slow.
+pub(crate) const MAX_OVERLAY_BYTES: usize = 64 * 1024;
 
 /// One policy text and the name that errors call it by.
 #[derive(Debug, Clone, Copy)]

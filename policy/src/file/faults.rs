@@ -16,13 +16,23 @@ pub(crate) struct Faults<'s> {
     found: Vec<(usize, PolicyFault)>,
     left_out: usize,
     warned: Vec<(usize, PolicyFault)>,
+    warned_out: usize,
+    places: Places,
     /// Names of mounts and profiles that are there with a fault of their own: what refers to them has none.
     excused: BTreeSet<String>,
 }
 
 impl<'s> Faults<'s> {
     pub(crate) fn new(source: PolicySource<'s>) -> Self {
-        Self { source, found: Vec::new(), left_out: 0, warned: Vec::new(), excused: BTreeSet::new() }
+        Self {
+            source,
+            found: Vec::new(),
+            left_out: 0,
+            warned: Vec::new(),
+            warned_out: 0,
+            places: Places::of(source.text),
+            excused: BTreeSet::new(),
+        }
     }
 
     /// The text that faults are collected for.
@@ -45,12 +55,14 @@ impl<'s> Faults<'s> {
         if self.warned.len() < MAX_FAULTS {
             let warning = self.told(placed.at, &placed.key, message.as_ref());
             self.warned.push((placed.at, warning));
+        } else {
+            self.warned_out += 1;
         }
     }
 
     /// What is said of a place of the text.
     pub(crate) fn told(&self, at: usize, key: &str, message: &str) -> PolicyFault {
-        let (line, column) = place(self.source.text, at);
+        let (line, column) = self.places.of_offset(self.source.text, at);
         PolicyFault {
             file: self.source.name.to_owned(),
             line,
@@ -85,20 +97,70 @@ impl<'s> Faults<'s> {
         (self.found.into_iter().map(|(_, fault)| fault).collect(), self.left_out)
     }
 
-    /// Takes the warnings, in the order of the text.
+    /// Takes the warnings, in the order of the text; the last one says how many there are besides.
     pub(crate) fn take_warnings(&mut self) -> Vec<PolicyFault> {
         self.warned.sort_by_key(|(at, _)| *at);
-        self.warned.drain(..).map(|(_, warning)| warning).collect()
+        let mut told: Vec<PolicyFault> = self.warned.drain(..).map(|(_, warning)| warning).collect();
+        told.extend(further(&told, std::mem::take(&mut self.warned_out)));
+        told
     }
 }
 
-/// Line and column of a byte offset, both from 1, the column in characters.
-fn place(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
-    (line, column)
+/// A warning that stands for those that are left out; none where there are none.
+pub(crate) fn further(told: &[PolicyFault], left_out: usize) -> Option<PolicyFault> {
+    let last = told.last().filter(|_| left_out > 0)?;
+    let message = format!("and {left_out} further warnings, which are not told");
+    Some(PolicyFault { key: String::new(), message, ..last.clone() })
 }
+
+/// Where lines and characters begin in a text, found once: each entry for a tool has a place, and a text may have
+/// thousands.
+#[derive(Debug)]
+struct Places {
+    /// Where each line begins, in bytes.
+    lines: Vec<usize>,
+    /// How many characters there are before each step of the text.
+    characters: Vec<usize>,
+}
+
+impl Places {
+    fn of(text: &str) -> Self {
+        let breaks = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let lines = std::iter::once(0).chain(breaks.map(|(at, _)| at + 1)).collect();
+        let mut before = 0;
+        let steps = text.as_bytes().chunks(STEP_BYTES).map(|step| {
+            let begin = before;
+            before += characters(step);
+            begin
+        });
+        let mut characters: Vec<usize> = steps.collect();
+        characters.push(before);
+        Self { lines, characters }
+    }
+
+    /// Line and column of a byte offset, both from 1, the column in characters.
+    fn of_offset(&self, text: &str, at: usize) -> (usize, usize) {
+        let at = at.min(text.len());
+        let line = self.lines.partition_point(|begin| *begin <= at);
+        let begin = self.lines.get(line.saturating_sub(1)).copied().unwrap_or_default();
+        (line, self.before(text, at) - self.before(text, begin) + 1)
+    }
+
+    /// How many characters begin before a byte offset.
+    fn before(&self, text: &str, at: usize) -> usize {
+        let step = at / STEP_BYTES;
+        let since = text.as_bytes().get(step * STEP_BYTES..at).unwrap_or_default();
+        self.characters.get(step).copied().unwrap_or_default() + characters(since)
+    }
+}
+
+/// How many characters begin in a part of a text.
+fn characters(part: &[u8]) -> usize {
+    part.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
+}
+
+/// Every so many bytes it is known how many characters there were: a line may be as long as its text.
+const STEP_BYTES: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -106,11 +168,28 @@ mod tests {
 
     #[test]
     fn places_count_lines_and_characters_from_one() {
+        let place = |text: &str, at| Places::of(text).of_offset(text, at);
         let text = "a\nüb\n";
         assert_eq!(place(text, 0), (1, 1));
         assert_eq!(place(text, 2), (2, 1));
         assert_eq!(place(text, 4), (2, 2));
         assert_eq!(place(text, 99), (3, 1));
+        assert_eq!(place("", 0), (1, 1));
+        let long = format!("x\n{}y", "ü".repeat(STEP_BYTES));
+        assert_eq!(place(&long, 2 + 2 * STEP_BYTES), (2, STEP_BYTES + 1));
+        assert_eq!(place(&long, 4), (2, 2));
+    }
+
+    #[test]
+    fn warnings_are_bounded_and_the_rest_is_counted() {
+        let text = " ".repeat(100);
+        let mut faults = Faults::new(PolicySource { name: "p", text: &text });
+        for at in 0..60 {
+            faults.warn_at(&Placed { value: (), at, key: "k".to_owned() }, "m");
+        }
+        let told = faults.take_warnings();
+        assert_eq!(told.len(), 51);
+        assert!(told[50].message.contains("and 10 further warnings"), "{}", told[50]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ mod shell;
 mod syntax;
 mod value;
 
-pub(crate) use faults::Faults;
+pub(crate) use faults::{Faults, further};
 pub(crate) use model::{
     LimitEntries, MountEntry, Placed, PolicyFile, ProfileEntry, ProtectEntries, ReducedAccess,
     ReducedProfile, ReducedTier, ReducedTool, Reduction, ShellEntries, TierEntry, ToolEntry,

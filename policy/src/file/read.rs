@@ -26,7 +26,7 @@ pub(super) const VERSION: i128 = 1;
 /// Reads the whole text. What is returned is only worth something if there are no faults.
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     let mut file = PolicyFile::default();
-    with_root(faults, |root, faults| {
+    with_root(faults, MAX_POLICY_BYTES, |root, faults| {
         root.refuse_unknown(keys::POLICY, faults);
         match root.entry("version") {
             Some(entry) => check_version(&entry, faults),
@@ -69,15 +69,15 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     file
 }
 
-/// Parses the text and hands out its root, unless it is no TOML.
-pub(super) fn with_root<'s>(faults: &mut Faults<'s>, read: impl FnOnce(&Section<'_>, &mut Faults<'s>)) {
+/// Parses the text and hands out its root, unless it is too long or no TOML.
+pub(super) fn with_root<'s>(
+    faults: &mut Faults<'s>,
+    limit: usize,
+    read: impl FnOnce(&Section<'_>, &mut Faults<'s>),
+) {
     let text = faults.source().text;
-    if text.len() > MAX_POLICY_BYTES {
-        faults.add(
-            0,
-            "",
-            format!("the file has {} bytes; at most {MAX_POLICY_BYTES} are allowed", text.len()),
-        );
+    if text.len() > limit {
+        faults.add(0, "", format!("the file has {} bytes; at most {limit} are allowed", text.len()));
         return;
     }
     let (table, errors) = DeTable::parse_recoverable(text);

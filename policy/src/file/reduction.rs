@@ -1,5 +1,7 @@
 //! Reads what a `[sandbox.TIER]` section or a workspace's overlay takes away.
 
+use crate::source::MAX_OVERLAY_BYTES;
+
 use super::{
     Faults, ReducedAccess, ReducedProfile, ReducedTier, ReducedTool, Reduction, did_you_mean, keys,
     read::{check_version, is_optional, layers, protect_more, with_root},
@@ -11,7 +13,7 @@ use super::{
 /// Reads a whole overlay. What is returned is only worth something if there are no faults.
 pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
     let mut reduction = Reduction::default();
-    with_root(faults, |root, faults| {
+    with_root(faults, MAX_OVERLAY_BYTES, |root, faults| {
         for entry in root.entries() {
             if keys::OPERATORS_ALONE.contains(&entry.name) {
                 let message = "only the operator's policy may say this; a workspace's may only take away";

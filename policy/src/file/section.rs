@@ -1,6 +1,9 @@
 //! Walks the tables of a parsed text. Whatever is not asked for by name is refused.
 
-use toml::de::{DeTable, DeValue};
+use toml::{
+    Spanned,
+    de::{DeString, DeTable, DeValue},
+};
 
 use crate::shown::Shown;
 
@@ -51,18 +54,14 @@ impl<'t> Section<'t> {
 
     /// All entries, sorted by key.
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry<'t>> {
-        self.table.iter().map(|(name, value)| Entry {
-            name: name.get_ref(),
-            path: self.path_of(name.get_ref()),
-            key_at: name.span().start,
-            at: value.span().start,
-            value: value.get_ref(),
-        })
+        self.table.iter().map(|(name, value)| self.entry_of(name, value))
     }
 
     /// The entry of a key.
     pub(crate) fn entry(&self, name: &str) -> Option<Entry<'t>> {
-        self.entries().find(|entry| entry.name == name)
+        let mut entries = self.table.iter();
+        let (name, value) = entries.find(|(found, _)| found.get_ref() == name)?;
+        Some(self.entry_of(name, value))
     }
 
     /// The table of a key, if there is the key and it holds one.
@@ -70,9 +69,26 @@ impl<'t> Section<'t> {
         self.entry(name)?.section(faults)
     }
 
-    /// The entries of the table of a key; none if there is no such key.
+    /// The entries of the table of a key; none if there is no such key, or there are too many.
     pub(crate) fn entries_of(&self, name: &str, faults: &mut Faults<'_>) -> Vec<Entry<'t>> {
-        self.section(name, faults).map(|section| section.entries().collect()).unwrap_or_default()
+        let Some(section) = self.section(name, faults) else { return Vec::new() };
+        let count = section.table.len();
+        if count > MAX_ENTRIES {
+            let message = format!("{count} entries; at most {MAX_ENTRIES} are allowed");
+            faults.add(section.at, section.path(), message);
+            return Vec::new();
+        }
+        section.entries().collect()
+    }
+
+    fn entry_of(&self, name: &'t Spanned<DeString<'t>>, value: &'t Spanned<DeValue<'t>>) -> Entry<'t> {
+        Entry {
+            name: name.get_ref(),
+            path: self.path_of(name.get_ref()),
+            key_at: name.span().start,
+            at: value.span().start,
+            value: value.get_ref(),
+        }
     }
 
     /// Adds a fault for every key that is not one of `known`.
@@ -194,3 +210,7 @@ pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> O
 
 /// No name that is known is longer; comparing takes the product of two lengths.
 const MAX_COMPARED_BYTES: usize = 64;
+
+/// How many entries a table of a text has: each mount, profile, tier or tool costs every start its time, and an overlay
+/// comes with the workspace.
+pub(super) const MAX_ENTRIES: usize = 1024;

@@ -259,12 +259,13 @@ fn a_strangers_text_is_bounded_and_shown_harmlessly() {
     assert!(error.to_string().ends_with("and 1950 further faults"));
     let deep = format!("a = {}", "[".repeat(100_000));
     assert!(try_load(BASE, Some(&deep)).is_err());
-    let long = " ".repeat(256 * 1024 + 1);
+    let long = " ".repeat(64 * 1024 + 1);
     let error = try_load(BASE, Some(&long)).expect_err("is refused");
-    assert_eq!(
-        error.to_string(),
-        "workspace.toml:1:1: the file has 262145 bytes; at most 262144 are allowed"
-    );
+    assert_eq!(error.to_string(), "workspace.toml:1:1: the file has 65537 bytes; at most 65536 are allowed");
+    let many: String = (0..1025).map(|number| format!("tools.t{number} = {{ enabled = false }}\n")).collect();
+    let error = try_load(BASE, Some(&many)).expect_err("is refused");
+    let said = error.to_string();
+    assert!(said.ends_with("tools: 1025 entries; at most 1024 are allowed"), "{said}");
 }
 
 #[test]
