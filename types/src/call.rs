@@ -51,12 +51,14 @@ impl ToolResult {
 
     /// How a model reads the rest of an output that was cut, in words of its own beside the text: it knows no
     /// other id of the call than its own. Beside a page of a stored output: which page it is, and where the next
-    /// one begins. None where all of it is there.
+    /// one begins. Where the output itself is a part of a file: how far what is kept goes. None where all of it is
+    /// there.
     #[must_use]
     pub fn rest_hint(&self) -> Option<String> {
-        if let Some(id) = self.details["output_id"].as_str().filter(|_| self.truncated) {
-            return Some(format!("[the whole output: `output_read` with `call_id` \"{id}\"]"));
+        if let Some(rest) = self.details["rest"].as_str() {
+            return Some(rest.to_owned());
         }
-        self.details["rest"].as_str().map(str::to_owned)
+        let id = self.details["output_id"].as_str().filter(|_| self.truncated)?;
+        Some(format!("[the whole output: `output_read` with `call_id` \"{id}\"]"))
     }
 }

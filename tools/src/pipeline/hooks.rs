@@ -81,7 +81,7 @@ pub(crate) async fn after(
     if hooks.is_empty() {
         return Ok(raw);
     }
-    let before = content_bytes(&raw);
+    let (before, bytes_before) = (raw.result.clone(), content_bytes(&raw));
     let too_late = async {
         tokio::select! {
             () = tokio::time::sleep(HOOK_TIME) => {}
@@ -113,7 +113,8 @@ pub(crate) async fn after(
             }
         };
     }
-    raw.has_grown = content_bytes(&raw) > before;
+    raw.has_grown = content_bytes(&raw) > bytes_before;
+    raw.has_changed = raw.result != before;
     Ok(raw)
 }
 

@@ -40,6 +40,8 @@ pub(crate) struct RawOutcome {
     pub(super) checked: Checked,
     /// Whether hooks have made the text longer than the tool did.
     pub(super) has_grown: bool,
+    /// Whether hooks have made anything else of the result than the tool did.
+    pub(super) has_changed: bool,
 }
 
 /// Runs the call.
@@ -89,7 +91,7 @@ pub(crate) async fn run(
         }
     };
     checked.notes.tries = tries;
-    Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false })
+    Ok(RawOutcome { result, trailer, usage, grant, checked, has_grown: false, has_changed: false })
 }
 
 /// Tries a call, a few times where what it needs is not there and another try changes nothing. All tries are the same

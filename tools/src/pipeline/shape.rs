@@ -55,7 +55,7 @@ pub(crate) fn shape(
         Ok(raw) => raw,
         Err(error) => return failed(error, Notes::default(), None, trail),
     };
-    let RawOutcome { result, trailer, usage, grant, checked, has_grown } = raw;
+    let RawOutcome { result, trailer, usage, grant, checked, has_grown, has_changed } = raw;
     let (tool, notes) = (&checked.tool, checked.notes);
     let mut output = match result {
         Ok(output) => output,
@@ -69,7 +69,6 @@ pub(crate) fn shape(
     let part = Part::of(&own, tool);
     let page = page(&own, tool);
     let mut details = details(own, notes);
-    details.extend(page.map(|page| ("rest".to_owned(), page.into())));
 
     let limit = usize::try_from(grant.limits.max_output.0).unwrap_or(usize::MAX);
     let is_cut = is_over(&output.content, size.content, limit) && (!tool.pages_itself() || has_grown);
@@ -78,12 +77,27 @@ pub(crate) fn shape(
         Some(part) => Some(part.trailer()),
         None => trailer,
     };
+    // What a model reads after the text that it is shown.
+    let mut shown_trailer = trailer.clone();
+    let mut rest = page;
     if is_cut || is_withheld {
         // Data whose text is there is in there.
         let is_apart = is_withheld && !is_text_of_data(&output);
         let all = whole(&output, is_apart, trailer.as_deref());
         if let Some(id) = keep(&all, &grant, store, caller, trail) {
+            rest = match (&part, rest) {
+                (Some(part), _) => Some(part.rest(&id)),
+                (None, Some(page)) => {
+                    Some(format!("[the whole page: `output_read` with `call_id` \"{id}\"]\n{page}"))
+                }
+                (None, None) => None,
+            };
             details.insert("output_id".to_owned(), id.into());
+        }
+        if let Some(part) = part.as_ref().filter(|_| is_cut) {
+            // Hooks may have put anything in the place of the file's bytes.
+            let shown = if has_changed { None } else { shown_bytes(&output, limit) };
+            shown_trailer = part.trailer_of_cut(size.content, shown);
         }
         let original = size.content.saturating_add(part.as_ref().map_or(0, Part::missing));
         if is_cut {
@@ -101,9 +115,10 @@ pub(crate) fn shape(
     if let Some(part) = part.as_ref().filter(|_| !is_cut) {
         append(&mut output.content, &mark(size.content.saturating_add(part.missing())));
     }
-    if let Some(trailer) = &trailer {
+    if let Some(trailer) = &shown_trailer {
         append(&mut output.content, trailer);
     }
+    details.extend(rest.map(|rest| ("rest".to_owned(), rest.into())));
     let original_bytes = size.all().saturating_add(part.as_ref().map_or(0, Part::missing));
     Shaped {
         outcome: Ok(output),
@@ -160,7 +175,7 @@ impl Part {
         usize::try_from(self.total - self.next).unwrap_or(usize::MAX)
     }
 
-    /// How a model reads on where the result ends.
+    /// How a model reads on where the result ends, which is what is kept of it.
     fn trailer(&self) -> String {
         let total = usize::try_from(self.total).unwrap_or(usize::MAX);
         format!(
@@ -168,6 +183,34 @@ impl Part {
             with_commas(total),
             self.next
         )
+    }
+
+    /// How a model reads on where the result of so many bytes was cut after `shown` of them. Nothing is said where it
+    /// cannot be told which bytes of the file they are: [`Part::rest`] leads to them all.
+    fn trailer_of_cut(&self, bytes: usize, shown: Option<usize>) -> Option<String> {
+        let begin = self.next.checked_sub(bytes as u64)?;
+        let on = begin + shown? as u64;
+        let commas = |number| with_commas(usize::try_from(number).unwrap_or(usize::MAX));
+        Some(format!(
+            "[this is not the end: of the file's {} bytes these are {} to {}; read on with `byte_offset` {on}]",
+            commas(self.total),
+            commas(begin),
+            commas(on),
+        ))
+    }
+
+    /// How a model reads what is kept of a result that was cut: it is no more than the part.
+    fn rest(&self, id: &str) -> String {
+        let next = usize::try_from(self.next).unwrap_or(usize::MAX);
+        format!("[up to byte {} of the file: `output_read` with `call_id` \"{id}\"]", with_commas(next))
+    }
+}
+
+/// How much of a result that is one text is shown of it where it is cut.
+fn shown_bytes(output: &ToolOutput, limit: usize) -> Option<usize> {
+    match output.content.as_slice() {
+        [only] => only.as_text().map(|text| text.floor_char_boundary(limit)),
+        _ => None,
     }
 }
 

@@ -255,7 +255,7 @@ async fn a_file_longer_than_one_call_returns_says_so_where_a_model_reads() {
     let said = result.model_text();
     let mark = format!("[output truncated — original size: {} bytes]", commas(text.len()));
     let on = format!(
-        "[this is not the end: the file has {} bytes; read on with `byte_offset` ",
+        "[this is not the end: of the file's {} bytes these are 0 to 16,384; read on with `byte_offset` 16384]",
         commas(text.len())
     );
     assert!(
@@ -263,17 +263,32 @@ async fn a_file_longer_than_one_call_returns_says_so_where_a_model_reads() {
         "{}",
         &said[16_000..]
     );
+    // A model that does as it is told misses nothing, and is not told that a part is the whole.
+    let told = read_on(&said);
+    assert_eq!(said.split_once("\n[output truncated").expect("a mark").0, &text[..told]);
+    let hint = result.rest_hint().expect("a hint");
+    assert!(hint.starts_with("[up to byte ") && !hint.contains("whole"), "{hint}");
+    let from_there = json!({"path": "big.txt", "byte_offset": told}).to_string();
+    let second = registry.execute_with_policy(raw("file_read", &from_there), &caller()).await;
+    let second = second.model_text();
+    assert!(second.starts_with(&text[told..told + 16_384]), "{}", &second[..100]);
+    assert_eq!(read_on(&second), told + 16_384);
     assert_eq!((result.truncated, result.original_bytes), (true, text.len() as u64));
     // So does the end of what is kept of it, and reading on from there gives the rest of the file exactly.
     let kept = kept(&registry, &result, &caller()).await;
     let (beginning, note) = kept.rsplit_once("\n[this is not the end").expect("a note at the end");
-    let next: usize =
-        note.rsplit_once("`byte_offset` ").expect("a number").1.trim_end_matches(']').parse().expect("it is");
+    let next = read_on(note);
     assert_eq!(beginning, &text[..next]);
     let arguments = json!({"path": "big.txt", "byte_offset": next}).to_string();
     let rest = registry.execute_with_policy(raw("file_read", &arguments), &caller()).await;
     assert_eq!(rest.original_bytes, (text.len() - next) as u64);
     assert!(!rest.model_text().contains("not the end"));
+}
+
+/// The offset that a text says to read on with.
+fn read_on(said: &str) -> usize {
+    let (_, on) = said.rsplit_once("read on with `byte_offset` ").expect("an offset");
+    on.trim_end_matches(']').parse().expect("a number")
 }
 
 #[tokio::test]

@@ -353,7 +353,31 @@ async fn a_page_of_a_stored_output_that_a_hook_makes_longer_is_cut() {
         let page = json!({"call_id": whole.details["output_id"], "limit": 18_000}).to_string();
         let read = registry.execute_with_policy(raw("output_read", &page), &caller()).await;
         assert_eq!(read.truncated, grows, "a page is not cut, but what is more than one is: {read:?}");
+        let hint = read.rest_hint().expect("a hint");
+        assert_eq!(hint.starts_with("[the whole page: "), grows, "{hint}");
+        assert!(hint.contains("`output_read` with `offset` 18000 reads on]"), "{hint}");
     }
+}
+
+#[tokio::test]
+async fn no_offset_is_told_of_a_file_whose_text_a_hook_changed() {
+    let hook = Hook::new("h").after(|outcome| {
+        let mut output = outcome?;
+        let text = output.joined_text().replace('x', "yy");
+        output.content = vec![portcullis_types::Content::text(text)];
+        Ok(output)
+    });
+    let world = World::new();
+    world.put("big.txt", "x".repeat(5_000_000));
+    let registry = world.builder().await.expect("starts").hook(hook).build().expect("builds");
+    let result = registry.execute_with_policy(raw("file_read", r#"{"path":"big.txt"}"#), &caller()).await;
+    let said = result.model_text();
+    assert!(
+        said.starts_with("yy") && result.truncated && !said.contains("byte_offset"),
+        "{}",
+        &said[16_000..]
+    );
+    assert!(result.rest_hint().expect("a hint").starts_with("[up to byte 4,19"), "{:?}", result.rest_hint());
 }
 
 #[tokio::test]
