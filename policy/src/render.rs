@@ -2,19 +2,20 @@
 
 use std::fmt::Write as _;
 
-use portcullis_types::{Access, SafetyTier};
+use portcullis_types::{Access, SafetyTier, SandboxTier};
 
 use crate::{
     Approval, Layer, MountName, ProfileName, WorkspaceSecurityPolicy,
     effective::{Effective, SHIPPED_PROTECTION, ToolRule},
     limits::in_largest_unit,
-    shell::{shell_summary, write_shell},
+    shell::{shell_summary, write_shell, write_shell_demands},
 };
 
 impl WorkspaceSecurityPolicy {
-    /// The effective policy as a policy file, with every default written out. Loading it gives the same
-    /// digest, as long as no reduction made demands on tools that a policy file has no key for; such
-    /// demands are shown as comments. Module hashes are comments too.
+    /// The effective policy as a policy file, with every default written out. Loading it gives the same digest. What a
+    /// reduction demands and no key of an operator's says stands in sections `[sandbox.…]`, the same one for each
+    /// sandbox tier, so that it is demanded wherever the file is loaded. Two things are comments: the second and any
+    /// further list of commands that reductions allow, and module hashes.
     #[must_use]
     pub fn effective_toml(&self) -> String {
         let policy = self.effective();
@@ -54,11 +55,9 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
     for tier in SafetyTier::ALL {
         let rule = policy.tiers.rule(tier);
         writeln!(out, "{tier} = {{ profile = \"{}\", approval = \"{}\" }}", rule.profile, rule.approval)?;
-        if rule.approval_floor > Approval::Allow {
-            writeln!(out, "# every tool of this tier: at least \"{}\"", rule.approval_floor)?;
-        }
     }
-    for (name, rule) in &policy.tools {
+    // An entry that only a reduction has would make a tool one that the operator knows.
+    for (name, rule) in policy.tools.iter().filter(|(_, rule)| rule.by_operator) {
         writeln!(out, "\n[tools.{name}]")?;
         write_tool(out, rule)?;
     }
@@ -80,6 +79,9 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
     writeln!(out, "max_output_bytes = \"{}\"", limits.max_output_bytes)?;
     writeln!(out, "wasm_memory = \"{}\"", limits.wasm_memory)?;
     writeln!(out, "max_timeout = \"{}\"", humantime::format_duration(limits.max_timeout))?;
+    for tier in SandboxTier::ALL {
+        write_demands(out, tier, policy)?;
+    }
     for (name, hash) in &policy.modules {
         writeln!(out, "# module {} {hash}", quote(name))?;
     }
@@ -87,21 +89,14 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
 }
 
 fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
-    if !rule.by_operator {
-        writeln!(out, "# not in the operator's policy")?;
-    }
     if let Some(profile) = &rule.profile {
         writeln!(out, "profile = \"{profile}\"")?;
     }
     if let Some(approval) = rule.approval {
         writeln!(out, "approval = \"{approval}\"")?;
     }
-    if rule.approval_floor > Approval::Allow {
-        writeln!(out, "# approval: at least \"{}\"", rule.approval_floor)?;
-    }
-    match rule.timeout {
-        Some(timeout) => writeln!(out, "timeout = \"{}\"", humantime::format_duration(timeout))?,
-        None => writeln!(out, "# timeout: at most \"{}\"", humantime::format_duration(rule.timeout_cap))?,
+    if let Some(timeout) = rule.timeout {
+        writeln!(out, "timeout = \"{}\"", humantime::format_duration(timeout))?;
     }
     if let Some(memory) = rule.memory {
         writeln!(out, "memory = \"{memory}\"")?;
@@ -114,6 +109,44 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
         writeln!(out, "optional = true")?;
     }
     Ok(())
+}
+
+/// Writes what reductions demand as a reduction of a sandbox tier.
+fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &Effective) -> std::fmt::Result {
+    let sandbox = sandbox.as_str();
+    for tier in SafetyTier::ALL {
+        let floor = policy.tiers.rule(tier).approval_floor;
+        if floor > Approval::Allow {
+            writeln!(out, "\n[sandbox.{sandbox}.tiers.{tier}]\napproval = \"{floor}\"")?;
+        }
+    }
+    for (name, rule) in &policy.tools {
+        let has_floor = rule.approval.is_none() && rule.approval_floor > Approval::Allow;
+        let has_cap = rule.timeout.is_none() && rule.timeout_cap < policy.limits.max_timeout;
+        if rule.by_operator && !has_floor && !has_cap {
+            continue;
+        }
+        writeln!(out, "\n[sandbox.{sandbox}.tools.{name}]")?;
+        if has_floor {
+            writeln!(out, "approval = \"{}\"", rule.approval_floor)?;
+        }
+        if has_cap {
+            writeln!(out, "timeout = \"{}\"", humantime::format_duration(rule.timeout_cap))?;
+        }
+        if rule.by_operator {
+            continue;
+        }
+        if let Some(memory) = rule.memory {
+            writeln!(out, "memory = \"{memory}\"")?;
+        }
+        writeln!(out, "max_output_bytes = \"{}\"", in_largest_unit(rule.max_output_bytes.0))?;
+        if let Some(enabled) = rule.enabled {
+            writeln!(out, "enabled = {enabled}")?;
+        }
+        // Whether its tool is always here, the effective policy does not say.
+        writeln!(out, "optional = true")?;
+    }
+    write_shell_demands(out, sandbox, &policy.shell)
 }
 
 fn write_summary(out: &mut String, policy: &Effective) -> std::fmt::Result {
@@ -257,18 +290,18 @@ mod tests {
             section: "sandbox.container.tools.file_read",
             keys: keys::REDUCED_TOOL,
             values: &[
-                ("approval", "\"ask\"", "# approval: at least \"ask\""),
-                ("timeout", "\"7s\"", "# timeout: at most \"7s\""),
+                ("approval", "\"ask\"", "approval = \"ask\""),
+                ("timeout", "\"7s\"", "timeout = \"7s\""),
                 ("memory", "\"7MiB\"", "memory = \"7MiB\""),
                 ("max_output_bytes", "\"7KiB\"", "max_output_bytes = \"7KiB\""),
                 ("enabled", "false", "max_output_bytes = \"16KiB\"\nenabled = false"),
-                ("optional", "true", "# not in the operator's policy"),
+                ("optional", "true", "optional = true"),
             ],
         },
         Sample {
             section: "sandbox.container.tiers.read_only",
             keys: keys::REDUCED_TIER,
-            values: &[("approval", "\"deny\"", "# every tool of this tier: at least \"deny\"")],
+            values: &[("approval", "\"deny\"", "[sandbox.container.tiers.read_only]\napproval = \"deny\"")],
         },
         Sample {
             section: "protect",
@@ -326,12 +359,12 @@ mod tests {
                 (
                     "tiers",
                     "{ read_only = { approval = \"deny\" } }",
-                    "# every tool of this tier: at least \"deny\"",
+                    "[sandbox.container.tiers.read_only]\napproval = \"deny\"",
                 ),
                 (
                     "tools",
                     "{ file_read = { enabled = false } }",
-                    "[tools.file_read]\n# not in the operator's policy",
+                    "[sandbox.container.tools.file_read]\nmax_output_bytes = \"16KiB\"\nenabled = false",
                 ),
                 ("protect", "{ paths = [\"Makefile\"] }", "\"makefile\""),
                 ("shell", "{ posture = \"strong\" }\n[shell]\nenabled = true", "posture = \"strong\""),

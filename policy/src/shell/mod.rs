@@ -17,5 +17,5 @@ pub use variable::{InvalidVariable, VariableName};
 
 pub(crate) use model::{Shell, serialize_shell};
 pub(crate) use reduce::reduce_shell;
-pub(crate) use render::{shell_summary, write_shell};
+pub(crate) use render::{shell_summary, write_shell, write_shell_demands};
 pub(crate) use resolve::resolve_shell;

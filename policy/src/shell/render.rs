@@ -25,9 +25,8 @@ pub(crate) fn write_shell(out: &mut String, shell: &Shell) -> fmt::Result {
     writeln!(out, "memory = \"{memory}\"\nprocesses = {processes}")?;
     writeln!(out, "file_size = \"{file_size}\"\noutput = \"{output}\"")?;
     writeln!(out, "environment = [{}]", quoted(environment.iter().map(|name| name.as_str())))?;
-    for (index, list) in commands.allowed().enumerate() {
-        let comment = if index == 0 { "" } else { "# and by a reduction: " };
-        writeln!(out, "{comment}allow = [{}]", quoted_texts(&list))?;
+    if let Some(list) = commands.allowed().next() {
+        writeln!(out, "allow = [{}]", quoted_texts(&list))?;
     }
     writeln!(out, "deny = [{}]", quoted_texts(&commands.denied().collect::<Vec<_>>()))?;
     if let Some(operators) = commands.operators() {
@@ -36,6 +35,17 @@ pub(crate) fn write_shell(out: &mut String, shell: &Shell) -> fmt::Result {
             "operators = [{}]",
             quoted(operators.iter().map(|operator| Operator::as_str(*operator)))
         )?;
+    }
+    Ok(())
+}
+
+/// Writes the lists of commands that reductions allow, each of which must cover a command: one as a reduction of a
+/// sandbox tier. A section has one list, so any further one is a comment.
+pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &Shell) -> fmt::Result {
+    let Ok(shell) = shell else { return Ok(()) };
+    for (index, list) in shell.commands.allowed().skip(1).enumerate() {
+        let before = if index == 0 { format!("\n[sandbox.{sandbox}.shell]\n") } else { "# and: ".to_owned() };
+        writeln!(out, "{before}allow = [{}]", quoted_texts(&list))?;
     }
     Ok(())
 }

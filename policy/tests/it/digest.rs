@@ -141,6 +141,28 @@ fn module_hashes_count_by_name_and_not_by_order() {
 }
 
 #[test]
+fn a_policy_that_was_reduced_means_the_same_as_text() {
+    let shell = format!("{BASE}\n[shell]\nallow = ['git', 'ls']\n[tools.own]\nprofile = \"R\"\n");
+    for overlay in [
+        "tiers.read_only.approval = \"ask\"",
+        "tiers.privileged.approval = \"deny\"",
+        // An entry of the operator's would give a stranger's module its tier's profile.
+        "tools.strangers = { enabled = false, memory = \"7MiB\", max_output_bytes = \"1KiB\" }",
+        "tools.strangers = { approval = \"ask\", timeout = \"7s\" }",
+        "tools.strangers = { optional = true }",
+        "tools.own = { approval = \"deny\", timeout = \"7s\" }",
+        "limits.max_timeout = \"9s\"\n[tools.own]\ntimeout = \"7s\"",
+        "shell.allow = ['git status']",
+        "shell.enabled = false",
+        "protect.paths = ['Makefile']\n[profiles.W]\nmounts = { shared = \"none\" }",
+    ] {
+        let policy = load_with(&shell, overlay);
+        let text = policy.effective_toml();
+        assert_eq!(load(&text).digest(), policy.digest(), "{overlay}\n{text}");
+    }
+}
+
+#[test]
 fn the_effective_policy_as_text_means_the_same() {
     for text in [DEFAULT_POLICY, BASE, FULL, "version = 1", "version = 1\nmounts.a = \"x\\u202e\\\"y\""] {
         let policy = load(text);
