@@ -55,6 +55,15 @@ pub enum TrustError {
         #[source]
         source: io::Error,
     },
+    /// There is none, and somebody else could have taken it away, or could put one there.
+    #[error("there is no `{}`", path.display())]
+    Missing {
+        /// What was looked for.
+        path: PathBuf,
+        /// Who could.
+        #[source]
+        doubt: Box<TrustError>,
+    },
     /// It is no regular file, or no folder.
     #[error("`{}` is no regular file", path.display())]
     Kind {
@@ -99,21 +108,33 @@ impl TrustError {
     /// Whether there is no such file.
     #[must_use]
     pub fn is_missing(&self) -> bool {
-        matches!(self, Self::Unusable { source, .. } if source.kind() == io::ErrorKind::NotFound)
+        match self {
+            Self::Missing { .. } => true,
+            Self::Unusable { source, .. } => source.kind() == io::ErrorKind::NotFound,
+            Self::Kind { .. } | Self::Foreign { .. } | Self::Writable { .. } => false,
+        }
     }
 }
 
 /// Opens a file for reading that nobody but root and our own user can change. The open does not block.
 ///
 /// # Errors
-/// [`TrustError`] if it cannot be opened, is no regular file, or somebody else can change it or the way to it.
+/// [`TrustError`] if it cannot be opened, is no regular file, or somebody else can change it or the way to it; where
+/// there is no file, [`TrustError::is_missing`], whoever can change the way.
 pub fn open_file(path: &Path) -> Result<File, TrustError> {
-    match walk(path)? {
-        (Found::File(file), at) => {
+    let mut doubt = None;
+    match walk(path, &mut doubt) {
+        Ok((Found::File(file), at)) => {
             judge(file.as_fd(), Thing::File, &at)?;
             Ok(file.into())
         }
-        (Found::Folder, at) => Err(TrustError::Kind { path: at }),
+        Ok((Found::Folder, at)) => Err(doubt.unwrap_or(TrustError::Kind { path: at })),
+        Err(error) => Err(match doubt {
+            Some(doubt) if error.is_missing() => {
+                TrustError::Missing { path: path.to_owned(), doubt: Box::new(doubt) }
+            }
+            doubt => doubt.unwrap_or(error),
+        }),
     }
 }
 
@@ -122,9 +143,12 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
 /// # Errors
 /// As [`open_file`].
 pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
-    match walk(path)? {
-        (Found::Folder, _) => Ok(()),
-        (Found::File(_), at) => Err(TrustError::Kind { path: at }),
+    let mut doubt = None;
+    let found = walk(path, &mut doubt);
+    match (doubt, found?) {
+        (Some(doubt), _) => Err(doubt),
+        (None, (Found::Folder, _)) => Ok(()),
+        (None, (Found::File(_), at)) => Err(TrustError::Kind { path: at }),
     }
 }
 
@@ -142,20 +166,21 @@ enum Found {
     Folder,
 }
 
-/// Goes to where a path leads, judging each folder and link on the way.
-fn walk(path: &Path) -> Result<(Found, PathBuf), TrustError> {
+/// Goes to where a path leads, judging each folder and link on the way. What somebody else could change becomes the
+/// `doubt`, the first of them: it counts where there is something at the end of the way, which is not opened then.
+fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf), TrustError> {
     let unusable = |at: &Path, source: io::Error| TrustError::Unusable { path: at.to_owned(), source };
     let absolute = std::path::absolute(path).map_err(|source| unusable(path, source))?;
     let mut left: Vec<OsString> = steps(&absolute);
     let mut at = PathBuf::from("/");
     let mut folder = open_folder(None, OsStr::new("/")).map_err(|errno| unusable(&at, errno.into()))?;
-    judge(folder.as_fd(), Thing::Folder, &at)?;
+    judge_way(folder.as_fd(), Thing::Folder, &at, doubt)?;
     let mut links = 0;
     while let Some(name) = left.pop() {
         if name == ".." {
             at.pop();
             folder = open_folder(Some(folder.as_fd()), &name).map_err(|errno| unusable(&at, errno.into()))?;
-            judge(folder.as_fd(), Thing::Folder, &at)?;
+            judge_way(folder.as_fd(), Thing::Folder, &at, doubt)?;
             continue;
         }
         let here = at.join(&name);
@@ -169,11 +194,11 @@ fn walk(path: &Path) -> Result<(Found, PathBuf), TrustError> {
         .map_err(failed)?;
         match FileType::from_raw_mode(rustix::fs::fstat(&seen).map_err(failed)?.st_mode) {
             FileType::Directory => {
-                judge(seen.as_fd(), Thing::Folder, &here)?;
+                judge_way(seen.as_fd(), Thing::Folder, &here, doubt)?;
                 (folder, at) = (seen, here);
             }
             FileType::Symlink => {
-                judge(seen.as_fd(), Thing::Link, &here)?;
+                judge_way(seen.as_fd(), Thing::Link, &here, doubt)?;
                 links += 1;
                 if links > MAX_LINKS {
                     return Err(failed(Errno::LOOP));
@@ -185,6 +210,10 @@ fn walk(path: &Path) -> Result<(Found, PathBuf), TrustError> {
                     folder = open_folder(None, OsStr::new("/")).map_err(failed)?;
                 }
                 left.extend(steps(&target));
+            }
+            // What others lead us to is not opened, not even to be judged.
+            FileType::RegularFile if left.is_empty() && doubt.is_some() => {
+                return Err(TrustError::Kind { path: here });
             }
             FileType::RegularFile if left.is_empty() => {
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -202,6 +231,22 @@ fn walk(path: &Path) -> Result<(Found, PathBuf), TrustError> {
         }
     }
     Ok((Found::Folder, at))
+}
+
+/// Judges something on the way. Only the system's own errors end it.
+fn judge_way(
+    handle: BorrowedFd<'_>,
+    thing: Thing,
+    path: &Path,
+    doubt: &mut Option<TrustError>,
+) -> Result<(), TrustError> {
+    match judge(handle, thing, path) {
+        Err(found @ (TrustError::Foreign { .. } | TrustError::Writable { .. })) => {
+            doubt.get_or_insert(found);
+            Ok(())
+        }
+        judged => judged,
+    }
 }
 
 /// The names of a path, the last one first.
@@ -275,8 +320,9 @@ fn has_access_list(handle: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Whether a group has nobody but the owner in it, as on systems where each user has a group of the same name and
-/// files are made writable for it. A group that the files of this machine do not list may have anybody.
+/// Whether a group has the owner in it and nobody else, as on systems where each user has a group of the same name and
+/// files are made writable for it. A group that the files of this machine do not list may have anybody, and one without
+/// members is a program's: whoever runs it, by a bit of its file or as a service, is in the group.
 fn is_private_group(group: u32, owner: u32) -> bool {
     let (Some(users), Some(groups)) = (lines("/etc/passwd"), lines("/etc/group")) else { return false };
     only_the_owner(&users, &groups, group, owner)
@@ -285,10 +331,12 @@ fn is_private_group(group: u32, owner: u32) -> bool {
 fn only_the_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
     let number = |text: Option<&str>| text.and_then(|text| text.parse::<u32>().ok());
     let mut owners = Vec::new();
+    let mut has_owner = false;
     for user in users.lines().map(|line| line.split(':').collect::<Vec<_>>()) {
         let uid = number(user.get(2).copied());
         if uid == Some(owner) {
             owners.extend(user.first().copied());
+            has_owner |= number(user.get(3).copied()) == Some(group);
         } else if number(user.get(3).copied()) == Some(group) {
             return false;
         }
@@ -299,12 +347,15 @@ fn only_the_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
             continue;
         }
         is_listed = true;
-        let members = line.get(3).copied().unwrap_or_default();
-        if members.split(',').any(|member| !member.is_empty() && !owners.contains(&member)) {
-            return false;
+        for member in line.get(3).copied().unwrap_or_default().split(',').filter(|member| !member.is_empty())
+        {
+            if !owners.contains(&member) {
+                return false;
+            }
+            has_owner = true;
         }
     }
-    is_listed && !owners.is_empty()
+    is_listed && has_owner
 }
 
 /// Whether a user's number means that user here. In a user namespace that does not map it, it stands for everybody
@@ -420,6 +471,29 @@ mod tests {
     }
 
     #[test]
+    fn whoever_can_change_the_way_a_file_that_is_not_there_is_missing() {
+        let (dir, file) = world();
+        let open = dir.path().join("open");
+        fs::create_dir(&open).unwrap();
+        symlink(open.join("nowhere"), dir.path().join("dangling")).unwrap();
+        symlink(&file, open.join("leads.toml")).unwrap();
+        fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+        for path in [open.join("deep/p.toml"), open.join("p.toml"), dir.path().join("dangling")] {
+            let missing = open_file(&path).unwrap_err();
+            assert!(missing.is_missing(), "{missing:?}");
+            let TrustError::Missing { doubt, .. } = missing else {
+                panic!("who could put one there is told")
+            };
+            assert!(matches!(*doubt, TrustError::Writable { .. }), "{doubt:?}");
+        }
+        // What is there is told, of whatever kind, and not opened.
+        check_refused(&open.join("leads.toml"), Thing::Folder, &open);
+        check_refused(&open, Thing::Folder, &open);
+        rustix::fs::mknodat(rustix::fs::CWD, open.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        check_refused(&open.join("fifo"), Thing::Folder, &open);
+    }
+
+    #[test]
     fn what_belongs_to_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {
             eprintln!("skipped: only root gives files away");
@@ -442,7 +516,8 @@ mod tests {
     #[test]
     fn a_group_is_private_where_nobody_else_is_in_it() {
         let users = "root:x:0:0::/:\nann:x:1000:1000::/:\nbob:x:1001:1001::/:\ncat:x:1002:1001::/:\n";
-        let groups = "root:x:0:\nann:x:1000:\nbob:x:1001:\nteam:x:1100:ann,bob\nalone:x:1101:ann\n";
+        let groups =
+            "root:x:0:\nann:x:1000:\nbob:x:1001:\nteam:x:1100:ann,bob\nalone:x:1101:ann\nplayers:x:60:\n";
         for (group, owner, private) in [
             (0, 0, true),
             (1000, 1000, true),
@@ -452,6 +527,8 @@ mod tests {
             (1101, 1001, false),
             (1102, 1000, false),
             (1000, 4711, false),
+            (60, 0, false),
+            (60, 1000, false),
         ] {
             assert_eq!(only_the_owner(users, groups, group, owner), private, "{group} {owner}");
         }

@@ -19,6 +19,7 @@ use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
 use crate::{
     builder::{BootstrapError, RegistryBuilder},
+    links::PrivatePaths,
     modules::{ModuleError, ModulesFolder, Wanted, place, read_file},
     mounts::MountTable,
     registry::ToolRegistry,
@@ -118,10 +119,13 @@ async fn build_from(
     }
     state::prepare(&envelope.state)?;
     let folder = files.modules_folder(&policy)?;
-    let mut private = vec![envelope.state.clone()];
-    private.extend(files.paths());
-    // A tool that could write there would be the next start's module.
-    private.extend(folder.clone());
+    let private = PrivatePaths {
+        state: Some(envelope.state.clone()),
+        policy: files.operator.path.clone(),
+        // A tool that could write there would be the next start's module.
+        modules: folder.clone(),
+        overlay: files.overlay.as_ref().and_then(|overlay| overlay.path.clone()),
+    };
     let mounts = Arc::new(match workspace {
         Place::Workspace => MountTable::open(&envelope.workspace, policy.mounts(), &private)?,
         Place::Nowhere => MountTable::default(),
@@ -142,7 +146,7 @@ async fn build_from(
         .guests(mounts, runner)
         .default_tools()
         .shell(shell_place(envelope))
-        .workspace(&envelope.workspace, private);
+        .workspace(&envelope.workspace, private.all());
     for (name, wasm) in CORE_MODULES {
         builder.add_embedded(name, wasm).await?;
     }
@@ -319,13 +323,6 @@ impl PolicyFiles {
         let dir = policy.modules_dir().map(|dir| place(dir, self.operator.path.as_deref()));
         Ok(dir.transpose()?)
     }
-
-    fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        [Some(&self.operator), self.overlay.as_ref()]
-            .into_iter()
-            .flatten()
-            .filter_map(|file| file.path.clone())
-    }
 }
 
 impl Source {
@@ -357,6 +354,13 @@ impl Source {
         let file = match trusted::open_file(path) {
             Ok(file) => file,
             Err(TrustError::Unusable { source, .. }) => return Err(failed(source)),
+            Err(TrustError::Missing { doubt, .. }) => {
+                tracing::warn!(
+                    file = %path.display(), cause = &*doubt as &dyn std::error::Error,
+                    "no policy there; somebody else could put one there, which would not be obeyed, or could have taken it away"
+                );
+                return Err(failed(io::ErrorKind::NotFound.into()));
+            }
             Err(TrustError::Kind { .. }) => {
                 let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file");
                 return Err(failed(source));

@@ -52,7 +52,7 @@ pub use bootstrap::{
 };
 pub use builder::{BootstrapError, RegistryBuilder};
 pub use call::{Caller, StderrFn, new_call};
-pub use links::{LinkReport, examine_links};
+pub use links::{LinkReport, PrivatePaths, examine_links};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolRegistry};
 pub use wasm::HostWasmToolRunner;

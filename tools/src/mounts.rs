@@ -5,7 +5,7 @@
 
 use std::{
     os::fd::{BorrowedFd, OwnedFd},
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
 };
 
@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::links::PrivateLinks;
+use crate::links::{PrivateLinks, PrivatePaths};
 
 pub use portcullis_confine::mounts::MountError;
 pub(crate) use portcullis_confine::mounts::real_path;
@@ -56,18 +56,18 @@ pub struct MountTable {
 impl MountTable {
     /// Opens the policy's mounts below a workspace, making folders that are missing.
     ///
-    /// `private` are the host paths that no mount may contain, equal or lie in: the state folder and the
-    /// policy file. Links are resolved before the comparison.
+    /// `private` are the host paths that no mount may contain, equal or lie in. Links are resolved before the
+    /// comparison.
     ///
     /// # Errors
     /// [`MountError`] when a mount is a link, is no folder, cannot be opened, or touches another mount or a
     /// private path.
-    pub fn open(workspace: &Path, specs: &[MountSpec], private: &[PathBuf]) -> Result<Self, MountError> {
+    pub fn open(workspace: &Path, specs: &[MountSpec], private: &PrivatePaths) -> Result<Self, MountError> {
         let folders: Vec<_> =
             specs.iter().map(|spec| MountFolder { name: spec.name.as_str(), folder: &spec.folder }).collect();
         let missing: Vec<&MountSpec> =
             specs.iter().filter(|spec| workspace.join(&spec.folder).symlink_metadata().is_err()).collect();
-        let directories = open_mounts(workspace, &folders, private)?;
+        let directories = open_mounts(workspace, &folders, &private.all())?;
         // On first use all are missing. Later it may be a slip of the keyboard, and what was meant lies elsewhere.
         if missing.len() < specs.len() {
             for MountSpec { name, folder } in missing {
@@ -81,7 +81,7 @@ impl MountTable {
         let mounts: Vec<MountHandle> = mounts.collect();
         let vault =
             mounts.iter().find(|mount| mount.name.is_vault()).map(|vault| Arc::clone(&vault.directory));
-        Ok(Self { mounts, links: PrivateLinks::new(vault, private.to_vec()) })
+        Ok(Self { mounts, links: PrivateLinks::new(vault, private) })
     }
 
     /// All mounts, in the order of the policy.
@@ -130,7 +130,7 @@ mod tests {
     fn mounts_are_made_on_first_use_and_found_by_name() {
         let dir = tempfile::tempdir().expect("a folder");
         let specs = [spec("shared", "shared"), spec("tmp", "deep/er/tmp")];
-        let table = MountTable::open(dir.path(), &specs, &[]).expect("opens");
+        let table = MountTable::open(dir.path(), &specs, &PrivatePaths::default()).expect("opens");
         assert!(dir.path().join("deep/er/tmp").is_dir());
         assert_eq!(table.get("tmp").expect("there").name().as_str(), "tmp");
         assert!(table.get("vault").is_none());
@@ -142,7 +142,8 @@ mod tests {
         let outside = tempfile::tempdir().expect("a folder");
         std::os::unix::fs::symlink(outside.path(), dir.path().join("shared")).expect("links");
         for folder in ["shared", "shared/below"] {
-            let error = MountTable::open(dir.path(), &[spec("shared", folder)], &[]).expect_err("a link");
+            let error = MountTable::open(dir.path(), &[spec("shared", folder)], &PrivatePaths::default())
+                .expect_err("a link");
             assert!(matches!(error, MountError::Open { .. }), "{error}");
         }
         assert_eq!(fs::read_dir(outside.path()).expect("readable").count(), 0);
@@ -155,9 +156,10 @@ mod tests {
         fs::create_dir_all(&state).expect("made");
         let alias = dir.path().join("alias");
         std::os::unix::fs::symlink(&state, &alias).expect("links");
-        for private in [state, alias.clone(), alias.join("not/yet/there"), dir.path().to_owned()] {
-            let error = MountTable::open(dir.path(), &[spec("shared", "shared")], &[private])
-                .expect_err("they touch");
+        for path in [state, alias.clone(), alias.join("not/yet/there"), dir.path().to_owned()] {
+            let private = PrivatePaths { overlay: Some(path), ..PrivatePaths::default() };
+            let error =
+                MountTable::open(dir.path(), &[spec("shared", "shared")], &private).expect_err("they touch");
             assert!(matches!(error, MountError::Overlap { .. }), "{error}");
         }
     }

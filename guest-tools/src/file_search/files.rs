@@ -76,7 +76,7 @@ impl Files {
             // Deleted since its directory was read.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
             Err(_) => {
-                report.unreadable += 1;
+                report.add_unreadable(guest);
                 return;
             }
         }

@@ -10,6 +10,9 @@ const SHOWN_LINE_BYTES: usize = 500;
 /// How much of that is before the match.
 const SHOWN_BEFORE_BYTES: usize = 100;
 
+/// How many files are named that could not be read.
+const NAMED_FILES: usize = 5;
+
 /// What a search found so far, and counts of what it could not look into.
 #[derive(Debug)]
 pub(super) struct Report {
@@ -24,7 +27,9 @@ pub(super) struct Report {
     pub(super) binary: usize,
     pub(super) cut_at_binary: usize,
     pub(super) cut_at_long_line: usize,
-    pub(super) unreadable: usize,
+    unreadable: usize,
+    /// Some of those, as they are shown.
+    unreadable_named: Vec<String>,
     pub(super) out_of_time: bool,
 }
 
@@ -69,6 +74,7 @@ impl Report {
             cut_at_binary: 0,
             cut_at_long_line: 0,
             unreadable: 0,
+            unreadable_named: Vec::new(),
             out_of_time: false,
         }
     }
@@ -76,9 +82,15 @@ impl Report {
     /// Begins the lines of a file. A path with control characters is written as a quoted string, so that a
     /// line of the result is one of a file.
     pub(super) fn begin(&self, guest: &str) -> Group {
-        let quoted = guest.chars().any(char::is_control);
-        let path = if quoted { format!("{guest:?}") } else { guest.to_owned() };
-        Group { path, broken: true, empty: true }
+        Group { path: shown(guest), broken: true, empty: true }
+    }
+
+    /// Takes note of a file that could not be read.
+    pub(super) fn add_unreadable(&mut self, guest: &str) {
+        self.unreadable += 1;
+        if self.unreadable_named.len() < NAMED_FILES && guest.len() <= SHOWN_LINE_BYTES {
+            self.unreadable_named.push(shown(guest));
+        }
     }
 
     /// Adds a matching line; whether more are wanted. `place` tells where in it the match is.
@@ -142,7 +154,9 @@ impl Report {
             notes.push(format!("{} searched only up to binary data", files(self.cut_at_binary)));
         }
         if self.unreadable > 0 {
-            notes.push(format!("{} could not be read", files(self.unreadable)));
+            let more = if self.unreadable > self.unreadable_named.len() { ", …" } else { "" };
+            let named = self.unreadable_named.join(", ");
+            notes.push(format!("{} could not be read: {named}{more}", files(self.unreadable)));
         }
         notes
     }
@@ -172,6 +186,11 @@ impl Report {
         // Writing to a string does not fail.
         let _ = self.text.write_fmt(words);
     }
+}
+
+/// A path in a line of the result.
+fn shown(guest: &str) -> String {
+    if guest.chars().any(char::is_control) { format!("{guest:?}") } else { guest.to_owned() }
 }
 
 /// `1 file`, `2 files`.

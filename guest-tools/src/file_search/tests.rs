@@ -339,7 +339,7 @@ fn what_is_no_file_is_left_alone_and_what_cannot_be_read_is_counted() {
     }
     assert_eq!(
         search(folder.path(), &json!({"query": "x"})).expect("searches"),
-        "/shared/real/a:1:x\n[1 file could not be read]\n[1 directory or entry could not be read]"
+        "/shared/real/a:1:x\n[1 file could not be read: /shared/locked]\n[1 directory or entry could not be read]"
     );
     fs::set_permissions(shared.join("locked.d"), fs::Permissions::from_mode(0o700)).expect("a mode");
 }

@@ -38,12 +38,17 @@ pub(crate) fn run(common: &Common, options: &cli::Doctor) -> Result<ExitCode, Cl
     } else {
         stream::answer(&shown::shown(&findings))?;
     }
-    Ok(if findings.ok { ExitCode::SUCCESS } else { ExitCode::from(ToolErrorKind::Unavailable.exit_code()) })
+    Ok(exit_code(&findings))
 }
 
-/// What it finds, in a few lines.
-pub(super) fn summary(common: &Common) -> Result<String, CliError> {
-    Ok(shown::summary(&examine(common)?))
+/// What it finds, in a few lines, and the exit code that says whether all that the policy requires holds.
+pub(super) fn summary(common: &Common) -> Result<(String, ExitCode), CliError> {
+    let findings = examine(common)?;
+    Ok((shown::summary(&findings), exit_code(&findings)))
+}
+
+fn exit_code(findings: &Findings) -> ExitCode {
+    if findings.ok { ExitCode::SUCCESS } else { ExitCode::from(ToolErrorKind::Unavailable.exit_code()) }
 }
 
 /// All that was found.
@@ -153,12 +158,19 @@ struct LinkFinding {
     has_more: bool,
     /// Whether a private file has a name elsewhere: then no command runs.
     is_private_exposed: bool,
+    /// Some of these, by the names that they have at home.
+    private: Vec<String>,
+    private_left_out: usize,
+    /// Why that cannot be told: then no command runs either.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unknown: Option<String>,
 }
 
 impl LinkFinding {
     fn of(registry: &ToolRegistry) -> Self {
-        let LinkReport { found, left_out, has_more, is_private_exposed } = examine_links(registry.mounts());
-        Self { found, left_out, has_more, is_private_exposed }
+        let LinkReport { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown } =
+            examine_links(registry.mounts());
+        Self { found, left_out, has_more, is_private_exposed, private, private_left_out, unknown }
     }
 }
 

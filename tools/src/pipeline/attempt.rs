@@ -340,11 +340,11 @@ fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, To
                 subject: path,
                 hint: format!("`{pattern}` is protected at any depth; choose another path"),
             },
-            Violation::HardLink { path, writes } => Denial {
+            Violation::HardLink { path } => Denial {
                 code: DenialCode::HardLink,
                 rule: "mounts".to_owned(),
                 subject: path,
-                hint: if writes { links::REPLACE.to_owned() } else { links::PRIVATE.to_owned() },
+                hint: links::REPLACE.to_owned(),
             },
         };
         // What it had done before is done: a tool that tells must be heard.

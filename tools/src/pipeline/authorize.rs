@@ -24,7 +24,7 @@ use crate::{
     audit::{self, Subject, SubjectKind},
     call::Caller,
     hook::Hooks,
-    links,
+    links::{self, Exposed, Suspect},
     mounts::{MountTable, real_path, resolve_beneath},
     rates::Rates,
     registered::{Backend, RegisteredTool},
@@ -54,7 +54,7 @@ pub(crate) async fn authorize(
 ) -> Result<Authorized, ToolError> {
     let mut gated = gated;
     for _ in 0..=MAX_CHANGES {
-        let Grants { own: grant, steps } = grants(&gated.checked, policy, mounts, trail)?;
+        let Grants { own: grant, steps } = grants(&gated.checked, policy, mounts, trail).await?;
         let writes = writes(&gated.checked.tool, &grant, &steps, caller);
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
@@ -70,7 +70,7 @@ pub(crate) async fn authorize(
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
         match consent(&gated, &grant, steps, policy, caller, trail).await? {
             // An answer may take minutes: what it was given for must still be so.
-            None if grants(&gated.checked, policy, mounts, trail)? == asked => {
+            None if grants(&gated.checked, policy, mounts, trail).await? == asked => {
                 return Ok(Authorized { checked: gated.checked, grant, writes });
             }
             None => {}
@@ -108,6 +108,13 @@ fn writes(tool: &RegisteredTool, own: &Grant, steps: &[StepGrant], caller: &Call
     names
 }
 
+/// Where paths lead, and what was found there of private files.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    mounts: &'a MountTable,
+    exposed: &'a Exposed,
+}
+
 /// What a call may touch.
 #[derive(PartialEq)]
 struct Grants {
@@ -118,23 +125,25 @@ struct Grants {
 }
 
 /// The grants of a call, by names and by where they lead.
-fn grants(
+async fn grants(
     checked: &Checked,
     policy: &WorkspaceSecurityPolicy,
     mounts: &MountTable,
     trail: &mut Trail,
 ) -> Result<Grants, ToolError> {
     let (tool, args) = (&checked.tool, &checked.args);
+    let exposed = &*mounts.private_links().exposed().await;
+    let places = Places { mounts, exposed };
     let subjects = subjects(tool, args)?;
     trail.row.subjects = subjects.iter().map(row_subject).collect();
     let mut steps = Vec::new();
     let grant = match tool.backend() {
-        Backend::Native(_) | Backend::Guest(_) | Backend::Shell(_) => judge(tool, &subjects, policy, mounts),
+        Backend::Native(_) | Backend::Guest(_) | Backend::Shell(_) => judge(tool, &subjects, policy, places),
         Backend::Operation(operation) => {
-            let own = judge(tool, &[], policy, mounts).map_err(|denial| refuse(*denial, trail))?;
+            let own = judge(tool, &[], policy, places).map_err(|denial| refuse(*denial, trail))?;
             for step in operation.steps() {
                 let subjects = self::subjects(step, args)?;
-                let grant = judge(step, &subjects, policy, mounts);
+                let grant = judge(step, &subjects, policy, places);
                 let grant = grant.map_err(|denial| refuse(*denial, trail))?;
                 steps.push(StepGrant { step: step.facts().name.to_string(), grant });
             }
@@ -165,22 +174,17 @@ fn judge(
     tool: &RegisteredTool,
     subjects: &[RequestedSubject],
     policy: &WorkspaceSecurityPolicy,
-    mounts: &MountTable,
+    places: Places<'_>,
 ) -> Result<Grant, Box<Denial>> {
     let grant = match policy.authorize(&CallRequest { tool: tool.facts(), subjects }) {
         Decision::Allow(grant) => grant,
         Decision::Deny(denial) => return Err(Box::new(denial)),
     };
     // A command opens files past us, so one of its mounts could hold such a name.
-    if grant.shell.is_some() && mounts.private_links().exposed().is_any() {
-        return Err(Box::new(Denial {
-            code: DenialCode::HardLink,
-            rule: "shell".to_owned(),
-            subject: "a file of the vault, of the state folder or of the policy".to_owned(),
-            hint: "a command could read it under another name; an operator removes the other name, which \
-                   `find MOUNT -samefile FILE` shows, or makes the file anew"
-                .to_owned(),
-        }));
+    if grant.shell.is_some()
+        && let Some(suspect) = places.exposed.suspects_any()
+    {
+        return Err(Box::new(no_command(suspect, places.exposed)));
     }
     for subject in subjects {
         match subject {
@@ -193,7 +197,7 @@ fn judge(
                 } else {
                     LastName::Followed
                 };
-                follow(path, *access, last, policy, mounts)?;
+                follow(path, *access, last, policy, places)?;
             }
             // Judged by their text alone, above.
             RequestedSubject::Url { .. } | RequestedSubject::Command { .. } => {}
@@ -249,9 +253,9 @@ fn follow(
     access: Access,
     last: LastName,
     policy: &WorkspaceSecurityPolicy,
-    mounts: &MountTable,
+    places: Places<'_>,
 ) -> Result<(), Box<Denial>> {
-    let Some(mount) = path.mount().and_then(|name| mounts.get(name)) else { return Ok(()) };
+    let Some(mount) = path.mount().and_then(|name| places.mounts.get(name)) else { return Ok(()) };
     let root = mount.directory().as_fd();
     let deny = |code, hint: &str| {
         Err(Box::new(Denial {
@@ -277,8 +281,14 @@ fn follow(
                 let is_at_home = mount.name().is_vault();
                 // A name that is removed or renamed itself leaves the file as it is.
                 let is_opened = missing.is_empty() && matches!(last, LastName::Followed);
-                if is_opened && !is_at_home && is_exposed(target.as_fd(), mounts) {
-                    return deny(DenialCode::HardLink, links::PRIVATE);
+                if is_opened && !is_at_home {
+                    match suspect(target.as_fd(), places.exposed) {
+                        Some(Suspect::Private) => return deny(DenialCode::HardLink, links::PRIVATE),
+                        Some(Suspect::Unknown(why)) => {
+                            return deny(DenialCode::LinksUnknown, &why.hint());
+                        }
+                        None => {}
+                    }
                 }
                 if access == Access::Write {
                     let Some(below) = below(root, target.as_fd(), &missing) else {
@@ -324,13 +334,35 @@ enum LastName {
     Itself,
 }
 
-/// Whether it is a private file under another name. Only files with several names are looked for among them.
-fn is_exposed(handle: BorrowedFd<'_>, mounts: &MountTable) -> bool {
-    rustix::fs::fstat(handle).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && stat.st_nlink > 1
-            && mounts.private_links().exposed().has(&stat)
-    })
+/// Whether it may be a private file under another name.
+fn suspect(handle: BorrowedFd<'_>, exposed: &Exposed) -> Option<Suspect> {
+    let stat = rustix::fs::fstat(handle).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if is_file { exposed.suspects(&stat) } else { None }
+}
+
+/// Why no command runs, and of which file's name.
+fn no_command(suspect: Suspect, exposed: &Exposed) -> Denial {
+    let rule = "shell".to_owned();
+    match suspect {
+        Suspect::Private => {
+            let hint = "a command could use it under another name; an operator removes the other name, which \
+                        `find MOUNT -samefile FILE` shows, or makes the file anew";
+            let more = exposed.named().len() + exposed.unnamed() - 1;
+            Denial {
+                code: DenialCode::HardLink,
+                rule,
+                subject: exposed.named().first().cloned().unwrap_or_default(),
+                hint: if more == 0 { hint.to_owned() } else { format!("{hint}; so have {more} more") },
+            }
+        }
+        Suspect::Unknown(why) => Denial {
+            code: DenialCode::LinksUnknown,
+            rule,
+            subject: "a file in a mount".to_owned(),
+            hint: why.hint(),
+        },
+    }
 }
 
 fn is_special(handle: BorrowedFd<'_>) -> bool {

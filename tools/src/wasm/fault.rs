@@ -218,6 +218,16 @@ pub enum WasmError {
         /// What is wrong with it.
         reason: String,
     },
+    /// The module says more of its tools than is taken.
+    #[error("{what} is {size} long; at most {limit} are taken")]
+    Declares {
+        /// What is too long, or too many.
+        what: String,
+        /// How long it is, in bytes, or how many there are.
+        size: usize,
+        /// How much is taken.
+        limit: usize,
+    },
     /// The thread that should serve the call is not proven to be confined.
     #[error("cannot confine the worker thread")]
     Confine(#[from] portcullis_confine::ConfineError),

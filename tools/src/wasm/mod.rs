@@ -10,6 +10,7 @@ mod cache;
 mod compiler;
 mod compiler_child;
 mod control;
+mod declarations;
 mod engine;
 mod fault;
 mod fs;

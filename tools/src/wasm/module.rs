@@ -5,7 +5,6 @@ use std::{
     sync::{Mutex, OnceLock, PoisonError},
 };
 
-use portcullis_types::{Declarations, FRAME_VERSION, ToolName};
 use sha2::{Digest, Sha256};
 use wasmtime::{Engine, ExternType, InstancePre, Linker, Module, UnknownImportError};
 
@@ -13,9 +12,6 @@ use super::{WasmError, guest::GuestState};
 
 /// The largest module: 16 MiB.
 pub const MAX_MODULE_BYTES: usize = 16 << 20;
-
-/// Tools that one module may declare. Each costs a schema and a line in every listing.
-const MAX_TOOLS_PER_MODULE: usize = 256;
 
 /// Imports that a refusal names; of a module that wants more, the others are not worth reading.
 const MAX_NAMED_IMPORTS: usize = 32;
@@ -158,7 +154,7 @@ pub(super) fn last_words(stderr: &str) -> String {
 }
 
 /// A name out of a module, within a line of ours.
-fn shown(name: &str) -> String {
+pub(super) fn shown(name: &str) -> String {
     let short: String = name.chars().take(MAX_SHOWN_CHARS).collect();
     portcullis_policy::escape_for_display(&short).to_string()
 }
@@ -190,42 +186,4 @@ pub(super) fn check_size(wasm: &[u8]) -> Result<(), WasmError> {
         return Err(WasmError::ModuleTooLarge { bytes: wasm.len(), limit: MAX_MODULE_BYTES });
     }
     Ok(())
-}
-
-/// Checks a module's answer to `describe`: version, names, and that the role of an argument is one that the
-/// schema knows.
-pub(super) fn check_declarations(text: &str) -> Result<Declarations, WasmError> {
-    let refuse = |reason: String| WasmError::Describe { reason };
-    if text.trim().is_empty() {
-        return Err(refuse(
-            "it answers nothing; one that is written with the SDK ends with `export_tools!`".to_owned(),
-        ));
-    }
-    let declarations: Declarations =
-        serde_json::from_str(text).map_err(|error| match text.trim_start().starts_with('{') {
-            true => refuse(error.to_string()),
-            false => refuse(format!("{error}; {}", super::fault::TO_SAY_SOMETHING)),
-        })?;
-    if declarations.v != FRAME_VERSION {
-        return Err(refuse(format!("it speaks version {}, not {FRAME_VERSION}", declarations.v)));
-    }
-    if declarations.tools.is_empty() {
-        return Err(refuse("it has no tools".to_owned()));
-    }
-    if declarations.tools.len() > MAX_TOOLS_PER_MODULE {
-        return Err(refuse(format!("it has more than {MAX_TOOLS_PER_MODULE} tools")));
-    }
-    for tool in &declarations.tools {
-        ToolName::parse(tool.name.as_str()).map_err(|error| refuse(error.to_string()))?;
-        let properties = tool.parameters.as_value().get("properties");
-        for role in &tool.roles {
-            if properties.is_none_or(|properties| properties.get(&role.argument).is_none()) {
-                return Err(refuse(format!(
-                    "tool `{}` gives a role to `{}`, which is no parameter of it",
-                    tool.name, role.argument
-                )));
-            }
-        }
-    }
-    Ok(declarations)
 }

@@ -21,7 +21,7 @@ use super::{
     cache::ModuleCache,
     compiler::{CompileLimits, Compiler},
     control::CallControl,
-    engine,
+    declarations, engine,
     fs::Preopen,
     guest::{GuestPreopens, GuestState},
     module::{self, LinkedModule},
@@ -225,7 +225,7 @@ impl HostWasmToolRunner {
     /// Dropping the future stops the guest.
     pub async fn describe(&self, module: &Arc<GuestModule>) -> Result<Declarations, WasmError> {
         if let Some(text) = self.cache.declarations(module.digest()) {
-            return module::check_declarations(&text);
+            return declarations::check(&text);
         }
         let report = self.run_describe(module).await?;
         let said = module::last_words(&report.stderr);
@@ -233,7 +233,7 @@ impl HostWasmToolRunner {
         match report.result {
             Ok(FinalFrame::Ok(output)) => {
                 let text = output.joined_text();
-                let declarations = module::check_declarations(&text)?;
+                let declarations = declarations::check(&text)?;
                 self.cache.keep_declarations(module.digest(), &text);
                 Ok(declarations)
             }
@@ -292,6 +292,7 @@ impl HostWasmToolRunner {
     ) -> Result<GuestReport, WasmError> {
         let module = self.ready(&job.module)?;
         let pool = self.pool(&job.mounts)?;
+        let exposed = self.config.mounts.private_links().exposed().await;
         let control = Arc::new(CallControl::new(job.deadline, job.place));
         let _stops_with_us = StopOnDrop(Arc::clone(&control));
         let (sender, mut frames) = mpsc::channel(LISTENER_CAPACITY);
@@ -304,7 +305,7 @@ impl HostWasmToolRunner {
             memory_bytes: job.memory_bytes,
             time_limit: job.time_limit,
             protected: Arc::clone(&self.config.protected),
-            exposed: self.config.mounts.private_links().exposed(),
+            exposed,
             control: Arc::clone(&control),
             // A sender of our own stays open, so that the end of the guest's wakes nobody early.
             listener: job
@@ -387,7 +388,9 @@ impl HostWasmToolRunner {
         Ok(pool)
     }
 
-    /// Whether the kernel tells which pages a call touched, which makes clearing its memory cheaper.
+    /// Whether the kernel tells which pages a call touched, which makes clearing its memory cheaper. What it tells it by
+    /// is opened at the first asking, for good: a program that conceals its memory asks before, since an ordinary
+    /// user's cannot open it afterwards.
     #[must_use]
     pub fn has_pagemap_scan() -> bool {
         wasmtime::PoolingAllocationConfig::is_pagemap_scan_available()

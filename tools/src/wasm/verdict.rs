@@ -36,12 +36,10 @@ pub(crate) enum Violation {
         /// The pattern that protects it.
         pattern: String,
     },
-    /// A file with other names would have been changed in place, or a private one been read under another name.
+    /// A file with other names would have been changed in place.
     HardLink {
         /// The path as the guest would write it.
         path: String,
-        /// Whether it would have been changed.
-        writes: bool,
     },
 }
 

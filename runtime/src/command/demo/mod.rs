@@ -67,9 +67,12 @@ pub(crate) fn run(common: &Common, options: &Demo) -> Result<ExitCode, CliError>
         rows::demonstrated(&log)?,
         rows::verdict(&verified),
     ))?;
-    stream::answer(&format!("\nwhat was enforced\n\n{}", doctor::summary(&scene.common)?))?;
+    let (enforced, proven) = doctor::summary(&scene.common)?;
+    stream::answer(&format!("\nwhat was enforced\n\n{enforced}"))?;
     stream::answer(&scene.close(options.keep))?;
-    Ok(agent::exit_code(&run.end))
+    // Its own end first; a demonstration of what does not hold is none.
+    let ended = agent::exit_code(&run.end);
+    Ok(if ended == ExitCode::SUCCESS { proven } else { ended })
 }
 
 /// How wide its questions are: they are shown to whoever watches, on whatever terminal.

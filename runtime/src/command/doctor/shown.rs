@@ -39,15 +39,21 @@ fn verdict(findings: &Findings) -> &'static str {
 }
 
 fn write_links(out: &mut String, links: &LinkFinding) -> std::fmt::Result {
-    if links.found.is_empty() && !links.has_more && !links.is_private_exposed {
+    if links.found.is_empty() && !links.has_more && !links.is_private_exposed && links.unknown.is_none() {
         return Ok(());
     }
     writeln!(out, "\nhard links out of a mount, or between two")?;
     if links.is_private_exposed {
-        writeln!(
-            out,
-            "  a file of the vault, the state folder or the policy has a name elsewhere: no command runs"
-        )?;
+        writeln!(out, "  private files that have a name elsewhere too, so that no command runs:")?;
+        for name in &links.private {
+            writeln!(out, "    {}", text::inline(name))?;
+        }
+        if links.private_left_out > 0 {
+            writeln!(out, "    and {} further files", links.private_left_out)?;
+        }
+    }
+    if let Some(unknown) = &links.unknown {
+        writeln!(out, "  no command runs, since private files could have a name elsewhere: {unknown}")?;
     }
     for found in &links.found {
         writeln!(out, "  {}", text::inline(found))?;

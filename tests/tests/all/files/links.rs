@@ -1,13 +1,17 @@
 //! Hard links: another name of a file, planted in a mount before the start.
 
-use std::fs::{self, hard_link};
+use std::{
+    fs::{self, hard_link},
+    os::unix::fs::symlink,
+    process::Command,
+};
 
 use portcullis_tests::{Answer, World};
 use portcullis_types::ToolErrorKind::Denied;
 use serde_json::json;
 
 use super::{IN_VAULT, OUTSIDE, Place, writing};
-use crate::modules::{portcullis, stdout};
+use crate::modules::{portcullis, stderr, stdout};
 
 /// A world with names in `shared` of a file outside every mount and of one of the vault.
 async fn planted() -> Place {
@@ -66,7 +70,8 @@ async fn a_guest_neither_changes_reads_nor_makes_such_a_name() {
             probe(op, path, "").await.refused(Denied, "hard_link");
         }
     }
-    probe("read", "/shared/key", "").await.refused(Denied, "hard_link");
+    let read = probe("read", "/shared/key", "").await.text();
+    assert!(read.starts_with("error: ") && !read.contains(IN_VAULT), "{read}");
     assert!(probe("read", "/shared/outside", "").await.text().starts_with("ok: "));
     let linked = probe("link", "/shared/notes.txt", "/tmp/notes.txt").await.text();
     assert!(linked.starts_with("error: "), "{linked}");
@@ -82,7 +87,78 @@ async fn no_command_runs_while_a_private_file_has_a_name_elsewhere() {
     hard_link(world.workspace().join("vault/key"), world.shared("innocent")).expect("linked");
     let registry = world.registry_with_shell().await;
     let answer = Answer::of(&registry, "shell_exec", json!({"command": "cat innocent"})).await;
-    answer.refused(Denied, "hard_link");
+    let said = answer.refused(Denied, "hard_link");
+    assert!(said.contains("/vault/key"), "{said}");
+    let shown = stdout(&portcullis(&world, &["doctor"]));
+    assert!(shown.contains("so that no command runs:\n    /vault/key\n"), "{shown}");
+}
+
+#[tokio::test]
+async fn a_search_passes_over_a_private_file_and_names_it() {
+    let place = planted().await;
+    place.world.put("found.txt", "a secret that is ours\n");
+    let answer = place.call("file_search", json!({"query": "secret"})).await.text();
+    assert!(answer.contains("/shared/found.txt:1:a secret that is ours"), "{answer}");
+    assert!(answer.contains("[1 file could not be read: /shared/innocent]"), "{answer}");
+    assert!(!answer.contains(IN_VAULT), "{answer}");
+    // One that a call names is refused as before.
+    place.refused("file_search", json!({"query": "s", "path": "innocent"}), Denied, "hard_link").await;
+}
+
+#[test]
+fn a_vault_that_does_not_answer_holds_up_no_call() {
+    let world = World::new();
+    fs::create_dir_all(world.workspace().join("vault/deep")).expect("made");
+    world.put("a", "a");
+    hard_link(world.shared("a"), world.shared("b")).expect("linked");
+    // A file system whose other end never speaks, for as long as the command runs that holds it.
+    let script = r#"exec 9<>/dev/fuse && options=rootmode=40000,user_id=0,group_id=0 || exit 77
+        mount -i -t fuse -o fd=9,$options silent "$0" || exit 77
+        exec timeout 60 "$@""#;
+    let call = |tool: &str, arguments: &str| {
+        Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script])
+            .arg(world.workspace().join("vault/deep"))
+            .arg(portcullis_tests::binary())
+            .args(world.options())
+            .args(["call", tool, arguments])
+            .output()
+    };
+    let Ok(written) = call("file_write", r#"{"path":"/shared/c","content":"c"}"#) else {
+        eprintln!("skipped: there is no unshare");
+        return;
+    };
+    if written.status.code() == Some(77) || stderr(&written).starts_with("unshare:") {
+        eprintln!("skipped: no file system of our own can be mounted: {}", stderr(&written));
+        return;
+    }
+    assert!(written.status.success(), "{:?} {}", written.status, stderr(&written));
+    // What cannot be told is not taken for harmless.
+    for (tool, arguments) in [
+        ("file_write", r#"{"path":"/shared/b","content":"c","mode":"overwrite"}"#),
+        ("shell_exec", r#"{"command":"cat b"}"#),
+    ] {
+        let refused = call(tool, arguments).expect("starts");
+        let said = stderr(&refused);
+        assert!(refused.status.code() == Some(3) && said.contains("within 1 s"), "{tool}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_overlay_leads_to_is_not_taken_for_private() {
+    let world = World::new();
+    world.put("a", "inside");
+    fs::create_dir_all(world.root().join("elsewhere")).expect("made");
+    hard_link(world.shared("a"), world.root().join("elsewhere/a")).expect("linked");
+    let overlay = world.workspace().join("portcullis.toml");
+    fs::write(&overlay, "").expect("written");
+    let registry = world.registry_with_shell().await;
+    // Whoever can write the workspace exchanges it for a link to a folder with files of several names.
+    fs::remove_file(&overlay).expect("removed");
+    symlink(world.workspace().join("shared"), &overlay).expect("linked");
+    assert_eq!(Answer::of(&registry, "file_read", json!({"path": "a"})).await.text(), "inside");
+    let said = Answer::of(&registry, "shell_exec", json!({"command": "cat a"})).await.text();
+    assert!(said.starts_with("inside"), "{said}");
 }
 
 #[test]

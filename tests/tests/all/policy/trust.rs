@@ -38,6 +38,40 @@ fn a_policy_that_others_can_write_is_refused_and_the_way_out_is_said() {
     assert!(portcullis(&world, &["call", "file_list"]).status.success());
 }
 
+#[test]
+fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
+    let world = World::new();
+    let home = world.root().join("home");
+    fs::create_dir(&home).expect("made");
+    fs::set_permissions(&home, Permissions::from_mode(0o777)).expect("opened");
+    let call = || {
+        std::process::Command::new(portcullis_tests::binary())
+            .args(&world.options()[..4])
+            .args(["call", "add", r#"{"a":1,"b":2}"#])
+            .env_remove("XDG_CONFIG_HOME")
+            .env("HOME", &home)
+            .output()
+            .expect("starts")
+    };
+    if std::path::Path::new("/etc/portcullis/portcullis.toml").exists() {
+        eprintln!("skipped: this machine has a policy of its own");
+        return;
+    }
+    let output = call();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("no policy there") && said.contains("can be written by everybody"), "{said}");
+    // One that is there is not obeyed, and no other takes its place.
+    fs::create_dir_all(home.join(".config/portcullis")).expect("made");
+    fs::copy(world.policy_file(), home.join(".config/portcullis/portcullis.toml")).expect("copied");
+    let output = call();
+    assert!(
+        output.status.code() == Some(2) && stderr(&output).contains("is not obeyed"),
+        "{}",
+        stderr(&output)
+    );
+}
+
 #[tokio::test]
 async fn a_policy_of_another_user_is_refused() {
     if !rustix::process::geteuid().is_root() {

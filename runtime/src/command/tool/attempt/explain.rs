@@ -138,6 +138,9 @@ fn words(code: DenialCode, tool: &RegisteredTool) -> String {
         DenialCode::HardLink => {
             "no policy allows it: replace the file whole, or remove its other names".to_owned()
         }
+        DenialCode::LinksUnknown => {
+            "no policy allows it: `portcullis doctor` says why private files cannot be told from it".to_owned()
+        }
         DenialCode::UnknownMount => {
             "the policy has no such mount: paths begin with one that `[mounts]` names, such as `/shared`".to_owned()
         }

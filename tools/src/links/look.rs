@@ -1,0 +1,215 @@
+//! When what is private is looked through, and which answer a call goes by.
+//!
+//! The folders may lie on a file system that does not answer. So a look is done on a thread of its own, one at a time;
+//! a call waits for it a bounded time, without blocking the thread that it runs on.
+
+use std::{
+    fmt,
+    os::fd::OwnedFd,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::Notify;
+
+use super::{Exposed, LOOK_WAIT, PrivatePaths, Unknown, walk};
+
+/// How old a look may be that a call goes by, where looking is quick.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Of the time, no more than one part in so many is spent on looking.
+const MAX_SHARE: u32 = 50;
+
+/// How long calls go by a look at most, however long it took.
+const MAX_FRESH: Duration = Duration::from_secs(5 * 60);
+
+/// How long the last look's answer stands in for one that is overdue. After that any file with several names may be
+/// private, and no command runs.
+const STANDS_IN: Duration = Duration::from_secs(30);
+
+/// Looks for private files that have names elsewhere, again and again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PrivateLinks {
+    /// None where nothing is private.
+    looker: Option<Arc<Looker>>,
+}
+
+struct Looker {
+    look: Box<dyn Fn() -> Exposed + Send + Sync>,
+    seen: Mutex<Seen>,
+    done: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    last: Option<Last>,
+    /// Since when a look is under way.
+    begun: Option<Instant>,
+}
+
+/// The last look that ended.
+#[derive(Debug)]
+struct Last {
+    /// Until when calls go by it.
+    until: Instant,
+    found: Arc<Exposed>,
+}
+
+impl PrivateLinks {
+    pub(crate) fn new(vault: Option<Arc<OwnedFd>>, private: &PrivatePaths) -> Self {
+        let places = private.open(vault);
+        if places.is_empty() {
+            return Self::default();
+        }
+        Self::looking(move || walk::private(&places))
+    }
+
+    fn looking(look: impl Fn() -> Exposed + Send + Sync + 'static) -> Self {
+        let looker = Looker { look: Box::new(look), seen: Mutex::default(), done: Notify::new() };
+        Self { looker: Some(Arc::new(looker)) }
+    }
+
+    /// What a look finds now, or found a moment ago.
+    ///
+    /// # Cancellation
+    /// Dropping the future leaves a look that was begun to its thread; the next call finds its answer.
+    pub(crate) async fn exposed(&self) -> Arc<Exposed> {
+        let Some(looker) = &self.looker else { return Arc::default() };
+        if let Some(found) = looker.at_once() {
+            return found;
+        }
+        let _in_time = tokio::time::timeout(LOOK_WAIT, looker.ended()).await;
+        let seen = looker.seen();
+        seen.fresh().unwrap_or_else(|| seen.stand_in())
+    }
+
+    /// Looks now, on this thread: for what is no call.
+    pub(super) fn look(&self) -> Exposed {
+        self.looker.as_ref().map(|looker| (looker.look)()).unwrap_or_default()
+    }
+}
+
+impl Looker {
+    /// The answer that need not be waited for. Begins a look where none is under way.
+    fn at_once(self: &Arc<Self>) -> Option<Arc<Exposed>> {
+        let mut seen = self.seen();
+        if let Some(found) = seen.fresh() {
+            return Some(found);
+        }
+        match seen.begun {
+            // One call has waited that long, and none after it waits again.
+            Some(begun) if begun.elapsed() >= LOOK_WAIT => Some(seen.stand_in()),
+            Some(_) => None,
+            None => {
+                let looker = Arc::clone(self);
+                let thread = std::thread::Builder::new().name("private-links".to_owned());
+                match thread.spawn(move || looker.run()) {
+                    Ok(_detached) => seen.begun = Some(Instant::now()),
+                    Err(error) => {
+                        tracing::warn!(%error, "no thread to look through what is private");
+                        return Some(seen.stand_in());
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// Waits until no look is under way.
+    async fn ended(&self) {
+        let done = self.done.notified();
+        tokio::pin!(done);
+        // Before it is asked whether it has ended, so that an end in between is not missed.
+        done.as_mut().enable();
+        if self.seen().begun.is_some() {
+            done.await;
+        }
+    }
+
+    fn run(&self) {
+        let before = Instant::now();
+        let found = Arc::new((self.look)());
+        let mut seen = self.seen();
+        let fresh = before.elapsed().saturating_mul(MAX_SHARE).clamp(FRESH, MAX_FRESH);
+        let until = Instant::now() + fresh;
+        *seen = Seen { last: Some(Last { until, found }), begun: None };
+        drop(seen);
+        self.done.notify_waiters();
+    }
+
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Seen {
+    fn fresh(&self) -> Option<Arc<Exposed>> {
+        self.last.as_ref().filter(|last| Instant::now() < last.until).map(|last| Arc::clone(&last.found))
+    }
+
+    /// What counts while a look is overdue.
+    fn stand_in(&self) -> Arc<Exposed> {
+        let last = self.last.as_ref().filter(|last| Instant::now() < last.until + STANDS_IN);
+        last.map_or_else(|| Arc::new(Exposed::unknown(Unknown::Overdue)), |last| Arc::clone(&last.found))
+    }
+}
+
+impl fmt::Debug for Looker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Looker").field("seen", &self.seen).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::links::Suspect;
+
+    /// Looks that end when they are told to.
+    fn told() -> (PrivateLinks, mpsc::Sender<Exposed>, mpsc::Receiver<()>) {
+        let (tell, told) = mpsc::channel();
+        let (begin, begun) = mpsc::channel();
+        let told = Mutex::new(told);
+        let links = PrivateLinks::looking(move || {
+            begin.send(()).expect("heard");
+            told.lock().expect("one look at a time").recv().unwrap_or_default()
+        });
+        (links, tell, begun)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_look_that_hangs_blocks_no_call_and_counts_as_suspicion() {
+        let (links, tell, begun) = told();
+        let overdue = Some(Suspect::Unknown(Unknown::Overdue));
+        // Both share this thread: a look on it would let neither end.
+        let (one, other) = tokio::join!(links.exposed(), links.exposed());
+        assert_eq!((one.suspects_any(), other.suspects_any()), (overdue, overdue));
+        begun.recv().expect("begun");
+        assert!(begun.try_recv().is_err(), "one look at a time");
+        tell.send(Exposed::default()).expect("heard");
+        while links.exposed().await.suspects_any().is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert!(begun.try_recv().is_err(), "the look that had begun is the answer");
+    }
+
+    #[test]
+    fn the_last_look_stands_in_for_a_bounded_time() {
+        let ended = |ago: Duration| {
+            let until = Instant::now().checked_sub(ago).expect("the machine runs for longer");
+            Seen { last: Some(Last { until, found: Arc::default() }), begun: None }
+        };
+        assert!(ended(Duration::ZERO).fresh().is_none());
+        assert_eq!(ended(Duration::from_secs(1)).stand_in().suspects_any(), None);
+        let overdue = Some(Suspect::Unknown(Unknown::Overdue));
+        assert_eq!(ended(STANDS_IN).stand_in().suspects_any(), overdue);
+        assert_eq!(Seen::default().stand_in().suspects_any(), overdue);
+    }
+
+    #[tokio::test]
+    async fn where_nothing_is_private_nothing_is_suspected() {
+        assert_eq!(PrivateLinks::default().exposed().await.suspects_any(), None);
+    }
+}

@@ -1,0 +1,189 @@
+//! A module's answer to `describe`: whether it can be used. What it says is a stranger's, goes to every model and client
+//! that tools are offered to, and stays in memory as long as this process, so each part of it is bounded.
+
+use portcullis_types::{Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolName, json_bytes};
+
+use super::{WasmError, module::shown};
+
+/// Tools that one module may declare. Each costs a schema and a line in every listing.
+const MAX_TOOLS_PER_MODULE: usize = 256;
+
+/// All that a module says of its tools: 1 MiB. A folder may hold 256 modules.
+const MAX_DECLARATIONS_BYTES: usize = 1 << 20;
+
+/// What a tool does, in its author's words: 4 KiB. A model reads it with each question.
+const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
+
+/// A schema of a tool, of its arguments or of its results, with every text in it: 64 KiB. A model reads the former with
+/// each question.
+const MAX_TOOL_SCHEMA_BYTES: usize = 64 << 10;
+
+/// A name that a tool gives itself for people, a profile's, an alias, a host, an argument: 256 bytes.
+const MAX_WORD_BYTES: usize = 256;
+
+/// How much is told of why an answer cannot be used, in characters.
+const MAX_REASON_CHARS: usize = 1024;
+
+/// How many roles, hosts or aliases a tool has: 64 of each.
+const MAX_LISTED: usize = 64;
+
+/// Checks a module's answer to `describe`: version, names, bounds, and that the role of an argument is one that the
+/// schema knows.
+pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
+    // It may quote any name that the module gives.
+    let refuse =
+        |reason: String| WasmError::Describe { reason: reason.chars().take(MAX_REASON_CHARS).collect() };
+    if text.trim().is_empty() {
+        return Err(refuse(
+            "it answers nothing; one that is written with the SDK ends with `export_tools!`".to_owned(),
+        ));
+    }
+    if text.len() > MAX_DECLARATIONS_BYTES {
+        return Err(WasmError::Declares {
+            what: "what it says of all its tools".to_owned(),
+            size: text.len(),
+            limit: MAX_DECLARATIONS_BYTES,
+        });
+    }
+    let declarations: Declarations =
+        serde_json::from_str(text).map_err(|error| match text.trim_start().starts_with('{') {
+            true => refuse(error.to_string()),
+            false => refuse(format!("{error}; {}", super::fault::TO_SAY_SOMETHING)),
+        })?;
+    if declarations.v != FRAME_VERSION {
+        return Err(refuse(format!("it speaks version {}, not {FRAME_VERSION}", declarations.v)));
+    }
+    if declarations.tools.is_empty() {
+        return Err(refuse("it has no tools".to_owned()));
+    }
+    if declarations.tools.len() > MAX_TOOLS_PER_MODULE {
+        return Err(refuse(format!("it has more than {MAX_TOOLS_PER_MODULE} tools")));
+    }
+    for tool in &declarations.tools {
+        ensure_bounded(tool)?;
+        ToolName::parse(tool.name.as_str()).map_err(|error| refuse(error.to_string()))?;
+        let properties = tool.parameters.as_value().get("properties");
+        for role in &tool.roles {
+            if properties.is_none_or(|properties| properties.get(&role.argument).is_none()) {
+                return Err(refuse(format!(
+                    "tool `{}` gives a role to `{}`, which is no parameter of it",
+                    tool.name, role.argument
+                )));
+            }
+        }
+    }
+    Ok(declarations)
+}
+
+/// Refuses a tool that says too much. Every field that has a text is named here, so that a new one is not forgotten.
+fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
+    let ToolDeclaration {
+        name,
+        label,
+        description,
+        parameters,
+        output_schema,
+        tier: _,
+        policy: _,
+        timeout_ms: _,
+        roles,
+        profile,
+        hosts,
+        meta,
+    } = tool;
+    let at_most = |limit: usize, size: usize, what: &str| match size > limit {
+        true => {
+            let what = format!("{what} of its tool `{}`", shown(name));
+            Err(WasmError::Declares { what, size, limit })
+        }
+        false => Ok(()),
+    };
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let schema = |schema: &JsonSchema| json_bytes(schema.as_value());
+    at_most(MAX_WORD_BYTES, name.len(), "the name")?;
+    at_most(MAX_WORD_BYTES, text(label), "the label")?;
+    at_most(MAX_WORD_BYTES, text(profile), "the profile")?;
+    at_most(MAX_DESCRIPTION_BYTES, text(description), "the description")?;
+    at_most(MAX_TOOL_SCHEMA_BYTES, schema(parameters), "the schema of the arguments")?;
+    at_most(MAX_TOOL_SCHEMA_BYTES, output_schema.as_ref().map_or(0, schema), "the schema of the results")?;
+    for (count, what) in [
+        (roles.len(), "the number of roles"),
+        (hosts.len(), "the number of hosts"),
+        (meta.aliases.len(), "the number of aliases"),
+    ] {
+        at_most(MAX_LISTED, count, what)?;
+    }
+    let words = hosts.iter().chain(&meta.aliases).chain(roles.iter().map(|role| &role.argument));
+    at_most(
+        MAX_WORD_BYTES,
+        words.map(String::len).max().unwrap_or(0),
+        "a host, an alias or an argument's name",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use portcullis_types::ArgumentRole;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn tool() -> Value {
+        json!({"name": "t", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}})
+    }
+
+    /// The answer of a module whose one tool has this besides.
+    #[track_caller]
+    fn checked(key: &str, value: Value) -> Result<Declarations, WasmError> {
+        let mut tool = tool();
+        tool[key] = value;
+        check(&json!({"v": FRAME_VERSION, "tools": [tool]}).to_string())
+    }
+
+    #[test]
+    fn each_text_of_a_tool_has_a_bound_and_the_error_names_it() {
+        let schema = |bytes: usize| json!({"type": "object", "description": "x".repeat(bytes)});
+        let example = |bytes: usize| {
+            let long = "x".repeat(bytes);
+            json!({"type": "object", "properties": {"a": {"type": "string", "examples": [long]}}})
+        };
+        let words = |length: usize| json!(["x".repeat(length)]);
+        for (key, most, more, what) in [
+            ("description", json!("x".repeat(4096)), json!("x".repeat(4097)), "the description"),
+            ("label", json!("x".repeat(256)), json!("x".repeat(257)), "the label"),
+            ("profile", json!("x".repeat(256)), json!("x".repeat(257)), "the profile"),
+            ("parameters", schema(65_000), schema(65_537), "the schema of the arguments"),
+            ("parameters", example(65_000), example(65_537), "the schema of the arguments"),
+            ("output_schema", schema(65_000), schema(65_537), "the schema of the results"),
+            ("hosts", words(256), words(257), "a host"),
+            ("hosts", json!(vec!["x"; 64]), json!(vec!["x"; 65]), "the number of hosts"),
+            ("meta", json!({"aliases": words(256)}), json!({"aliases": words(257)}), "an alias"),
+        ] {
+            assert!(checked(key, most).is_ok(), "{what}");
+            match checked(key, more) {
+                Err(error @ WasmError::Declares { .. }) => {
+                    let said = error.to_string();
+                    assert!(said.contains(what) && said.contains("`t`") && said.len() < 300, "{said}");
+                }
+                other => panic!("{what}: {other:?}"),
+            }
+        }
+        let role = ArgumentRole::path("a", portcullis_types::Access::Read);
+        assert!(checked("name", json!("x".repeat(100_000))).unwrap_err().to_string().len() < 300);
+        assert!(checked("roles", json!(vec![role; 65])).is_err());
+    }
+
+    #[test]
+    fn all_tools_together_have_a_bound() {
+        let tools: Vec<Value> = (0..256)
+            .map(|number| {
+                let mut tool = tool();
+                tool["name"] = json!(format!("t{number}"));
+                tool["description"] = json!("x".repeat(4096));
+                tool
+            })
+            .collect();
+        let text = json!({"v": FRAME_VERSION, "tools": tools}).to_string();
+        assert!(matches!(check(&text), Err(WasmError::Declares { .. })));
+    }
+}
