@@ -121,7 +121,7 @@ impl ToolRegistry {
         match tool.backend() {
             Backend::Shell(shell) => match shell.backend() {
                 ShellBackend::Disabled { reason } => Some(reason),
-                ShellBackend::Session(_) | ShellBackend::Host(_) => None,
+                ShellBackend::Session(sidecar) | ShellBackend::Host(sidecar) => sidecar.refusal(),
             },
             Backend::Guest(_) | Backend::Operation(_) if self.runner.is_none() => {
                 Some("no WebAssembly runner is set up")

@@ -70,6 +70,9 @@ pub(super) async fn run(
             () = leaving => unreachable!("it waits for ever"),
         }
     };
+    if offered.registry.get(&result.tool).is_some_and(|tool| tool.shell_backend().is_some()) {
+        session.server().look_again(&offered);
+    }
     let result = hinted(result);
     if !known {
         return Err(ErrorData::invalid_params(unknown_tool(&result), None));

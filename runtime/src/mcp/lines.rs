@@ -162,17 +162,19 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         match request {
             ClientRequest::InitializeRequest(_) => self.has_begun = true,
             ClientRequest::PingRequest(_) => {}
-            // One that names a revision without sessions is told which there are.
+            // One that names a revision without sessions is told which there are. To name one with sessions begins
+            // none: that takes `initialize`.
             other => {
                 let meta = other.get_meta();
                 let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
-                if meta.protocol_version().is_none() || !is_whole {
+                let knows_none = meta.protocol_version().is_some_and(|version| {
+                    version >= ProtocolVersion::V_2026_07_28
+                        || matches!(other, ClientRequest::DiscoverRequest(_))
+                });
+                if !knows_none || !is_whole {
                     let error = ErrorData::invalid_request(NO_SESSION, None);
                     return Err(Unreadable { id: Some(id.clone()), error });
                 }
-                let version = meta.protocol_version();
-                self.has_begun = version.is_some_and(|version| version < ProtocolVersion::V_2026_07_28)
-                    && !matches!(other, ClientRequest::DiscoverRequest(_));
             }
         }
         Ok(())

@@ -119,6 +119,29 @@ impl McpServer {
         Arc::clone(&self.shared.offered.borrow())
     }
 
+    /// Offers what can run now, after a call that may have found out that a tool cannot. Clients are told where that is
+    /// another list.
+    pub(super) fn look_again(&self, known: &Arc<Offered>) {
+        if known.registry.offered().count() == known.tools.len() {
+            return;
+        }
+        match offered(Arc::clone(&known.registry)) {
+            Ok(now) => {
+                // Unless another registry is served meanwhile.
+                let _is_changed = self.shared.offered.send_if_modified(|served| {
+                    let is_same = Arc::ptr_eq(&served.registry, &known.registry);
+                    if is_same {
+                        *served = now;
+                    }
+                    is_same
+                });
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was")
+            }
+        }
+    }
+
     /// Tells when another registry is served.
     pub(super) fn changes(&self) -> watch::Receiver<Arc<Offered>> {
         self.shared.offered.subscribe()

@@ -97,6 +97,15 @@ impl SidecarError {
         }
     }
 
+    /// Whether it is for what this machine is that there is no session, and not for what happens on it now.
+    pub(super) fn is_about_this_machine(&self) -> bool {
+        match self {
+            Self::Posture { .. } => true,
+            Self::Refused { code, .. } => code == "posture",
+            _ => false,
+        }
+    }
+
     /// Whether a command of the session is running, so that this one was not started.
     pub(super) fn is_busy(&self) -> bool {
         matches!(self, Self::Refused { code, .. } if code == "busy")

@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak},
+    sync::{
+        Arc, Mutex as StdMutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicU8, Ordering},
+    },
 };
 
 use portcullis_policy::{GrantedMount, ShellGrant};
@@ -25,6 +28,19 @@ pub struct Sidecar {
     connected: Mutex<Option<Arc<Connected>>>,
     /// The same, for who cannot wait until a connection is made: one that is being made has no sessions.
     last: StdMutex<Weak<Connected>>,
+    standing: AtomicU8,
+}
+
+/// How a sidecar stands to the sessions that it was asked for.
+#[repr(u8)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    /// It was asked for none.
+    Unknown,
+    /// It has made one.
+    Serves,
+    /// It refused the first one for what this machine is.
+    Refuses,
 }
 
 /// A connection with its sessions.
@@ -88,7 +104,21 @@ pub struct LayerHealth {
 
 impl Sidecar {
     pub(super) fn new(source: Source) -> Self {
-        Self { source, connected: Mutex::new(None), last: StdMutex::default() }
+        Self { source, connected: Mutex::new(None), last: StdMutex::default(), standing: AtomicU8::default() }
+    }
+
+    /// Why no command can run here, where that is known: the first session that was asked for cannot be confined as the
+    /// policy asks. One that fails after others were made may fail for a moment, and one of a sidecar that is not our
+    /// own may be another's tomorrow.
+    pub(crate) fn refusal(&self) -> Option<&'static str> {
+        let refuses = self.standing.load(Ordering::Relaxed) == Standing::Refuses as u8;
+        refuses
+            .then_some("the shell cannot be confined here as the policy asks; `portcullis doctor` says why")
+    }
+
+    /// Takes note that a session was made.
+    pub(super) fn serves(&self) {
+        self.standing.store(Standing::Serves as u8, Ordering::Relaxed);
     }
 
     /// Asks the sidecar what it is: a session is started for the answer, and ended.
@@ -139,6 +169,11 @@ impl Sidecar {
 
     /// Takes note of a failure: after the connection's end the next call makes a new one.
     pub(super) async fn failed(&self, connected: &Arc<Connected>, error: SidecarError) -> SidecarError {
+        if error.is_about_this_machine() && matches!(self.source, Source::Own { .. }) {
+            let (unknown, refuses) = (Standing::Unknown as u8, Standing::Refuses as u8);
+            let _known =
+                self.standing.compare_exchange(unknown, refuses, Ordering::Relaxed, Ordering::Relaxed);
+        }
         if error.ends_connection() {
             let mut place = self.connected.lock().await;
             if place.as_ref().is_some_and(|current| Arc::ptr_eq(current, connected)) {

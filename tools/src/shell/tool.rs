@@ -269,7 +269,10 @@ impl Held {
         let is_new = place.is_none();
         if is_new {
             match connected.create(terms).await {
-                Ok(session) => *place = Some(session),
+                Ok(session) => {
+                    sidecar.serves();
+                    *place = Some(session);
+                }
                 Err(error) => {
                     connected.forget(key);
                     let error = failed(sidecar.failed(&connected, error).await);

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::client::{Client, Setup, ends, natives, text};
 use crate::{
     modules::{portcullis, stdout},
+    outer::Outer,
     support::{Spy, enabled, world_enabling},
 };
 
@@ -73,6 +74,23 @@ fn what_cannot_run_here_is_offered_to_no_client() {
 }
 
 #[test]
+fn what_turns_out_not_to_run_here_is_taken_off_the_list() {
+    let strong = "posture     = \"strong\"";
+    let world = World::new().with_policy_edit("posture     = \"contained\"", strong);
+    // A machine without namespaces, which nobody knows before a session is asked for.
+    let mut client =
+        Outer::StockContainer.start(|| Client::of_program(&world, &["--approve"])).begin(json!({}));
+    let has_shell =
+        |client: &mut Client| client.request("tools/list", json!({})).to_string().contains("\"shell_exec\"");
+    assert!(has_shell(&mut client));
+    let refused = client.call("shell_exec", json!({"command": "true"}));
+    assert!(text(&refused).contains("cannot be confined here"), "{refused}");
+    client.until(|message| message["method"] == "notifications/tools/list_changed");
+    assert!(!has_shell(&mut client));
+    client.leave();
+}
+
+#[test]
 fn a_client_of_an_unknown_revision_is_answered_with_one_that_has_sessions() {
     let world = World::new();
     for (asked, answered) in [
@@ -101,6 +119,14 @@ fn a_request_before_the_session_is_told_to_begin_one() {
         ("tools/call", json!({"name": "echo", "arguments": {"message": "x"}})),
         ("server/discover", json!({})),
         ("none/such", json!({})),
+        // To name a revision that has sessions is not to begin one.
+        (
+            "tools/call",
+            json!({"name": "echo", "arguments": {"message": "x"}, "_meta": {
+                "io.modelcontextprotocol/protocolVersion": "2025-11-25",
+                "io.modelcontextprotocol/clientCapabilities": {},
+            }}),
+        ),
     ] {
         let answer = client.request(method, params);
         assert_eq!(answer["error"]["code"], -32600, "{answer}");

@@ -24,7 +24,10 @@ async fn posture(shell: &Shell) -> String {
 
 /// That no command runs, since the session lacks what the policy wants; and what the operator is told of it.
 async fn refused(shell: &Shell) -> (String, String) {
+    let is_offered = || shell.registry.offered().any(|tool| tool.decl().name == "shell_exec");
+    assert!(is_offered(), "nobody knows yet");
     let answer = shell.call(json!({"command": "echo > made"})).await;
+    assert!(!is_offered(), "each further call could only fail");
     assert!(!shell.world.shared("made").exists());
     assert!(!shell.last_row().posture.is_some_and(|posture| posture.contains("enforced")));
     let error = answer.0.outcome.expect_err("refused");
