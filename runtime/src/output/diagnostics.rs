@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use portcullis_tools::Caller;
 
-use super::text;
+use super::{stream, text};
 
 /// How much of it is shown on a terminal, in bytes: the end, where the message of a panic is. Programs get all
 /// that was kept.
@@ -36,8 +36,12 @@ impl Diagnostics {
     }
 }
 
-/// Its lines, each behind a margin, escaped, with a heading.
+/// Its lines, each behind a margin, escaped, with a heading, for our standard error.
 pub(crate) fn shown(said: &str) -> String {
+    shown_within(said, stream::stderr_columns())
+}
+
+fn shown_within(said: &str, columns: Option<usize>) -> String {
     let said = said.trim_end();
     let cut = said.len().saturating_sub(MAX_SHOWN_BYTES);
     let last = &said[said.ceil_char_boundary(cut)..];
@@ -46,7 +50,7 @@ pub(crate) fn shown(said: &str) -> String {
         out.push_str(MARGIN);
         out.push_str("…\n");
     }
-    out.push_str(&text::behind_margin(last, MARGIN));
+    out.push_str(&text::behind_margin(last, MARGIN, columns));
     out
 }
 
@@ -57,7 +61,7 @@ mod tests {
     #[test]
     fn a_strangers_lines_stand_behind_a_margin_and_move_no_cursor() {
         let said = "panicked at src/main.rs:5:\r\n\tboom\u{1b}[2J\u{202e}\rresult   ok\n";
-        let text = shown(said);
+        let text = shown_within(said, None);
         assert_eq!(
             text,
             "stderr   the tool wrote:\n  | panicked at src/main.rs:5:\n  | \tboom\\u{1b}[2J\\u{202e}\\u{d}result   ok\n"
@@ -66,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_end_of_a_long_text_is_shown() {
-        let text = shown(&format!("{}\nboom", "ä".repeat(MAX_SHOWN_BYTES)));
+        let text = shown_within(&format!("{}\nboom", "ä".repeat(MAX_SHOWN_BYTES)), None);
         assert!(text.len() < MAX_SHOWN_BYTES + 100, "{}", text.len());
         assert!(text.starts_with("stderr   the tool wrote:\n  | …\n") && text.ends_with("  | boom\n"));
     }

@@ -105,7 +105,7 @@ impl Framed {
 }
 
 /// Longer rows of spaces as their number.
-fn counted_spaces(text: &str) -> String {
+pub(super) fn counted_spaces(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(start) = rest.find(' ') {
@@ -122,7 +122,7 @@ fn counted_spaces(text: &str) -> String {
 }
 
 /// Pieces of at most so many columns, at least one.
-fn fold(text: &str, room: usize) -> Vec<&str> {
+pub(super) fn fold(text: &str, room: usize) -> Vec<&str> {
     let (mut pieces, mut start, mut used) = (Vec::new(), 0, 0);
     for (at, character) in text.char_indices() {
         // Terminals do not agree on how wide a character is, but none takes more.
@@ -139,7 +139,7 @@ fn fold(text: &str, room: usize) -> Vec<&str> {
 
 /// A piece of a folded text whose first and last space can be seen: where a line is folded, one that could not would
 /// make two words look like one that goes on.
-fn ends_seen(piece: &str) -> String {
+pub(super) fn ends_seen(piece: &str) -> String {
     let mut seen = piece.to_owned();
     if seen.ends_with(' ') {
         seen.pop();

@@ -15,6 +15,22 @@ pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
+/// How wide standard output is, where it is a terminal that says so.
+pub(crate) fn stdout_columns() -> Option<usize> {
+    stdout_is_terminal()
+        .then(|| console::Term::stdout().size_checked())
+        .flatten()
+        .map(|(_, columns)| columns.into())
+}
+
+/// As [`stdout_columns`], of standard error.
+pub(crate) fn stderr_columns() -> Option<usize> {
+    stderr_is_terminal()
+        .then(|| console::Term::stderr().size_checked())
+        .flatten()
+        .map(|(_, columns)| columns.into())
+}
+
 /// Writes the answer. A reader that has seen enough (`| head`) is no error.
 pub(crate) fn answer(text: &str) -> Result<(), CliError> {
     let mut stdout = io::stdout().lock();

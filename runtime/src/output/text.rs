@@ -3,6 +3,8 @@
 use portcullis_tools::approval::escape_for_display;
 use portcullis_types::Content;
 
+use super::framed;
+
 /// The text of a result: its text blocks joined by newlines, as a model reads them; in the place of any
 /// other block, a line that says what it is.
 pub(crate) fn of_content(content: &[Content]) -> String {
@@ -47,12 +49,31 @@ pub(crate) fn inline(text: &str) -> String {
     escape_for_display(text).to_string()
 }
 
-/// A text of several lines below a line of ours: each escaped, and behind a margin, so that none passes for ours.
-pub(crate) fn behind_margin(text: &str, margin: &str) -> String {
-    let lines =
-        text.lines().map(|line| format!("{margin}{}", for_terminal(line)).trim_end().to_owned() + "\n");
-    lines.collect()
+/// A text of several lines below a line of ours: each escaped, and behind a margin, so that none passes for ours. On a
+/// terminal of so many columns lines are folded, since what it folds itself would stand where lines of ours begin.
+pub(crate) fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String {
+    let behind = |piece: &str| format!("{margin}{piece}").trim_end().to_owned() + "\n";
+    let Some(columns) = columns else {
+        return text.lines().map(|line| behind(&for_terminal(line))).collect();
+    };
+    // The last column stays free: some terminals go on to the next line when it is written to.
+    let room = columns.saturating_sub(margin.chars().count() + 1).max(1);
+    let mut shown = String::new();
+    for line in text.lines() {
+        // How far a tab leads depends on where it stands.
+        let line = framed::counted_spaces(&inline(&line.replace('\t', TAB)));
+        let pieces = framed::fold(&line, room);
+        let is_folded = pieces.len() > 1;
+        shown.extend(pieces.into_iter().map(|piece| match is_folded {
+            true => behind(&framed::ends_seen(piece)),
+            false => behind(piece),
+        }));
+    }
+    shown
 }
+
+/// What stands for a tab where columns are counted.
+const TAB: &str = "    ";
 
 /// A text of several lines in one: of each line only the words.
 pub(crate) fn in_one_line(text: &str) -> String {
@@ -107,6 +128,23 @@ mod tests {
             "a\n[image: image/png, 3 bytes]\nb"
         );
         assert_eq!(of_content(&[]), "");
+    }
+
+    #[test]
+    fn behind_a_margin_no_line_is_longer_than_the_terminal() {
+        let forged = format!("{}approved: pinned in lock", "x".repeat(20));
+        for columns in 5..60 {
+            for text in [forged.clone(), format!("a\t{}b", " ".repeat(70)), "ä".repeat(50)] {
+                let shown = behind_margin(&text, "  | ", Some(columns));
+                for line in shown.lines() {
+                    assert!(line.starts_with("  |"), "{columns}: {shown}");
+                    // One character has its place even where there is no room for it.
+                    assert!(line.chars().count() <= columns.max(6), "{columns}: {shown}");
+                }
+            }
+        }
+        assert_eq!(behind_margin(&forged, "| ", None), format!("| {forged}\n"));
+        assert_eq!(behind_margin("a\n\nb", "| ", Some(80)), "| a\n|\n| b\n");
     }
 
     #[test]

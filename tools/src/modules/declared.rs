@@ -103,13 +103,20 @@ fn listed(items: impl Iterator<Item = String>) -> String {
     if items.is_empty() { NONE.to_owned() } else { items.join(", ") }
 }
 
-/// A stranger's text: escaped, and cut with a hash of the whole, so that a change behind the cut is one.
+/// A stranger's text: escaped, and cut with a hash of the whole, so that a change behind the cut is one. A backslash of
+/// the author's before `u{` is doubled, so that what stands for a line's end is never their words; any other stays, since
+/// these facts are what locks hold.
 fn fact(text: &str) -> String {
     let shown: String = text.chars().take(MAX_FACT_CHARS).collect();
     let cut = shown.len() < text.len();
+    let shown = shown.replace(ESCAPE, DOUBLED_ESCAPE);
     let shown = escape_for_display(&shown);
     if cut { format!("{shown}…; sha256 {}", hex::encode(Sha256::digest(text))) } else { shown.to_string() }
 }
+
+/// What an escaped character begins with, and what stands for it where an author wrote it.
+const ESCAPE: &str = r"\u{";
+const DOUBLED_ESCAPE: &str = r"\\u{";
 
 #[cfg(test)]
 mod tests {
@@ -125,6 +132,12 @@ mod tests {
         });
         edit(&mut declaration);
         Declared::of(&serde_json::from_value(declaration).expect("a declaration"))
+    }
+
+    #[test]
+    fn what_an_author_wrote_is_no_escaped_character() {
+        assert_eq!(fact("a\nb"), r"a\u{a}b");
+        assert_eq!(fact(r"a\u{a}b \n c:\d"), r"a\\u{a}b \n c:\d");
     }
 
     #[test]

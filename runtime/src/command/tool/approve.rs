@@ -70,7 +70,19 @@ fn has_lines(fact: &str) -> bool {
 
 /// A fact of several lines as lines, each behind a margin.
 fn in_lines(fact: &str, margin: &str) -> String {
-    text::behind_margin(&fact.replace(ESCAPED_NEWLINE, "\n"), margin)
+    lines_within(fact, margin, stream::stdout_columns())
+}
+
+fn lines_within(fact: &str, margin: &str, columns: Option<usize>) -> String {
+    let mut lines = String::with_capacity(fact.len());
+    for (index, part) in fact.split(ESCAPED_NEWLINE).enumerate() {
+        if index > 0 {
+            // Behind a backslash it is what the author wrote, who may write anything but not end a line by it.
+            lines.push_str(if lines.ends_with('\\') { ESCAPED_NEWLINE } else { "\n" });
+        }
+        lines.push_str(part);
+    }
+    text::behind_margin(&lines, margin, columns)
 }
 
 /// What the tool says of itself, and what the policy gives to it.
@@ -110,6 +122,9 @@ mod tests {
     fn a_fact_of_several_lines_is_shown_as_lines() {
         let fact = "Counts lines.\\u{a}\\u{a}It \\u{1b}[2J clears nothing.";
         assert!(has_lines(fact) && !has_lines("one line"));
-        assert_eq!(in_lines(fact, "  | "), "  | Counts lines.\n  |\n  | It \\u{1b}[2J clears nothing.\n");
+        let shown = lines_within(fact, "  | ", None);
+        assert_eq!(shown, "  | Counts lines.\n  |\n  | It \\u{1b}[2J clears nothing.\n");
+        // As it stands where the author wrote these signs.
+        assert_eq!(lines_within(r"a\\u{a}b", "| ", None), "| a\\\\u{a}b\n");
     }
 }
