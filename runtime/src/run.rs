@@ -4,7 +4,10 @@ use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 use portcullis_shell_daemon::{Colours, LogLine, conceal_memory, log_filter};
-use portcullis_tools::wasm::{compile_from_stdin, is_compiler};
+use portcullis_tools::{
+    HostWasmToolRunner,
+    wasm::{compile_from_stdin, is_compiler},
+};
 use portcullis_types::chain;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
@@ -29,6 +32,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = sidecar {
         return code;
     }
+    // What makes clearing a guest's memory cheaper is a file of this process below `/proc`, which an ordinary user's
+    // process cannot open any more once it is concealed. It is opened once and stays open.
+    let _is_there = HostWasmToolRunner::has_pagemap_scan();
     if let Err(error) = conceal_memory() {
         stream::tell(&format!("error: this process's memory cannot be concealed: {}\n", chain(&error)));
         return ExitCode::FAILURE;

@@ -9,7 +9,8 @@ use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior,
 /// of what is started here no core dump is written either (`RLIMIT_CORE`), where that limit can be set.
 ///
 /// Its files below `/proc` belong to root from then on. An ordinary user's process cannot open some of them any more,
-/// not even its own `/proc/self/pagemap`. To be called after [`crate::enter_if_session`]: a session becomes a user in a
+/// not even its own `/proc/self/pagemap`, by which clearing a guest's memory is cheaper: a program that runs guests has
+/// `HostWasmToolRunner::has_pagemap_scan` of `portcullis-tools` open it before. To be called after [`crate::enter_if_session`]: a session becomes a user in a
 /// namespace of its own by such files.
 ///
 /// # Errors

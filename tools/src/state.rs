@@ -23,6 +23,12 @@ pub fn prepare(path: &Path) -> Result<(), StateError> {
     if metadata.permissions().mode() & 0o077 != 0 {
         // It may have been made by hand; its content is what must not be readable.
         fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(failed)?;
+        // Some file systems (vfat, some shares of a virtual machine's host) have no permissions: what is made there
+        // looks open to all, and keys would be made anew at each start.
+        let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
+        if mode & 0o077 != 0 {
+            return Err(StateError::Modeless { path: path.to_owned(), mode });
+        }
     }
     Ok(())
 }
@@ -38,6 +44,18 @@ pub enum StateError {
         /// The system's reason.
         #[source]
         source: std::io::Error,
+    },
+    /// Its file system keeps no permissions, so that nothing in it is private.
+    #[error(
+        "the state folder `{}` has mode {mode:04o} even after `chmod 0700`: its file system keeps no permissions, so \
+         keys in it would be everybody's; name a folder of another one with `--state`",
+        path.display()
+    )]
+    Modeless {
+        /// The folder.
+        path: PathBuf,
+        /// Its permissions.
+        mode: u32,
     },
     /// It belongs to somebody else, who could change what is recorded there.
     #[error("the state folder `{}` belongs to user {owner}, not to us ({own})", path.display())]

@@ -90,7 +90,8 @@ pub(crate) struct Agent {
 /// Show what Portcullis does: a scripted agent at work in a workspace of its own.
 ///
 /// The model is a script, so no key, no network and no question is needed; everything else is real: the tools,
-/// the policy, the sandbox, the shell's session, the audit log. The workspace is made for it and goes with it.
+/// the policy, the sandbox, the shell's session, the audit log. The workspace is made for it and goes with it. The
+/// exit code is 5 where not all that the policy requires was seen to hold.
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// Leave the workspace and its audit log, and say where they are.

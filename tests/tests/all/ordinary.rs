@@ -61,3 +61,14 @@ fn give(path: &Path, program: &Path) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[test]
+fn concealing_its_memory_costs_an_ordinary_user_no_layer_and_no_time() {
+    if !can_start_anothers() || !portcullis_tools::HostWasmToolRunner::has_pagemap_scan() {
+        return;
+    }
+    let world = World::new();
+    let output = program(&world).args(["doctor", "--json"]).output().expect("starts");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(found["kernel"]["pagemap_scan"], true, "{found}");
+}
