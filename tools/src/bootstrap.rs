@@ -146,7 +146,7 @@ async fn build_from(
         .guests(mounts, runner)
         .default_tools()
         .shell(shell_place(envelope))
-        .workspace(&envelope.workspace, private.all());
+        .workspace(&envelope.workspace, private.operators());
     for (name, wasm) in CORE_MODULES {
         builder.add_embedded(name, wasm).await?;
     }

@@ -31,6 +31,12 @@ impl PrivatePaths {
         [state, policy, modules, overlay].into_iter().flatten().cloned().collect()
     }
 
+    /// Those that are the operator's: all but the overlay, which may have become a link to anywhere since the start.
+    #[must_use]
+    pub fn operators(&self) -> Vec<PathBuf> {
+        Self { overlay: None, ..self.clone() }.all()
+    }
+
     /// Opens those that are looked through, and the vault. A path that leads nowhere has no files.
     pub(super) fn open(&self, vault: Option<Arc<OwnedFd>>) -> Vec<Place> {
         let opened = |path: &Option<PathBuf>, kind| Some(Place { handle: open(path.as_ref()?)?, kind });

@@ -345,8 +345,10 @@ async fn a_page_of_a_stored_output_that_a_hook_makes_longer_is_cut() {
     let long = Spy::new("spy", |_, _| async { Ok(ToolOutput::text("x".repeat(20_000))) });
     for grows in [false, true] {
         let hook = Hook::new("h").after(move |outcome| {
-            let text = outcome?.joined_text();
-            Ok(ToolOutput::text(if grows { text.repeat(2) } else { text }))
+            let mut output = outcome?;
+            let text = output.joined_text();
+            output.content = vec![portcullis_types::Content::text(if grows { text.repeat(2) } else { text })];
+            Ok(output)
         });
         let registry = registry(&world, long.clone(), &[hook]);
         let whole = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
