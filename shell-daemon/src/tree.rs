@@ -357,6 +357,10 @@ impl Frozen {
 }
 
 /// What the kernel says about one process.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what the kernel says in one letter, and threads that are left"
+)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) process: Process,
