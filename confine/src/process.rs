@@ -222,6 +222,24 @@ pub fn share_memory(one: rustix::process::Pid, other: rustix::process::Pid) -> b
     sys::share_memory(one.as_raw_pid(), other.as_raw_pid())
 }
 
+/// Whether two threads have one table of descriptors (kcmp(2)). No where the kernel does not say.
+#[must_use]
+pub fn share_descriptors(one: rustix::process::Pid, other: rustix::process::Pid) -> bool {
+    sys::share_descriptors(one.as_raw_pid(), other.as_raw_pid())
+}
+
+/// Lets the calling thread look at the processes of a user, as that user's own processes may: for root without
+/// `CAP_SYS_PTRACE`, as in most containers. The thread keeps all else that root may, but for files: it is to open none
+/// but those below `/proc`.
+///
+/// # Errors
+/// The kernel's, as a rule that this takes `CAP_SETUID` and `CAP_SETGID`.
+pub fn look_as(user: ProcessUser) -> io::Result<()> {
+    let sees_all = rustix::thread::capabilities(None)
+        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
+    if sees_all { Ok(()) } else { sys::become_user_of_files(user.uid, user.gid) }
+}
+
 /// Closes all descriptors but the standard ones: whoever started this process may have let some through.
 /// To be called first, before this process owns any itself.
 ///

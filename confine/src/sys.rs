@@ -334,6 +334,27 @@ pub(crate) fn share_memory(one: libc::pid_t, other: libc::pid_t) -> bool {
     unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
 }
 
+/// Whether two processes or threads have one table of descriptors (kcmp(2), `KCMP_FILES`). No where the kernel does
+/// not say.
+pub(crate) fn share_descriptors(one: libc::pid_t, other: libc::pid_t) -> bool {
+    const KCMP_FILES: libc::c_int = 2;
+    // SAFETY: numbers alone are passed, and no memory is touched.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) == 0 }
+}
+
+/// Gives the calling thread, and no other one, the user and the group by which it is judged at files.
+pub(crate) fn become_user_of_files(uid: libc::uid_t, gid: libc::gid_t) -> io::Result<()> {
+    // SAFETY: the calls take and return numbers. They change the calling thread alone, in every C library, and return
+    // what was before, whether they worked or not.
+    let found = unsafe {
+        libc::setfsgid(gid);
+        libc::setfsuid(uid);
+        (libc::setfsuid(uid), libc::setfsgid(gid))
+    };
+    let is_done = (libc::uid_t::try_from(found.0), libc::gid_t::try_from(found.1)) == (Ok(uid), Ok(gid));
+    is_done.then_some(()).ok_or_else(|| io::ErrorKind::PermissionDenied.into())
+}
+
 /// Gives the calling thread the lowest real-time priority.
 pub(crate) fn schedule_in_real_time() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };

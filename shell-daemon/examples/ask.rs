@@ -32,7 +32,7 @@ async fn main() -> Result<ExitCode, Box<dyn Error>> {
         Ok(request)
     });
     let result = async {
-        say(&health(shell.health(HealthRequest {}).await?.into_inner()))?;
+        say(&health(shell.health(HealthRequest::default()).await?.into_inner()))?;
         let everything = CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() };
         let session_id = shell.create_session(everything).await?.into_inner().session_id;
         for argument in arguments {

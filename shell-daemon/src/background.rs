@@ -17,8 +17,8 @@ use rustix::{
 };
 
 use crate::{
-    ShellError,
-    limits::{BACKGROUND_BYTES, BACKGROUND_COMMANDS},
+    Interruption, ShellError,
+    limits::{BACKGROUND_BYTES, BACKGROUND_COMMANDS, BACKGROUND_KILLS},
     watch::Watch,
 };
 
@@ -37,6 +37,8 @@ struct Inner {
 struct Kept {
     last: VecDeque<u8>,
     written: u64,
+    /// Where in all that was written a watch said why it killed, and why.
+    killed: VecDeque<(u64, Interruption)>,
 }
 
 /// What background jobs wrote after their commands had ended.
@@ -48,6 +50,9 @@ pub struct BackgroundOutput {
     pub dropped: u64,
     /// Where it ends, counted from the session's begin: what is asked for next begins here.
     pub end: u64,
+    /// Why jobs were killed by their watch in between. The same is said in `bytes`, at its place, in a line of its
+    /// own, which a job could write as well.
+    pub killed: Vec<Interruption>,
 }
 
 impl Background {
@@ -74,6 +79,9 @@ impl Background {
         let background = self.clone();
         let started = thread::Builder::new().name("shell-background".to_owned()).spawn(move || {
             background.read(streams, &report);
+            if let Some(interruption) = watch.breach().and_then(Interruption::of) {
+                background.tell(interruption);
+            }
             // Until the last of them has ended.
             drop(watch);
             background.0.commands.fetch_sub(1, Ordering::AcqRel);
@@ -92,7 +100,8 @@ impl Background {
         let available = unread.min(kept.last.len() as u64);
         let skipped = kept.last.len() - usize::try_from(available).unwrap_or(kept.last.len());
         let bytes = kept.last.iter().skip(skipped).copied().collect();
-        BackgroundOutput { bytes, dropped: unread - available, end: kept.written }
+        let killed = kept.killed.iter().filter(|(place, _)| *place > from).map(|(_, why)| *why).collect();
+        BackgroundOutput { bytes, dropped: unread - available, end: kept.written, killed }
     }
 
     fn read(&self, mut streams: Vec<OwnedFd>, report: &OwnedFd) {
@@ -126,12 +135,41 @@ impl Background {
         }
     }
 
-    fn keep(&self, bytes: &[u8]) {
+    /// Says in the jobs' output why they were killed.
+    fn tell(&self, interruption: Interruption) {
         let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.written += bytes.len() as u64;
-        kept.last.extend(bytes);
-        let surplus = kept.last.len().saturating_sub(BACKGROUND_BYTES);
-        kept.last.drain(..surplus);
+        if kept.last.back().is_some_and(|byte| *byte != b'\n') {
+            kept.keep(b"\n");
+        }
+        kept.keep(format!("[background jobs were killed: {}]\n", reason(interruption)).as_bytes());
+        let place = kept.written;
+        kept.killed.push_back((place, interruption));
+        if kept.killed.len() > BACKGROUND_KILLS {
+            kept.killed.pop_front();
+        }
+    }
+
+    fn keep(&self, bytes: &[u8]) {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).keep(bytes);
+    }
+}
+
+impl Kept {
+    fn keep(&mut self, bytes: &[u8]) {
+        self.written += bytes.len() as u64;
+        self.last.extend(bytes);
+        let surplus = self.last.len().saturating_sub(BACKGROUND_BYTES);
+        self.last.drain(..surplus);
+    }
+}
+
+fn reason(interruption: Interruption) -> &'static str {
+    match interruption {
+        Interruption::Processes => "they had too many processes or threads",
+        Interruption::Memory => "they had too much memory",
+        Interruption::Hidden => "one of them kept its memory to itself, so that it could not be counted",
+        // No watch kills for these.
+        Interruption::Timeout | Interruption::Cancelled => "they were not wanted any more",
     }
 }
 
@@ -151,6 +189,21 @@ mod tests {
         assert_eq!(background.since(first.end).bytes, b"two");
         assert_eq!(background.since(6), BackgroundOutput { end: 6, ..BackgroundOutput::default() });
         assert_eq!(background.since(u64::MAX).bytes, b"");
+    }
+
+    #[test]
+    fn why_jobs_were_killed_is_told_once_and_at_its_place() {
+        let background = Background::default();
+        background.keep(b"half a line");
+        let first = background.since(0);
+        background.tell(Interruption::Memory);
+        let told = background.since(first.end);
+        assert_eq!(told.bytes, b"\n[background jobs were killed: they had too much memory]\n");
+        assert_eq!(told.killed, [Interruption::Memory]);
+        assert_eq!(background.since(first.end), told, "asking takes nothing away");
+        assert_eq!(background.since(told.end).killed, []);
+        (0..2 * BACKGROUND_KILLS).for_each(|_| background.tell(Interruption::Processes));
+        assert_eq!(background.since(0).killed.len(), BACKGROUND_KILLS);
     }
 
     #[test]

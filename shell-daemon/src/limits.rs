@@ -23,6 +23,9 @@ pub(crate) const BACKGROUND_BYTES: usize = 64 << 10;
 /// daemon.
 pub(crate) const BACKGROUND_COMMANDS: usize = 16;
 
+/// How many kills of background jobs are remembered until they are asked for.
+pub(crate) const BACKGROUND_KILLS: usize = 64;
+
 /// What one read takes from a pipe, and the most that is still read of a pipe after its command has ended:
 /// a background job that writes without end must not hold back the answer.
 pub(crate) const PIPE_BYTES: usize = 1 << 20;
@@ -53,6 +56,17 @@ pub(crate) const LEAST_DESCRIPTORS: u64 = 256;
 /// to be seen in part only; without this it could hold back its own answer.
 pub(crate) const PROTECTED_ENTRIES: usize = 100_000;
 
+/// Names that are read besides in folders that are part of a protected path, such as `.git`: a command that makes very
+/// many others must not hide these.
+pub(crate) const PROTECTED_SHARE: usize = 20_000;
+
+/// How long one look for protected paths takes at most, as long as the file system answers. The answer of the command
+/// waits for it.
+pub(crate) const PROTECTED_TIME: Duration = Duration::from_secs(2);
+
+/// The protected paths of a mount that are remembered: each costs about a microsecond after every command, and memory.
+pub(crate) const PROTECTED_FOUND: usize = 50_000;
+
 /// Folders of a mount that are remembered: each costs about a microsecond after every command, and memory.
 pub(crate) const PROTECTED_FOLDERS: usize = 20_000;
 
@@ -76,6 +90,17 @@ pub(crate) const SHORTEST_LOOK_TIME: Duration = Duration::from_millis(2);
 /// Between two looks at all processes of the machine: the others go by lists in which a process that ends can hide
 /// another one.
 pub(crate) const WHOLE_LOOK_TIME: Duration = Duration::from_millis(100);
+
+/// How long a piece of shared memory that no look finds is remembered: one that is handed from process to process can be
+/// hidden from a look.
+pub(crate) const SHARED_MEMORY_KEPT: Duration = Duration::from_secs(10);
+
+/// The most of them that are remembered though the last look did not find them: each costs some 50 bytes.
+pub(crate) const SHARED_MEMORY_PIECES: usize = 10_000;
+
+/// So many looks in a row may find a process that keeps its memory to itself: one that has just been started can do so
+/// for a moment.
+pub(crate) const HIDDEN_LOOKS: u32 = 3;
 
 /// How fast memory is taken to grow, in bytes a second: what one fast core writes to memory that is new to it.
 pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;

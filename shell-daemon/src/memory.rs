@@ -2,25 +2,36 @@
 //!
 //! Private pages count once for each process that has them, in memory or swapped out; where that is too much, the
 //! kernel is asked for each process's share of them, since what `fork` doubled is shared until it is written to.
-//! Memory that is shared on purpose counts once, and with its whole size: it stays as long as somebody has it
-//! mapped, also where no page of it is in any process's table, so that nothing that the kernel says of the process
-//! shows how much of it is there.
+//! Memory that is shared on purpose counts once, see [`shared`]: it stays as long as somebody has it mapped, also
+//! where no page of it is in any process's table, so that nothing that the kernel says of the process shows how much
+//! of it is there.
 //!
 //! Files in memory that no process has mapped are found by descriptors. In sessions whose filter refuses to make
 //! one there is none to be found, and descriptors are not looked at.
 
-use std::{collections::HashMap, fs, io, os::unix::fs::MetadataExt as _, path::Path};
+mod shared;
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::{fd::OwnedFd, unix::fs::MetadataExt as _},
+    path::Path,
+};
 
 use portcullis_confine::process::share_memory;
-use rustix::{fs::MemfdFlags, process::Pid};
+use rustix::{fs::MemfdFlags, process::Pid, thread::CapabilitySet};
 
+pub(crate) use shared::Marks;
+
+use self::shared::Shared;
 use crate::tree::{self, Entry};
 
 /// Looks at the memory of processes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Meter {
-    /// The device that all shared memory without a file system of its own is on.
-    shared: u64,
+    /// The devices that memory is on that processes share: that of all without a file system of its own, those of
+    /// large pages, and the machine's folder for it.
+    devices: Vec<u64>,
     descriptors: Descriptors,
 }
 
@@ -31,51 +42,80 @@ pub(crate) enum Descriptors {
     Unneeded,
 }
 
+/// What a look finds of memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub(crate) bytes: u64,
+    /// A process keeps its mappings or descriptors to itself (`PR_SET_DUMPABLE`), so that it may have more.
+    pub(crate) is_hidden: bool,
+}
+
 impl Meter {
     /// # Errors
     /// If no file in memory can be made, to see where they are.
     pub(crate) fn new(descriptors: Descriptors) -> io::Result<Self> {
-        let file = rustix::fs::memfd_create("where", MemfdFlags::CLOEXEC)?;
-        Ok(Self { shared: rustix::fs::fstat(&file)?.st_dev, descriptors })
+        let device = |file: OwnedFd| rustix::fs::fstat(&file).map(|stat| stat.st_dev);
+        let file = |flags| rustix::fs::memfd_create("where", MemfdFlags::CLOEXEC | flags);
+        let mut devices = vec![device(file(MemfdFlags::empty())?)?];
+        for size in [MemfdFlags::HUGE_2MB, MemfdFlags::HUGE_1GB] {
+            // Not every kernel has them.
+            devices.extend(file(MemfdFlags::HUGETLB | size).and_then(device).ok());
+        }
+        let folder = fs::metadata("/dev").ok().zip(fs::metadata("/dev/shm").ok());
+        devices.extend(
+            folder.filter(|(above, shared)| above.dev() != shared.dev()).map(|(_, shared)| shared.dev()),
+        );
+        Ok(Self { devices, descriptors })
     }
 
     /// What these processes have, in bytes. It is exact enough for a comparison with `limit`: more is said only if
-    /// they have more, but for shared memory, which counts with its whole size.
-    pub(crate) fn used(&self, processes: &[Entry], limit: u64) -> u64 {
-        // A process has no more than its addresses, but for tables and what it holds by descriptors.
-        let addresses: u64 = processes.iter().map(|entry| entry.virtual_bytes).sum();
-        let all_have_addresses = !processes.iter().any(|entry| entry.is_headless);
-        if addresses <= limit / 8 && all_have_addresses && self.descriptors == Descriptors::Unneeded {
-            return addresses;
-        }
-        let own: Vec<(Entry, Own)> =
-            processes.iter().filter_map(|entry| Some((*entry, Own::of(entry)?))).collect();
-        let private: u64 = own.iter().map(|(_, own)| own.private).sum();
-        let mut shared = SharedMemory { device: self.shared, ..SharedMemory::default() };
-        if self.descriptors == Descriptors::Looked {
-            for (entry, _) in &own {
-                shared.add_descriptors(entry);
-            }
-        }
-        let not_private: u64 = own.iter().map(|(_, own)| own.not_private).sum();
-        if private + not_private + shared.bytes() <= limit {
-            return private + own.iter().map(|(_, own)| own.in_shared).sum::<u64>().max(shared.bytes());
-        }
-        let own = once_each(own);
-        let private: u64 = own.iter().map(|(_, own)| own.private).sum();
-        let mut unseen = 0;
-        for (entry, own) in &own {
-            if own.not_private > SMALL && shared.add_mappings(entry).is_err() {
-                // Not for us to look at: all that could be.
-                unseen += own.not_private;
-            }
-        }
-        let others = shared.bytes() + unseen;
-        if private + others <= limit {
-            return private + others;
-        }
-        others + own.iter().map(|(entry, own)| own.share(entry)).sum::<u64>()
+    /// they have more, but for shared memory whose file cannot be asked.
+    pub(crate) fn used(&self, processes: &[Entry], limit: u64, marks: &mut Marks) -> Used {
+        let mut shared = Shared::new(&self.devices, marks);
+        let used = self.look(processes, limit, &mut shared);
+        shared.end();
+        used
     }
+
+    fn look(&self, processes: &[Entry], limit: u64, shared: &mut Shared<'_>) -> Used {
+        let mut own: Vec<(Entry, Own)> =
+            processes.iter().filter_map(|entry| Some((*entry, Own::of(entry)?))).collect();
+        let (mut unseen, mut is_hidden) = (0, false);
+        for (entry, own) in &mut own {
+            match shared.add_mappings(entry) {
+                Ok(mappings) => {
+                    own.private += mappings * MAPPING_BYTES;
+                    own.alone += mappings * MAPPING_BYTES;
+                }
+                Err(error) => {
+                    // Not for us to look at: all that could be.
+                    unseen += own.not_private;
+                    is_hidden |= is_refused(&error) && own.could_be_seen(entry);
+                }
+            }
+            if self.descriptors == Descriptors::Looked
+                && let Err(error) = shared.add_descriptors(entry)
+            {
+                is_hidden |= is_refused(&error) && own.could_be_seen(entry);
+            }
+        }
+        let used = |bytes| Used { bytes, is_hidden };
+        let private = |own: &[(Entry, Own)]| own.iter().map(|(_, own)| own.private).sum::<u64>();
+        if private(&own) + shared.bytes() + unseen <= limit {
+            return used(private(&own) + shared.bytes() + unseen);
+        }
+        shared.ask();
+        let others = shared.bytes() + unseen;
+        let own = once_each(own);
+        if private(&own) + others <= limit {
+            return used(private(&own) + others);
+        }
+        used(others + own.iter().map(|(entry, own)| own.share(entry)).sum::<u64>())
+    }
+}
+
+fn is_refused(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
 }
 
 /// The processes without those that have no memory of their own yet, but their parent's: a program that starts another
@@ -99,10 +139,31 @@ struct Own {
     private: u64,
     /// What of that cannot be another process's as well.
     alone: u64,
-    /// Shared pages that are in its table.
-    in_shared: u64,
     /// Addresses that may be of shared memory: all that are neither data, stack nor program.
     not_private: u64,
+    rights: Option<Rights>,
+}
+
+/// Whose a process is.
+#[derive(Clone, Copy, Debug)]
+struct Rights {
+    /// Real, effective, saved, and of files.
+    users: [u32; 4],
+    groups: [u32; 4],
+    capabilities: u64,
+}
+
+impl Rights {
+    fn of(status: &str) -> Option<Self> {
+        let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+        let four = |name: &str| -> Option<[u32; 4]> {
+            let numbers: Option<Vec<u32>> =
+                line(name)?.split_ascii_whitespace().map(|number| number.parse().ok()).collect();
+            numbers?.try_into().ok()
+        };
+        let capabilities = u64::from_str_radix(line("CapPrm:")?.trim(), 16).ok()?;
+        Some(Self { users: four("Uid:")?, groups: four("Gid:")?, capabilities })
+    }
 }
 
 impl Own {
@@ -131,9 +192,27 @@ impl Own {
         Some(Self {
             private: value("RssAnon") + value("VmSwap") + alone,
             alone,
-            in_shared: value("RssShmem"),
             not_private: value("VmSize").saturating_sub(known).max(value("RssShmem")),
+            rights: Rights::of(&text),
         })
+    }
+
+    /// Whether the kernel shows a process like this to the calling thread, unless the process does not want that. One
+    /// of other rights, such as a setuid program, is not shown to an ordinary user anyway; and a thread that may look
+    /// at all processes (`CAP_SYS_PTRACE`) is refused by the machine alone, whatever a process wants.
+    fn could_be_seen(&self, entry: &Entry) -> bool {
+        let Some(mine) = fs::read_to_string("/proc/thread-self/status").ok().as_deref().and_then(Rights::of)
+        else {
+            return false;
+        };
+        let capabilities = rustix::thread::capabilities(None).map_or(0, |sets| sets.effective.bits());
+        let Some(theirs) = self.rights else { return false };
+        let is_alike = theirs.users[..3].iter().all(|user| *user == mine.users[3])
+            && theirs.groups[..3].iter().all(|group| *group == mine.groups[3])
+            && theirs.capabilities & !capabilities == 0;
+        let sees_all = capabilities & CapabilitySet::SYS_PTRACE.bits() != 0;
+        // One that has ended meanwhile has nothing to show.
+        is_alike && !sees_all && entry.process.is_alive()
     }
 
     /// The private pages, those that it has together with others in parts. All of them where that cannot be asked.
@@ -154,102 +233,8 @@ impl Own {
     }
 }
 
-/// Memory that more than one process can have, each piece once.
-#[derive(Debug, Default)]
-struct SharedMemory {
-    device: u64,
-    sizes: HashMap<u64, u64>,
-}
-
-impl SharedMemory {
-    fn bytes(&self) -> u64 {
-        self.sizes.values().sum()
-    }
-
-    fn add(&mut self, inode: u64, bytes: u64) {
-        let size = self.sizes.entry(inode).or_default();
-        *size = (*size).max(bytes);
-    }
-
-    /// By the addresses that they are mapped to: no more of them can be there.
-    fn add_mappings(&mut self, entry: &Entry) -> io::Result<()> {
-        let number = entry.process.pid.as_raw_pid();
-        let folder = if entry.is_headless {
-            tree::threads(entry)
-                .into_iter()
-                .find(|thread| !is_ended(thread))
-                .ok_or(io::ErrorKind::NotFound)?
-        } else {
-            format!("/proc/{number}").into()
-        };
-        // Bytes, since names of files are in it.
-        let text = fs::read(folder.join("maps"))?;
-        let mut mapped: HashMap<u64, u64> = HashMap::new();
-        for line in text.split(|byte| *byte == b'\n') {
-            if let Some((inode, bytes)) = mapping(line, self.device) {
-                *mapped.entry(inode).or_default() += bytes;
-            }
-        }
-        for (inode, bytes) in mapped {
-            self.add(inode, bytes);
-        }
-        Ok(())
-    }
-
-    /// By descriptors: what is there of a file in memory is what it takes.
-    fn add_descriptors(&mut self, entry: &Entry) {
-        let folder = format!("/proc/{}/fd", entry.process.pid.as_raw_pid());
-        for descriptor in fs::read_dir(folder).into_iter().flatten().flatten() {
-            if let Ok(file) = fs::metadata(descriptor.path())
-                && file.dev() == self.device
-            {
-                self.add(file.ino(), file.blocks() * 512);
-            }
-        }
-    }
-}
-
-fn is_ended(thread: &Path) -> bool {
-    fs::read_to_string(thread.join("status")).is_ok_and(|text| !text.contains("VmRSS:"))
-}
-
-/// The inode and the size of a mapping of memory on that device: `begin-end perms offset major:minor inode path`.
-fn mapping(line: &[u8], device: u64) -> Option<(u64, u64)> {
-    let fields: Vec<&[u8]> = line.splitn(6, |byte| *byte == b' ').collect();
-    let text = |index: usize| std::str::from_utf8(fields.get(index)?).ok();
-    let (major, minor) = text(3)?.split_once(':')?;
-    let number = |text: &str| u64::from_str_radix(text, 16).ok();
-    let on = rustix::fs::makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
-    if on != device {
-        return None;
-    }
-    let inode = text(4)?.parse().ok().filter(|inode| *inode > 0)?;
-    let (begin, end) = text(0)?.split_once('-')?;
-    Some((inode, number(end)?.checked_sub(number(begin)?)?))
-}
-
 /// Less than this is not worth another look: every process has some.
 const SMALL: u64 = 1 << 20;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mapping_counts_by_its_device_and_with_its_whole_size() {
-        let device = rustix::fs::makedev(0, 1);
-        let line =
-            b"7f0000000000-7f0000200000 rw-s 00000000 00:01 1234                       /dev/zero (deleted)";
-        assert_eq!(mapping(line, device), Some((1234, 2 << 20)));
-        let renamed = b"7f0000000000-7f0000001000 rw-s 00000000 00:01 7 [anon_shmem:\xff x]";
-        assert_eq!(mapping(renamed, device), Some((7, 4096)));
-        for other in [
-            &b"7f0000000000-7f0000200000 rw-p 00000000 00:00 0 "[..],
-            b"7f0000000000-7f0000200000 r--p 00000000 08:01 1234 /memfd:x (deleted)",
-            b"",
-            b"x",
-        ] {
-            assert_eq!(mapping(other, device), None);
-        }
-    }
-}
+/// What the kernel notes down for one mapping, about. It is nobody's page, and a process can have many.
+const MAPPING_BYTES: u64 = 256;

@@ -4,6 +4,15 @@ use std::time::{Duration, Instant};
 
 use crate::limits::{KILL_LOOKS, LONGEST_KILL};
 
+/// Whether what was killed could have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pace {
+    /// Some of it waits for a processor, or has one: it ends as soon as it has had one for long enough.
+    Waits,
+    /// Nothing of it does: the kernel cannot end it now.
+    Still,
+}
+
 /// Whether what is killed still becomes less. Begins with the kill.
 ///
 /// Time alone does not tell: where the machine has much else to do, one look can take longer than all of it. Looks
@@ -30,10 +39,10 @@ impl Patience {
     }
 
     /// Takes what a look has found. It is over when many looks, and all looks of the whole time, have found no
-    /// fewer; and in any case after [`LONGEST_KILL`].
-    pub(crate) fn is_over(&mut self, left: usize) -> bool {
-        if left < self.fewest {
-            (self.fewest, self.since, self.looks) = (left, Instant::now(), 0);
+    /// fewer and nothing that waits for a processor; and in any case after [`LONGEST_KILL`].
+    pub(crate) fn is_over(&mut self, left: usize, pace: Pace) -> bool {
+        if left < self.fewest || pace == Pace::Waits {
+            (self.fewest, self.since, self.looks) = (left.min(self.fewest), Instant::now(), 0);
         } else {
             self.looks += 1;
         }
@@ -51,27 +60,35 @@ mod tests {
         // However long a look takes.
         let mut patience = Patience::new(Duration::ZERO);
         for left in (1..1000).rev() {
-            assert!(!patience.is_over(left), "{left}");
+            assert!(!patience.is_over(left, Pace::Still), "{left}");
         }
         // More than there were is not less, and not yet the end.
         for _ in 1..KILL_LOOKS {
-            assert!(!patience.is_over(2));
+            assert!(!patience.is_over(2, Pace::Still));
         }
-        assert!(patience.is_over(1));
-        assert!(!patience.is_over(0), "less after all");
+        assert!(patience.is_over(1, Pace::Still));
+        assert!(!patience.is_over(0, Pace::Still), "less after all");
         // What is killed now has had no time yet.
-        assert!(!patience.anew().is_over(5));
+        assert!(!patience.anew().is_over(5, Pace::Still));
         // However many looks there are.
         let mut patience = Patience::new(Duration::MAX);
-        assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(1)));
+        assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(1, Pace::Still)));
+    }
+
+    #[test]
+    fn what_waits_for_a_processor_is_waited_for() {
+        let mut patience = Patience::new(Duration::ZERO);
+        assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(3, Pace::Waits)));
+        assert!((1..KILL_LOOKS).all(|_| !patience.is_over(3, Pace::Still)));
+        assert!(patience.is_over(3, Pace::Still));
     }
 
     #[test]
     fn nothing_is_waited_for_longer_than_a_kill_may_take() {
         let mut patience = Patience::new(Duration::ZERO);
-        assert!(!patience.is_over(9));
+        assert!(!patience.is_over(9, Pace::Still));
         patience.begun -= LONGEST_KILL;
-        assert!(patience.is_over(8), "though it becomes less");
-        assert!(patience.anew().is_over(1));
+        assert!(patience.is_over(8, Pace::Still), "though it becomes less");
+        assert!(patience.anew().is_over(1, Pace::Still));
     }
 }

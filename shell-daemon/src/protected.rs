@@ -15,10 +15,14 @@
 //! made and removed again in between, a second change where times are whole seconds (FAT, ext3) or another
 //! machine's, and what lies in folders that this process may not read or that are too many. That there are such
 //! folders is told.
+//!
+//! A look has an end, however much there is to be looked at. So what is left out of it is not for the command to
+//! choose: folders that are part of a protected path are read first and have a share of their own, then those that lie
+//! less deep; and of a folder that is too large the protected names are asked for by themselves.
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     ffi::{OsStr, OsString},
     os::{
         fd::{AsFd as _, OwnedFd},
@@ -38,16 +42,19 @@ use rustix::{
 
 use crate::{
     SessionSpec, ShellError,
-    limits::{PROTECTED_BYTES, PROTECTED_DEPTH, PROTECTED_ENTRIES, PROTECTED_FOLDERS, PROTECTED_TOLD},
+    limits::{
+        PROTECTED_BYTES, PROTECTED_DEPTH, PROTECTED_ENTRIES, PROTECTED_FOLDERS, PROTECTED_FOUND,
+        PROTECTED_SHARE, PROTECTED_TIME, PROTECTED_TOLD,
+    },
     setup::open_mount,
 };
 
 /// What a look at the mounts found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProtectedFound {
-    /// Protected paths that the command made or changed, as `/MOUNT/PATH`, at most 100.
+    /// Protected paths that the command made or changed, as `/MOUNT/PATH`, at most 100; those of repositories first.
     pub created: Vec<String>,
-    /// Whether everything was looked at: there are not too many files, and none that cannot be read.
+    /// Whether everything was looked at and told: there are not too many files, and none that cannot be read.
     pub complete: bool,
 }
 
@@ -56,6 +63,17 @@ pub struct ProtectedFound {
 pub(crate) struct Protected {
     patterns: ProtectedPaths,
     mounts: Vec<Mount>,
+    bounds: Bounds,
+}
+
+/// How much one look looks at.
+#[derive(Clone, Copy, Debug)]
+struct Bounds {
+    /// Names in folders.
+    entries: usize,
+    /// Besides, in folders that are part of a protected path.
+    share: usize,
+    time: Duration,
 }
 
 #[derive(Debug)]
@@ -82,7 +100,10 @@ pub(crate) struct ProtectedPlaces {
 /// A folder as it was when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
-    of: Identity,
+    /// None of one that could not be read.
+    of: Option<Identity>,
+    /// It is part of a protected path.
+    is_named: bool,
     /// It had changed so shortly before that another change could have the same time.
     is_fresh: bool,
 }
@@ -106,13 +127,63 @@ struct Found {
 /// How much may still be read in this look, and whether that was enough.
 struct Budget {
     entries: usize,
+    share: usize,
+    deadline: Instant,
     complete: bool,
+}
+
+impl Budget {
+    fn of(bounds: Bounds) -> Self {
+        let Bounds { entries, share, time } = bounds;
+        Self { entries, share, deadline: Instant::now() + time, complete: true }
+    }
+
+    /// Whether the time is over. What is not looked at for that is said.
+    fn is_over(&mut self) -> bool {
+        let is_over = Instant::now() >= self.deadline;
+        self.complete &= !is_over;
+        is_over
+    }
+
+    /// Takes one name; `false` if it is too many.
+    fn take(&mut self, is_named: bool) -> bool {
+        let left = if is_named && self.share > 0 { &mut self.share } else { &mut self.entries };
+        let is_left = *left > 0;
+        *left = left.saturating_sub(1);
+        self.complete &= is_left;
+        is_left
+    }
+}
+
+/// Folders that are still to be read.
+#[derive(Debug, Default)]
+struct Queue {
+    /// Part of a protected path.
+    named: Vec<PathBuf>,
+    /// Those that were found first lie less deep.
+    others: VecDeque<PathBuf>,
+}
+
+impl Queue {
+    fn add(&mut self, folder: PathBuf, is_named: bool) {
+        if is_named { self.named.push(folder) } else { self.others.push_back(folder) }
+    }
+
+    fn next(&mut self) -> Option<(PathBuf, bool)> {
+        let named = self.named.pop().map(|folder| (folder, true));
+        named.or_else(|| Some((self.others.pop_front()?, false)))
+    }
+
+    fn len(&self) -> usize {
+        self.named.len() + self.others.len()
+    }
 }
 
 impl Protected {
     /// Looks for what is there. Without patterns nothing is looked at, now or later.
     pub(crate) fn new(spec: &SessionSpec) -> Result<Self, ShellError> {
-        let mut this = Self { patterns: spec.protect.clone(), mounts: Vec::new() };
+        let bounds = Bounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
+        let mut this = Self { patterns: spec.protect.clone(), mounts: Vec::new(), bounds };
         if spec.protect.patterns().next().is_none() {
             return Ok(this);
         }
@@ -163,11 +234,15 @@ impl Protected {
 
     /// Looks what has changed since the last look.
     pub(crate) fn look(&mut self) -> ProtectedFound {
-        let mut budget = Budget { entries: PROTECTED_ENTRIES, complete: true };
+        let mut budget = Budget::of(self.bounds);
         let mut created = Vec::new();
         for mount in &mut self.mounts {
             created.extend(mount.look(&self.patterns, &mut budget));
         }
+        // Those by which Git runs something stand first, however many others were made to hide them.
+        created
+            .sort_by_key(|path: &String| !path.split('/').any(|name| self.patterns.names_repository(name)));
+        budget.complete &= created.len() <= PROTECTED_TOLD;
         created.truncate(PROTECTED_TOLD);
         self.wait_for_another_time();
         ProtectedFound { created, complete: budget.complete }
@@ -190,30 +265,44 @@ impl Protected {
 impl Mount {
     fn look(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
         let now = clock_gettime(ClockId::Realtime);
-        let mut to_read = Vec::new();
+        let mut to_read = Queue::default();
         if self.folders.is_empty() {
-            to_read.push(PathBuf::new());
+            to_read.add(PathBuf::new(), false);
         }
-        let mut folders = std::mem::take(&mut self.folders);
-        folders.retain(|path, stamp| match self.handle_stat(path) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                if stamp.is_fresh || stamp.of != Identity::of(&stat) {
-                    to_read.push(path.clone());
-                }
-                true
-            }
-            Ok(_) => false,
-            Err(errno) => {
-                budget.complete &= is_gone(errno);
-                false
-            }
-        });
-        self.folders = folders;
-        self.repositories.retain(|folder| self.folders.contains_key(folder));
+        // What does not fit is looked for in vain.
+        budget.complete &= self.found.len() < PROTECTED_FOUND;
         let mut new = BTreeSet::new();
         self.recheck(&mut new, budget);
-        while let Some(folder) = to_read.pop() {
-            self.read(&folder, patterns, (now.tv_sec, now.tv_nsec), budget, &mut to_read, &mut new);
+        let mut folders = std::mem::take(&mut self.folders);
+        for pass in [true, false] {
+            folders.retain(|path, stamp| {
+                // Where the time is over: looked at the next time.
+                if stamp.is_named != pass || budget.is_over() {
+                    return true;
+                }
+                match self.handle_stat(path) {
+                    Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                        if stamp.is_fresh || stamp.of != Some(Identity::of(&stat)) {
+                            to_read.add(path.clone(), stamp.is_named);
+                        }
+                        true
+                    }
+                    Ok(_) => false,
+                    Err(errno) => {
+                        budget.complete &= is_gone(errno);
+                        !is_gone(errno)
+                    }
+                }
+            });
+        }
+        self.folders = folders;
+        self.repositories.retain(|folder| self.folders.contains_key(folder));
+        while let Some((folder, is_named)) = to_read.next() {
+            if budget.is_over() {
+                self.leave_out(folder, is_named);
+                continue;
+            }
+            self.read(&folder, is_named, patterns, (now.tv_sec, now.tv_nsec), budget, &mut to_read, &mut new);
         }
         new.iter()
             .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
@@ -224,8 +313,11 @@ impl Mount {
     fn recheck(&mut self, new: &mut BTreeSet<PathBuf>, budget: &mut Budget) {
         let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
         for path in paths {
+            if budget.is_over() {
+                return;
+            }
             match self.handle_stat(&path) {
-                Ok(stat) => self.find(path, &stat, new),
+                Ok(stat) => self.find(path, &stat, new, budget),
                 Err(errno) => {
                     budget.complete &= is_gone(errno);
                     self.found.remove(&path);
@@ -234,39 +326,92 @@ impl Mount {
         }
     }
 
-    fn read(
+    /// Remembers a folder that was to be read and was not: it is read at the next look.
+    fn leave_out(&mut self, folder: PathBuf, is_named: bool) {
+        self.folders.insert(folder, Stamp { of: None, is_named, is_fresh: true });
+    }
+
+    /// Asks for the protected names in a folder of which not all names are read. They are asked for as the policy
+    /// writes them.
+    fn probe(
         &mut self,
         folder: &Path,
         patterns: &ProtectedPaths,
+        budget: &mut Budget,
+        to_read: &mut Queue,
+        new: &mut BTreeSet<PathBuf>,
+    ) {
+        for pattern in patterns.patterns() {
+            if budget.is_over() {
+                return;
+            }
+            let mut path = folder.to_owned();
+            for part in pattern.split('/') {
+                path.push(part);
+                let Ok(stat) = self.handle_stat(&path) else { break };
+                let kind = FileType::from_raw_mode(stat.st_mode);
+                if self.is_protected(patterns, &path, kind) {
+                    self.find(path.clone(), &stat, new, budget);
+                }
+                if kind == FileType::Directory && !self.folders.contains_key(&path) {
+                    to_read.add(path.clone(), true);
+                }
+            }
+        }
+    }
+
+    /// Whether a folder is part of a protected path: what is in it is one, or may be.
+    fn is_named(&self, patterns: &ProtectedPaths, folder: &Path) -> bool {
+        let parts = || folder.iter().map(|part| part.to_string_lossy());
+        patterns.is_prefix_of_protected(parts())
+            || patterns.covers(parts()).is_some()
+            || self.repositories.contains(folder)
+            || self.below_repositories(folder).any(|below| {
+                let below = || below.iter().map(|part| &**part);
+                patterns.is_prefix_in_repository(below()) || patterns.covers_in_repository(below()).is_some()
+            })
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "all of one look, which has no other place")]
+    fn read(
+        &mut self,
+        folder: &Path,
+        is_named: bool,
+        patterns: &ProtectedPaths,
         now: (i64, i64),
         budget: &mut Budget,
-        to_read: &mut Vec<PathBuf>,
+        to_read: &mut Queue,
         new: &mut BTreeSet<PathBuf>,
     ) {
         let (entries, stat) = match self.open(folder) {
             Ok(opened) => opened,
             Err(errno) => {
                 budget.complete &= is_gone(errno);
+                if !is_gone(errno) {
+                    self.leave_out(folder.to_owned(), is_named);
+                }
                 return;
             }
         };
-        let stamp = Stamp { of: Identity::of(&stat), is_fresh: Identity::of(&stat).is_after(now) };
+        let stamp =
+            Stamp { of: Some(Identity::of(&stat)), is_named, is_fresh: Identity::of(&stat).is_after(now) };
         self.folders.insert(folder.to_owned(), stamp);
         let mut marks = RepositoryMarks::default();
         for entry in entries {
             let Ok(entry) = entry else {
                 budget.complete = false;
+                self.leave_out(folder.to_owned(), is_named);
                 return;
             };
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
             }
-            if budget.entries == 0 {
-                budget.complete = false;
+            if !budget.take(is_named) || budget.is_over() {
+                self.leave_out(folder.to_owned(), is_named);
+                self.probe(folder, patterns, budget, to_read, new);
                 return;
             }
-            budget.entries -= 1;
             marks.see(name);
             let path = folder.join(OsString::from_vec(name.to_vec()));
             let mut kind = entry.file_type();
@@ -277,19 +422,22 @@ impl Mount {
             if self.is_protected(patterns, &path, kind)
                 && let Ok(stat) = self.handle_stat(&path)
             {
-                self.find(path.clone(), &stat, new);
+                self.find(path.clone(), &stat, new, budget);
             }
             if kind == FileType::Directory && !self.folders.contains_key(&path) {
+                let is_named = self.is_named(patterns, &path);
                 let is_too_much = self.folders.len() + to_read.len() >= PROTECTED_FOLDERS
                     || path.iter().count() > PROTECTED_DEPTH;
-                if is_too_much {
+                if is_too_much && !(is_named && budget.share > 0) {
                     budget.complete = false;
+                    // Found anew at the next look.
+                    self.leave_out(folder.to_owned(), stamp.is_named);
                 } else {
-                    to_read.push(path);
+                    to_read.add(path, is_named);
                 }
             }
         }
-        self.note_repository(folder, marks, patterns, to_read, new);
+        self.note_repository(folder, marks, patterns, budget, to_read, new);
     }
 
     /// Whether a path is protected by its name, or by what it is.
@@ -334,7 +482,8 @@ impl Mount {
         folder: &Path,
         marks: RepositoryMarks,
         patterns: &ProtectedPaths,
-        to_read: &mut Vec<PathBuf>,
+        budget: &mut Budget,
+        to_read: &mut Queue,
         new: &mut BTreeSet<PathBuf>,
     ) {
         if !marks.is_repository() {
@@ -352,6 +501,9 @@ impl Mount {
         }
         let Ok((entries, _)) = self.open(folder) else { return };
         for entry in entries.map_while(Result::ok) {
+            if budget.is_over() {
+                return;
+            }
             let name = entry.file_name().to_bytes();
             if matches!(name, b"." | b"..") {
                 continue;
@@ -362,9 +514,9 @@ impl Mount {
             if !self.is_protected(patterns, &path, kind) {
                 continue;
             }
-            self.find(path.clone(), &stat, new);
+            self.find(path.clone(), &stat, new, budget);
             if kind == FileType::Directory && self.folders.contains_key(&path) {
-                to_read.push(path);
+                to_read.add(path, true);
             }
         }
     }
@@ -379,8 +531,12 @@ impl Mount {
         path.ancestors().skip(1).take_while(is_named).map(Path::to_owned).collect()
     }
 
-    fn find(&mut self, path: PathBuf, stat: &Stat, new: &mut BTreeSet<PathBuf>) {
+    fn find(&mut self, path: PathBuf, stat: &Stat, new: &mut BTreeSet<PathBuf>, budget: &mut Budget) {
         let found = Found::of(stat);
+        if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
+            budget.complete = false;
+            return;
+        }
         if self.found.insert(path.clone(), found) != Some(found) {
             new.insert(path);
         }

@@ -14,8 +14,8 @@ use crate::{
     CommandRequest, Ending, ProtectedFound, ShellError, StateAfter,
     background::Background,
     input::Feed,
-    limits::{KILL_TIME, PIPE_BYTES},
-    patience::Patience,
+    limits::{LONGEST_KILL, PIPE_BYTES},
+    patience::{Pace, Patience},
     prepared::{Prepared, init_of, is_unread},
     tree::Process,
     watch::{Breach, Watch, Watcher},
@@ -51,7 +51,8 @@ pub struct CommandEnd {
     pub duration: Duration,
     /// Processor time of the shell and of what it waited for.
     pub cpu: Duration,
-    /// The most memory that one of these processes had.
+    /// The most memory that one of these processes had; of a command that was killed for its memory, at least what it
+    /// and its jobs had then.
     pub peak_memory_bytes: u64,
     /// How much it wrote, of which at most [`CommandRequest::max_output_bytes`] were handed on.
     pub output_bytes: u64,
@@ -83,6 +84,20 @@ pub enum Interruption {
     Processes,
     /// It and its jobs had more memory than [`crate::SessionSpec::limits`] says, or its session too much in all.
     Memory,
+    /// A process of it keeps its memory to itself, so that it cannot be counted.
+    Hidden,
+}
+
+impl Interruption {
+    /// Why a watch has killed; `None` if it could not look.
+    pub(crate) fn of(breach: Breach) -> Option<Self> {
+        match breach {
+            Breach::Processes => Some(Self::Processes),
+            Breach::Memory => Some(Self::Memory),
+            Breach::Hidden => Some(Self::Hidden),
+            Breach::Unseen => None,
+        }
+    }
 }
 
 /// What came of a command.
@@ -160,8 +175,8 @@ impl Running {
                 break end;
             }
             if completed != Completed::Yes {
-                // Its init is what is left, and has only to say how the shell ended.
-                if killing.as_mut().is_some_and(|patience| patience.is_over(1)) {
+                // Its init is what is left, and has only to say how the shell ended, as soon as it has a processor.
+                if killing.as_mut().is_some_and(|patience| patience.is_over(1, Pace::Still)) {
                     return Err(ShellError::SessionEnded);
                 }
                 // Its init may have started the shell after the last look.
@@ -178,7 +193,7 @@ impl Running {
                 continue;
             };
             completed = Completed::No(interruption);
-            killing = Some(Patience::new(KILL_TIME));
+            killing = Some(Patience::new(LONGEST_KILL));
             self.stdin.close();
             self.kill()?;
         };
@@ -211,6 +226,7 @@ impl Running {
             }
         }
         let output_bytes = self.output_bytes;
+        let of_breach = self.watch.as_ref().and_then(Watch::memory_of_breach).unwrap_or_default();
         if end.jobs_left {
             let watch = self.watch.ok_or(ShellError::SessionEnded)?;
             background.drain(self.streams.into_iter().flatten().collect(), self.report, watch)?;
@@ -220,7 +236,7 @@ impl Running {
             completed,
             duration,
             cpu: end.cpu,
-            peak_memory_bytes: end.peak_memory_bytes,
+            peak_memory_bytes: end.peak_memory_bytes.max(of_breach),
             output_bytes,
             state: end.state,
             jobs_left: end.jobs_left,
@@ -316,12 +332,8 @@ impl Running {
 
     /// What its watch has killed it for, or is about to.
     fn breach(&self) -> Result<Option<Interruption>, ShellError> {
-        match self.watch.as_ref().and_then(Watch::breach) {
-            None => Ok(None),
-            Some(Breach::Processes) => Ok(Some(Interruption::Processes)),
-            Some(Breach::Memory) => Ok(Some(Interruption::Memory)),
-            Some(Breach::Unseen) => Err(ShellError::Unwatched),
-        }
+        let breach = self.watch.as_ref().and_then(Watch::breach);
+        breach.map(|breach| Interruption::of(breach).ok_or(ShellError::Unwatched)).transpose()
     }
 }
 

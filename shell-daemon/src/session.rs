@@ -17,12 +17,12 @@ use rustix::{
 
 use crate::{
     BackgroundOutput, Cancellation, Chunk, CommandEnd, CommandRequest, Completed, Ending, PostureChoice,
-    SessionPosture, SessionSpec, ShellError, StateAfter,
+    SessionPosture, SessionSpec, ShellError, StateAfter, Stream,
     background::Background,
     entry::ENTRY,
-    limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, SNAPSHOT_BYTES, START_TIME},
+    limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
     memory::{Descriptors, Meter},
-    patience::Patience,
+    patience::{Pace, Patience},
     prepared::{Prepared, Streams},
     protected::Protected,
     running::{Finished, Running},
@@ -102,7 +102,8 @@ impl ShellSession {
             Ok((session_init, ready))
         });
         let result = result.and_then(|(process, ready)| {
-            let watcher = watcher(spec, &ready.posture).map_err(|source| ShellError::Start { source })?;
+            let watcher =
+                watcher(spec, &ready.posture, ready.user).map_err(|source| ShellError::Start { source })?;
             Ok((process, ready, watcher))
         });
         match result {
@@ -164,7 +165,7 @@ impl ShellSession {
     }
 
     /// Runs a command of its own, to see that what is called bash is one: it starts, does what bash does, and its
-    /// state is written down. The command changes nothing of that state.
+    /// state is written down. The command changes nothing of that state. Warnings are no matter.
     ///
     /// # Errors
     /// [`ShellError::ShellUnusable`], and those of [`Self::run`].
@@ -181,19 +182,23 @@ impl ShellSession {
             max_output_bytes: PROOF_BYTES,
             cancellation,
         };
-        let mut output = Vec::new();
-        let end =
-            self.run(&request, &mut |chunk| output.extend_from_slice(chunk.bytes)).map_err(|error| {
-                match error {
-                    ShellError::NotStarted { reason } => unusable(reason),
-                    error => error,
-                }
-            })?;
+        let (mut output, mut warnings) = (Vec::new(), Vec::new());
+        // A bash may complain before it does anything, such as of a locale that is not installed.
+        let mut take = |chunk: Chunk<'_>| match chunk.stream {
+            Stream::Stdout => output.extend_from_slice(chunk.bytes),
+            Stream::Stderr => warnings.extend_from_slice(chunk.bytes),
+        };
+        let end = self.run(&request, &mut take).map_err(|error| match error {
+            ShellError::NotStarted { reason } => unusable(reason),
+            error => error,
+        })?;
         if end.completed != Completed::Yes {
             return Err(unusable(format!("it did not answer within {PROOF_TIME:?}")));
         }
         if end.ending != Ending::Code(0) || output != PROVEN {
-            let said = String::from_utf8_lossy(&output).escape_debug().to_string();
+            let said = [output, warnings].concat();
+            let said =
+                String::from_utf8_lossy(&said[..said.len().min(TOLD_BYTES)]).escape_debug().to_string();
             return Err(unusable(format!(
                 "it is no bash of version 4.4 or later: {:?}, it said \"{said}\"",
                 end.ending
@@ -295,14 +300,14 @@ impl Drop for ShellSession {
 
 /// Looks at what the commands of a session have. Whether a filter keeps them from making files in memory decides
 /// whether these are looked for.
-fn watcher(spec: &SessionSpec, posture: &ProcessPosture) -> io::Result<Watcher> {
+fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUser>) -> io::Result<Watcher> {
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
     let meter = Meter::new(if has_filter { Descriptors::Unneeded } else { Descriptors::Looked })?;
     let session = spec.group.map(|group| SessionBounds {
         threads: usize::try_from(group.processes).unwrap_or(usize::MAX),
         memory_bytes: group.memory_bytes,
     });
-    Watcher::start(spec.limits.memory_bytes, session, meter)
+    Watcher::start(spec.limits.memory_bytes, session, user, meter)
 }
 
 /// Asks for a shell. What keeps it from starting is told by its report.
@@ -374,7 +379,7 @@ fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(P
 /// Waits for a guard whose control socket is closed, while what it kills becomes less.
 fn bury(guard: &mut Child) -> Result<(), ShellError> {
     let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
-    let mut patience = Patience::new(2 * KILL_TIME);
+    let mut patience = Patience::new(LONGEST_KILL);
     let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {
@@ -386,8 +391,8 @@ fn bury(guard: &mut Child) -> Result<(), ShellError> {
         }
         waits += 1;
         if waits.is_multiple_of(WAITS_FOR_A_LOOK) {
-            let left = process.map_or_else(|| Ok(Vec::new()), tree::living_below)?.len();
-            if patience.is_over(left) {
+            let (left, pace) = process.map_or(Ok((0, Pace::Still)), tree::left_below)?;
+            if patience.is_over(left, pace) {
                 // It goes on, and must not be killed: nobody else would.
                 return Err(ShellError::NotKilled { left: left + 1 });
             }
@@ -432,8 +437,11 @@ const PROOF: &str = r#"( proof=(a 'shell b'); [[ ${BASH_VERSINFO[0]} -ge 4 ]] &&
 /// What [`PROOF`] writes.
 const PROVEN: &[u8] = b"'a''shell b'SHELL B";
 
-/// What is read of what something else writes.
-const PROOF_BYTES: u64 = 256;
+/// What is read of what bash writes, with its warnings, and of what something else writes.
+const PROOF_BYTES: u64 = 64 << 10;
+
+/// What is told of it.
+const TOLD_BYTES: usize = 256;
 
 /// Bash answers within milliseconds; a machine that has much else to do takes longer.
 const PROOF_TIME: Duration = Duration::from_secs(10);

@@ -17,7 +17,11 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::{ShellError, limits::LONGEST_KILL, patience::Patience};
+use crate::{
+    ShellError,
+    limits::LONGEST_KILL,
+    patience::{Pace, Patience},
+};
 
 /// A process that is still the one that was meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,6 +59,13 @@ impl Process {
         }
     }
 
+    /// Takes that back, where this process may: what is killed ends only when it has a processor.
+    fn hurry(self) {
+        if self.is_alive() {
+            let _ = rustix::process::setpriority_process(Some(self.pid), USUAL_PRIORITY);
+        }
+    }
+
     fn signal(self, signal: Signal) {
         let Ok(handle) = rustix::process::pidfd_open(self.pid, PidfdFlags::empty()) else { return };
         // The handle is of whoever had the number when it was opened; only now is it known who that is.
@@ -80,8 +91,17 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
         Some(known) => known,
         None => Table::read()?.below(root),
     };
-    let stopped = Stopped::at_once(root, &known, Instant::now() + time);
-    let killed = kill_all(time, || living_below(root), Process::signal);
+    let stopped = Stopped::at_once(root, &known.living, Instant::now() + time);
+    let look = || {
+        let living = Table::read()?.below(root).living;
+        Ok(living.iter().map(Target::of).collect())
+    };
+    let killed = kill_all(time, look, |process: Process, signal| {
+        if signal == Signal::KILL {
+            process.hurry();
+        }
+        process.signal(signal);
+    });
     // Members of its groups that are not below `root`, if there are any.
     for group in stopped.groups {
         let _ = rustix::process::kill_process_group(group, Signal::CONT);
@@ -89,10 +109,25 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
     killed
 }
 
+/// One that a kill looks at.
+#[derive(Clone, Copy, Debug)]
+struct Target<P> {
+    process: P,
+    is_stopped: bool,
+    /// It has a processor or waits for one.
+    is_running: bool,
+}
+
+impl Target<Process> {
+    fn of(entry: &Entry) -> Self {
+        Self { process: entry.process, is_stopped: entry.is_stopped, is_running: entry.is_running }
+    }
+}
+
 /// Stops and kills all that a look finds.
 fn kill_all<P: Copy + Eq + Hash>(
     time: Duration,
-    mut look: impl FnMut() -> Result<Vec<P>, ShellError>,
+    mut look: impl FnMut() -> Result<Vec<Target<P>>, ShellError>,
     mut signal: impl FnMut(P, Signal),
 ) -> Result<(), ShellError> {
     let stopping = Patience::new(time);
@@ -111,22 +146,25 @@ fn kill_all<P: Copy + Eq + Hash>(
             continue;
         }
         empty_looks = 0;
-        if killing.as_mut().is_some_and(|patience| patience.is_over(found.len())) {
+        if killing.as_mut().is_some_and(|patience| patience.is_over(found.len(), pace(&found))) {
             return Err(ShellError::NotKilled { left: found.len() });
         }
         // What is stopped starts nothing more; only when no new one is found are they killed. Otherwise
-        // a bomb of processes could grow as fast as it is cut down.
+        // a bomb of processes could grow as fast as it is cut down. One that was told to stop and goes on is killed
+        // at once: something continues it, and a kill cannot be undone.
         let mut patience = stopping.anew();
         let mut stopped = HashSet::new();
         loop {
-            for process in &found {
-                if stopped.insert(*process) {
-                    signal(*process, Signal::STOP);
+            for target in &found {
+                if stopped.insert(target.process) {
+                    signal(target.process, Signal::STOP);
+                } else if !target.is_stopped {
+                    signal(target.process, Signal::KILL);
                 }
             }
             found = look()?;
-            let has_all = found.iter().all(|process| stopped.contains(process));
-            if has_all || patience.is_over(found.len()) || Instant::now() >= last_stop {
+            let has_all = found.iter().all(|target| stopped.contains(&target.process));
+            if has_all || patience.is_over(found.len(), Pace::Still) || Instant::now() >= last_stop {
                 break;
             }
         }
@@ -138,16 +176,53 @@ fn kill_all<P: Copy + Eq + Hash>(
     }
 }
 
-/// The processes that live below `root`; none if it is gone.
-pub(crate) fn living_below(root: Process) -> Result<Vec<Process>, ShellError> {
-    Ok(Table::read()?.below(root).into_iter().map(|entry| entry.process).collect())
+/// Whether what was killed only waits for a processor.
+fn pace<P>(found: &[Target<P>]) -> Pace {
+    if found.iter().any(|target| target.is_running) { Pace::Waits } else { Pace::Still }
+}
+
+/// How many processes live below `root`, and whether they wait for a processor.
+///
+/// # Errors
+/// [`ShellError::Processes`] without `/proc`.
+pub(crate) fn left_below(root: Process) -> Result<(usize, Pace), ShellError> {
+    let below = Table::read()?.below(root);
+    let targets: Vec<Target<Process>> = below.living.iter().map(Target::of).collect();
+    Ok((targets.len(), pace(&targets)))
+}
+
+/// What is below one process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Below {
+    /// All that lives.
+    pub(crate) living: Vec<Entry>,
+    /// How many have ended and wait to be buried: each takes a number and a place in the kernel's list.
+    pub(crate) ended: usize,
+}
+
+impl Below {
+    /// How many processes these are.
+    pub(crate) fn count(&self) -> usize {
+        self.living.len() + self.ended
+    }
+
+    /// How many threads; what has ended counts as one.
+    pub(crate) fn threads(&self) -> usize {
+        self.ended + self.living.iter().map(|entry| entry.threads).sum::<usize>()
+    }
+
+    fn add(&mut self, entry: Entry) {
+        if entry.ended { self.ended += 1 } else { self.living.push(entry) }
+    }
 }
 
 /// Everything below one process, stopped.
 #[derive(Debug)]
 pub(crate) struct Frozen {
-    /// All that lives there.
-    pub(crate) entries: Vec<Entry>,
+    /// What was found there last.
+    pub(crate) below: Below,
+    /// One of them went on by itself although it was stopped, so that this is no count of what stands still.
+    pub(crate) goes_on: bool,
     stopped: Stopped,
 }
 
@@ -157,27 +232,47 @@ struct Stopped {
     /// Whether each of them ran before: what a command has stopped itself is not for us to continue.
     ran: HashMap<Process, bool>,
     groups: HashSet<Pid>,
+    /// Seen to be stopped.
+    stands: HashSet<Process>,
 }
 
-/// Stops everything below `root`, some of which is known, until a look finds nothing that was not stopped, or for `time`.
+/// Stops everything below `root`, some of which is known, until a look finds nothing that was not stopped, or more than
+/// `most` processes, or for `time`.
 ///
 /// A bomb of processes starts new ones faster than all can be listed. So its process groups are stopped first, each
 /// at once by the kernel; then each process that is found, before its children are looked for, which are no more
 /// from then on.
 ///
+/// What is stopped can be continued: by a timer of its own (`timer_create` with `SIGCONT`), or from beside the command.
+/// One that was is stopped once more; when it goes on again, there is no use in waiting.
+///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
-pub(crate) fn freeze(root: Process, known: &[Entry], time: Duration) -> Result<Frozen, ShellError> {
+pub(crate) fn freeze(
+    root: Process,
+    known: &[Entry],
+    most: usize,
+    time: Duration,
+) -> Result<Frozen, ShellError> {
     let deadline = Instant::now() + time;
     let mut stopped = Stopped::at_once(root, known, deadline);
+    let mut continued = HashSet::new();
     loop {
-        let entries = Table::read()?.below(root);
-        let mut is_new = false;
-        for entry in &entries {
-            is_new |= stopped.take(entry);
+        let below = Table::read()?.below(root);
+        let (mut is_new, mut goes_on) = (false, false);
+        for entry in &below.living {
+            if stopped.take(entry) {
+                is_new = true;
+            } else if entry.is_stopped {
+                stopped.stands.insert(entry.process);
+            } else if stopped.stands.remove(&entry.process) {
+                goes_on |= !continued.insert(entry.process);
+                is_new = true;
+                entry.process.signal(Signal::STOP);
+            }
         }
-        if !is_new || Instant::now() >= deadline {
-            return Ok(Frozen { entries, stopped });
+        if !is_new || goes_on || below.count() > most || Instant::now() >= deadline {
+            return Ok(Frozen { below, goes_on, stopped });
         }
         stopped.chase_all(root, deadline);
     }
@@ -248,7 +343,7 @@ impl Stopped {
 impl Frozen {
     /// Lets go on what ran before.
     pub(crate) fn thaw(self) {
-        let Stopped { ran, groups } = self.stopped;
+        let Stopped { ran, groups, stands: _ } = self.stopped;
         // A group may have members that are not below the root.
         if ran.values().all(|ran| *ran) {
             for group in groups {
@@ -262,6 +357,10 @@ impl Frozen {
 }
 
 /// What the kernel says about one process.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "what the kernel says in one letter, and threads that are left"
+)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) process: Process,
@@ -277,6 +376,8 @@ pub(crate) struct Entry {
     /// It has ended and waits to be buried.
     ended: bool,
     is_stopped: bool,
+    /// It has a processor or waits for one.
+    is_running: bool,
 }
 
 impl Entry {
@@ -307,12 +408,12 @@ impl Table {
         Ok(Self { entries, children })
     }
 
-    /// What lives below `root`; nothing if it is gone.
-    pub(crate) fn below(&self, root: Process) -> Vec<Entry> {
+    /// What is below `root`; nothing if it is gone.
+    pub(crate) fn below(&self, root: Process) -> Below {
+        let mut below = Below::default();
         if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
-            return Vec::new();
+            return below;
         }
-        let mut below = Vec::new();
         let mut seen = HashSet::from([root.pid.as_raw_pid()]);
         let mut parents = vec![root.pid.as_raw_pid()];
         while let Some(parent) = parents.pop() {
@@ -322,9 +423,7 @@ impl Table {
                 // Two looks at different moments can make a circle.
                 if seen.insert(number) {
                     parents.push(number);
-                    if !child.ended {
-                        below.push(child);
-                    }
+                    below.add(child);
                 }
             }
         }
@@ -332,14 +431,14 @@ impl Table {
     }
 }
 
-/// What lives below `root`, by the lists of children that the kernel keeps for each thread: takes time for what is
+/// What is below `root`, by the lists of children that the kernel keeps for each thread: takes time for what is
 /// below alone, and ends as soon as there are more than `most`. `None` where there are no such lists, and where what is
 /// below has very many threads.
 ///
 /// A process that ends meanwhile can hide others from one look, so that this finds too few now and then, and
 /// never too many.
-pub(crate) fn near_below(root: Process, most: usize) -> Option<Vec<Entry>> {
-    let mut below = Vec::new();
+pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
+    let mut below = Below::default();
     let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
     let Some(first) = first else { return Some(below) };
     let mut seen = HashSet::from([root.pid]);
@@ -355,10 +454,8 @@ pub(crate) fn near_below(root: Process, most: usize) -> Option<Vec<Entry>> {
                 && let Some(child) = entry(pid)
             {
                 parents.push(child);
-                if !child.ended {
-                    below.push(child);
-                }
-                if below.len() > most {
+                below.add(child);
+                if below.count() > most {
                     return Some(below);
                 }
             }
@@ -399,7 +496,8 @@ fn entries() -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-fn number(name: &str) -> Option<Pid> {
+/// The process or thread of that name in `/proc`.
+pub(crate) fn number(name: &str) -> Option<Pid> {
     name.parse().ok().and_then(Pid::from_raw)
 }
 
@@ -429,6 +527,7 @@ fn entry(pid: Pid) -> Option<Entry> {
         group,
         ended: first_has_ended && !is_headless,
         is_stopped: matches!(state, "T" | "t"),
+        is_running: state == "R",
     })
 }
 
@@ -440,6 +539,9 @@ const FIRST_STOPPED: usize = 32;
 
 /// Of the least weight that ordinary scheduling knows.
 const LOWEST_PRIORITY: i32 = 19;
+
+/// What a process has that nobody asked about.
+const USUAL_PRIORITY: i32 = 0;
 
 /// Between two looks, so that what was killed can end.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -478,7 +580,11 @@ mod tests {
     /// Kills what a look finds, of which so many are left at each look.
     fn killed(left: impl IntoIterator<Item = usize>) -> Result<(), ShellError> {
         let mut left = left.into_iter();
-        kill_all(Duration::ZERO, || Ok((0..left.next().expect("looks no more")).collect()), |_: usize, _| {})
+        let look = || {
+            let left = left.next().expect("looks no more");
+            Ok((0..left).map(|process| Target { process, is_stopped: true, is_running: false }).collect())
+        };
+        kill_all(Duration::ZERO, look, |_: usize, _| {})
     }
 
     #[test]
@@ -498,12 +604,36 @@ mod tests {
         assert!(killed(1..).is_err());
     }
 
+    /// What is stopped and goes on is killed before the rest is found.
+    #[test]
+    fn what_continues_itself_is_killed_at_once() {
+        let killed = std::cell::RefCell::new(HashSet::new());
+        let mut looks = 0;
+        let look = || {
+            looks += 1;
+            let is_left = |process: &usize| !killed.borrow().contains(process);
+            // A new one at each look, as long as the first one runs.
+            let all = if is_left(&0) { 0..looks } else { 0..0 };
+            Ok(all
+                .filter(is_left)
+                .map(|process| Target { process, is_stopped: false, is_running: true })
+                .collect())
+        };
+        let signal = |process, signal| {
+            if signal == Signal::KILL {
+                killed.borrow_mut().insert(process);
+            }
+        };
+        kill_all(Duration::from_secs(60), look, signal).unwrap();
+        assert!(looks < 10, "{looks}");
+    }
+
     #[test]
     fn what_is_below_dies_and_what_is_beside_lives() {
         let (mut beside, _) = sleeper();
         let (mut root, pid) = sleeper();
         let process = Process::child_of(rustix::process::getpid(), pid).unwrap();
-        assert_eq!(living_below(process).unwrap(), []);
+        assert_eq!(left_below(process).unwrap(), (0, Pace::Still));
         kill_below(process, Duration::from_secs(1)).unwrap();
         assert!(process.is_alive(), "the root itself is not killed");
         assert!(beside.try_wait().unwrap().is_none());

@@ -18,6 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use portcullis_confine::ProcessUser;
 use rustix::{
     event::EventfdFlags,
     time::{ClockId, clock_gettime},
@@ -26,11 +27,11 @@ use rustix::{
 use crate::{
     ShellError,
     limits::{
-        FREEZE_TIME, KILL_TIME, LOOK_TIME, MEMORY_GROWTH, SHORTEST_LOOK_TIME, THREADS_PER_PROCESS,
-        WHOLE_LOOK_TIME,
+        FREEZE_TIME, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH, SHORTEST_LOOK_TIME,
+        THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
-    memory::Meter,
-    tree::{self, Entry, Process, Table},
+    memory::{Marks, Meter},
+    tree::{self, Below, Entry, Process, Table},
 };
 
 /// What one command and its jobs may have.
@@ -53,6 +54,8 @@ pub(crate) struct SessionBounds {
 pub(crate) enum Breach {
     Processes,
     Memory,
+    /// A process keeps its memory to itself.
+    Hidden,
     /// It could not be looked at.
     Unseen,
 }
@@ -95,12 +98,22 @@ struct Watched {
     checked: usize,
     threads: usize,
     memory_bytes: u64,
+    marks: Arc<Mutex<Marks>>,
+    /// How many looks in a row have found a process that keeps its memory to itself.
+    hidden: u32,
+}
+
+/// Why a command is killed, and what it had then.
+#[derive(Clone, Copy, Debug)]
+struct Verdict {
+    breach: Breach,
+    memory_bytes: u64,
 }
 
 /// What a watch tells whoever waits for the command.
 #[derive(Debug)]
 struct Told {
-    breach: OnceLock<Breach>,
+    breach: OnceLock<Verdict>,
     /// Can be read from as soon as there is a breach.
     wake: OwnedFd,
     is_forgotten: AtomicBool,
@@ -111,13 +124,22 @@ impl Watcher {
     ///
     /// # Errors
     /// If it cannot be started.
-    pub(crate) fn start(memory_bytes: u64, session: Option<SessionBounds>, meter: Meter) -> io::Result<Self> {
+    pub(crate) fn start(
+        memory_bytes: u64,
+        session: Option<SessionBounds>,
+        user: Option<ProcessUser>,
+        meter: Meter,
+    ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
             // Before all that it looks at, where this process may ask for that: what a bomb leaves of the
             // processors would be too little to stop it.
             let _ = portcullis_confine::process::run_before_others();
+            if let Some(user) = user {
+                // What of it cannot be seen is counted by its addresses.
+                let _ = portcullis_confine::process::look_as(user);
+            }
             theirs.serve(session, &meter);
         })?;
         Ok(Self { shared, memory_bytes })
@@ -141,6 +163,8 @@ impl Watcher {
             checked: 0,
             threads: 0,
             memory_bytes: 0,
+            marks: Arc::default(),
+            hidden: 0,
         });
         self.shared.changed.notify_one();
         Ok(Watch { root, told, shared: Arc::clone(&self.shared) })
@@ -157,7 +181,13 @@ impl Drop for Watcher {
 impl Watch {
     /// Why the command was killed, if it was.
     pub(crate) fn breach(&self) -> Option<Breach> {
-        self.told.breach.get().copied()
+        self.told.breach.get().map(|verdict| verdict.breach)
+    }
+
+    /// How much memory the command and its jobs had when it was killed for that.
+    pub(crate) fn memory_of_breach(&self) -> Option<u64> {
+        let verdict = self.told.breach.get().filter(|verdict| verdict.breach == Breach::Memory)?;
+        Some(verdict.memory_bytes)
     }
 
     /// Kills all that is below.
@@ -259,42 +289,44 @@ impl Watched {
     }
 
     fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
-        let Ok(entries) = self.entries() else { return Err(Breach::Unseen) };
+        let Ok(below) = self.below() else { return Err(Breach::Unseen) };
         // First of all, since a bomb grows faster than anything about it is read.
-        if entries.len() <= self.calm() {
-            self.note(&entries, meter);
-            if self.breach(&entries).is_none() {
+        if below.count() <= self.calm() {
+            self.note(&below, meter);
+            if self.breach(&below).is_none() {
                 let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
-                if entries.len() > slowed + self.step() {
-                    entries.iter().for_each(|entry| entry.process.yield_to_others());
-                    self.checked = entries.len();
+                if below.count() > slowed + self.step() {
+                    yield_to_others(&below.living);
+                    self.checked = below.count();
                 } else {
-                    self.checked = self.checked.min(entries.len());
+                    self.checked = self.checked.min(below.count());
                 }
                 return Ok(());
             }
         }
         // What runs is counted at several moments, and grows meanwhile. What is stopped does neither.
-        let Ok(frozen) = tree::freeze(self.root, &entries, FREEZE_TIME) else {
+        let Ok(frozen) = tree::freeze(self.root, &below.living, self.bounds.processes, FREEZE_TIME) else {
             return Err(Breach::Unseen);
         };
-        self.checked = frozen.entries.len();
-        self.note(&frozen.entries, meter);
-        match self.breach(&frozen.entries) {
+        self.checked = frozen.below.count();
+        self.note(&frozen.below, meter);
+        match self.breach(&frozen.below) {
             // It stays stopped until it is killed.
             Some(breach) => Err(breach),
+            // It does not let itself be counted.
+            None if frozen.goes_on => Err(Breach::Processes),
             None => {
-                frozen.entries.iter().for_each(|entry| entry.process.yield_to_others());
+                yield_to_others(&frozen.below.living);
                 frozen.thaw();
                 Ok(())
             }
         }
     }
 
-    fn entries(&mut self) -> Result<Vec<Entry>, ShellError> {
+    fn below(&mut self) -> Result<Below, ShellError> {
         let now = Instant::now();
         if let Some(near) = tree::near_below(self.root, self.calm())
-            && (now < self.next_whole || near.len() > self.calm())
+            && (now < self.next_whole || near.count() > self.calm())
         {
             return Ok(near);
         }
@@ -312,16 +344,22 @@ impl Watched {
         self.bounds.processes.div_ceil(8)
     }
 
-    fn note(&mut self, entries: &[Entry], meter: &Meter) {
-        self.threads = entries.iter().map(|entry| entry.threads).sum();
-        self.memory_bytes = meter.used(entries, self.bounds.memory_bytes);
+    fn note(&mut self, below: &Below, meter: &Meter) {
+        self.threads = below.threads();
+        let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = meter.used(&below.living, self.bounds.memory_bytes, &mut marks);
+        drop(marks);
+        self.memory_bytes = used.bytes;
+        self.hidden = if used.is_hidden { self.hidden + 1 } else { 0 };
     }
 
-    fn breach(&self, entries: &[Entry]) -> Option<Breach> {
-        if entries.len() > self.bounds.processes || self.threads > self.most_threads() {
+    fn breach(&self, below: &Below) -> Option<Breach> {
+        if below.count() > self.bounds.processes || self.threads > self.most_threads() {
             Some(Breach::Processes)
         } else if self.memory_bytes > self.bounds.memory_bytes {
             Some(Breach::Memory)
+        } else if self.hidden >= HIDDEN_LOOKS {
+            Some(Breach::Hidden)
         } else {
             None
         }
@@ -336,7 +374,7 @@ impl Watched {
         if self.told.is_forgotten.load(Ordering::Acquire) {
             return;
         }
-        let _ = self.told.breach.set(breach);
+        let _ = self.told.breach.set(Verdict { breach, memory_bytes: self.memory_bytes });
         let _ = rustix::io::write(&self.told.wake, &1_u64.to_ne_bytes());
         let _ = tree::kill_below(self.root, KILL_TIME);
     }
@@ -348,10 +386,15 @@ impl Watched {
         let grows = self.threads > self.bounds.processes.div_ceil(4);
         let usual = if grows { SHORTEST_LOOK_TIME } else { LOOK_TIME };
         // Of a processor at most a fifth, while there is much left; then at most half.
-        let is_near = left < self.bounds.memory_bytes / 2 || grows;
+        let is_near = left < self.bounds.memory_bytes / 2 || grows || self.hidden > 0;
         let spared = if is_near { spent } else { 4 * spent };
+        let usual = if self.hidden > 0 { SHORTEST_LOOK_TIME } else { usual };
         usual.min(until_full).max(SHORTEST_LOOK_TIME).max(spared).min(WHOLE_LOOK_TIME)
     }
+}
+
+fn yield_to_others(entries: &[Entry]) {
+    entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 
 /// Of this thread. By the clock a look takes longer the less of the processors is left for it, which is when it

@@ -255,7 +255,7 @@ impl RegistryBuilder {
                 private,
                 unconfined: false,
             };
-            let shell = BashTool::new(ShellBackend::new(&self.shell, terms), policy.shell());
+            let shell = BashTool::new(ShellBackend::new(&self.shell, terms));
             register(&mut tools, shell.register(policy.shell())?)?;
         }
         let mut digests = Vec::new();

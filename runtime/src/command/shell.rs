@@ -114,7 +114,7 @@ fn interrupted(last: u8) -> u8 {
     if last == 0 { INTERRUPTED } else { last }
 }
 
-/// Runs one command; its output has been shown when it ends.
+/// Runs one command; its output, and that of jobs of earlier ones, has been shown when it ends.
 async fn exec(
     registry: &ToolRegistry,
     cancel: &CancellationToken,
@@ -128,7 +128,12 @@ async fn exec(
 /// What the command's end lets this process exit with.
 fn end(result: &ToolResult) -> u8 {
     match &result.outcome {
-        Ok(_) => code(&result.details),
+        Ok(_) => {
+            for note in result.details["notes"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                stream::tell(&format!("[{}]\n", text::inline(note)));
+            }
+            code(&result.details)
+        }
         Err(error) => {
             stream::tell(&format!("{}\n", error.for_model()));
             error.kind().exit_code()

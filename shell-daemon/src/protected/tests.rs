@@ -245,3 +245,74 @@ fn a_repository_that_is_there_keeps_its_place_and_its_configuration() {
     assert!(places.read_only.contains(&PathBuf::from("/shared/plain/deep/hooks")), "{places:?}");
     assert_eq!(places.fixed, [Path::new("/shared/a/.git"), Path::new("/shared/plain/deep")]);
 }
+
+/// Bounds that a few files reach.
+const FEW: Bounds = Bounds { entries: 100, share: 50, time: Duration::from_secs(60) };
+
+#[test]
+fn very_many_files_do_not_hide_a_repositorys_hooks() {
+    for junk in ["", "plain", "a", "a/.git", "zz"] {
+        let world = World::new();
+        let mut protected = world.protected(&PATTERNS);
+        protected.bounds = FEW;
+        for folder in 0..40 {
+            let folder = world.path(junk).join(format!("{folder}"));
+            fs::create_dir_all(&folder).unwrap();
+            (0..20).for_each(|file| fs::write(folder.join(format!("{file}")), "").unwrap());
+        }
+        fs::write(world.path("a/.git/hooks/pre-commit"), "new").unwrap();
+        fs::create_dir_all(world.path("plain/.git/hooks")).unwrap();
+        fs::write(world.path("plain/.git/hooks/pre-push"), "new").unwrap();
+        fs::write(world.path(".bashrc"), "new").unwrap();
+        let found = protected.look();
+        assert!(!found.complete, "{junk}");
+        for path in ["/shared/a/.git/hooks/pre-commit", "/shared/plain/.git/hooks", "/shared/.bashrc"] {
+            assert!(found.created.iter().any(|created| created == path), "{junk}: {found:?}");
+        }
+        // What was left out is looked at as soon as there is room for it.
+        protected.bounds = Bounds { entries: 10_000, ..FEW };
+        assert!(protected.look().complete, "{junk}");
+    }
+}
+
+#[test]
+fn a_folder_that_is_too_large_is_asked_for_the_protected_names() {
+    let world = World::new();
+    let mut protected = world.protected(&PATTERNS);
+    protected.bounds = FEW;
+    (0..1000).for_each(|file| fs::write(world.path(&format!("plain/{file}")), "").unwrap());
+    fs::create_dir_all(world.path("plain/.git/hooks")).unwrap();
+    fs::write(world.path("plain/.bashrc"), "new").unwrap();
+    let found = protected.look();
+    assert!(!found.complete);
+    for path in ["/shared/plain/.git/hooks", "/shared/plain/.bashrc"] {
+        assert!(found.created.iter().any(|created| created == path), "{found:?}");
+    }
+}
+
+#[test]
+fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
+    let world = World::new();
+    let mut protected = world.protected(&PATTERNS);
+    fs::write(world.path("plain/.bashrc"), "new").unwrap();
+    protected.bounds = Bounds { time: Duration::ZERO, ..protected.bounds };
+    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: false });
+    protected.bounds = Bounds { time: Duration::from_secs(60), ..protected.bounds };
+    let expected = vec!["/shared/plain/.bashrc".to_owned()];
+    assert_eq!(protected.look(), ProtectedFound { created: expected, complete: true });
+}
+
+#[test]
+fn what_git_would_run_is_told_before_all_else() {
+    let world = World::new();
+    let mut protected = world.protected(&PATTERNS);
+    for folder in 0..2 * PROTECTED_TOLD {
+        let folder = world.path(&format!(".a/{folder}"));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join(".bashrc"), "").unwrap();
+    }
+    fs::write(world.path("a/.git/hooks/pre-commit"), "new").unwrap();
+    let found = protected.look();
+    assert_eq!(found.created[0], "/shared/a/.git/hooks/pre-commit");
+    assert_eq!((found.created.len(), found.complete), (PROTECTED_TOLD, false));
+}

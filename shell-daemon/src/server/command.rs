@@ -264,10 +264,7 @@ fn exited(end: &CommandEnd, delivered: u64, background: BackgroundOutput) -> Exi
     };
     let interruption = match end.completed {
         Completed::Yes => "",
-        Completed::No(Interruption::Timeout) => "timeout",
-        Completed::No(Interruption::Cancelled) => "cancelled",
-        Completed::No(Interruption::Processes) => "processes",
-        Completed::No(Interruption::Memory) => "memory",
+        Completed::No(interruption) => word(interruption),
     };
     let state = match end.state {
         StateAfter::Saved => "carried",
@@ -290,6 +287,17 @@ fn exited(end: &CommandEnd, delivered: u64, background: BackgroundOutput) -> Exi
         background: background.bytes,
         background_dropped: background.dropped,
         background_end: background.end,
+        background_killed: background.killed.into_iter().map(|why| word(why).to_owned()).collect(),
+    }
+}
+
+fn word(interruption: Interruption) -> &'static str {
+    match interruption {
+        Interruption::Timeout => "timeout",
+        Interruption::Cancelled => "cancelled",
+        Interruption::Processes => "processes",
+        Interruption::Memory => "memory",
+        Interruption::Hidden => "hidden",
     }
 }
 

@@ -4,7 +4,6 @@ use std::{
     os::fd::{AsFd as _, OwnedFd},
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::Instant,
 };
 
 use portcullis_confine::{
@@ -17,10 +16,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, held::ShellProof,
-    refusal::Refusal,
+    DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, health::Proven,
+    held::ShellProof, refusal::Refusal,
 };
-use crate::protocol::PostureReport;
 
 /// The daemon.
 #[derive(Debug)]
@@ -32,8 +30,8 @@ pub(super) struct Daemon {
     /// The mounts' folders, in the order of the configuration.
     mounts: Vec<OwnedFd>,
     pub(super) launcher: PathBuf,
-    /// The last answer about the daemon's health, and when it was found.
-    pub(super) health: Arc<AsyncMutex<Option<(Instant, PostureReport)>>>,
+    /// The last answer about the daemon's health.
+    pub(super) health: Arc<AsyncMutex<Option<Proven>>>,
     pub(super) shell: ShellProof,
     pub(super) connections: Arc<Semaphore>,
     pub(super) sessions: Arc<Semaphore>,

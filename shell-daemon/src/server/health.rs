@@ -1,6 +1,6 @@
 //! Whether a session can be had, found out by starting one and running a command in it.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -11,7 +11,10 @@ use super::{
     refusal::{self, Refusal},
     report::report,
 };
-use crate::{ShellError, ShellSession, protocol::PostureReport};
+use crate::{
+    ShellError, ShellSession,
+    protocol::{CreateSessionRequest, PostureReport},
+};
 
 /// Why there are no sessions here.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +35,14 @@ pub enum Unproven {
     },
 }
 
+/// The last answer about a daemon's health.
+#[derive(Debug)]
+pub(super) struct Proven {
+    when: Instant,
+    environment: HashMap<String, String>,
+    posture: PostureReport,
+}
+
 impl Unproven {
     pub(super) fn status(&self) -> Status {
         match self {
@@ -41,21 +52,26 @@ impl Unproven {
     }
 }
 
-/// What a session that was started for the answer has proven, or one that was a short while ago. However many
-/// ask, one is started at a time.
+/// What a session with these variables that was started for the answer has proven, or one that was a short while ago.
+/// However many ask, one is started at a time.
 ///
 /// # Cancellation
 /// The session that is being started is ended all the same.
-pub(super) async fn prove(daemon: &Arc<Daemon>) -> Result<PostureReport, Unproven> {
+pub(super) async fn prove(
+    daemon: &Arc<Daemon>,
+    environment: HashMap<String, String>,
+) -> Result<PostureReport, Unproven> {
     let mut last = Arc::clone(&daemon.health).lock_owned().await;
-    if let Some((when, posture)) = &*last
-        && when.elapsed() < daemon.config.service.health_cache
+    if let Some(last) = &*last
+        && last.when.elapsed() < daemon.config.service.health_cache
+        && last.environment == environment
     {
-        return Ok(posture.clone());
+        return Ok(last.posture.clone());
     }
     let unusable = |problem: String| Unproven::Unusable { problem };
-    let asked = creation::understand(daemon, &creation::everything())
-        .map_err(|status| unusable(status.message().to_owned()))?;
+    let everything = CreateSessionRequest { environment: environment.clone(), ..creation::everything() };
+    let asked =
+        creation::understand(daemon, &everything).map_err(|status| unusable(status.message().to_owned()))?;
     let (reply, result) = oneshot::channel();
     let prove = move || {
         let mut session = ShellSession::start(&asked.spec)?;
@@ -67,7 +83,7 @@ pub(super) async fn prove(daemon: &Arc<Daemon>) -> Result<PostureReport, Unprove
     let work = move || {
         let proven = prove();
         if let Ok(posture) = &proven {
-            *last = Some((Instant::now(), posture.clone()));
+            *last = Some(Proven { when: Instant::now(), environment, posture: posture.clone() });
         }
         // The thread has the lock, and not whoever waits: a call that is dropped makes no room for another.
         drop(last);

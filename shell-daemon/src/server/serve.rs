@@ -1,6 +1,6 @@
 //! From a listener to a daemon that has ended: who is let in, and what happens at the end.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use futures_util::{Stream, StreamExt as _, stream};
 use tokio::{
@@ -34,7 +34,7 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) -> Result<(), DaemonError> {
     let daemon = Arc::new(Daemon::new(config, token)?);
-    ready(&prove(&daemon).await.map_err(|source| DaemonError::Session { source })?);
+    ready(&prove(&daemon, HashMap::new()).await.map_err(|source| DaemonError::Session { source })?);
     let incoming = stream::unfold((listener, Arc::clone(&daemon)), |(listener, daemon)| async {
         let connection = accept(&listener, &daemon, allowed_uids).await;
         Some((Ok::<_, Infallible>(connection), (listener, daemon)))

@@ -31,10 +31,11 @@ pub(super) struct Service(pub(super) Arc<Daemon>);
 impl Shell for Service {
     type ExecStream = ExecStream;
 
-    async fn health(&self, _request: Request<HealthRequest>) -> Result<Response<HealthResponse>, Status> {
+    async fn health(&self, request: Request<HealthRequest>) -> Result<Response<HealthResponse>, Status> {
         let daemon = &self.0;
         daemon.require_running()?;
-        let posture = health::prove(daemon).await.map_err(|unproven| unproven.status())?;
+        let environment = request.into_inner().environment;
+        let posture = health::prove(daemon, environment).await.map_err(|unproven| unproven.status())?;
         Ok(Response::new(HealthResponse {
             version: VERSION.to_owned(),
             posture: Some(posture),

@@ -1,8 +1,20 @@
 //! What carries over from one command to the next, and what does not.
 
-use portcullis_shell_daemon::{Ending, StateAfter};
+use portcullis_shell_daemon::{Ending, ShellSession, StateAfter};
 
-use crate::world::{World, request};
+use crate::world::{Session, World, request};
+
+/// As where the policy lets `LC_ALL` in and its locale is not installed.
+#[test]
+fn a_bash_that_warns_at_its_start_is_a_bash() {
+    World::each(|world| {
+        let mut spec = world.spec();
+        spec.environment.push(("LC_ALL".to_owned(), "xx_XX.UTF-8".to_owned()));
+        let mut session = Session(ShellSession::start(&spec).unwrap());
+        assert!(session.run("true").stderr.contains("LC_ALL"), "it warns");
+        session.0.prove_shell().unwrap();
+    });
+}
 
 #[test]
 fn folder_variables_functions_aliases_and_options_carry_over() {

@@ -50,9 +50,9 @@ async fn check_missing(who: Who, outer: Outer, missing: &[&str], reached: ShellP
         return;
     }
     let (_control_world, _control_daemon, mut control) = daemon(who, Outer::Nothing).await;
-    let whole = control.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap();
+    let whole = control.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
     let (_world, _daemon, mut shell) = daemon(who, outer).await;
-    let health = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap();
+    let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
     let created = shell.create_session(at_least(reached)).await.unwrap().into_inner().posture.unwrap();
     for report in [&health, &created] {
         assert_eq!(report.posture, reached.as_str(), "{outer:?}: {report:?}");
@@ -92,7 +92,7 @@ async fn check_refused(who: Who, outer: Outer, words: &[&str]) {
     }
     let (world, _daemon, mut shell) = daemon(who, outer).await;
     let refused: [Status; 2] = [
-        shell.health(HealthRequest {}).await.unwrap_err(),
+        shell.health(HealthRequest::default()).await.unwrap_err(),
         shell.create_session(everything()).await.unwrap_err(),
     ];
     for status in refused {

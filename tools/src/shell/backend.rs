@@ -59,20 +59,21 @@ impl ShellBackend {
         if is_own && !Path::new(BASH).exists() {
             return Self::Disabled { reason: format!("there is no `{BASH}` here, which runs the commands") };
         }
+        let policy = Arc::clone(&terms.policy);
+        let sidecar = |source| Arc::new(Sidecar::new(source, policy.shell()));
         match place {
             ShellPlace::Nowhere => {
                 Self::Disabled { reason: "this program was given no shell sidecar".to_owned() }
             }
             ShellPlace::Own(starter) => {
-                Self::Session(Arc::new(Sidecar::new(Source::Own { starter: Arc::clone(starter), terms })))
+                Self::Session(sidecar(Source::Own { starter: Arc::clone(starter), terms }))
             }
             ShellPlace::Host(starter) => {
                 let terms = SidecarTerms { unconfined: true, ..terms };
-                Self::Host(Arc::new(Sidecar::new(Source::Own { starter: Arc::clone(starter), terms })))
+                Self::Host(sidecar(Source::Own { starter: Arc::clone(starter), terms }))
             }
             ShellPlace::Socket { path, token_file } => {
-                let source = Source::Socket { path: path.clone(), token_file: token_file.clone() };
-                Self::Session(Arc::new(Sidecar::new(source)))
+                Self::Session(sidecar(Source::Socket { path: path.clone(), token_file: token_file.clone() }))
             }
         }
     }

@@ -116,6 +116,11 @@ impl SidecarError {
         matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "not_found" | "session_ended" | "not_killed"))
     }
 
+    /// Whether nothing of the command was run, whatever was said before, and its session goes on.
+    pub(super) fn keeps_session(&self) -> bool {
+        matches!(self, Self::Refused { code, .. } if matches!(code.as_str(), "limit" | "not_started" | "invalid" | "busy" | "command_denied"))
+    }
+
     /// What a model is told. `had_begun`: the command may have run in part; nobody runs it again.
     pub(super) fn for_model(&self, had_begun: bool) -> ToolError {
         let detail = chain(self);

@@ -17,6 +17,8 @@ pub(super) struct Outcome {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// What stands after the output whatever is cut from it.
     pub(super) trailer: Option<String>,
+    /// What background jobs wrote, which did not come while the command ran.
+    pub(super) jobs: Option<String>,
 }
 
 /// What is said beside the output.
@@ -37,6 +39,13 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     let Ran { merged, stderr_bytes, mut exited } = ran;
     let background = std::mem::take(&mut exited.background);
     let text = String::from_utf8_lossy(&merged);
+    // It is not all undone by the kill.
+    let protected = protected(&exited);
+    let killed = |what: &str, output: &str| {
+        let what = killed(what);
+        let notes: Vec<&str> = [what.as_str()].into_iter().chain(protected.as_deref()).collect();
+        with_last_output(&notes.join("; "), output)
+    };
     let killed = match exited.interruption.as_str() {
         "timeout" => Some(ToolError::timeout(killed(
             &format!("the command did not end within {:?}", about.time_limit),
@@ -56,14 +65,22 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
             ))
             .with_code("too_much_memory"),
         ),
+        "hidden" => Some(
+            ToolError::resource_limit(killed(
+                "a process of the command kept its memory to itself, so that it could not be counted",
+                &text,
+            ))
+            .with_code("memory_hidden"),
+        ),
         "cancelled" => Some(ToolError::cancelled("the command was cancelled and killed")),
         _ => None,
     };
     if let Some(error) = killed {
-        return Outcome { result: Err(error), trailer: None };
+        return Outcome { result: Err(error), trailer: None, jobs: None };
     }
-    let trailer = trailer(&exited, about);
-    let is_lossy = matches!(text, Cow::Owned(_));
+    let notes = notes(&exited, about, protected);
+    let trailer = trailer(&exited, &notes);
+    let is_lossy = matches!(text, Cow::Owned(_)) || std::str::from_utf8(&background).is_err();
     let mut details = details(
         &exited,
         about,
@@ -73,65 +90,83 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
     );
     details.insert("background_bytes".to_owned(), background.len().into());
     details.insert("background_dropped".to_owned(), exited.background_dropped.into());
-    let text = with_background(text, &background, exited.background_dropped);
-    Outcome { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer }
+    if !exited.background_killed.is_empty() {
+        details.insert("background_killed".to_owned(), exited.background_killed.clone().into());
+    }
+    if !notes.is_empty() {
+        details.insert("notes".to_owned(), notes.into());
+    }
+    let jobs = of_background(&background, exited.background_dropped);
+    let text = with_background(text, jobs.as_deref());
+    Outcome { result: Ok(ToolOutput::text(text).with_details(details.into())), trailer, jobs }
 }
 
 /// The output, and after it what background jobs have written since the last command. It is under the same limits.
-fn with_background<'a>(output: Cow<'a, str>, background: &[u8], dropped: u64) -> Cow<'a, str> {
-    if background.is_empty() && dropped == 0 {
-        return output;
-    }
+fn with_background<'a>(output: Cow<'a, str>, jobs: Option<&str>) -> Cow<'a, str> {
+    let Some(jobs) = jobs else { return output };
     let mut text = output.into_owned();
     if !text.is_empty() && !text.ends_with('\n') {
         text.push('\n');
     }
-    text += "[background jobs wrote since the last command";
+    text += jobs;
+    Cow::Owned(text)
+}
+
+/// What background jobs have written since the last command, below a line that says so.
+fn of_background(background: &[u8], dropped: u64) -> Option<String> {
+    if background.is_empty() && dropped == 0 {
+        return None;
+    }
+    let mut text = "[background jobs wrote since the last command".to_owned();
     if dropped > 0 {
         let dropped = usize::try_from(dropped).unwrap_or(usize::MAX);
         text += &format!(" — {} bytes before this were dropped", with_commas(dropped));
     }
     text += ":]\n";
     text += &String::from_utf8_lossy(background);
-    Cow::Owned(text)
+    Some(text)
 }
 
-/// The lines after the output, each in brackets.
-fn trailer(exited: &Exited, about: &About<'_>) -> Option<String> {
-    let mut lines = Vec::new();
+/// The lines after the output, each in brackets: how the command ended, and what else is to be known.
+fn trailer(exited: &Exited, notes: &[String]) -> Option<String> {
+    let ending = match exited.ending {
+        Some(Ending::Code(0)) => None,
+        Some(Ending::Code(code)) => Some(format!("[exit code: {code}]")),
+        Some(Ending::Signal(signal)) => {
+            Some(format!("[killed by signal {signal} ({})]", signal_name(signal)))
+        }
+        None => Some("[it is not known how the command ended]".to_owned()),
+    };
+    let lines: Vec<String> = ending.into_iter().chain(notes.iter().map(|note| format!("[{note}]"))).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// What is to be known of a command besides its output and its end.
+fn notes(exited: &Exited, about: &About<'_>, protected: Option<String>) -> Vec<String> {
+    let mut notes = Vec::new();
     if exited.truncated {
         let bytes = usize::try_from(exited.output_bytes).unwrap_or(usize::MAX);
-        lines.push(format!(
-            "[output dropped after the limit — the command wrote {} bytes]",
-            with_commas(bytes)
-        ));
+        notes
+            .push(format!("output dropped after the limit — the command wrote {} bytes", with_commas(bytes)));
     }
-    match exited.ending {
-        Some(Ending::Code(0)) => {}
-        Some(Ending::Code(code)) => lines.push(format!("[exit code: {code}]")),
-        Some(Ending::Signal(signal)) => {
-            lines.push(format!("[killed by signal {signal} ({})]", signal_name(signal)));
-        }
-        None => lines.push("[it is not known how the command ended]".to_owned()),
-    }
-    if !exited.protected_paths.is_empty() {
-        let shown = |path: &String| portcullis_policy::escape_for_display(path).to_string();
-        let paths: Vec<String> = exited.protected_paths.iter().map(shown).collect();
-        lines.push(format!(
-            "[protected paths were made or changed, which the operator is told: {}]",
-            paths.join(", ")
-        ));
-    }
+    notes.extend(protected);
     if exited.jobs_left {
-        lines.push(
-            "[background jobs run on; what they write comes with the next command of this session]"
-                .to_owned(),
+        notes.push(
+            "background jobs run on; what they write comes with the next command of this session".to_owned(),
         );
     }
     if about.unconfined {
-        lines.push("[ran on the host, unconfined]".to_owned());
+        notes.push("ran on the host, unconfined".to_owned());
     }
-    (!lines.is_empty()).then(|| lines.join("\n"))
+    notes
+}
+
+fn protected(exited: &Exited) -> Option<String> {
+    let shown = |path: &String| portcullis_policy::escape_for_display(path).to_string();
+    let paths: Vec<String> = exited.protected_paths.iter().map(shown).collect();
+    (!paths.is_empty()).then(|| {
+        format!("protected paths were made or changed, which the operator is told: {}", paths.join(", "))
+    })
 }
 
 fn details(
@@ -173,12 +208,16 @@ fn details(
     details
 }
 
+/// What happened to a command that was killed.
+fn killed(what: &str) -> String {
+    format!("{what}, so it was killed with all that it had started; its session lives on")
+}
+
 /// The text of an error: what happened, and the end of what was written.
-fn killed(what: &str, output: &str) -> String {
-    let what = format!("{what}, so it was killed with all that it had started; its session lives on");
+fn with_last_output(what: &str, output: &str) -> String {
     let output = output.trim_end();
     if output.is_empty() {
-        return what;
+        return what.to_owned();
     }
     let from = output.ceil_char_boundary(output.len().saturating_sub(LAST_OUTPUT_BYTES));
     format!("{what}. The last of its output:\n{}", &output[from..])
@@ -262,7 +301,7 @@ mod tests {
         let signal = Exited { ending: Some(Ending::Signal(11)), ..Exited::default() };
         check("half", signal, Some("[killed by signal 11 (SIGSEGV)]"));
         let dropped = Exited { truncated: true, output_bytes: 1_234_567, ..code(1) };
-        let text = "[output dropped after the limit — the command wrote 1,234,567 bytes]\n[exit code: 1]";
+        let text = "[exit code: 1]\n[output dropped after the limit — the command wrote 1,234,567 bytes]";
         check("x", dropped, Some(text));
     }
 
@@ -314,6 +353,29 @@ mod tests {
             (&result.details["background_bytes"], &result.details["background_dropped"]),
             (&bytes.into(), &dropped.into())
         );
+    }
+
+    #[test]
+    fn what_else_is_to_be_known_is_there_apart() {
+        let exited = Exited {
+            ending: Some(Ending::Code(3)),
+            protected_paths: vec!["/shared/.bashrc".to_owned()],
+            background_killed: vec!["memory".to_owned()],
+            ..Exited::default()
+        };
+        let details = ran(b"", exited.clone()).result.expect("a result").details;
+        let note = "protected paths were made or changed, which the operator is told: /shared/.bashrc";
+        assert_eq!((&details["notes"], &details["background_killed"]), (&json!([note]), &json!(["memory"])));
+        let killed = Exited { interruption: "timeout".to_owned(), ..exited };
+        let error = ran(b"last", killed).result.expect_err("killed");
+        assert!(error.message().contains(note) && error.message().ends_with("last"), "{error}");
+    }
+
+    #[test]
+    fn bytes_of_a_job_that_are_no_text_are_marked_too() {
+        let exited =
+            Exited { ending: Some(Ending::Code(0)), background: b"a\xff".to_vec(), ..Exited::default() };
+        assert_eq!(ran(b"text", exited).result.expect("a result").details["invalid_utf8"], true);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use portcullis_policy::{GrantedMount, ShellGrant};
+use portcullis_policy::{GrantedMount, ShellGrant, ShellPolicy};
 use tokio::sync::Mutex;
 
 use super::{
@@ -25,6 +25,8 @@ use crate::call::Owner;
 #[derive(Debug)]
 pub struct Sidecar {
     source: Source,
+    /// What the policy lets in from this process's environment.
+    environment: HashMap<String, String>,
     connected: Mutex<Option<Arc<Connected>>>,
     /// The same, for who cannot wait until a connection is made: one that is being made has no sessions.
     last: StdMutex<Weak<Connected>>,
@@ -67,6 +69,7 @@ pub(super) struct SessionKey {
 pub(super) struct SessionTerms<'a> {
     pub(super) shell: &'a ShellGrant,
     pub(super) mounts: &'a [GrantedMount],
+    /// Variables from this process's environment.
     pub(super) environment: HashMap<String, String>,
     /// Whoever asked for no confinement does not ask for a posture.
     pub(super) unconfined: bool,
@@ -103,8 +106,19 @@ pub struct LayerHealth {
 }
 
 impl Sidecar {
-    pub(super) fn new(source: Source) -> Self {
-        Self { source, connected: Mutex::new(None), last: StdMutex::default(), standing: AtomicU8::default() }
+    /// `shell` says which variables come in from this process's environment, which is read now.
+    pub(super) fn new(source: Source, shell: Option<&ShellPolicy>) -> Self {
+        let names = shell.into_iter().flat_map(|shell| &shell.environment);
+        let environment =
+            names.filter_map(|name| Some((name.to_string(), std::env::var(name.as_str()).ok()?)));
+        let environment = environment.collect();
+        Self {
+            source,
+            environment,
+            connected: Mutex::new(None),
+            last: StdMutex::default(),
+            standing: AtomicU8::default(),
+        }
     }
 
     /// Why no command can run here, where that is known: the first session that was asked for cannot be confined as the
@@ -121,7 +135,12 @@ impl Sidecar {
         self.standing.store(Standing::Serves as u8, Ordering::Relaxed);
     }
 
-    /// Asks the sidecar what it is: a session is started for the answer, and ended.
+    /// What the policy lets in from this process's environment.
+    pub(super) fn environment(&self) -> &HashMap<String, String> {
+        &self.environment
+    }
+
+    /// Asks the sidecar what it is: a session with the variables of commands is started for the answer, and ended.
     ///
     /// # Errors
     /// [`SidecarError`] if it cannot be reached or started, or refuses.
@@ -130,7 +149,8 @@ impl Sidecar {
     /// Safe.
     pub async fn health(&self) -> Result<SidecarHealth, SidecarError> {
         let connected = self.connected().await?;
-        let answer = connected.client().health(HealthRequest {}).await;
+        let request = HealthRequest { environment: self.environment.clone() };
+        let answer = connected.client().health(request).await;
         let answer = match answer {
             Ok(answer) => answer.into_inner(),
             Err(status) => return Err(self.failed(&connected, SidecarError::refused(status)).await),
@@ -201,6 +221,7 @@ impl Connected {
 
     /// The place of a session, which may be empty; none where the run has as many as it may.
     pub(super) fn place(&self, key: &SessionKey) -> Option<Place> {
+        self.forget_empty(&key.owner);
         let mut sessions = self.sessions();
         if !sessions.contains_key(key)
             && sessions.keys().filter(|other| other.owner == key.owner).count() >= SESSIONS_OF_A_RUN
@@ -219,9 +240,14 @@ impl Connected {
         names
     }
 
-    /// Forgets the place of a session that never was.
-    pub(super) fn forget(&self, key: &SessionKey) {
-        self.sessions().remove(key);
+    /// Forgets a run's places that have no session and nobody who is about to make one: that was not made, or is lost.
+    pub(super) fn forget_empty(&self, owner: &Owner) {
+        self.sessions().retain(|key, place| {
+            // Nobody else takes a place while this holds the map. One that somebody has may be about to be filled.
+            key.owner != *owner
+                || Arc::strong_count(place) > 1
+                || place.try_lock().map_or(true, |session| session.is_some())
+        });
     }
 
     fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, Place>> {

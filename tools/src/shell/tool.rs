@@ -1,7 +1,6 @@
 //! `shell_exec` as it is registered, and one call of it.
 
 use std::{
-    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -31,8 +30,6 @@ pub const SHELL_EXEC: &str = "shell_exec";
 #[derive(Debug, Clone)]
 pub struct BashTool {
     backend: ShellBackend,
-    /// What the policy lets in from this process's environment.
-    environment: Arc<HashMap<String, String>>,
 }
 
 /// What one call is run with.
@@ -79,13 +76,9 @@ fn default_session() -> String {
 }
 
 impl BashTool {
-    /// A tool that runs commands there. `shell` says which variables come in from this process's environment,
-    /// which is read now.
-    pub(crate) fn new(backend: ShellBackend, shell: Option<&ShellPolicy>) -> Self {
-        let names = shell.into_iter().flat_map(|shell| &shell.environment);
-        let environment =
-            names.filter_map(|name| Some((name.to_string(), std::env::var(name.as_str()).ok()?)));
-        Self { environment: Arc::new(environment.collect()), backend }
+    /// A tool that runs commands there.
+    pub(crate) fn new(backend: ShellBackend) -> Self {
+        Self { backend }
     }
 
     /// Where commands run.
@@ -147,7 +140,7 @@ impl BashTool {
         let session_terms = SessionTerms {
             shell: &shell,
             mounts: &terms.grant.mounts,
-            environment: (*self.environment).clone(),
+            environment: sidecar.environment().clone(),
             unconfined,
         };
         let held =
@@ -165,7 +158,7 @@ impl BashTool {
             time_limit: left,
             max_output_bytes: shell.output.0,
         };
-        let mut pass_on = Passing::to(terms.on_update);
+        let mut pass_on = Passing::to(terms.on_update.clone());
         let ran = session
             .run(connected.client(), &command, &terms.caller.cancel, &mut |bytes| pass_on.take(bytes))
             .await;
@@ -186,6 +179,9 @@ impl BashTool {
                     (Duration::from_micros(exited.cpu_us), exited.peak_memory_bytes);
                 let protected_paths = exited.protected_paths.clone();
                 let outcome = outcome(ran, &about);
+                if let (Some(to), Some(jobs)) = (&terms.on_update, outcome.jobs) {
+                    to(ToolOutput::text(jobs).with_details(json!({ "stream": "background" })));
+                }
                 Ok(ShellRun {
                     result: outcome.result,
                     trailer: outcome.trailer,
@@ -197,7 +193,7 @@ impl BashTool {
                 })
             }
             Err(Lost { error, had_begun }) => {
-                if error.ends_session() || had_begun {
+                if error.ends_session() || (had_begun && !error.keeps_session()) {
                     // The next command finds a new session, and is told so.
                     *place = None;
                 }
@@ -274,7 +270,8 @@ impl Held {
                     *place = Some(session);
                 }
                 Err(error) => {
-                    connected.forget(key);
+                    drop(place);
+                    connected.forget_empty(&key.owner);
                     let error = failed(sidecar.failed(&connected, error).await);
                     return Err(if error.code() == "resource_limit" { full(error) } else { error });
                 }
@@ -362,7 +359,7 @@ fn declaration() -> FunctionDecl {
     FunctionDecl {
         name: SHELL_EXEC.to_owned(),
         description: Some(
-            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` where that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. There is no network. Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on. What background jobs (`command &`) write after their command has ended comes with the result of the session's next command, such as `sleep 1` or `wait`."
+            "Runs a command with bash in a confined session and returns what it wrote, both streams in order of arrival, then `[exit code: N]` where that is not 0. Working directory, variables, functions and options carry over to the next command of the same session. There is no network. Files are in `/shared` (the working directory at first) and `/tmp`, or below `$PORTCULLIS_SHARED` and `$PORTCULLIS_TMP` where these names are not there. A command that takes too long is killed with all that it has started; the session lives on. What background jobs (`command &`) write after their command has ended comes with the result of the session's next command, such as `sleep 1`; `wait` does not wait for them."
                 .to_owned(),
         ),
         parameters: JsonSchema::new(json!({

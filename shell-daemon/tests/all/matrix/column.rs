@@ -102,7 +102,7 @@ impl Place {
         config.session.output_bytes = 1 << 20;
         std::io::Write::write_all(&mut stream, setup_line(&config).as_bytes()).unwrap();
         let mut shell = client(stream, Credentials::good()).await;
-        let health = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap();
+        let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
         assert_eq!(health.posture, column.posture.as_str(), "{health:?}");
         let session = session(&mut shell).await;
         Some(Self { world, listeners, daemon, shell, session, mark })

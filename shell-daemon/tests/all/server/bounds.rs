@@ -99,7 +99,7 @@ async fn variables_are_set_only_by_names_that_are_allowed() {
 async fn limits_can_be_lowered_and_not_raised() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
-    let own = shell.health(HealthRequest {}).await.unwrap().into_inner().limits.unwrap();
+    let own = shell.health(HealthRequest::default()).await.unwrap().into_inner().limits.unwrap();
     let most = SessionLimits {
         memory_bytes: u64::MAX,
         processes: u64::MAX,
@@ -133,7 +133,7 @@ async fn a_session_below_the_posture_that_is_asked_for_is_none() {
     let (daemon, mut shell) = embedded(config(&world)).await;
     let asked = |posture: &str| CreateSessionRequest { least_posture: posture.to_owned(), ..everything() };
     assert_eq!(code(&shell.create_session(asked("perfect")).await.unwrap_err()), "invalid");
-    let proven = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap().posture;
+    let proven = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap().posture;
     for posture in ShellPosture::ALL {
         let created = shell.create_session(asked(posture.as_str())).await;
         if posture <= proven.parse().unwrap() {
@@ -249,14 +249,14 @@ async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
     let mut config = config(&world);
     config.service.health_cache = Duration::from_secs(3600);
     let (_daemon, mut shell) = embedded(config).await;
-    shell.health(HealthRequest {}).await.unwrap();
+    shell.health(HealthRequest::default()).await.unwrap();
     // From now on no session can be started.
     for file in std::fs::read_dir(world.path("state")).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
     assert_eq!(code(&shell.create_session(everything()).await.unwrap_err()), "start");
     for _ in 0..50 {
-        shell.health(HealthRequest {}).await.unwrap();
+        shell.health(HealthRequest::default()).await.unwrap();
     }
 }
 
@@ -267,12 +267,13 @@ async fn calls_for_the_daemons_health_that_are_dropped_pile_up_nothing() {
     config.service.health_cache = Duration::ZERO;
     let (daemon, mut shell) = embedded(config).await;
     for _ in 0..100 {
-        let dropped = tokio::time::timeout(Duration::from_millis(1), shell.health(HealthRequest {})).await;
+        let dropped =
+            tokio::time::timeout(Duration::from_millis(1), shell.health(HealthRequest::default())).await;
         drop(dropped);
         let sessions = children(daemon.child.id());
         assert!(sessions.len() <= 1, "{sessions:?}");
     }
-    shell.health(HealthRequest {}).await.unwrap();
+    shell.health(HealthRequest::default()).await.unwrap();
 }
 
 #[tokio::test]
@@ -281,9 +282,9 @@ async fn a_daemon_whose_sessions_cannot_be_started_is_not_healthy() {
     let mut config = config(&world);
     config.service.health_cache = Duration::ZERO;
     let (_daemon, mut shell) = embedded(config).await;
-    shell.health(HealthRequest {}).await.unwrap();
+    shell.health(HealthRequest::default()).await.unwrap();
     for file in std::fs::read_dir(world.path("state")).unwrap() {
         std::fs::remove_file(file.unwrap().path()).unwrap();
     }
-    assert_eq!(code(&shell.health(HealthRequest {}).await.unwrap_err()), "start");
+    assert_eq!(code(&shell.health(HealthRequest::default()).await.unwrap_err()), "start");
 }

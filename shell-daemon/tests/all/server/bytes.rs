@@ -142,7 +142,7 @@ async fn calls_without_the_token_are_no_greeting() {
         let (mut daemon, client) = connected(&config, without).await;
         let Some(mut shell) = client else { continue };
         while daemon.child.try_wait().unwrap().is_none() {
-            if shell.health(HealthRequest {}).await.unwrap_err().code() == Code::Unauthenticated {
+            if shell.health(HealthRequest::default()).await.unwrap_err().code() == Code::Unauthenticated {
                 refused += 1;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;

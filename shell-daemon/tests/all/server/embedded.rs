@@ -45,7 +45,7 @@ async fn a_session_keeps_its_state_and_ends_on_request() {
 async fn health_is_what_a_session_has_proven() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
-    let health = shell.health(HealthRequest {}).await.unwrap().into_inner();
+    let health = shell.health(HealthRequest::default()).await.unwrap().into_inner();
     let created = shell.create_session(everything()).await.unwrap().into_inner();
     // Each session may be of a user of its own.
     let without_uid = |posture: Option<PostureReport>| PostureReport { uid: None, ..posture.unwrap() };

@@ -120,7 +120,7 @@ async fn the_workspaces_own_policy_takes_away() {
     std::fs::write(&overlay, "[shell]\nmounts = { shared = \"read\" }\ndeny = [\"touch\"]\n").unwrap();
     let daemon = standalone(&world, &[]).await;
     let mut shell = daemon.client().await;
-    let mounts = shell.health(HealthRequest {}).await.unwrap().into_inner().mounts;
+    let mounts = shell.health(HealthRequest::default()).await.unwrap().into_inner().mounts;
     let mounts: Vec<_> = mounts.iter().map(|mount| (mount.name.as_str(), mount.access.as_str())).collect();
     assert_eq!(mounts, [("shared", "read"), ("tmp", "write")]);
     let session = session(&mut shell).await;

@@ -33,11 +33,14 @@ async fn nobody_is_served_without_the_token() {
         let mut shell = daemon.client_as(Credentials { token, ..Credentials::good() }).await;
         let refused = shell.create_session(everything()).await.unwrap_err();
         assert_eq!((refused.code(), code(&refused)), (Code::Unauthenticated, "unauthenticated"));
-        let refused = shell.health(HealthRequest {}).await.unwrap_err();
+        let refused = shell.health(HealthRequest::default()).await.unwrap_err();
         assert_eq!(refused.code(), Code::Unauthenticated);
     }
     let mut shell = daemon.client().await;
-    assert_eq!(shell.health(HealthRequest {}).await.unwrap().into_inner().version, env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        shell.health(HealthRequest::default()).await.unwrap().into_inner().version,
+        env!("CARGO_PKG_VERSION")
+    );
 }
 
 #[tokio::test]
@@ -52,7 +55,7 @@ async fn a_client_of_another_version_is_told_so_and_learns_no_more() {
     }
     // Without the token not even the version is told.
     let wrong = Credentials { token: None, version: Some("0.0.1".to_owned()) };
-    let refused = daemon.client_as(wrong).await.health(HealthRequest {}).await.unwrap_err();
+    let refused = daemon.client_as(wrong).await.health(HealthRequest::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated);
 }
 
@@ -85,13 +88,13 @@ async fn another_user_is_let_in_only_by_number() {
     let read = stream.read(&mut [0; 1]);
     assert!(matches!(read, Ok(0)) || read.is_err_and(|error| error.raw_os_error() == Some(104)));
     if let Some(mut shell) = client_if_open(connect_as(stranger, &daemon.socket), Credentials::good()).await {
-        shell.health(HealthRequest {}).await.unwrap_err();
+        shell.health(HealthRequest::default()).await.unwrap_err();
     }
     let mut shell = client(connect_as(allowed, &daemon.socket), Credentials::good()).await;
-    shell.health(HealthRequest {}).await.unwrap();
+    shell.health(HealthRequest::default()).await.unwrap();
     let mut shell =
         client(connect_as(allowed, &daemon.socket), Credentials { token: None, ..Credentials::good() }).await;
-    assert_eq!(shell.health(HealthRequest {}).await.unwrap_err().code(), Code::Unauthenticated);
+    assert_eq!(shell.health(HealthRequest::default()).await.unwrap_err().code(), Code::Unauthenticated);
 }
 
 #[tokio::test]
@@ -164,7 +167,7 @@ async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
         let world = World::new().unwrap();
         let daemon = standalone_in(&world, &[], outer).await;
         let mut shell = daemon.client().await;
-        let health = shell.health(HealthRequest {}).await.unwrap().into_inner().posture.unwrap();
+        let health = shell.health(HealthRequest::default()).await.unwrap().into_inner().posture.unwrap();
         assert!(posture.is_none_or(|posture| health.posture == posture), "{health:?}");
         let session = session(&mut shell).await;
         let socket = daemon.socket.display();

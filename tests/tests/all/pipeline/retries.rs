@@ -197,7 +197,7 @@ async fn a_command_that_finds_no_sidecar_is_tried_again_and_runs_once() {
     let program = world.root().join("sidecar");
     let own = program.display();
     let script = format!(
-        "#!/bin/sh\n/bin/ln -s {} {own}.new && /bin/mv {own}.new {own}\nexit 1\n",
+        "#!/bin/sh\n/bin/ln -s '{}' '{own}.new' && /bin/mv '{own}.new' '{own}'\nexit 1\n",
         binary().display()
     );
     fs::write(&program, script).expect("writable");

@@ -1,6 +1,6 @@
 //! What background jobs write after their command has ended: it comes with the next result of their session.
 
-use portcullis_tests::Answer;
+use portcullis_tests::{Answer, World};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
@@ -92,4 +92,38 @@ async fn a_command_that_is_killed_does_not_lose_it() {
     let killed = shell.call(json!({"command": wait, "timeout": 3})).await;
     assert_eq!(killed.error().kind(), ToolErrorKind::Timeout);
     assert!(next_of_jobs(&shell).await.0.ends_with("kept\n"));
+}
+
+#[tokio::test]
+async fn a_command_that_is_refused_for_the_jobs_before_it_leaves_the_session() {
+    let shell = Shell::new().await;
+    assert_eq!(shell.text("kept=here").await, "");
+    for _ in 0..16 {
+        let text = shell.text("(until [[ -e go ]]; do sleep 0.05; done) &").await;
+        assert!(text.starts_with("[background jobs run on"), "{text}");
+    }
+    let refused = shell.run("echo no").await;
+    assert_eq!(refused.error().kind(), ToolErrorKind::ResourceLimit, "{:?}", refused.error());
+    shell.world.put("go", "");
+    let answer = loop {
+        let answer = shell.run("echo $kept").await;
+        if answer.0.outcome.is_ok() {
+            break answer;
+        }
+    };
+    assert_eq!(
+        (answer.text().as_str(), &answer.0.details["session"]["new"]),
+        ("here\n", &Value::Bool(false))
+    );
+}
+
+#[tokio::test]
+async fn jobs_that_are_killed_for_their_memory_do_not_die_silently() {
+    let world = World::new().with_policy_edit("memory      = \"1GiB\"", "memory = \"64MiB\"");
+    let shell = Shell::of(world).await;
+    begin(&shell, "for i in 1 2 3; do perl -e '$x = \"x\" x (40 << 20); sleep 60' & done; wait").await;
+    shell.world.put("go", "");
+    let (text, details) = next_of_jobs(&shell).await;
+    assert!(text.contains("[background jobs were killed: they had too much memory]"), "{text}");
+    assert_eq!(details["background_killed"], json!(["memory"]));
 }

@@ -1,0 +1,277 @@
+//! Memory that more than one process can have: mappings that are shared, and files in memory.
+//!
+//! Each piece counts once, by the file that it is to the kernel. Where that file can be asked, it says how much of it
+//! is there. Elsewhere a piece counts up to the furthest place of it that was ever seen mapped: a process can move a
+//! small mapping over a large file, or leave each part of it to another process, and what was written to stays.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use portcullis_confine::process::share_descriptors;
+
+use crate::{
+    limits::{SHARED_MEMORY_KEPT, SHARED_MEMORY_PIECES},
+    tree::{self, Entry},
+};
+
+/// Which piece of shared memory. Numbers of System V segments and those of other files may meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    device: u64,
+    inode: u64,
+    is_segment: bool,
+}
+
+/// How far each piece was seen mapped, from one look to the next. Only what a look finds counts: this is no sum of
+/// what is gone.
+#[derive(Debug, Default)]
+pub(crate) struct Marks(HashMap<Key, Mark>);
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// The end of what was seen mapped, counted from the begin of the file.
+    end: u64,
+    seen: Instant,
+}
+
+/// What one look finds.
+#[derive(Debug)]
+pub(super) struct Shared<'a> {
+    devices: &'a [u64],
+    marks: &'a mut Marks,
+    pieces: HashMap<Key, Piece>,
+}
+
+#[derive(Debug, Default)]
+struct Piece {
+    end: u64,
+    /// What the file says itself.
+    there: Option<u64>,
+    /// Where it can be asked.
+    mapping: Option<PathBuf>,
+}
+
+impl<'a> Shared<'a> {
+    pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks) -> Self {
+        Self { devices, marks, pieces: HashMap::new() }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.pieces.values().map(|piece| piece.there.unwrap_or(piece.end)).sum()
+    }
+
+    /// Takes what a process has mapped; how many mappings it has.
+    pub(super) fn add_mappings(&mut self, entry: &Entry) -> io::Result<u64> {
+        let number = entry.process.pid.as_raw_pid();
+        let folder = if entry.is_headless {
+            tree::threads(entry)
+                .into_iter()
+                .find(|thread| !is_ended(thread))
+                .ok_or(io::ErrorKind::NotFound)?
+        } else {
+            format!("/proc/{number}").into()
+        };
+        // Bytes, since names of files are in it.
+        let text = fs::read(folder.join("maps"))?;
+        let mut mappings = 0;
+        for line in text.split(|byte| *byte == b'\n') {
+            mappings += 1;
+            if let Some(mapping) = Mapping::parse(line, self.devices) {
+                self.add(&mapping, number);
+            }
+        }
+        Ok(mappings)
+    }
+
+    fn add(&mut self, mapping: &Mapping, number: i32) {
+        let now = Instant::now();
+        let mark = self.marks.0.entry(mapping.key).or_insert(Mark { end: 0, seen: now });
+        *mark = Mark { end: mark.end.max(mapping.end), seen: now };
+        let piece = self.pieces.entry(mapping.key).or_default();
+        piece.end = mark.end;
+        let (from, to) = mapping.addresses;
+        piece.mapping.get_or_insert_with(|| format!("/proc/{number}/map_files/{from:x}-{to:x}").into());
+    }
+
+    /// By descriptors: what is there of a file in memory is what it takes. A thread may have descriptors of its own.
+    pub(super) fn add_descriptors(&mut self, entry: &Entry) -> io::Result<()> {
+        let first = entry.process.pid;
+        let mut folders = Vec::new();
+        if !entry.is_headless {
+            folders.push(PathBuf::from(format!("/proc/{}", first.as_raw_pid())));
+        }
+        if entry.threads > 1 {
+            folders.extend(tree::threads(entry).into_iter().filter(|thread| {
+                let number = thread.file_name().and_then(|name| name.to_str()).and_then(tree::number);
+                entry.is_headless || number.is_some_and(|one| !share_descriptors(first, one))
+            }));
+        }
+        let mut refused = None;
+        for folder in folders {
+            let descriptors = match fs::read_dir(folder.join("fd")) {
+                Ok(descriptors) => descriptors,
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    refused = Some(error);
+                    continue;
+                }
+                // It is gone.
+                Err(_) => continue,
+            };
+            for descriptor in descriptors.flatten() {
+                match fs::metadata(descriptor.path()) {
+                    Ok(file) if self.devices.contains(&file.dev()) => {
+                        let key = Key { device: file.dev(), inode: file.ino(), is_segment: false };
+                        self.pieces.entry(key).or_default().there = Some(file.blocks() * BLOCK_BYTES);
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refused = Some(error),
+                    Ok(_) | Err(_) => {}
+                }
+            }
+        }
+        refused.map_or(Ok(()), Err)
+    }
+
+    /// Asks the files themselves, where that is allowed (`CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`).
+    pub(super) fn ask(&mut self) {
+        for (key, piece) in &mut self.pieces {
+            if piece.there.is_none()
+                && let Some(file) = piece.mapping.as_ref().and_then(|mapping| fs::metadata(mapping).ok())
+                && (file.dev(), file.ino()) == (key.device, key.inode)
+            {
+                piece.there = Some(file.blocks() * BLOCK_BYTES);
+            }
+        }
+    }
+
+    /// Keeps what may be hidden from one look and be there at the next.
+    pub(super) fn end(self) {
+        let Self { marks, pieces, .. } = self;
+        marks.0.retain(|key, mark| pieces.contains_key(key) || mark.seen.elapsed() < SHARED_MEMORY_KEPT);
+        if marks.0.len() > SHARED_MEMORY_PIECES {
+            marks.0.retain(|key, _| pieces.contains_key(key));
+        }
+    }
+}
+
+fn is_ended(thread: &Path) -> bool {
+    fs::read_to_string(thread.join("status")).is_ok_and(|text| !text.contains("VmRSS:"))
+}
+
+/// A mapping of memory on one of the devices.
+#[derive(Debug, PartialEq, Eq)]
+struct Mapping {
+    key: Key,
+    /// The end of it, counted from the begin of the file.
+    end: u64,
+    addresses: (u64, u64),
+}
+
+impl Mapping {
+    /// Of a line `begin-end perms offset major:minor inode path`.
+    fn parse(line: &[u8], devices: &[u64]) -> Option<Self> {
+        let fields: Vec<&[u8]> = line.splitn(6, |byte| *byte == b' ').collect();
+        let text = |index: usize| std::str::from_utf8(fields.get(index)?).ok();
+        let (major, minor) = text(3)?.split_once(':')?;
+        let number = |text: &str| u64::from_str_radix(text, 16).ok();
+        let device =
+            rustix::fs::makedev(u32::from_str_radix(major, 16).ok()?, u32::from_str_radix(minor, 16).ok()?);
+        if !devices.contains(&device) {
+            return None;
+        }
+        let inode = text(4)?.parse().ok().filter(|inode| *inode > 0)?;
+        let (begin, end) = text(0)?.split_once('-')?;
+        let addresses = (number(begin)?, number(end)?);
+        let length = addresses.1.checked_sub(addresses.0)?;
+        let is_segment = fields.get(5).is_some_and(|path| path.trim_ascii_start().starts_with(SEGMENT));
+        let key = Key { device, inode, is_segment };
+        Some(Self { key, end: number(text(2)?)?.saturating_add(length), addresses })
+    }
+}
+
+/// What stands in place of a path for a System V segment. A file of that name would have a path before it.
+const SEGMENT: &[u8] = b"/SYSV";
+
+/// The unit of `st_blocks`.
+const BLOCK_BYTES: u64 = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of `00:01`.
+    const DEVICE: u64 = 1;
+
+    fn parse(line: &[u8]) -> Option<(u64, u64)> {
+        Mapping::parse(line, &[DEVICE]).map(|mapping| (mapping.key.inode, mapping.end))
+    }
+
+    #[test]
+    fn a_mapping_counts_by_its_device_and_up_to_its_end_in_the_file() {
+        let line =
+            b"7f0000000000-7f0000200000 rw-s 00000000 00:01 1234                       /dev/zero (deleted)";
+        assert_eq!(parse(line), Some((1234, 2 << 20)));
+        let further = b"7f0000000000-7f0000200000 rw-s 40000000 00:01 1234      /dev/zero (deleted)";
+        assert_eq!(parse(further), Some((1234, (1 << 30) + (2 << 20))));
+        let renamed = b"7f0000000000-7f0000001000 rw-s 00000000 00:01 7 [anon_shmem:\xff x]";
+        assert_eq!(parse(renamed), Some((7, 4096)));
+        for other in [
+            &b"7f0000000000-7f0000200000 rw-p 00000000 00:00 0 "[..],
+            b"7f0000000000-7f0000200000 r--p 00000000 08:01 1234 /memfd:x (deleted)",
+            b"",
+            b"x",
+        ] {
+            assert_eq!(parse(other), None);
+        }
+    }
+
+    fn line(inode: u64, offset: u64, length: u64) -> Mapping {
+        let text = format!("1000-{:x} rw-s {offset:08x} 00:01 {inode} /dev/zero (deleted)", 0x1000 + length);
+        Mapping::parse(text.as_bytes(), &[DEVICE]).unwrap()
+    }
+
+    /// What a look counts that finds these mappings.
+    fn look(marks: &mut Marks, found: &[Mapping]) -> u64 {
+        let mut shared = Shared::new(&[DEVICE], marks);
+        found.iter().for_each(|mapping| shared.add(mapping, 0));
+        let bytes = shared.bytes();
+        shared.end();
+        bytes
+    }
+
+    #[test]
+    fn a_window_that_slides_counts_for_all_that_it_has_passed() {
+        let mut marks = Marks::default();
+        for step in 0..10 {
+            assert_eq!(look(&mut marks, &[line(5, step << 20, 1 << 20)]), (step + 1) << 20);
+        }
+        // Back at the begin, and after a look that found nothing.
+        assert_eq!(look(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
+        assert_eq!(look(&mut marks, &[]), 0);
+        assert_eq!(look(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
+        // Slices of several processes are one piece, and another file is another.
+        let slices = [line(6, 0, 1 << 20), line(6, 3 << 20, 1 << 20), line(7, 0, 1 << 20)];
+        assert_eq!(look(&mut marks, &slices), 5 << 20);
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_not_added_up() {
+        let mut marks = Marks::default();
+        for inode in 1..1000 {
+            assert_eq!(look(&mut marks, &[line(inode, 0, 1 << 20)]), 1 << 20);
+        }
+    }
+
+    #[test]
+    fn a_segment_is_no_file_of_the_same_number() {
+        let of = |path: &str| {
+            let text = format!("1000-2000 rw-s 00000000 00:01 9                          {path} (deleted)");
+            Mapping::parse(text.as_bytes(), &[DEVICE]).unwrap()
+        };
+        assert_eq!(look(&mut Marks::default(), &[of("/SYSV00000000"), of("/memfd:SYSV")]), 8192);
+    }
+}
