@@ -3,7 +3,10 @@
 mod processes;
 mod unwritable;
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use futures_util::future::join_all;
 use portcullis_tests::{Answer, World, approving, kernel_or_skip};
@@ -238,4 +241,40 @@ async fn two_hundred_concurrent_calls_of_all_kinds_each_have_their_rows_in_one_c
     let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
     assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
     assert_eq!((report.rows, report.last_seq), (225, 225));
+}
+
+/// The words in backquotes of each cell of a table's row.
+fn words(row: &str) -> Vec<Vec<&str>> {
+    row.split('|').map(|cell| cell.split('`').skip(1).step_by(2).collect()).collect()
+}
+
+#[tokio::test]
+async fn the_document_has_each_field_of_a_row_and_each_of_its_few_words() {
+    let document = include_str!("../../../docs/audit.md");
+    let table = document.split_once("\n## Fields\n").and_then(|(_, rest)| rest.split_once("\n### "));
+    let rows: Vec<_> = table.expect("a table").0.lines().filter(|line| line.starts_with("| `")).collect();
+    let fields: BTreeSet<_> = rows.iter().flat_map(|row| words(row)[1].clone()).collect();
+    let world = World::new();
+    let registry = world.registry().await;
+    registry
+        .execute_with_policy(raw("echo", r#"{"message": "m"}"#), &caller())
+        .await
+        .outcome
+        .expect("echoes");
+    let log = fs::read_to_string(audit::log_path(&world.state())).expect("readable");
+    let row: BTreeMap<String, Value> =
+        serde_json::from_str(log.lines().next().expect("a row")).expect("JSON");
+    assert_eq!(fields, row.keys().map(String::as_str).collect());
+    for (field, said) in [
+        ("event", [Event::Begin, Event::End, Event::Approve, Event::Revoke].map(Event::as_str).to_vec()),
+        ("tier", SafetyTier::ALL.map(SafetyTier::as_str).to_vec()),
+        (
+            "confinement",
+            [Confinement::Wasm, Confinement::Shell, Confinement::Native].map(Confinement::as_str).to_vec(),
+        ),
+        ("decision", [Verdict::Allow, Verdict::Deny].map(Verdict::as_str).to_vec()),
+    ] {
+        let row = rows.iter().find(|row| words(row)[1] == [field]).expect("its row");
+        assert_eq!(words(row)[2], said, "{field}");
+    }
 }

@@ -30,8 +30,10 @@ pub(crate) enum Fate {
     Open,
     /// It is done, and said after the command.
     Told,
-    /// It is ended with all that it started, by the daemon.
+    /// It is ended with all that it started, by the daemon, for what it has.
     Killed,
+    /// The same for its time: it would not end by itself.
+    Late,
     /// For root without privileges, open; for anybody else, refused. In `none` root has its privileges.
     OpenToRoot,
     /// For root without privileges, refused, since the daemon has more; for anybody else, open.
@@ -75,9 +77,10 @@ pub(crate) fn all() -> Vec<Case> {
 fn every_case_that_is_refused_somewhere_is_done_somewhere_else() {
     for case in all() {
         let is_refused = case.fates.iter().any(|fate| !matches!(fate, Fate::Open | Fate::Told));
-        let is_done = case.fates.iter().any(|fate| !matches!(fate, Fate::Refused | Fate::Killed));
+        let is_done =
+            case.fates.iter().any(|fate| !matches!(fate, Fate::Refused | Fate::Killed | Fate::Late));
         // What is killed has the tests of deadlines as its control.
-        let is_killed = case.fates.contains(&Fate::Killed);
+        let is_killed = case.fates.iter().any(|fate| matches!(fate, Fate::Killed | Fate::Late));
         assert!(is_done || is_killed || !is_refused, "`{}` has no control", case.about);
         // More confinement never stops less.
         for pair in case.fates.windows(2) {

@@ -28,7 +28,7 @@ fn word(fate: Fate) -> &'static str {
         Fate::Refused => "refused",
         Fate::Open => "**open**",
         Fate::Told => "done, and told",
-        Fate::Killed => "killed",
+        Fate::Killed | Fate::Late => "killed",
         Fate::OpenToRoot => "**open** to root",
         Fate::OpenToOthers => "**open**, but not to root",
     }

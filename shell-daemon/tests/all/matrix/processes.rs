@@ -2,7 +2,7 @@
 
 use super::case::{
     Case,
-    Fate::{Killed, Open, OpenToOthers, OpenToRoot, Refused},
+    Fate::{Killed, Late, Open, OpenToOthers, OpenToRoot, Refused},
     Witness,
 };
 
@@ -163,13 +163,13 @@ pub(crate) const CASES: &[Case] = &[
             "(setsid bash -c '(exec -a @mark@ sleep 60 &)' &); (trap '' TERM HUP; setsid -f bash -c 'exec -a @mark@ sleep 60'); \
              echo x >> counter; exec -a @mark@ sleep 60",
         ],
-        fates: [Killed, Killed, Killed, Killed],
+        fates: [Late, Late, Late, Late],
         witness: Witness::Script,
     },
     Case {
         about: "waits for what never comes: a FIFO that nobody writes to",
         attacks: &["mkfifo fifo; cat fifo", "rm -f fifo; mkfifo fifo; echo x > fifo"],
-        fates: [Killed, Killed, Killed, Killed],
+        fates: [Late, Late, Late, Late],
         witness: Witness::Script,
     },
 ];

@@ -65,7 +65,7 @@ async fn check(posture: ShellPosture) {
 /// Makes one attack; what was seen, where that is not what was expected.
 async fn meet(place: &mut Place, case: &Case, attack: &str, expected: Fate) -> Result<(), String> {
     let script = place.script(attack);
-    let timeout = if expected == Fate::Killed { SHORT_MS } else { LONG_MS };
+    let timeout = if expected == Fate::Late { SHORT_MS } else { LONG_MS };
     let swaps = attack.contains("@swapped@").then(|| Swapper::start(place, expected));
     let ran = place.attempt(&script, timeout).await;
     drop(swaps);
@@ -88,7 +88,9 @@ async fn meet(place: &mut Place, case: &Case, attack: &str, expected: Fate) -> R
 }
 
 fn fate(ran: &Ran) -> Fate {
-    if is_killed(&ran.exited) {
+    if ran.exited.interruption == "timeout" {
+        Fate::Late
+    } else if is_killed(&ran.exited) {
         Fate::Killed
     } else if ran.exited.ending != Some(Ending::Code(0)) {
         Fate::Refused

@@ -16,6 +16,7 @@ use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
 use super::{folder, module, other_module, portcullis, refused, stderr, world};
+use crate::hostile::wat_guest::WatGuest;
 
 /// A runner in a world's state folder.
 fn runner(world: &World, compiler: Option<PathBuf>, compile_limits: CompileLimits) -> HostWasmToolRunner {
@@ -102,6 +103,26 @@ async fn a_million_exports_are_a_clear_error() {
     let found = refused(&registry);
     assert!(found.len() == 1 && found[0].1.contains("exports count exceeds limit"), "{found:?}");
     assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
+}
+
+/// It compiles, and could never be given what it needs.
+#[tokio::test]
+async fn a_module_with_too_many_memories_or_tables_is_told_so() {
+    for (fields, why) in [
+        ("(memory 1)".repeat(4), "memories count of 5 exceeds the per-instance limit of 4"),
+        ("(table 1 funcref)".repeat(5), "tables count of 5 exceeds the per-instance limit of 4"),
+        ("(table 100001 funcref)".to_owned(), "element size of 100001 which exceeds the limit of 100000"),
+    ] {
+        let greedy = WatGuest { fields, ..WatGuest::new("greedy") }.bytes();
+        let world = world(&[("greedy.wasm", &greedy), ("good.wasm", &module("good"))]);
+        // Nothing of it is kept, so the next start says the same.
+        for _ in 0..2 {
+            let registry = world.registry().await;
+            let found = refused(&registry);
+            assert!(found.len() == 1 && found[0].1.contains(why), "{why}: {found:?}");
+            assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
+        }
+    }
 }
 
 #[tokio::test]
