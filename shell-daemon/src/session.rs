@@ -16,8 +16,8 @@ use rustix::{
 };
 
 use crate::{
-    BackgroundOutput, Cancellation, Chunk, CommandEnd, CommandRequest, Completed, Ending, PostureChoice,
-    SessionPosture, SessionSpec, ShellError, StateAfter, Stream,
+    BackgroundOutput, Cancellation, Chunk, CommandEnd, CommandRequest, Completed, Ending, Interruption,
+    PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter, Stream,
     background::Background,
     entry::ENTRY,
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
@@ -192,8 +192,14 @@ impl ShellSession {
             ShellError::NotStarted { reason } => unusable(reason),
             error => error,
         })?;
-        if end.completed != Completed::Yes {
-            return Err(unusable(format!("it did not answer within {PROOF_TIME:?}")));
+        match end.completed {
+            Completed::Yes => {}
+            Completed::No(Interruption::Timeout) => {
+                return Err(unusable(format!("it did not answer within {PROOF_TIME:?}")));
+            }
+            Completed::No(interruption) => {
+                return Err(unusable(format!("it was killed: {interruption:?}")));
+            }
         }
         if end.ending != Ending::Code(0) || output != PROVEN {
             let said = [output, warnings].concat();

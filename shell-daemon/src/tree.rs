@@ -378,9 +378,18 @@ pub(crate) struct Entry {
     is_stopped: bool,
     /// It has a processor or waits for one.
     is_running: bool,
+    /// It runs the program of the process that it was forked from.
+    is_forked: bool,
+    /// Processor time that it has used, in the kernel's ticks.
+    used_ticks: u64,
 }
 
 impl Entry {
+    /// Whether it does what a shell does before it is one: it runs our program, and has hardly begun.
+    pub(crate) fn may_be_unborn(&self) -> bool {
+        self.is_forked && self.used_ticks <= UNBORN_TICKS
+    }
+
     /// The number of the process that it is below.
     pub(crate) fn parent(&self) -> i32 {
         self.parent
@@ -512,8 +521,11 @@ fn entry(pid: Pid) -> Option<Entry> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // The 20th, 22nd and 23rd field of all, of which five are read.
-    let threads = fields.nth(14)?.parse().ok()?;
+    // The 9th, 14th, 15th, 20th, 22nd and 23rd field of all, of which five are read.
+    let flags: u64 = fields.nth(3)?.parse().ok()?;
+    let used: u64 = fields.nth(4)?.parse().ok()?;
+    let used_for_it: u64 = fields.next()?.parse().ok()?;
+    let threads = fields.nth(4)?.parse().ok()?;
     let started = fields.nth(1)?.parse().ok()?;
     let virtual_bytes = fields.next()?.parse().ok()?;
     let first_has_ended = matches!(state, "Z" | "X");
@@ -528,8 +540,16 @@ fn entry(pid: Pid) -> Option<Entry> {
         ended: first_has_ended && !is_headless,
         is_stopped: matches!(state, "T" | "t"),
         is_running: state == "R",
+        is_forked: flags & PF_FORKNOEXEC != 0,
+        used_ticks: used + used_for_it,
     })
 }
+
+/// The flag of a process that has been forked and runs no other program since, `include/linux/sched.h`.
+const PF_FORKNOEXEC: u64 = 0x40;
+
+/// What a shell may use before it is one: less than it takes to fill much memory.
+const UNBORN_TICKS: u64 = 1;
 
 /// More threads than these below one process are found faster by the list of all processes.
 const NEAR_THREADS: usize = 1024;

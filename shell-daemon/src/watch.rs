@@ -99,6 +99,8 @@ struct Watched {
     threads: usize,
     memory_bytes: u64,
     marks: Arc<Mutex<Marks>>,
+    /// Its shell has been seen. Until then it is a process of ours, which keeps its memory to itself.
+    is_born: bool,
     /// How many looks in a row have found a process that keeps its memory to itself.
     hidden: u32,
 }
@@ -164,6 +166,7 @@ impl Watcher {
             threads: 0,
             memory_bytes: 0,
             marks: Arc::default(),
+            is_born: false,
             hidden: 0,
         });
         self.shared.changed.notify_one();
@@ -350,7 +353,8 @@ impl Watched {
         let used = meter.used(&below.living, self.bounds.memory_bytes, &mut marks);
         drop(marks);
         self.memory_bytes = used.bytes;
-        self.hidden = if used.is_hidden { self.hidden + 1 } else { 0 };
+        self.is_born = self.is_born || !is_unborn(&below.living);
+        self.hidden = if used.is_hidden && self.is_born { self.hidden + 1 } else { 0 };
     }
 
     fn breach(&self, below: &Below) -> Option<Breach> {
@@ -391,6 +395,11 @@ impl Watched {
         let usual = if self.hidden > 0 { SHORTEST_LOOK_TIME } else { usual };
         usual.min(until_full).max(SHORTEST_LOOK_TIME).max(spared).min(WHOLE_LOOK_TIME)
     }
+}
+
+/// Whether there is no more than what may become a command's shell.
+fn is_unborn(entries: &[Entry]) -> bool {
+    matches!(entries, [] | [_]) && entries.iter().all(Entry::may_be_unborn)
 }
 
 fn yield_to_others(entries: &[Entry]) {

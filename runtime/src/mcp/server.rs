@@ -137,7 +137,7 @@ impl McpServer {
                 });
             }
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was")
+                tracing::warn!(error = &error as &dyn std::error::Error, "the list of tools stays as it was");
             }
         }
     }

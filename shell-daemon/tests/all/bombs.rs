@@ -230,6 +230,18 @@ fn a_bomb_of_processes_is_killed_beside_a_bystander() {
     });
 }
 
+/// So that what may become a bomb leaves the processors to others.
+#[test]
+fn a_command_close_to_its_limit_of_processes_yields_to_others() {
+    each(|world| {
+        let many = "for i in {1..30}; do sleep 30 & done; \
+                    until read -r line < /proc/$!/stat; set -- ${line##*) }; [[ ${17} == 19 ]]; do sleep 0.05; done; \
+                    kill $(jobs -p)";
+        let ran = attempt(&mut bounded(world), many);
+        assert_eq!(ran.end.completed, Completed::Yes, "{ran:?}");
+    });
+}
+
 /// What has ended takes a number and a place in the kernel's list until its parent asks after it.
 #[test]
 fn processes_that_ended_and_are_not_buried_count() {

@@ -9,6 +9,7 @@
 mod agent;
 mod arguments;
 mod authoring;
+mod bombs;
 mod list;
 mod mcp;
 mod memory;
@@ -60,6 +61,9 @@ fn main() -> ExitCode {
     }
     if runs("shell") {
         runtime.block_on(shell::commands(&world, &mut report));
+    }
+    if runs("bombs") {
+        runtime.block_on(bombs::neighbour(&world, &mut report));
     }
     if runs("agent") {
         runtime.block_on(agent::overhead(&registry, &files, &mut report));

@@ -1,7 +1,11 @@
 //! Looks at what lies in folders, without following links, and gathers the files with several names.
 
 use std::{
-    collections::BTreeMap, fs::Metadata, os::fd::AsFd as _, os::unix::fs::MetadataExt as _, path::PathBuf,
+    collections::BTreeMap,
+    fs::Metadata,
+    os::fd::AsFd as _,
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
 };
 
 use super::{
@@ -63,7 +67,7 @@ fn once(places: &[Place]) -> (BTreeMap<Identity, String>, bool) {
         let takes = |metadata: &Metadata| place.takes(metadata.uid());
         if metadata.is_dir() {
             let depth = if place.kind == Kind::Modules { Depth::ModulesOnly } else { Depth::Whole };
-            walk.enter(path, number, depth, takes);
+            walk.enter(&path, number, depth, takes);
         } else if takes(&metadata) {
             walk.note(&metadata, number, PathBuf::new);
         }
@@ -76,12 +80,12 @@ fn once(places: &[Place]) -> (BTreeMap<Identity, String>, bool) {
 impl Walk {
     pub(super) fn enter(
         &mut self,
-        root: PathBuf,
+        root: &Path,
         place: usize,
         depth: Depth,
         takes: impl Fn(&Metadata) -> bool,
     ) {
-        let mut folders = vec![root.clone()];
+        let mut folders = vec![root.to_path_buf()];
         while let Some(folder) = folders.pop() {
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
             for entry in entries.flatten() {
@@ -100,7 +104,7 @@ impl Walk {
                         folders.push(entry.path());
                     }
                 } else if takes(&metadata) {
-                    let below = || entry.path().strip_prefix(&root).map(PathBuf::from).unwrap_or_default();
+                    let below = || entry.path().strip_prefix(root).map(PathBuf::from).unwrap_or_default();
                     self.note(&metadata, place, below);
                 }
             }
@@ -119,7 +123,7 @@ impl Walk {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path, sync::Arc};
+    use std::{fs, sync::Arc};
 
     use rustix::fs::Stat;
 

@@ -1,0 +1,110 @@
+//! How long a neighbour of a command waits for a thread, a file and memory while the command takes all that it can
+//! get, beside what it waits alone.
+
+use std::{
+    fs,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::{Duration, Instant},
+};
+
+use portcullis_tests::{Answer, World};
+use portcullis_tools::ToolRegistry;
+use serde_json::json;
+
+use crate::report::Report;
+
+const ROUNDS: usize = 5;
+
+/// How often the neighbour does each.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// How much memory it takes each time.
+const TAKEN_BYTES: usize = 64 << 20;
+
+/// How long it may wait at most, in milliseconds; for memory on top of what it waits alone, since the kernel clears it.
+const LONGEST_WAIT_MS: f64 = 100.0;
+
+/// Each ends by itself at a size that the machine bears: 4,096 processes, 3 GiB.
+const BOMBS: [(&str, &str); 2] = [
+    (
+        "processes",
+        "grow() { if (($1)); then grow $(($1 - 1)) & grow $(($1 - 1)) & fi; while :; do :; done; }; grow 11",
+    ),
+    ("memory", "head -c 3G /dev/zero | tail -n 1 | wc -c"),
+];
+
+/// The longest waits.
+#[derive(Debug, Clone, Copy, Default)]
+struct Waits {
+    thread: Duration,
+    file: Duration,
+    memory: Duration,
+}
+
+pub(crate) async fn neighbour(world: &World, report: &mut Report) {
+    let registry = world.registry_with_shell().await;
+    run(&registry, "true").await;
+    let file = world.root().join("neighbour");
+    let (alone, ()) = beside(&file, tokio::time::sleep(Duration::from_secs(2)));
+    report.reference("64 MiB of memory for a neighbour of no command, longest", ms(alone.memory), "ms");
+    for (what, bomb) in BOMBS {
+        let mut waits = Waits::default();
+        for _ in 0..ROUNDS {
+            let (here, answer) = beside(&file, run(&registry, bomb));
+            let code = answer.0.outcome.as_ref().err().map(|error| error.code().to_owned());
+            assert!(matches!(code.as_deref(), Some("too_many_processes" | "too_much_memory")), "{answer:?}");
+            waits = waits.longer(here);
+        }
+        let of = |thing: &str| format!("{thing} for a neighbour of a bomb of {what}, longest");
+        report.at_most(&of("a thread"), ms(waits.thread), LONGEST_WAIT_MS, "ms");
+        report.at_most(&of("a file"), ms(waits.file), LONGEST_WAIT_MS, "ms");
+        report.at_most(&of("64 MiB of memory"), ms(waits.memory), ms(alone.memory) + LONGEST_WAIT_MS, "ms");
+    }
+}
+
+impl Waits {
+    fn longer(self, other: Self) -> Self {
+        Self {
+            thread: self.thread.max(other.thread),
+            file: self.file.max(other.file),
+            memory: self.memory.max(other.memory),
+        }
+    }
+}
+
+/// What a neighbour waits while this goes on, and what comes of it.
+fn beside<T>(file: &Path, what: impl Future<Output = T>) -> (Waits, T) {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let neighbour = scope.spawn(|| {
+            let mut waits = Waits::default();
+            while !is_over.load(Ordering::Relaxed) {
+                waits = waits.longer(Waits {
+                    thread: timed(|| std::thread::spawn(|| ()).join().expect("it ends")),
+                    file: timed(|| fs::write(file, "text").expect("written")),
+                    memory: timed(|| drop(std::hint::black_box(vec![1_u8; TAKEN_BYTES]))),
+                });
+                std::thread::sleep(PAUSE);
+            }
+            waits
+        });
+        let came = tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(what));
+        is_over.store(true, Ordering::Relaxed);
+        (neighbour.join().expect("it was refused nothing"), came)
+    })
+}
+
+fn timed(what: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    what();
+    start.elapsed()
+}
+
+async fn run(registry: &ToolRegistry, command: &str) -> Answer {
+    Answer::of(registry, "shell_exec", json!({"command": command})).await
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
