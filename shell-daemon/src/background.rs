@@ -68,18 +68,19 @@ impl Background {
     }
 
     /// Reads `streams` on a thread of its own until `report` has ended: that is the end of the command's last
-    /// process, until when `watch` looks at them.
+    /// process, until when `watch` looks at them. `tells` says whether it is news if that kills them.
     pub(crate) fn drain(
         &self,
         streams: Vec<OwnedFd>,
         report: OwnedFd,
         watch: Watch,
+        tells: bool,
     ) -> Result<(), ShellError> {
         self.0.commands.fetch_add(1, Ordering::AcqRel);
         let background = self.clone();
         let started = thread::Builder::new().name("shell-background".to_owned()).spawn(move || {
             background.read(streams, &report);
-            if let Some(interruption) = watch.breach().and_then(Interruption::of) {
+            if tells && let Some(interruption) = watch.breach().and_then(Interruption::of) {
                 background.tell(interruption);
             }
             // Until the last of them has ended.

@@ -102,6 +102,10 @@ pub(crate) const SHARED_MEMORY_PIECES: usize = 10_000;
 /// for a moment.
 pub(crate) const HIDDEN_LOOKS: u32 = 3;
 
+/// So much more may all processes of the machine share than when it was first found, in bytes: programs that keep
+/// secrets, such as `gpg-agent`, keep their memory to themselves and share none.
+pub(crate) const HIDDEN_GROWTH: u64 = 16 << 20;
+
 /// How fast memory is taken to grow, in bytes a second: what one fast core writes to memory that is new to it.
 pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;
 

@@ -16,6 +16,10 @@ use std::{
     fs, io,
     os::{fd::OwnedFd, unix::fs::MetadataExt as _},
     path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use portcullis_confine::process::share_memory;
@@ -33,6 +37,9 @@ pub(crate) struct Meter {
     /// large pages, and the machine's folder for it.
     devices: Vec<u64>,
     descriptors: Descriptors,
+    /// A program has been seen that a command runs. Before that it may be this machine that shows none: a root without
+    /// `CAP_SYS_PTRACE` does not look into another user's namespaces.
+    sees: Arc<AtomicBool>,
 }
 
 /// Whether descriptors can hold memory.
@@ -65,7 +72,7 @@ impl Meter {
         devices.extend(
             folder.filter(|(above, shared)| above.dev() != shared.dev()).map(|(_, shared)| shared.dev()),
         );
-        Ok(Self { devices, descriptors })
+        Ok(Self { devices, descriptors, sees: Arc::default() })
     }
 
     /// What these processes have, in bytes. It is exact enough for a comparison with `limit`: more is said only if
@@ -80,10 +87,21 @@ impl Meter {
     fn look(&self, processes: &[Entry], limit: u64, shared: &mut Shared<'_>) -> Used {
         let mut own: Vec<(Entry, Own)> =
             processes.iter().filter_map(|entry| Some((*entry, Own::of(entry)?))).collect();
+        // What is too much by private pages alone is not read further: `maps` may be long, and a bomb grows meanwhile.
+        if own.iter().map(|(_, own)| own.private).sum::<u64>() > limit {
+            own = once_each(own);
+            let bytes = own.iter().map(|(entry, own)| own.share(entry)).sum();
+            if bytes > limit {
+                return Used { bytes, is_hidden: false };
+            }
+        }
         let (mut unseen, mut is_hidden) = (0, false);
         for (entry, own) in &mut own {
             match shared.add_mappings(entry) {
                 Ok(mappings) => {
+                    if !entry.is_forked() {
+                        self.sees.store(true, Ordering::Relaxed);
+                    }
                     own.private += mappings * MAPPING_BYTES;
                     own.alone += mappings * MAPPING_BYTES;
                 }
@@ -99,6 +117,7 @@ impl Meter {
                 is_hidden |= is_refused(&error) && own.could_be_seen(entry);
             }
         }
+        let is_hidden = is_hidden && self.sees.load(Ordering::Relaxed);
         let used = |bytes| Used { bytes, is_hidden };
         let private = |own: &[(Entry, Own)]| own.iter().map(|(_, own)| own.private).sum::<u64>();
         if private(&own) + shared.bytes() + unseen <= limit {
@@ -112,6 +131,18 @@ impl Meter {
         }
         used(others + own.iter().map(|(entry, own)| own.share(entry)).sum::<u64>())
     }
+}
+
+/// What all of the machine's processes share, hold in files in memory or have swapped out, in bytes; nothing where the
+/// kernel does not say.
+pub(crate) fn shared_by_all() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let value = |name: &str| -> u64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok()).unwrap_or_default()
+    };
+    let large = value("HugePages_Total").saturating_sub(value("HugePages_Free")) * value("Hugepagesize");
+    (value("Shmem") + large + value("SwapTotal").saturating_sub(value("SwapFree"))) << 10
 }
 
 fn is_refused(error: &io::Error) -> bool {
@@ -139,7 +170,7 @@ struct Own {
     private: u64,
     /// What of that cannot be another process's as well.
     alone: u64,
-    /// Addresses that may be of shared memory: all that are neither data, stack nor program.
+    /// Addresses that may be of shared memory: all that are neither data nor stack.
     not_private: u64,
     rights: Option<Rights>,
 }
@@ -151,6 +182,8 @@ struct Rights {
     users: [u32; 4],
     groups: [u32; 4],
     capabilities: u64,
+    /// No program that it runs brings rights with it.
+    no_new_privs: bool,
 }
 
 impl Rights {
@@ -162,7 +195,8 @@ impl Rights {
             numbers?.try_into().ok()
         };
         let capabilities = u64::from_str_radix(line("CapPrm:")?.trim(), 16).ok()?;
-        Some(Self { users: four("Uid:")?, groups: four("Gid:")?, capabilities })
+        let no_new_privs = line("NoNewPrivs:").is_some_and(|value| value.trim() == "1");
+        Some(Self { users: four("Uid:")?, groups: four("Gid:")?, capabilities, no_new_privs })
     }
 }
 
@@ -188,7 +222,8 @@ impl Own {
             .collect();
         let value = |name: &str| values.get(name).copied().unwrap_or_default();
         let alone = value("VmPTE") + value("HugetlbPages");
-        let known = value("VmData") + value("VmStk") + value("VmExe") + value("VmLib");
+        // Not what is executable: shared memory is that as soon as its owner says so.
+        let known = value("VmData") + value("VmStk");
         Some(Self {
             private: value("RssAnon") + value("VmSwap") + alone,
             alone,
@@ -209,7 +244,8 @@ impl Own {
         let Some(theirs) = self.rights else { return false };
         let is_alike = theirs.users[..3].iter().all(|user| *user == mine.users[3])
             && theirs.groups[..3].iter().all(|group| *group == mine.groups[3])
-            && theirs.capabilities & !capabilities == 0;
+            // With that, capabilities can come only from a namespace of its own.
+            && (theirs.no_new_privs || theirs.capabilities & !capabilities == 0);
         let sees_all = capabilities & CapabilitySet::SYS_PTRACE.bits() != 0;
         // One that has ended meanwhile has nothing to show.
         is_alike && !sees_all && entry.process.is_alive()

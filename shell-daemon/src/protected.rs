@@ -20,9 +20,12 @@
 //! choose: folders that are part of a protected path are read first and have a share of their own, then those that lie
 //! less deep; and of a folder that is too large the protected names are asked for by themselves.
 
+mod budget;
+mod seen;
+
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap},
     ffi::{OsStr, OsString},
     os::{
         fd::{AsFd as _, OwnedFd},
@@ -40,6 +43,10 @@ use rustix::{
     time::{ClockId, clock_gettime},
 };
 
+use self::{
+    budget::{Bounds, Budget, Queue},
+    seen::{Found, Identity, TICK, file_time},
+};
 use crate::{
     SessionSpec, ShellError,
     limits::{
@@ -64,16 +71,8 @@ pub(crate) struct Protected {
     patterns: ProtectedPaths,
     mounts: Vec<Mount>,
     bounds: Bounds,
-}
-
-/// How much one look looks at.
-#[derive(Clone, Copy, Debug)]
-struct Bounds {
-    /// Names in folders.
-    entries: usize,
-    /// Besides, in folders that are part of a protected path.
-    share: usize,
-    time: Duration,
+    /// Whether the session's first look was complete. What it left out cannot be told from what is new.
+    began_complete: bool,
 }
 
 #[derive(Debug)]
@@ -108,82 +107,12 @@ struct Stamp {
     is_fresh: bool,
 }
 
-/// What tells one state of a file from another. The time of the last change of anything cannot be set back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
-    place: (u64, u64),
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Found {
-    kind: FileType,
-    /// Of a folder only which it is: what is in it is found by itself.
-    identity: Option<Identity>,
-    place: (u64, u64),
-}
-
-/// How much may still be read in this look, and whether that was enough.
-struct Budget {
-    entries: usize,
-    share: usize,
-    deadline: Instant,
-    complete: bool,
-}
-
-impl Budget {
-    fn of(bounds: Bounds) -> Self {
-        let Bounds { entries, share, time } = bounds;
-        Self { entries, share, deadline: Instant::now() + time, complete: true }
-    }
-
-    /// Whether the time is over. What is not looked at for that is said.
-    fn is_over(&mut self) -> bool {
-        let is_over = Instant::now() >= self.deadline;
-        self.complete &= !is_over;
-        is_over
-    }
-
-    /// Takes one name; `false` if it is too many.
-    fn take(&mut self, is_named: bool) -> bool {
-        let left = if is_named && self.share > 0 { &mut self.share } else { &mut self.entries };
-        let is_left = *left > 0;
-        *left = left.saturating_sub(1);
-        self.complete &= is_left;
-        is_left
-    }
-}
-
-/// Folders that are still to be read.
-#[derive(Debug, Default)]
-struct Queue {
-    /// Part of a protected path.
-    named: Vec<PathBuf>,
-    /// Those that were found first lie less deep.
-    others: VecDeque<PathBuf>,
-}
-
-impl Queue {
-    fn add(&mut self, folder: PathBuf, is_named: bool) {
-        if is_named { self.named.push(folder) } else { self.others.push_back(folder) }
-    }
-
-    fn next(&mut self) -> Option<(PathBuf, bool)> {
-        let named = self.named.pop().map(|folder| (folder, true));
-        named.or_else(|| Some((self.others.pop_front()?, false)))
-    }
-
-    fn len(&self) -> usize {
-        self.named.len() + self.others.len()
-    }
-}
-
 impl Protected {
     /// Looks for what is there. Without patterns nothing is looked at, now or later.
     pub(crate) fn new(spec: &SessionSpec) -> Result<Self, ShellError> {
         let bounds = Bounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
-        let mut this = Self { patterns: spec.protect.clone(), mounts: Vec::new(), bounds };
+        let mut this =
+            Self { patterns: spec.protect.clone(), mounts: Vec::new(), bounds, began_complete: true };
         if spec.protect.patterns().next().is_none() {
             return Ok(this);
         }
@@ -193,7 +122,7 @@ impl Protected {
             let (name, repositories) = (mount.name.clone(), BTreeSet::new());
             this.mounts.push(Mount { name, handle, folders, found, repositories });
         }
-        this.look();
+        this.began_complete = this.look().complete;
         Ok(this)
     }
 
@@ -245,7 +174,7 @@ impl Protected {
         budget.complete &= created.len() <= PROTECTED_TOLD;
         created.truncate(PROTECTED_TOLD);
         self.wait_for_another_time();
-        ProtectedFound { created, complete: budget.complete }
+        ProtectedFound { created, complete: budget.complete && self.began_complete }
     }
 
     /// Waits until a further change of a file that was found would have another time than its last one.
@@ -558,47 +487,9 @@ impl Mount {
     }
 }
 
-impl Identity {
-    fn of(stat: &Stat) -> Self {
-        let seconds = |seconds: i64, nanoseconds| (seconds, i64::try_from(nanoseconds).unwrap_or_default());
-        Self {
-            place: (stat.st_dev, stat.st_ino),
-            modified: seconds(stat.st_mtime, stat.st_mtime_nsec),
-            changed: seconds(stat.st_ctime, stat.st_ctime_nsec),
-        }
-    }
-
-    /// Whether the last change was later than shortly before `now`: clocks of files tick slowly.
-    fn is_after(self, (seconds, nanoseconds): (i64, i64)) -> bool {
-        let shortly_before = if nanoseconds >= TICK {
-            (seconds, nanoseconds - TICK)
-        } else {
-            (seconds - 1, nanoseconds + 1_000_000_000 - TICK)
-        };
-        self.changed.max(self.modified) >= shortly_before
-    }
-}
-
-impl Found {
-    fn of(stat: &Stat) -> Self {
-        let kind = FileType::from_raw_mode(stat.st_mode);
-        let identity = Identity::of(stat);
-        Self { kind, identity: (kind != FileType::Directory).then_some(identity), place: identity.place }
-    }
-}
-
-/// What the kernel writes down as the time of a change that is made now.
-fn file_time() -> (i64, i64) {
-    let now = clock_gettime(ClockId::RealtimeCoarse);
-    (now.tv_sec, now.tv_nsec)
-}
-
 fn is_gone(errno: Errno) -> bool {
     matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
 }
-
-/// Longer than any tick of a file system's clock, in nanoseconds.
-const TICK: i64 = 50_000_000;
 
 /// Between two looks at that clock, which ticks every 1 to 10 ms.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -229,7 +229,9 @@ impl Running {
         let of_breach = self.watch.as_ref().and_then(Watch::memory_of_breach).unwrap_or_default();
         if end.jobs_left {
             let watch = self.watch.ok_or(ShellError::SessionEnded)?;
-            background.drain(self.streams.into_iter().flatten().collect(), self.report, watch)?;
+            // What ended the command is told with it, and is nothing that befell jobs.
+            let is_whole = completed == Completed::Yes;
+            background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
         }
         Ok(Finished::Ended(CommandEnd {
             ending: end.ending,

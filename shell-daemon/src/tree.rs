@@ -7,16 +7,18 @@
 //! A process whose first thread has ended looks like one that waits to be buried; it lives as long as it has
 //! another thread.
 
+mod table;
+
 use std::{
     collections::{HashMap, HashSet},
     hash::Hash,
-    io,
-    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
+pub(crate) use self::table::{Entry, Table, near_below, number, threads};
+use self::table::{children, entry};
 use crate::{
     ShellError,
     limits::LONGEST_KILL,
@@ -355,204 +357,6 @@ impl Frozen {
         }
     }
 }
-
-/// What the kernel says about one process.
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "what the kernel says in one letter, and threads that are left"
-)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
-    pub(crate) process: Process,
-    /// How many threads it has.
-    pub(crate) threads: usize,
-    /// Its first thread has ended, and others have not.
-    pub(crate) is_headless: bool,
-    /// What of its addresses is in use, with memory behind it or not.
-    pub(crate) virtual_bytes: u64,
-    parent: i32,
-    /// Its process group.
-    group: i32,
-    /// It has ended and waits to be buried.
-    ended: bool,
-    is_stopped: bool,
-    /// It has a processor or waits for one.
-    is_running: bool,
-    /// It runs the program of the process that it was forked from.
-    is_forked: bool,
-    /// Processor time that it has used, in the kernel's ticks.
-    used_ticks: u64,
-}
-
-impl Entry {
-    /// Whether it does what a shell does before it is one: it runs our program, and has hardly begun.
-    pub(crate) fn may_be_unborn(&self) -> bool {
-        self.is_forked && self.used_ticks <= UNBORN_TICKS
-    }
-
-    /// The number of the process that it is below.
-    pub(crate) fn parent(&self) -> i32 {
-        self.parent
-    }
-}
-
-/// All processes of the machine, or as many of them as `/proc` shows, at about one moment.
-#[derive(Debug)]
-pub(crate) struct Table {
-    entries: Vec<Entry>,
-    children: HashMap<i32, Vec<usize>>,
-}
-
-impl Table {
-    /// Takes about 10 µs for each process of the machine.
-    ///
-    /// # Errors
-    /// [`ShellError::Processes`] without `/proc`.
-    pub(crate) fn read() -> Result<Self, ShellError> {
-        let entries = entries().map_err(|source| ShellError::Processes { source })?;
-        let mut children: HashMap<i32, Vec<usize>> = HashMap::new();
-        for (index, entry) in entries.iter().enumerate() {
-            children.entry(entry.parent).or_default().push(index);
-        }
-        Ok(Self { entries, children })
-    }
-
-    /// What is below `root`; nothing if it is gone.
-    pub(crate) fn below(&self, root: Process) -> Below {
-        let mut below = Below::default();
-        if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
-            return below;
-        }
-        let mut seen = HashSet::from([root.pid.as_raw_pid()]);
-        let mut parents = vec![root.pid.as_raw_pid()];
-        while let Some(parent) = parents.pop() {
-            for index in self.children.get(&parent).into_iter().flatten() {
-                let child = self.entries[*index];
-                let number = child.process.pid.as_raw_pid();
-                // Two looks at different moments can make a circle.
-                if seen.insert(number) {
-                    parents.push(number);
-                    below.add(child);
-                }
-            }
-        }
-        below
-    }
-}
-
-/// What is below `root`, by the lists of children that the kernel keeps for each thread: takes time for what is
-/// below alone, and ends as soon as there are more than `most`. `None` where there are no such lists, and where what is
-/// below has very many threads.
-///
-/// A process that ends meanwhile can hide others from one look, so that this finds too few now and then, and
-/// never too many.
-pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
-    let mut below = Below::default();
-    let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
-    let Some(first) = first else { return Some(below) };
-    let mut seen = HashSet::from([root.pid]);
-    let mut parents = vec![first];
-    let mut threads = 0;
-    while let Some(parent) = parents.pop() {
-        threads += parent.threads;
-        if threads > NEAR_THREADS {
-            return None;
-        }
-        for pid in children(&parent)? {
-            if seen.insert(pid)
-                && let Some(child) = entry(pid)
-            {
-                parents.push(child);
-                below.add(child);
-                if below.count() > most {
-                    return Some(below);
-                }
-            }
-        }
-    }
-    Some(below)
-}
-
-/// The children of a process; none of one that is gone. `None` where the kernel keeps no lists.
-fn children(parent: &Entry) -> Option<Vec<Pid>> {
-    let mut found = Vec::new();
-    for thread in threads(parent) {
-        match std::fs::read_to_string(thread.join("children")) {
-            Ok(list) => found.extend(list.split_ascii_whitespace().filter_map(number)),
-            Err(_) if thread.exists() => return None,
-            Err(_) => {}
-        }
-    }
-    Some(found)
-}
-
-/// The folders of a process's threads.
-pub(crate) fn threads(entry: &Entry) -> Vec<PathBuf> {
-    let number = entry.process.pid.as_raw_pid();
-    let tasks = PathBuf::from(format!("/proc/{number}/task"));
-    if entry.threads == 1 && !entry.is_headless {
-        return vec![tasks.join(number.to_string())];
-    }
-    std::fs::read_dir(tasks).into_iter().flatten().flatten().map(|thread| thread.path()).collect()
-}
-
-fn entries() -> io::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for folder in std::fs::read_dir("/proc")? {
-        let name = folder?.file_name();
-        entries.extend(name.to_str().and_then(number).and_then(entry));
-    }
-    Ok(entries)
-}
-
-/// The process or thread of that name in `/proc`.
-pub(crate) fn number(name: &str) -> Option<Pid> {
-    name.parse().ok().and_then(Pid::from_raw)
-}
-
-/// What the kernel says about one process; nothing if it is gone.
-fn entry(pid: Pid) -> Option<Entry> {
-    let path = Path::new("/proc").join(pid.as_raw_pid().to_string()).join("stat");
-    // Bytes, since a process chooses its name.
-    let line = std::fs::read(path).ok()?;
-    let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
-    let rest = std::str::from_utf8(line.get(after_name..)?).ok()?;
-    let mut fields = rest.split_ascii_whitespace();
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    let group = fields.next()?.parse().ok()?;
-    // The 9th, 14th, 15th, 20th, 22nd and 23rd field of all, of which five are read.
-    let flags: u64 = fields.nth(3)?.parse().ok()?;
-    let used: u64 = fields.nth(4)?.parse().ok()?;
-    let used_for_it: u64 = fields.next()?.parse().ok()?;
-    let threads = fields.nth(4)?.parse().ok()?;
-    let started = fields.nth(1)?.parse().ok()?;
-    let virtual_bytes = fields.next()?.parse().ok()?;
-    let first_has_ended = matches!(state, "Z" | "X");
-    let is_headless = first_has_ended && threads > 1;
-    Some(Entry {
-        process: Process { pid, started },
-        threads,
-        is_headless,
-        virtual_bytes,
-        parent,
-        group,
-        ended: first_has_ended && !is_headless,
-        is_stopped: matches!(state, "T" | "t"),
-        is_running: state == "R",
-        is_forked: flags & PF_FORKNOEXEC != 0,
-        used_ticks: used + used_for_it,
-    })
-}
-
-/// The flag of a process that has been forked and runs no other program since, `include/linux/sched.h`.
-const PF_FORKNOEXEC: u64 = 0x40;
-
-/// What a shell may use before it is one: less than it takes to fill much memory.
-const UNBORN_TICKS: u64 = 1;
-
-/// More threads than these below one process are found faster by the list of all processes.
-const NEAR_THREADS: usize = 1024;
 
 /// So many processes name all process groups of what has so many as no one can list, as a rule.
 const FIRST_STOPPED: usize = 32;

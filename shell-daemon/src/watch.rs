@@ -27,10 +27,10 @@ use rustix::{
 use crate::{
     ShellError,
     limits::{
-        FREEZE_TIME, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH, SHORTEST_LOOK_TIME,
+        FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH, SHORTEST_LOOK_TIME,
         THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
-    memory::{Marks, Meter},
+    memory::{Marks, Meter, shared_by_all},
     tree::{self, Below, Entry, Process, Table},
 };
 
@@ -101,8 +101,17 @@ struct Watched {
     marks: Arc<Mutex<Marks>>,
     /// Its shell has been seen. Until then it is a process of ours, which keeps its memory to itself.
     is_born: bool,
-    /// How many looks in a row have found a process that keeps its memory to itself.
-    hidden: u32,
+    /// Since when a process keeps its memory to itself.
+    hidden: Option<Hidden>,
+}
+
+/// What looks in a row have found beside a process that keeps its memory to itself.
+#[derive(Clone, Copy, Debug)]
+struct Hidden {
+    looks: u32,
+    /// What all processes of the machine shared at the first of them, and share more now.
+    began_with: u64,
+    grown: u64,
 }
 
 /// Why a command is killed, and what it had then.
@@ -167,7 +176,7 @@ impl Watcher {
             memory_bytes: 0,
             marks: Arc::default(),
             is_born: false,
-            hidden: 0,
+            hidden: None,
         });
         self.shared.changed.notify_one();
         Ok(Watch { root, told, shared: Arc::clone(&self.shared) })
@@ -354,7 +363,12 @@ impl Watched {
         drop(marks);
         self.memory_bytes = used.bytes;
         self.is_born = self.is_born || !is_unborn(&below.living);
-        self.hidden = if used.is_hidden && self.is_born { self.hidden + 1 } else { 0 };
+        self.hidden = (used.is_hidden && self.is_born).then(|| {
+            let shared = shared_by_all();
+            let Hidden { looks, began_with, .. } =
+                self.hidden.unwrap_or(Hidden { looks: 0, began_with: shared, grown: 0 });
+            Hidden { looks: looks.saturating_add(1), began_with, grown: shared.saturating_sub(began_with) }
+        });
     }
 
     fn breach(&self, below: &Below) -> Option<Breach> {
@@ -362,7 +376,10 @@ impl Watched {
             Some(Breach::Processes)
         } else if self.memory_bytes > self.bounds.memory_bytes {
             Some(Breach::Memory)
-        } else if self.hidden >= HIDDEN_LOOKS {
+        } else if self
+            .hidden
+            .is_some_and(|hidden| hidden.looks >= HIDDEN_LOOKS && hidden.grown > HIDDEN_GROWTH)
+        {
             Some(Breach::Hidden)
         } else {
             None
@@ -390,9 +407,10 @@ impl Watched {
         let grows = self.threads > self.bounds.processes.div_ceil(4);
         let usual = if grows { SHORTEST_LOOK_TIME } else { LOOK_TIME };
         // Of a processor at most a fifth, while there is much left; then at most half.
-        let is_near = left < self.bounds.memory_bytes / 2 || grows || self.hidden > 0;
+        let is_new = self.hidden.is_some_and(|hidden| hidden.looks <= HIDDEN_LOOKS);
+        let is_near = left < self.bounds.memory_bytes / 2 || grows || is_new;
         let spared = if is_near { spent } else { 4 * spent };
-        let usual = if self.hidden > 0 { SHORTEST_LOOK_TIME } else { usual };
+        let usual = if is_new { SHORTEST_LOOK_TIME } else { usual };
         usual.min(until_full).max(SHORTEST_LOOK_TIME).max(spared).min(WHOLE_LOOK_TIME)
     }
 }

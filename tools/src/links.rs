@@ -55,6 +55,8 @@ pub(crate) enum Unknown {
     TooMany,
     /// A look has not ended in its time.
     Overdue,
+    /// Something of it could not be looked at.
+    Unreadable,
 }
 
 /// Why a file with several names is not touched.
@@ -97,10 +99,10 @@ impl Exposed {
         Self { unknown: Some(why), ..Self::default() }
     }
 
-    fn of(found: BTreeMap<Identity, String>, has_more: bool) -> Self {
+    fn of(found: BTreeMap<Identity, String>, unknown: Option<Unknown>) -> Self {
         let files = found.keys().copied().collect();
         let named = found.into_values().take(MAX_NAMED).collect();
-        Self { files, named, unknown: has_more.then_some(Unknown::TooMany) }
+        Self { files, named, unknown }
     }
 }
 
@@ -115,11 +117,19 @@ impl Unknown {
             Self::Overdue => format!(
                 "vault, state folder and modules could not be looked through within {} s; try again later, and let an \
                  operator see whether their file systems answer",
-                LOOK_WAIT.as_secs()
+                FIRST_LOOK_WAIT.as_secs()
             ),
+            Self::Unreadable => {
+                "vault, state folder and modules could not be looked through; an operator sees whether \
+                                 they are still there, and whether this process has descriptors left"
+                    .to_owned()
+            }
         }
     }
 }
 
-/// How long a call waits for a look that another answer cannot stand for.
+/// How long a call waits for a look for which the last one can stand in.
 const LOOK_WAIT: Duration = Duration::from_secs(1);
+
+/// How long calls wait for a look for which no other can stand in, since it is the first one, or the first for long.
+const FIRST_LOOK_WAIT: Duration = Duration::from_secs(10);

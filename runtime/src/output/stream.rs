@@ -15,20 +15,23 @@ pub(crate) fn stderr_is_terminal() -> bool {
     io::stderr().is_terminal()
 }
 
-/// How wide standard output is, where it is a terminal that says so.
+/// How wide a terminal is taken to be that does not say so: as wide as the first ones were.
+const USUAL_COLUMNS: usize = 80;
+
+/// How wide standard output is, where it is a terminal.
 pub(crate) fn stdout_columns() -> Option<usize> {
-    stdout_is_terminal()
-        .then(|| console::Term::stdout().size_checked())
-        .flatten()
-        .map(|(_, columns)| columns.into())
+    stdout_is_terminal().then(|| columns(&console::Term::stdout()))
 }
 
 /// As [`stdout_columns`], of standard error.
 pub(crate) fn stderr_columns() -> Option<usize> {
-    stderr_is_terminal()
-        .then(|| console::Term::stderr().size_checked())
-        .flatten()
-        .map(|(_, columns)| columns.into())
+    stderr_is_terminal().then(|| columns(&console::Term::stderr()))
+}
+
+fn columns(terminal: &console::Term) -> usize {
+    // A serial line, and a terminal that was made by a program, may say 0 by 0.
+    let said = terminal.size_checked().map(|(_, columns)| columns.into());
+    said.filter(|columns| *columns > 0).unwrap_or(USUAL_COLUMNS)
 }
 
 /// Writes the answer. A reader that has seen enough (`| head`) is no error.

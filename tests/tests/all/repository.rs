@@ -289,7 +289,9 @@ fn each_step_of_an_operation_is_exported_and_the_docs_name_the_operation() {
 fn nothing_in_the_repository_names_the_machine_it_was_built_on() {
     let cargo_home = env::var("CARGO_HOME").ok().filter(|path| path.len() > 1);
     let home = env::var("HOME").ok().filter(|path| path.len() > 1).map(|home| format!("{home}/.cargo"));
-    let own = [Some(root().display().to_string()), cargo_home, home];
+    // A folder such as `/src` is in many texts that do not mean this machine.
+    let root = Some(root()).filter(|root| root.components().count() > 2);
+    let own = [root.map(|root| root.display().to_string()), cargo_home, home];
     let mut offenders = Vec::new();
     for (path, text) in files("") {
         for (number, line) in text.lines().enumerate() {

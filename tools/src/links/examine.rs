@@ -10,7 +10,7 @@ use std::{
 use super::{
     Identity, MAX_NAMED, PrivateLinks, Unknown,
     place::handle_path,
-    walk::{Depth, Walk},
+    walk::{Counted, Walk},
 };
 use crate::mounts::MountTable;
 
@@ -75,7 +75,7 @@ fn examine(private: &PrivateLinks, mounts: &[(String, Arc<OwnedFd>)]) -> LinkRep
     let mut left = MAX_EXAMINED_ENTRIES;
     for (number, (name, directory)) in mounts.iter().enumerate() {
         let mut walk = Walk { left, ..Walk::default() };
-        walk.enter(&handle_path(directory.as_fd()), number, Depth::Whole, |_| true);
+        walk.enter(&handle_path(directory.as_fd()), number, Counted::All, |_| true);
         (left, report.has_more) = (walk.left, report.has_more || walk.has_more);
         for (identity, seen) in walk.names {
             let (links, paths) = files.entry(identity).or_default();

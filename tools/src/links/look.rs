@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{Exposed, LOOK_WAIT, PrivatePaths, Unknown, walk};
+use super::{Exposed, FIRST_LOOK_WAIT, LOOK_WAIT, PrivatePaths, Unknown, walk};
 
 /// How old a look may be that a call goes by, where looking is quick.
 const FRESH: Duration = Duration::from_secs(1);
@@ -21,7 +21,7 @@ const FRESH: Duration = Duration::from_secs(1);
 const MAX_SHARE: u32 = 50;
 
 /// How long calls go by a look at most, however long it took.
-const MAX_FRESH: Duration = Duration::from_secs(5 * 60);
+const MAX_FRESH: Duration = Duration::from_secs(30);
 
 /// How long the last look's answer stands in for one that is overdue. After that any file with several names may be
 /// private, and no command runs.
@@ -78,7 +78,8 @@ impl PrivateLinks {
         if let Some(found) = looker.at_once() {
             return found;
         }
-        let _in_time = tokio::time::timeout(LOOK_WAIT, looker.ended()).await;
+        let wait = looker.seen().wait();
+        let _in_time = tokio::time::timeout(wait, looker.ended()).await;
         let seen = looker.seen();
         seen.fresh().unwrap_or_else(|| seen.stand_in())
     }
@@ -98,7 +99,7 @@ impl Looker {
         }
         match seen.begun {
             // One call has waited that long, and none after it waits again.
-            Some(begun) if begun.elapsed() >= LOOK_WAIT => Some(seen.stand_in()),
+            Some(begun) if begun.elapsed() >= seen.wait() => Some(seen.stand_in()),
             Some(_) => None,
             None => {
                 let looker = Arc::clone(self);
@@ -147,10 +148,19 @@ impl Seen {
         self.last.as_ref().filter(|last| Instant::now() < last.until).map(|last| Arc::clone(&last.found))
     }
 
+    fn standing_in(&self) -> Option<&Last> {
+        self.last.as_ref().filter(|last| Instant::now() < last.until + STANDS_IN)
+    }
+
+    /// How long a look may take before it is overdue.
+    fn wait(&self) -> Duration {
+        if self.standing_in().is_some() { LOOK_WAIT } else { FIRST_LOOK_WAIT }
+    }
+
     /// What counts while a look is overdue.
     fn stand_in(&self) -> Arc<Exposed> {
-        let last = self.last.as_ref().filter(|last| Instant::now() < last.until + STANDS_IN);
-        last.map_or_else(|| Arc::new(Exposed::unknown(Unknown::Overdue)), |last| Arc::clone(&last.found))
+        self.standing_in()
+            .map_or_else(|| Arc::new(Exposed::unknown(Unknown::Overdue)), |last| Arc::clone(&last.found))
     }
 }
 

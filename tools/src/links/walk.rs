@@ -3,13 +3,14 @@
 use std::{
     collections::BTreeMap,
     fs::Metadata,
+    io,
     os::fd::AsFd as _,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
 use super::{
-    Exposed, Identity, MAX_PRIVATE_ENTRIES,
+    Exposed, Identity, MAX_PRIVATE_ENTRIES, Unknown,
     place::{Kind, Place, handle_path},
 };
 
@@ -23,6 +24,8 @@ pub(super) struct Walk {
     pub(super) names: BTreeMap<Identity, Seen>,
     pub(super) left: usize,
     pub(super) has_more: bool,
+    /// Something could not be looked at that may be there.
+    pub(super) failed: bool,
 }
 
 #[derive(Debug)]
@@ -30,51 +33,61 @@ pub(super) struct Seen {
     pub(super) links: u64,
     /// How many of them were met.
     pub(super) paths: u64,
-    /// The first of them, below the folder.
+    /// The first of them that counts, below the folder.
     pub(super) first: PathBuf,
     place: usize,
+    /// Whether it matters who else has a name of it.
+    counts: bool,
 }
 
-/// What of a folder is looked at.
+/// Which files of a folder count.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Depth {
-    /// All that lies below.
-    Whole,
-    /// The modules that lie in it itself: no other is one.
-    ModulesOnly,
+pub(super) enum Counted {
+    All,
+    /// The modules that lie in it itself: no other is one. Names further down are names inside, as cargo leaves them in
+    /// `deps` of what it built.
+    Modules,
 }
 
 /// Looks through all that is private. Our own files have two names for a moment while they are made, so what was found
 /// counts if a second look finds it too.
 pub(super) fn private(places: &[Place]) -> Exposed {
-    let (mut found, mut has_more) = once(places);
+    let (mut found, mut unknown) = once(places);
     if !found.is_empty() {
-        let (again, has_more_still) = once(places);
+        let (again, unknown_still) = once(places);
         found.retain(|identity, _| again.contains_key(identity));
-        has_more |= has_more_still;
+        unknown = unknown.or(unknown_still);
     }
-    Exposed::of(found, has_more)
+    Exposed::of(found, unknown)
 }
 
-fn once(places: &[Place]) -> (BTreeMap<Identity, String>, bool) {
+fn once(places: &[Place]) -> (BTreeMap<Identity, String>, Option<Unknown>) {
     let mut walk = Walk { left: MAX_PRIVATE_ENTRIES, ..Walk::default() };
     for (number, place) in places.iter().enumerate() {
         if place.is_read_only() {
             continue;
         }
         let path = handle_path(place.as_fd());
-        let Ok(metadata) = std::fs::metadata(&path) else { continue };
+        let Ok(metadata) = std::fs::metadata(&path) else {
+            walk.failed = true;
+            continue;
+        };
         let takes = |metadata: &Metadata| place.takes(metadata.uid());
         if metadata.is_dir() {
-            let depth = if place.kind == Kind::Modules { Depth::ModulesOnly } else { Depth::Whole };
-            walk.enter(&path, number, depth, takes);
+            let counted = if place.kind == Kind::Modules { Counted::Modules } else { Counted::All };
+            walk.enter(&path, number, counted, takes);
         } else if takes(&metadata) {
-            walk.note(&metadata, number, PathBuf::new);
+            walk.note(&metadata, number, true, PathBuf::new);
         }
     }
-    let outside = walk.names.into_iter().filter(|(_, seen)| seen.links > seen.paths);
+    let unknown = match (walk.failed, walk.has_more) {
+        (true, _) => Some(Unknown::Unreadable),
+        (false, true) => Some(Unknown::TooMany),
+        (false, false) => None,
+    };
+    let outside = walk.names.into_iter().filter(|(_, seen)| seen.counts && seen.links > seen.paths);
     let named = outside.map(|(identity, seen)| (identity, places[seen.place].name(&seen.first)));
-    (named.collect(), walk.has_more)
+    (named.collect(), unknown)
 }
 
 impl Walk {
@@ -82,43 +95,61 @@ impl Walk {
         &mut self,
         root: &Path,
         place: usize,
-        depth: Depth,
+        counted: Counted,
         takes: impl Fn(&Metadata) -> bool,
     ) {
         let mut folders = vec![root.to_path_buf()];
         while let Some(folder) = folders.pop() {
-            let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-            for entry in entries.flatten() {
+            let is_root = folder == root;
+            let entries = match std::fs::read_dir(&folder) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.failed |= is_root || is_no_answer(&error);
+                    continue;
+                }
+            };
+            for entry in entries {
                 if self.left == 0 {
                     self.has_more = true;
                     return;
                 }
                 self.left -= 1;
-                if depth == Depth::ModulesOnly && !entry.file_name().to_string_lossy().ends_with(MODULE) {
-                    continue;
-                }
                 // Of the entry itself, not of what a link leads to.
-                let Ok(metadata) = entry.metadata() else { continue };
-                if metadata.is_dir() {
-                    if depth == Depth::Whole {
-                        folders.push(entry.path());
+                let (entry, metadata) = match entry.and_then(|entry| Ok((entry.metadata()?, entry))) {
+                    Ok((metadata, entry)) => (entry, metadata),
+                    Err(error) => {
+                        self.failed |= is_no_answer(&error);
+                        continue;
                     }
+                };
+                if metadata.is_dir() {
+                    folders.push(entry.path());
                 } else if takes(&metadata) {
+                    let is_module = is_root && entry.file_name().to_string_lossy().ends_with(MODULE);
                     let below = || entry.path().strip_prefix(root).map(PathBuf::from).unwrap_or_default();
-                    self.note(&metadata, place, below);
+                    self.note(&metadata, place, counted == Counted::All || is_module, below);
                 }
             }
         }
     }
 
-    fn note(&mut self, metadata: &Metadata, place: usize, path: impl FnOnce() -> PathBuf) {
-        if metadata.is_file() && metadata.nlink() > 1 {
-            let seen = self.names.entry((metadata.dev(), metadata.ino()));
-            let seen =
-                seen.or_insert_with(|| Seen { links: metadata.nlink(), paths: 0, first: path(), place });
-            seen.paths += 1;
+    fn note(&mut self, metadata: &Metadata, place: usize, counts: bool, path: impl FnOnce() -> PathBuf) {
+        if !metadata.is_file() || metadata.nlink() <= 1 {
+            return;
+        }
+        let new = || Seen { links: metadata.nlink(), paths: 0, first: PathBuf::new(), place, counts: false };
+        let seen = self.names.entry((metadata.dev(), metadata.ino())).or_insert_with(new);
+        seen.paths += 1;
+        if counts && !seen.counts {
+            (seen.first, seen.place, seen.counts) = (path(), place, true);
         }
     }
+}
+
+/// Whether an entry may be there that is not seen. One that is gone is not, and what this user may not look into holds
+/// nothing that this user's processes read.
+fn is_no_answer(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 #[cfg(test)]
@@ -190,12 +221,28 @@ mod tests {
         let (dir, paths) = world();
         let at = |name: &str| dir.path().join(name);
         let places = opened(dir.path(), &paths);
-        // As cargo leaves them: what it built, linked from a folder further down.
         for name in ["deps.d", "deep/own.wasm"] {
             fs::write(at("modules").join(name), "x").expect("written");
             fs::hard_link(at("modules").join(name), at("shared").join(name)).expect("linked");
         }
+        // As cargo leaves what it built.
+        fs::write(at("modules/own.wasm"), "x").expect("written");
+        fs::hard_link(at("modules/own.wasm"), at("modules/deep/own-1.wasm")).expect("linked");
         assert_eq!(private(&places).suspects_any(), None);
+        fs::hard_link(at("modules/own.wasm"), at("shared/own-1.wasm")).expect("linked");
+        assert_eq!(private(&places).named(), ["module own.wasm"]);
+    }
+
+    #[test]
+    fn what_cannot_be_looked_at_is_unknown() {
+        let (dir, paths) = world();
+        let mut walk = Walk { left: 10, ..Walk::default() };
+        walk.enter(&dir.path().join("vault"), 0, Counted::All, |_| true);
+        assert!(!walk.failed);
+        walk.enter(&dir.path().join("nowhere"), 0, Counted::All, |_| true);
+        assert!(walk.failed, "{paths:?}");
+        assert!(is_no_answer(&io::Error::from(rustix::io::Errno::MFILE)));
+        assert!(!is_no_answer(&io::Error::from(io::ErrorKind::NotFound)));
     }
 
     #[test]
