@@ -106,6 +106,7 @@ async fn a_search_passes_over_a_private_file_and_names_it() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
 fn a_vault_that_does_not_answer_holds_up_no_call() {
     let world = World::new();
     fs::create_dir_all(world.workspace().join("vault/deep")).expect("made");

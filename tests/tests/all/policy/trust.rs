@@ -39,6 +39,7 @@ fn a_policy_that_others_can_write_is_refused_and_the_way_out_is_said() {
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "the program under test, with another home")]
 fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
     let world = World::new();
     let home = world.root().join("home");
