@@ -330,16 +330,20 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
 /// say.
 pub(crate) fn share_memory(one: libc::pid_t, other: libc::pid_t) -> bool {
     const KCMP_VM: libc::c_int = 1;
-    // SAFETY: numbers alone are passed, and no memory is touched.
-    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_VM, 0, 0) == 0 }
+    have_one(KCMP_VM, one, other)
 }
 
 /// Whether two processes or threads have one table of descriptors (kcmp(2), `KCMP_FILES`). No where the kernel does
 /// not say.
 pub(crate) fn share_descriptors(one: libc::pid_t, other: libc::pid_t) -> bool {
     const KCMP_FILES: libc::c_int = 2;
+    have_one(KCMP_FILES, one, other)
+}
+
+/// Whether two processes have the same resource of a kind that takes no further number (kcmp(2)).
+fn have_one(kind: libc::c_int, one: libc::pid_t, other: libc::pid_t) -> bool {
     // SAFETY: numbers alone are passed, and no memory is touched.
-    unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) == 0 }
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, 0, 0) == 0 }
 }
 
 /// Gives the calling thread, and no other one, the user and the group by which it is judged at files.

@@ -60,7 +60,7 @@ pub enum TrustError {
     Missing {
         /// What was looked for.
         path: PathBuf,
-        /// Who could.
+        /// What on the way to it another user can change.
         #[source]
         doubt: Box<TrustError>,
     },

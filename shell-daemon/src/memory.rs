@@ -87,10 +87,12 @@ impl Meter {
     fn look(&self, processes: &[Entry], limit: u64, shared: &mut Shared<'_>) -> Used {
         let mut own: Vec<(Entry, Own)> =
             processes.iter().filter_map(|entry| Some((*entry, Own::of(entry)?))).collect();
+        let private = |own: &[(Entry, Own)]| own.iter().map(|(_, own)| own.private).sum::<u64>();
+        let shares = |own: &[(Entry, Own)]| own.iter().map(|(entry, own)| own.share(entry)).sum::<u64>();
         // What is too much by private pages alone is not read further: `maps` may be long, and a bomb grows meanwhile.
-        if own.iter().map(|(_, own)| own.private).sum::<u64>() > limit {
+        if private(&own) > limit {
             own = once_each(own);
-            let bytes = own.iter().map(|(entry, own)| own.share(entry)).sum();
+            let bytes = shares(&own);
             if bytes > limit {
                 return Used { bytes, is_hidden: false };
             }
@@ -119,7 +121,6 @@ impl Meter {
         }
         let is_hidden = is_hidden && self.sees.load(Ordering::Relaxed);
         let used = |bytes| Used { bytes, is_hidden };
-        let private = |own: &[(Entry, Own)]| own.iter().map(|(_, own)| own.private).sum::<u64>();
         if private(&own) + shared.bytes() + unseen <= limit {
             return used(private(&own) + shared.bytes() + unseen);
         }
@@ -129,7 +130,7 @@ impl Meter {
         if private(&own) + others <= limit {
             return used(private(&own) + others);
         }
-        used(others + own.iter().map(|(entry, own)| own.share(entry)).sum::<u64>())
+        used(others + shares(&own))
     }
 }
 

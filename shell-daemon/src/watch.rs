@@ -405,19 +405,18 @@ impl Watched {
         let left = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
         let until_full = Duration::from_millis(left / (MEMORY_GROWTH / 1000));
         let grows = self.threads > self.bounds.processes.div_ceil(4);
-        let usual = if grows { SHORTEST_LOOK_TIME } else { LOOK_TIME };
         // Of a processor at most a fifth, while there is much left; then at most half.
         let is_new = self.hidden.is_some_and(|hidden| hidden.looks <= HIDDEN_LOOKS);
         let is_near = left < self.bounds.memory_bytes / 2 || grows || is_new;
         let spared = if is_near { spent } else { 4 * spent };
-        let usual = if is_new { SHORTEST_LOOK_TIME } else { usual };
+        let usual = if grows || is_new { SHORTEST_LOOK_TIME } else { LOOK_TIME };
         usual.min(until_full).max(SHORTEST_LOOK_TIME).max(spared).min(WHOLE_LOOK_TIME)
     }
 }
 
 /// Whether there is no more than what may become a command's shell.
 fn is_unborn(entries: &[Entry]) -> bool {
-    matches!(entries, [] | [_]) && entries.iter().all(Entry::may_be_unborn)
+    entries.len() <= 1 && entries.iter().all(Entry::may_be_unborn)
 }
 
 fn yield_to_others(entries: &[Entry]) {

@@ -50,7 +50,7 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
     let mounts: Vec<_> = mounts.collect();
     let (sender, answer) = mpsc::channel();
     let thread = std::thread::Builder::new().name("examine-links".to_owned());
-    // Whoever gave up has no use for the answer.
+    // A caller that gave up has no use for the answer.
     let begun = thread.spawn(move || {
         let _unheard = sender.send(examine(&private, &mounts));
     });

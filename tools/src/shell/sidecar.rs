@@ -243,7 +243,7 @@ impl Connected {
     /// Forgets a run's places that have no session and nobody who is about to make one: that was not made, or is lost.
     pub(super) fn forget_empty(&self, owner: &Owner) {
         self.sessions().retain(|key, place| {
-            // Nobody else takes a place while this holds the map. One that somebody has may be about to be filled.
+            // This holds the map, so no place is taken meanwhile. A place that a call has already may be about to be filled.
             key.owner != *owner
                 || Arc::strong_count(place) > 1
                 || place.try_lock().map_or(true, |session| session.is_some())

@@ -154,7 +154,7 @@ async fn what_an_overlay_leads_to_is_not_taken_for_private() {
     let overlay = world.workspace().join("portcullis.toml");
     fs::write(&overlay, "").expect("written");
     let registry = world.registry_with_shell().await;
-    // Whoever can write the workspace exchanges it for a link to a folder with files of several names.
+    // A writer of the workspace exchanges it for a link to a folder with files of several names.
     fs::remove_file(&overlay).expect("removed");
     symlink(world.workspace().join("shared"), &overlay).expect("linked");
     assert_eq!(Answer::of(&registry, "file_read", json!({"path": "a"})).await.text(), "inside");
