@@ -215,16 +215,16 @@ pub fn run_before_others() -> io::Result<()> {
     sys::schedule_in_real_time()
 }
 
-/// Whether two processes have one address space, as after `vfork` and before the new program is there (kcmp(2)). No
+/// Whether two processes have one address space, as after `vfork` and before the new program is there (kcmp(2)). None
 /// where the kernel does not say: it must be built with it, and both must be for the caller to look at.
 #[must_use]
-pub fn share_memory(one: rustix::process::Pid, other: rustix::process::Pid) -> bool {
+pub fn share_memory(one: rustix::process::Pid, other: rustix::process::Pid) -> Option<bool> {
     sys::share_memory(one.as_raw_pid(), other.as_raw_pid())
 }
 
-/// Whether two threads have one table of descriptors (kcmp(2)). No where the kernel does not say.
+/// Whether two threads have one table of descriptors (kcmp(2)). None where the kernel does not say.
 #[must_use]
-pub fn share_descriptors(one: rustix::process::Pid, other: rustix::process::Pid) -> bool {
+pub fn share_descriptors(one: rustix::process::Pid, other: rustix::process::Pid) -> Option<bool> {
     sys::share_descriptors(one.as_raw_pid(), other.as_raw_pid())
 }
 
@@ -235,10 +235,27 @@ pub fn share_descriptors(one: rustix::process::Pid, other: rustix::process::Pid)
 /// # Errors
 /// The kernel's, as a rule that this takes `CAP_SETUID` and `CAP_SETGID`.
 pub fn look_as(user: ProcessUser) -> io::Result<()> {
-    let sees_all = rustix::thread::capabilities(None)
-        .is_ok_and(|sets| sets.effective.contains(CapabilitySet::SYS_PTRACE));
-    if sees_all { Ok(()) } else { sys::become_user_of_files(user.uid, user.gid) }
+    let mut sets = rustix::thread::capabilities(None)?;
+    if sets.effective.contains(CapabilitySet::SYS_PTRACE) {
+        return Ok(());
+    }
+    sys::become_user_of_thread(user.uid, user.gid)?;
+    // With another effective user the kernel takes all rights away, of which this thread keeps those that are not of
+    // files.
+    sets.effective.remove(RIGHTS_OF_FILES);
+    sets.effective &= sets.permitted;
+    Ok(rustix::thread::set_capabilities(None, sets)?)
 }
+
+/// What lets root pass over a file's owner and mode: `CAP_FS_SET` in `include/linux/capability.h`.
+const RIGHTS_OF_FILES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::MKNOD)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID)
+    .union(CapabilitySet::LINUX_IMMUTABLE)
+    .union(CapabilitySet::MAC_OVERRIDE);
 
 /// Closes all descriptors but the standard ones: whoever started this process may have let some through.
 /// To be called first, before this process owns any itself.

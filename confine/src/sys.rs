@@ -326,37 +326,45 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
     }
 }
 
-/// Whether two processes have one address space, as after `vfork` (kcmp(2), `KCMP_VM`). No where the kernel does not
+/// Whether two processes have one address space, as after `vfork` (kcmp(2), `KCMP_VM`). None where the kernel does not
 /// say.
-pub(crate) fn share_memory(one: libc::pid_t, other: libc::pid_t) -> bool {
+pub(crate) fn share_memory(one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
     have_one(KCMP_VM, one, other)
 }
 
-/// Whether two processes or threads have one table of descriptors (kcmp(2), `KCMP_FILES`). No where the kernel does
+/// Whether two processes or threads have one table of descriptors (kcmp(2), `KCMP_FILES`). None where the kernel does
 /// not say.
-pub(crate) fn share_descriptors(one: libc::pid_t, other: libc::pid_t) -> bool {
+pub(crate) fn share_descriptors(one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
     const KCMP_FILES: libc::c_int = 2;
     have_one(KCMP_FILES, one, other)
 }
 
-/// Whether two processes have the same resource of a kind that takes no further number (kcmp(2)).
-fn have_one(kind: libc::c_int, one: libc::pid_t, other: libc::pid_t) -> bool {
+/// Whether two processes have the same resource of a kind that takes no further number (kcmp(2)). One that is gone has
+/// none.
+fn have_one(kind: libc::c_int, one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
     // SAFETY: numbers alone are passed, and no memory is touched.
-    unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, 0, 0) == 0 }
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, 0, 0) } {
+        0 => Some(true),
+        -1 if io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) => None,
+        _ => Some(false),
+    }
 }
 
-/// Gives the calling thread, and no other one, the user and the group by which it is judged at files.
-pub(crate) fn become_user_of_files(uid: libc::uid_t, gid: libc::gid_t) -> io::Result<()> {
-    // SAFETY: the calls take and return numbers. They change the calling thread alone, in every C library, and return
-    // what was before, whether they worked or not.
-    let found = unsafe {
-        libc::setfsgid(gid);
-        libc::setfsuid(uid);
-        (libc::setfsuid(uid), libc::setfsgid(gid))
-    };
-    let is_done = (libc::uid_t::try_from(found.0), libc::gid_t::try_from(found.1)) == (Ok(uid), Ok(gid));
-    is_done.then_some(()).ok_or_else(|| io::ErrorKind::PermissionDenied.into())
+/// Gives the calling thread, and no other one, the user and the group by which it is judged. What it was before stays
+/// the real and the saved one.
+///
+/// By the effective ones, and not only by those of files: whether a user namespace is the caller's own, whose processes
+/// it may look at, is asked of the effective user (`cap_capable`).
+pub(crate) fn become_user_of_thread(uid: libc::uid_t, gid: libc::gid_t) -> io::Result<()> {
+    const KEPT: libc::c_long = -1;
+    let done = |result: libc::c_long| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
+    // SAFETY: the calls take numbers. As system calls they change the calling thread alone: those of the C library
+    // change all threads.
+    unsafe {
+        done(libc::syscall(libc::SYS_setresgid, KEPT, libc::c_ulong::from(gid), KEPT))?;
+        done(libc::syscall(libc::SYS_setresuid, KEPT, libc::c_ulong::from(uid), KEPT))
+    }
 }
 
 /// Gives the calling thread the lowest real-time priority.

@@ -124,6 +124,19 @@ impl ProtectedPaths {
                 .is_some_and(|resolved| self.find(resolved.iter(), Pattern::goes_on_after).is_some())
     }
 
+    /// Tries every pattern at the first component of a path.
+    pub(crate) fn find_first<I, C>(
+        &self,
+        components: &I,
+        matches: fn(&Pattern, &mut dyn Iterator<Item = C>) -> bool,
+    ) -> Option<&str>
+    where
+        I: Iterator<Item = C> + Clone,
+    {
+        let pattern = self.patterns.iter().find(|pattern| matches(pattern, &mut components.clone()))?;
+        Some(&pattern.text)
+    }
+
     /// Tries every pattern at every component of a path.
     fn find<I, C>(
         &self,
@@ -188,12 +201,12 @@ impl Pattern {
     }
 
     /// Whether the pattern's components are the first of these.
-    fn begins<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
+    pub(crate) fn begins<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         self.parts.iter().all(|part| components.next().is_some_and(|name| same_name(name.as_ref(), part)))
     }
 
     /// Whether these are the first of the pattern's components, and there are more of it.
-    fn goes_on_after<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
+    pub(crate) fn goes_on_after<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         let mut parts = self.parts.iter();
         let mut any = false;
         for name in components {

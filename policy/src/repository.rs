@@ -4,7 +4,7 @@
 //!
 //! Knows names only; whoever has the folder says which are there.
 
-use crate::ProtectedPaths;
+use crate::{ProtectedPaths, protect::Pattern};
 
 /// The names in a folder by which Git tells whether it is a repository (gitrepository-layout(5)), as far as they were
 /// seen.
@@ -41,12 +41,13 @@ impl RepositoryMarks {
 
 impl ProtectedPaths {
     /// The pattern that protects a path below a repository whose folder has any name: what it would be if that were
-    /// called `.git`.
+    /// called `.git`. Patterns that hold at any place, whatever is above them, are [`ProtectedPaths::covers`]'s. The path
+    /// has no `..`.
     pub fn covers_in_repository<'a, I>(&self, below: I) -> Option<&str>
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.covers(std::iter::once(GIT).chain(below))
+        self.find_first(&std::iter::once(GIT).chain(below), Pattern::begins)
     }
 
     /// Whether such a path is a proper beginning of a protected one.
@@ -54,7 +55,7 @@ impl ProtectedPaths {
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.is_prefix_of_protected(std::iter::once(GIT).chain(below))
+        self.find_first(&std::iter::once(GIT).chain(below), Pattern::goes_on_after).is_some()
     }
 
     /// Whether a name is that of a repository's folder, of which something is protected. A file of this name leads

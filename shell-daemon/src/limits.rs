@@ -91,6 +91,14 @@ pub(crate) const SHORTEST_LOOK_TIME: Duration = Duration::from_millis(2);
 /// another one.
 pub(crate) const WHOLE_LOOK_TIME: Duration = Duration::from_millis(100);
 
+/// So many mappings one look at what runs reads, which takes some 20 ms: a bomb grows meanwhile. What has more is stopped
+/// and counted. Most programs have some hundreds, and the kernel lets a process have 65,530.
+pub(crate) const MAPPINGS_PER_LOOK: u64 = 20_000;
+
+/// How long memory may be too much only if processes do not have their parents' address spaces, where the kernel does
+/// not say whether they do: as long as it takes to start a program.
+pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(500);
+
 /// How long a piece of shared memory that no look finds is remembered: one that is handed from process to process can be
 /// hidden from a look.
 pub(crate) const SHARED_MEMORY_KEPT: Duration = Duration::from_secs(10);

@@ -27,8 +27,11 @@ use rustix::{fs::MemfdFlags, process::Pid, thread::CapabilitySet};
 
 pub(crate) use shared::Marks;
 
-use self::shared::Shared;
-use crate::tree::{self, Entry};
+use self::shared::{Shared, Unread};
+use crate::{
+    limits::MAPPINGS_PER_LOOK,
+    tree::{self, Entry},
+};
 
 /// Looks at the memory of processes.
 #[derive(Clone, Debug)]
@@ -53,8 +56,23 @@ pub(crate) enum Descriptors {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) bytes: u64,
+    /// Besides, what is in `bytes` already if processes still have their parents' address spaces, as after `vfork`,
+    /// which the kernel does not say. Nothing where it is all the same for a comparison with the limit.
+    pub(crate) doubtful: u64,
     /// A process keeps its mappings or descriptors to itself (`PR_SET_DUMPABLE`), so that it may have more.
     pub(crate) is_hidden: bool,
+    /// It is no count: there was more to read than one look takes, or processes ended meanwhile that may have handed on
+    /// more than the limit leaves.
+    pub(crate) is_partial: bool,
+}
+
+/// Whether what is looked at goes on meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Motion {
+    /// The look is to be short.
+    Runs,
+    /// The look is to be whole.
+    Stopped,
 }
 
 impl Meter {
@@ -77,28 +95,35 @@ impl Meter {
 
     /// What these processes have, in bytes. It is exact enough for a comparison with `limit`: more is said only if
     /// they have more, but for shared memory whose file cannot be asked.
-    pub(crate) fn used(&self, processes: &[Entry], limit: u64, marks: &mut Marks) -> Used {
-        let mut shared = Shared::new(&self.devices, marks);
-        let used = self.look(processes, limit, &mut shared);
+    pub(crate) fn used(&self, processes: &[Entry], limit: u64, motion: Motion, marks: &mut Marks) -> Used {
+        let most = if motion == Motion::Runs { MAPPINGS_PER_LOOK } else { u64::MAX };
+        let mut shared = Shared::new(&self.devices, marks, most);
+        let mut used = self.look(processes, limit, &mut shared);
+        used.is_partial &= motion == Motion::Runs;
         shared.end();
         used
     }
 
     fn look(&self, processes: &[Entry], limit: u64, shared: &mut Shared<'_>) -> Used {
-        let mut own: Vec<(Entry, Own)> =
-            processes.iter().filter_map(|entry| Some((*entry, Own::of(entry)?))).collect();
-        let private = |own: &[(Entry, Own)]| own.iter().map(|(_, own)| own.private).sum::<u64>();
-        let shares = |own: &[(Entry, Own)]| own.iter().map(|(entry, own)| own.share(entry)).sum::<u64>();
+        let (mut own, mut doubtful) = (Vec::new(), Vec::new());
+        // The addresses of processes that ended after they were listed: one that forked before has handed on its memory.
+        let mut lost = 0;
+        for entry in processes {
+            match Own::of(entry) {
+                Some(found) => own.push((*entry, found)),
+                None => lost += entry.virtual_bytes,
+            }
+        }
         // What is too much by private pages alone is not read further: `maps` may be long, and a bomb grows meanwhile.
         if private(&own) > limit {
-            own = once_each(own);
+            (own, doubtful) = once_each(own, share_memory);
             let bytes = shares(&own);
             if bytes > limit {
-                return Used { bytes, is_hidden: false };
+                return Used { bytes, ..Used::default() };
             }
         }
         let (mut unseen, mut is_hidden) = (0, false);
-        for (entry, own) in &mut own {
+        for (entry, own) in own.iter_mut().chain(&mut doubtful) {
             match shared.add_mappings(entry) {
                 Ok(mappings) => {
                     if !entry.is_forked() {
@@ -107,11 +132,12 @@ impl Meter {
                     own.private += mappings * MAPPING_BYTES;
                     own.alone += mappings * MAPPING_BYTES;
                 }
-                Err(error) => {
+                Err(Unread::Failed(error)) => {
                     // Not for us to look at: all that could be.
                     unseen += own.not_private;
                     is_hidden |= is_refused(&error) && own.could_be_seen(entry);
                 }
+                Err(Unread::TooMany) => return Used { is_partial: true, ..Used::default() },
             }
             if self.descriptors == Descriptors::Looked
                 && let Err(error) = shared.add_descriptors(entry)
@@ -120,18 +146,37 @@ impl Meter {
             }
         }
         let is_hidden = is_hidden && self.sees.load(Ordering::Relaxed);
-        let used = |bytes| Used { bytes, is_hidden };
-        if private(&own) + shared.bytes() + unseen <= limit {
-            return used(private(&own) + shared.bytes() + unseen);
+        let used = |bytes: u64, doubtful: u64| {
+            let is_doubtful = bytes <= limit && bytes.saturating_add(doubtful) > limit;
+            let (bytes, doubtful) = if is_doubtful { (bytes, doubtful) } else { (bytes + doubtful, 0) };
+            let is_partial = lost > 0 && bytes.saturating_add(lost) > limit;
+            Used { bytes, doubtful, is_hidden, is_partial }
+        };
+        let all = private(&own) + private(&doubtful) + shared.bytes() + unseen;
+        if all <= limit {
+            return used(all, 0);
         }
         shared.ask();
         let others = shared.bytes() + unseen;
-        let own = once_each(own);
-        if private(&own) + others <= limit {
-            return used(private(&own) + others);
+        let (own, others_doubtful) = once_each(own, share_memory);
+        doubtful.extend(others_doubtful);
+        let all = private(&own) + private(&doubtful) + others;
+        if all <= limit {
+            return used(all, 0);
         }
-        used(others + shares(&own))
+        used(others + shares(&own), shares(&doubtful))
     }
+}
+
+/// Processes, each with what the kernel says of it.
+type Processes = Vec<(Entry, Own)>;
+
+fn private(own: &[(Entry, Own)]) -> u64 {
+    own.iter().map(|(_, own)| own.private).sum()
+}
+
+fn shares(own: &[(Entry, Own)]) -> u64 {
+    own.iter().map(|(entry, own)| own.share(entry)).sum()
 }
 
 /// What all of the machine's processes share, hold in files in memory or have swapped out, in bytes; nothing where the
@@ -152,16 +197,22 @@ fn is_refused(error: &io::Error) -> bool {
 
 /// The processes without those that have no memory of their own yet, but their parent's: a program that starts another
 /// by `vfork` or `posix_spawn`, as most do that have much memory, is two processes with one address space until the
-/// other program is there.
-fn once_each(own: Vec<(Entry, Own)>) -> Vec<(Entry, Own)> {
+/// other program is there. Apart those of which the kernel does not say it.
+fn once_each(own: Processes, share_memory: impl Fn(Pid, Pid) -> Option<bool>) -> (Processes, Processes) {
     let sizes: HashMap<i32, u64> =
         own.iter().map(|(entry, _)| (entry.process.pid.as_raw_pid(), entry.virtual_bytes)).collect();
-    let is_parents = |entry: &Entry| {
-        let Some(parent) = Pid::from_raw(entry.parent()) else { return false };
+    let (mut kept, mut doubtful) = (Vec::new(), Vec::new());
+    for (entry, own) in own {
         // Most processes are not asked about: one address space has one size.
-        sizes.get(&entry.parent()) == Some(&entry.virtual_bytes) && share_memory(parent, entry.process.pid)
-    };
-    own.into_iter().filter(|(entry, _)| !is_parents(entry)).collect()
+        let parent = Pid::from_raw(entry.parent())
+            .filter(|_| sizes.get(&entry.parent()) == Some(&entry.virtual_bytes));
+        match parent.map_or(Some(false), |parent| share_memory(parent, entry.process.pid)) {
+            Some(true) => {}
+            Some(false) => kept.push((entry, own)),
+            None => doubtful.push((entry, own)),
+        }
+    }
+    (kept, doubtful)
 }
 
 /// What the kernel says of one process, in bytes.
@@ -202,7 +253,7 @@ impl Rights {
 }
 
 impl Own {
-    /// Nothing of a process that is gone.
+    /// Nothing of a process that is gone, or that has let go of its memory to end.
     fn of(entry: &Entry) -> Option<Self> {
         let read = |folder: &Path| fs::read_to_string(folder.join("status")).ok();
         let number = entry.process.pid.as_raw_pid();
@@ -221,6 +272,7 @@ impl Own {
                 Some((name, value.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10))
             })
             .collect();
+        values.get("VmSize")?;
         let value = |name: &str| values.get(name).copied().unwrap_or_default();
         let alone = value("VmPTE") + value("HugetlbPages");
         // Not what is executable: shared memory is that as soon as its owner says so.
@@ -275,3 +327,6 @@ const SMALL: u64 = 1 << 20;
 
 /// What the kernel notes down for one mapping, about. It is nobody's page, and a process can have many.
 const MAPPING_BYTES: u64 = 256;
+
+#[cfg(test)]
+mod tests;

@@ -18,41 +18,32 @@
 //!
 //! A look has an end, however much there is to be looked at. So what is left out of it is not for the command to
 //! choose: folders that are part of a protected path are read first and have a share of their own, then those that lie
-//! less deep; and of a folder that is too large the protected names are asked for by themselves.
+//! less deep; and of a folder that is too large, and of the mount itself, the protected names are asked for by
+//! themselves. What the session's first look leaves out and a later one finds is told where it, or its folder, has
+//! changed since the session began.
 
 mod budget;
+mod mount;
 mod seen;
 
 use std::{
-    borrow::Cow,
-    collections::{BTreeMap, BTreeSet, HashMap},
-    ffi::{OsStr, OsString},
-    os::{
-        fd::{AsFd as _, OwnedFd},
-        unix::ffi::{OsStrExt as _, OsStringExt as _},
-    },
+    collections::BTreeSet,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use portcullis_confine::PathAccess;
-use portcullis_policy::{ProtectedPaths, RepositoryMarks};
-use rustix::{
-    fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
-    io::Errno,
-    time::{ClockId, clock_gettime},
-};
+use portcullis_policy::ProtectedPaths;
+use rustix::fs::FileType;
 
 use self::{
-    budget::{Bounds, Budget, Queue},
-    seen::{Found, Identity, TICK, file_time},
+    budget::{Bounds, Budget},
+    mount::Mount,
+    seen::{TICK, file_time},
 };
 use crate::{
     SessionSpec, ShellError,
-    limits::{
-        PROTECTED_BYTES, PROTECTED_DEPTH, PROTECTED_ENTRIES, PROTECTED_FOLDERS, PROTECTED_FOUND,
-        PROTECTED_SHARE, PROTECTED_TIME, PROTECTED_TOLD,
-    },
+    limits::{PROTECTED_BYTES, PROTECTED_ENTRIES, PROTECTED_SHARE, PROTECTED_TIME, PROTECTED_TOLD},
     setup::open_mount,
 };
 
@@ -71,20 +62,6 @@ pub(crate) struct Protected {
     patterns: ProtectedPaths,
     mounts: Vec<Mount>,
     bounds: Bounds,
-    /// Whether the session's first look was complete. What it left out cannot be told from what is new.
-    began_complete: bool,
-}
-
-#[derive(Debug)]
-struct Mount {
-    name: String,
-    handle: OwnedFd,
-    /// By path below the mount; the mount itself is the empty one.
-    folders: HashMap<PathBuf, Stamp>,
-    /// What is protected and there.
-    found: BTreeMap<PathBuf, Found>,
-    /// The folders that Git would take for repositories, whatever they are called.
-    repositories: BTreeSet<PathBuf>,
 }
 
 /// What a file tree of the session's own does for protected paths, as paths in that tree.
@@ -96,33 +73,21 @@ pub(crate) struct ProtectedPlaces {
     pub(crate) fixed: Vec<PathBuf>,
 }
 
-/// A folder as it was when it was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    /// None of one that could not be read.
-    of: Option<Identity>,
-    /// It is part of a protected path.
-    is_named: bool,
-    /// It had changed so shortly before that another change could have the same time.
-    is_fresh: bool,
-}
-
 impl Protected {
     /// Looks for what is there. Without patterns nothing is looked at, now or later.
     pub(crate) fn new(spec: &SessionSpec) -> Result<Self, ShellError> {
-        let bounds = Bounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
-        let mut this =
-            Self { patterns: spec.protect.clone(), mounts: Vec::new(), bounds, began_complete: true };
+        Self::within(spec, USUAL_BOUNDS)
+    }
+
+    fn within(spec: &SessionSpec, bounds: Bounds) -> Result<Self, ShellError> {
+        let mut this = Self { patterns: spec.protect.clone(), mounts: Vec::new(), bounds };
         if spec.protect.patterns().next().is_none() {
             return Ok(this);
         }
         for mount in spec.mounts.iter().filter(|mount| mount.access == PathAccess::Write) {
-            let handle = open_mount(&mount.path)?;
-            let (folders, found) = (HashMap::new(), BTreeMap::new());
-            let (name, repositories) = (mount.name.clone(), BTreeSet::new());
-            this.mounts.push(Mount { name, handle, folders, found, repositories });
+            this.mounts.push(Mount::new(mount.name.clone(), open_mount(&mount.path)?));
         }
-        this.began_complete = this.look().complete;
+        this.look();
         Ok(this)
     }
 
@@ -174,7 +139,7 @@ impl Protected {
         budget.complete &= created.len() <= PROTECTED_TOLD;
         created.truncate(PROTECTED_TOLD);
         self.wait_for_another_time();
-        ProtectedFound { created, complete: budget.complete && self.began_complete }
+        ProtectedFound { created, complete: budget.complete }
     }
 
     /// Waits until a further change of a file that was found would have another time than its last one.
@@ -191,305 +156,8 @@ impl Protected {
     }
 }
 
-impl Mount {
-    fn look(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
-        let now = clock_gettime(ClockId::Realtime);
-        let mut to_read = Queue::default();
-        if self.folders.is_empty() {
-            to_read.add(PathBuf::new(), false);
-        }
-        // What does not fit is looked for in vain.
-        budget.complete &= self.found.len() < PROTECTED_FOUND;
-        let mut new = BTreeSet::new();
-        self.recheck(&mut new, budget);
-        let mut folders = std::mem::take(&mut self.folders);
-        for pass in [true, false] {
-            folders.retain(|path, stamp| {
-                // Where the time is over: looked at the next time.
-                if stamp.is_named != pass || budget.is_over() {
-                    return true;
-                }
-                match self.handle_stat(path) {
-                    Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                        if stamp.is_fresh || stamp.of != Some(Identity::of(&stat)) {
-                            to_read.add(path.clone(), stamp.is_named);
-                        }
-                        true
-                    }
-                    Ok(_) => false,
-                    Err(errno) => {
-                        budget.complete &= is_gone(errno);
-                        !is_gone(errno)
-                    }
-                }
-            });
-        }
-        self.folders = folders;
-        self.repositories.retain(|folder| self.folders.contains_key(folder));
-        while let Some((folder, is_named)) = to_read.next() {
-            if budget.is_over() {
-                self.leave_out(folder, is_named);
-                continue;
-            }
-            self.read(&folder, is_named, patterns, (now.tv_sec, now.tv_nsec), budget, &mut to_read, &mut new);
-        }
-        new.iter()
-            .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
-            .collect()
-    }
-
-    /// What was found before: gone, or changed without a change of its folder.
-    fn recheck(&mut self, new: &mut BTreeSet<PathBuf>, budget: &mut Budget) {
-        let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
-        for path in paths {
-            if budget.is_over() {
-                return;
-            }
-            match self.handle_stat(&path) {
-                Ok(stat) => self.find(path, &stat, new, budget),
-                Err(errno) => {
-                    budget.complete &= is_gone(errno);
-                    self.found.remove(&path);
-                }
-            }
-        }
-    }
-
-    /// Remembers a folder that was to be read and was not: it is read at the next look.
-    fn leave_out(&mut self, folder: PathBuf, is_named: bool) {
-        self.folders.insert(folder, Stamp { of: None, is_named, is_fresh: true });
-    }
-
-    /// Asks for the protected names in a folder of which not all names are read. They are asked for as the policy
-    /// writes them.
-    fn probe(
-        &mut self,
-        folder: &Path,
-        patterns: &ProtectedPaths,
-        budget: &mut Budget,
-        to_read: &mut Queue,
-        new: &mut BTreeSet<PathBuf>,
-    ) {
-        for pattern in patterns.patterns() {
-            if budget.is_over() {
-                return;
-            }
-            let mut path = folder.to_owned();
-            for part in pattern.split('/') {
-                path.push(part);
-                let Ok(stat) = self.handle_stat(&path) else { break };
-                let kind = FileType::from_raw_mode(stat.st_mode);
-                if self.is_protected(patterns, &path, kind) {
-                    self.find(path.clone(), &stat, new, budget);
-                }
-                if kind == FileType::Directory && !self.folders.contains_key(&path) {
-                    to_read.add(path.clone(), true);
-                }
-            }
-        }
-    }
-
-    /// Whether a folder is part of a protected path: what is in it is one, or may be.
-    fn is_named(&self, patterns: &ProtectedPaths, folder: &Path) -> bool {
-        let parts = || folder.iter().map(|part| part.to_string_lossy());
-        patterns.is_prefix_of_protected(parts())
-            || patterns.covers(parts()).is_some()
-            || self.repositories.contains(folder)
-            || self.below_repositories(folder).any(|below| {
-                let below = || below.iter().map(|part| &**part);
-                patterns.is_prefix_in_repository(below()) || patterns.covers_in_repository(below()).is_some()
-            })
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "all of one look, which has no other place")]
-    fn read(
-        &mut self,
-        folder: &Path,
-        is_named: bool,
-        patterns: &ProtectedPaths,
-        now: (i64, i64),
-        budget: &mut Budget,
-        to_read: &mut Queue,
-        new: &mut BTreeSet<PathBuf>,
-    ) {
-        let (entries, stat) = match self.open(folder) {
-            Ok(opened) => opened,
-            Err(errno) => {
-                budget.complete &= is_gone(errno);
-                if !is_gone(errno) {
-                    self.leave_out(folder.to_owned(), is_named);
-                }
-                return;
-            }
-        };
-        let stamp =
-            Stamp { of: Some(Identity::of(&stat)), is_named, is_fresh: Identity::of(&stat).is_after(now) };
-        self.folders.insert(folder.to_owned(), stamp);
-        let mut marks = RepositoryMarks::default();
-        for entry in entries {
-            let Ok(entry) = entry else {
-                budget.complete = false;
-                self.leave_out(folder.to_owned(), is_named);
-                return;
-            };
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
-            if !budget.take(is_named) || budget.is_over() {
-                self.leave_out(folder.to_owned(), is_named);
-                self.probe(folder, patterns, budget, to_read, new);
-                return;
-            }
-            marks.see(name);
-            let path = folder.join(OsString::from_vec(name.to_vec()));
-            let mut kind = entry.file_type();
-            if kind == FileType::Unknown {
-                let Ok(stat) = self.handle_stat(&path) else { continue };
-                kind = FileType::from_raw_mode(stat.st_mode);
-            }
-            if self.is_protected(patterns, &path, kind)
-                && let Ok(stat) = self.handle_stat(&path)
-            {
-                self.find(path.clone(), &stat, new, budget);
-            }
-            if kind == FileType::Directory && !self.folders.contains_key(&path) {
-                let is_named = self.is_named(patterns, &path);
-                let is_too_much = self.folders.len() + to_read.len() >= PROTECTED_FOLDERS
-                    || path.iter().count() > PROTECTED_DEPTH;
-                if is_too_much && !(is_named && budget.share > 0) {
-                    budget.complete = false;
-                    // Found anew at the next look.
-                    self.leave_out(folder.to_owned(), stamp.is_named);
-                } else {
-                    to_read.add(path, is_named);
-                }
-            }
-        }
-        self.note_repository(folder, marks, patterns, budget, to_read, new);
-    }
-
-    /// Whether a path is protected by its name, or by what it is.
-    fn is_protected(&self, patterns: &ProtectedPaths, path: &Path, kind: FileType) -> bool {
-        let parts = || path.iter().map(|part| part.to_string_lossy());
-        if patterns.covers(parts()).is_some() {
-            return true;
-        }
-        match kind {
-            // A link in place of a folder would make what is behind it protected.
-            FileType::Symlink if patterns.is_prefix_of_protected(parts()) => return true,
-            // Git reads in a file of this name where the repository is.
-            FileType::RegularFile
-                if path
-                    .file_name()
-                    .and_then(OsStr::to_str)
-                    .is_some_and(|name| patterns.names_repository(name)) =>
-            {
-                return true;
-            }
-            _ => {}
-        }
-        self.below_repositories(path).any(|below| {
-            patterns.covers_in_repository(below.iter().map(|part| &**part)).is_some()
-                || (kind == FileType::Symlink
-                    && patterns.is_prefix_in_repository(below.iter().map(|part| &**part)))
-        })
-    }
-
-    /// The parts of a path below each repository that it lies in.
-    fn below_repositories<'a>(&'a self, path: &'a Path) -> impl Iterator<Item = Vec<Cow<'a, str>>> {
-        let above = path.ancestors().skip(1).take(if self.repositories.is_empty() { 0 } else { usize::MAX });
-        above.filter(move |folder| self.repositories.contains(*folder)).filter_map(move |folder| {
-            let below = path.strip_prefix(folder).ok()?;
-            Some(below.iter().map(|part| part.to_string_lossy()).collect())
-        })
-    }
-
-    /// Notes whether a folder is a repository. Of one that has become one, what is in it is looked at anew.
-    fn note_repository(
-        &mut self,
-        folder: &Path,
-        marks: RepositoryMarks,
-        patterns: &ProtectedPaths,
-        budget: &mut Budget,
-        to_read: &mut Queue,
-        new: &mut BTreeSet<PathBuf>,
-    ) {
-        if !marks.is_repository() {
-            if self.repositories.remove(folder) {
-                let mut found = std::mem::take(&mut self.found);
-                found.retain(|path, found| {
-                    !path.starts_with(folder) || self.is_protected(patterns, path, found.kind)
-                });
-                self.found = found;
-            }
-            return;
-        }
-        if !self.repositories.insert(folder.to_owned()) {
-            return;
-        }
-        let Ok((entries, _)) = self.open(folder) else { return };
-        for entry in entries.map_while(Result::ok) {
-            if budget.is_over() {
-                return;
-            }
-            let name = entry.file_name().to_bytes();
-            if matches!(name, b"." | b"..") {
-                continue;
-            }
-            let path = folder.join(OsString::from_vec(name.to_vec()));
-            let Ok(stat) = self.handle_stat(&path) else { continue };
-            let kind = FileType::from_raw_mode(stat.st_mode);
-            if !self.is_protected(patterns, &path, kind) {
-                continue;
-            }
-            self.find(path.clone(), &stat, new, budget);
-            if kind == FileType::Directory && self.folders.contains_key(&path) {
-                to_read.add(path, true);
-            }
-        }
-    }
-
-    /// The folders above a protected path whose names make it one: `.git`, and a repository of any name.
-    fn named_folders(&self, patterns: &ProtectedPaths, path: &Path) -> Vec<PathBuf> {
-        let is_named = |folder: &&Path| {
-            !folder.as_os_str().is_empty()
-                && (self.repositories.contains(*folder)
-                    || patterns.is_prefix_of_protected(folder.iter().map(|part| part.to_string_lossy())))
-        };
-        path.ancestors().skip(1).take_while(is_named).map(Path::to_owned).collect()
-    }
-
-    fn find(&mut self, path: PathBuf, stat: &Stat, new: &mut BTreeSet<PathBuf>, budget: &mut Budget) {
-        let found = Found::of(stat);
-        if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
-            budget.complete = false;
-            return;
-        }
-        if self.found.insert(path.clone(), found) != Some(found) {
-            new.insert(path);
-        }
-    }
-
-    fn open(&self, folder: &Path) -> Result<(Dir, Stat), Errno> {
-        let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let handle = rustix::fs::openat2(&self.handle, path, flags, Mode::empty(), how)?;
-        // Before it is read: a change during that is seen next time.
-        let stat = rustix::fs::fstat(&handle)?;
-        Ok((Dir::new(handle)?, stat))
-    }
-
-    fn handle_stat(&self, path: &Path) -> Result<Stat, Errno> {
-        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
-        rustix::fs::statat(self.handle.as_fd(), path.as_os_str().as_bytes(), flags)
-    }
-}
-
-fn is_gone(errno: Errno) -> bool {
-    matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
-}
+const USUAL_BOUNDS: Bounds =
+    Bounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
 
 /// Between two looks at that clock, which ticks every 1 to 10 ms.
 const PAUSE: Duration = Duration::from_millis(1);

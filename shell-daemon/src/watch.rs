@@ -27,10 +27,10 @@ use rustix::{
 use crate::{
     ShellError,
     limits::{
-        FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH, SHORTEST_LOOK_TIME,
-        THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
+        DOUBT_TIME, FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH,
+        SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
-    memory::{Marks, Meter, shared_by_all},
+    memory::{Marks, Meter, Motion, Used, shared_by_all},
     tree::{self, Below, Entry, Process, Table},
 };
 
@@ -103,6 +103,8 @@ struct Watched {
     is_born: bool,
     /// Since when a process keeps its memory to itself.
     hidden: Option<Hidden>,
+    /// Since when its memory may be too much.
+    doubt: Option<Instant>,
 }
 
 /// What looks in a row have found beside a process that keeps its memory to itself.
@@ -177,6 +179,7 @@ impl Watcher {
             marks: Arc::default(),
             is_born: false,
             hidden: None,
+            doubt: None,
         });
         self.shared.changed.notify_one();
         Ok(Watch { root, told, shared: Arc::clone(&self.shared) })
@@ -303,32 +306,34 @@ impl Watched {
     fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
         let Ok(below) = self.below() else { return Err(Breach::Unseen) };
         // First of all, since a bomb grows faster than anything about it is read.
-        if below.count() <= self.calm() {
-            self.note(&below, meter);
-            if self.breach(&below).is_none() {
-                let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
-                if below.count() > slowed + self.step() {
-                    yield_to_others(&below.living);
-                    self.checked = below.count();
-                } else {
-                    self.checked = self.checked.min(below.count());
-                }
-                return Ok(());
+        if below.count() <= self.calm()
+            && self.note(&below, Motion::Runs, meter)
+            && self.breach(&below).is_none()
+        {
+            let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
+            if below.count() > slowed + self.step() {
+                yield_to_others(&below.living);
+                self.checked = below.count();
+            } else {
+                self.checked = self.checked.min(below.count());
             }
+            return Ok(());
         }
         // What runs is counted at several moments, and grows meanwhile. What is stopped does neither.
         let Ok(frozen) = tree::freeze(self.root, &below.living, self.bounds.processes, FREEZE_TIME) else {
             return Err(Breach::Unseen);
         };
         self.checked = frozen.below.count();
-        self.note(&frozen.below, meter);
+        self.note(&frozen.below, Motion::Stopped, meter);
         match self.breach(&frozen.below) {
             // It stays stopped until it is killed.
             Some(breach) => Err(breach),
             // It does not let itself be counted.
             None if frozen.goes_on => Err(Breach::Processes),
             None => {
-                yield_to_others(&frozen.below.living);
+                if self.checked > self.bounds.processes.div_ceil(4) {
+                    yield_to_others(&frozen.below.living);
+                }
                 frozen.thaw();
                 Ok(())
             }
@@ -356,19 +361,24 @@ impl Watched {
         self.bounds.processes.div_ceil(8)
     }
 
-    fn note(&mut self, below: &Below, meter: &Meter) {
+    /// Whether it is a count.
+    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> bool {
         self.threads = below.threads();
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
-        let used = meter.used(&below.living, self.bounds.memory_bytes, &mut marks);
+        let used = meter.used(&below.living, self.bounds.memory_bytes, motion, &mut marks);
         drop(marks);
-        self.memory_bytes = used.bytes;
         self.is_born = self.is_born || !is_unborn(&below.living);
+        if used.is_partial {
+            return false;
+        }
+        self.memory_bytes = settled(used, self.bounds.memory_bytes, &mut self.doubt, Instant::now());
         self.hidden = (used.is_hidden && self.is_born).then(|| {
             let shared = shared_by_all();
             let Hidden { looks, began_with, .. } =
                 self.hidden.unwrap_or(Hidden { looks: 0, began_with: shared, grown: 0 });
             Hidden { looks: looks.saturating_add(1), began_with, grown: shared.saturating_sub(began_with) }
         });
+        true
     }
 
     fn breach(&self, below: &Below) -> Option<Breach> {
@@ -414,6 +424,19 @@ impl Watched {
     }
 }
 
+/// How much memory is taken for what it has. What may be counted twice is believed where it lasts, and where one count
+/// of it would be no explanation.
+fn settled(used: Used, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
+    let all = used.bytes.saturating_add(used.doubtful);
+    if used.doubtful == 0 {
+        *doubt = None;
+        return all;
+    }
+    let since = *doubt.get_or_insert(now);
+    let is_settled = now.duration_since(since) >= DOUBT_TIME || all > limit.saturating_mul(2);
+    if is_settled { all } else { used.bytes }
+}
+
 /// Whether there is no more than what may become a command's shell.
 fn is_unborn(entries: &[Entry]) -> bool {
     entries.len() <= 1 && entries.iter().all(Entry::may_be_unborn)
@@ -428,4 +451,25 @@ fn yield_to_others(entries: &[Entry]) {
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
+        let used = |bytes, doubtful| Used { bytes, doubtful, ..Used::default() };
+        let mut doubt = None;
+        let begun = Instant::now();
+        assert_eq!(settled(used(70, 60), 100, &mut doubt, begun), 70);
+        assert_eq!(settled(used(70, 60), 100, &mut doubt, begun + DOUBT_TIME / 2), 70);
+        // The program is there.
+        assert_eq!(settled(used(80, 0), 100, &mut doubt, begun + DOUBT_TIME / 2), 80);
+        let later = begun + DOUBT_TIME;
+        assert_eq!(settled(used(70, 60), 100, &mut doubt, later), 70);
+        assert_eq!(settled(used(70, 60), 100, &mut doubt, later + DOUBT_TIME), 130);
+        // More than one copy in all.
+        assert_eq!(settled(used(70, 140), 100, &mut None, begun), 210);
+    }
 }

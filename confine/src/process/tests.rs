@@ -285,3 +285,75 @@ fn a_process_with_other_threads_is_not_confined() {
     // The harness has a thread beside the test's.
     assert!(matches!(refused, Err(ConfineError::ThreadsRunning { threads }) if threads > 1), "{refused:?}");
 }
+
+/// A process in a user namespace of another user, which ends when this is dropped.
+struct Elsewhere(std::process::Child);
+
+impl Elsewhere {
+    /// None where the machine lets ordinary users have no namespaces.
+    #[expect(clippy::disallowed_methods, reason = "the test needs a process to look at")]
+    fn start(user: ProcessUser) -> Option<Self> {
+        let (uid, gid) = (user.uid.to_string(), user.gid.to_string());
+        let mut child = Command::new("setpriv")
+            .args(["--reuid", &uid, "--regid", &gid, "--clear-groups", "--"])
+            .args(["unshare", "--user", "sh", "-c", "echo there; exec sleep 60"])
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+            .expect("setpriv starts");
+        let mut said = [0; 6];
+        let is_there = io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).is_ok();
+        let started = Self(child);
+        is_there.then_some(started)
+    }
+
+    fn maps(&self) -> io::Result<String> {
+        std::fs::read_to_string(format!("/proc/{}/maps", self.0.id()))
+    }
+
+    fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_raw(i32::try_from(self.0.id()).unwrap()).unwrap()
+    }
+}
+
+impl Drop for Elsewhere {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn root_in_a_container_looks_into_a_users_namespace_as_that_user() {
+    let user = ProcessUser { uid: 54321, gid: 54322 };
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: this takes root");
+        return;
+    }
+    let Some(mut other) = Elsewhere::start(user) else {
+        println!("skipped: ordinary users can have no namespaces here");
+        return;
+    };
+    on_fresh_thread(|| {
+        let mut sets = rustix::thread::capabilities(None).unwrap();
+        for set in [&mut sets.effective, &mut sets.permitted] {
+            // Newer kernels show mappings to `CAP_PERFMON` too.
+            set.remove(CapabilitySet::SYS_PTRACE | CapabilitySet::SYS_ADMIN | CapabilitySet::PERFMON);
+        }
+        rustix::thread::set_capabilities(None, sets).unwrap();
+        assert!(other.maps().is_err(), "the control");
+        look_as(user).unwrap();
+        let maps = other.maps().unwrap();
+        assert!(maps.contains("[stack]"), "{maps}");
+        assert_eq!(share_memory(other.pid(), other.pid()), Some(true));
+
+        // What the watch of a command does besides.
+        rustix::process::setpriority_process(Some(other.pid()), 19).unwrap();
+        rustix::process::setpriority_process(Some(other.pid()), 0).expect("back, as root may");
+        rustix::process::kill_process(other.pid(), rustix::process::Signal::KILL).unwrap();
+        // Its files are those of the user.
+        let secret = std::fs::File::open("/proc/1/environ");
+        assert!(secret.is_err(), "{secret:?}");
+    });
+    other.0.wait().unwrap();
+    assert!(std::fs::read_dir("/root").is_ok(), "the other threads are root's as before");
+}

@@ -6,7 +6,8 @@
 
 use std::{
     collections::HashMap,
-    fs, io,
+    fs::{self, File},
+    io::{self, BufRead as _, BufReader},
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     time::Instant,
@@ -45,6 +46,23 @@ pub(super) struct Shared<'a> {
     devices: &'a [u64],
     marks: &'a mut Marks,
     pieces: HashMap<Key, Piece>,
+    /// So many mappings are still read.
+    mappings_left: u64,
+}
+
+/// Why the mappings of a process are not all known.
+#[derive(Debug)]
+pub(super) enum Unread {
+    /// The process did not let itself be read, or ended.
+    Failed(io::Error),
+    /// One look is to read no more of them.
+    TooMany,
+}
+
+impl From<io::Error> for Unread {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -57,8 +75,9 @@ struct Piece {
 }
 
 impl<'a> Shared<'a> {
-    pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks) -> Self {
-        Self { devices, marks, pieces: HashMap::new() }
+    /// For a look that reads so many mappings in all.
+    pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks, mappings_left: u64) -> Self {
+        Self { devices, marks, pieces: HashMap::new(), mappings_left }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -66,24 +85,27 @@ impl<'a> Shared<'a> {
     }
 
     /// Takes what a process has mapped; how many mappings it has.
-    pub(super) fn add_mappings(&mut self, entry: &Entry) -> io::Result<u64> {
+    pub(super) fn add_mappings(&mut self, entry: &Entry) -> Result<u64, Unread> {
         let number = entry.process.pid.as_raw_pid();
         let folder = if entry.is_headless {
             tree::threads(entry)
                 .into_iter()
                 .find(|thread| !is_ended(thread))
-                .ok_or(io::ErrorKind::NotFound)?
+                .ok_or(io::Error::from(io::ErrorKind::NotFound))?
         } else {
             format!("/proc/{number}").into()
         };
-        // Bytes, since names of files are in it.
-        let text = fs::read(folder.join("maps"))?;
+        let mut maps = BufReader::new(File::open(folder.join("maps"))?);
         let mut mappings = 0;
-        for line in text.split(|byte| *byte == b'\n') {
+        // Bytes, since names of files are in it.
+        let mut line = Vec::new();
+        while maps.read_until(b'\n', &mut line)? > 0 {
+            self.mappings_left = self.mappings_left.checked_sub(1).ok_or(Unread::TooMany)?;
             mappings += 1;
-            if let Some(mapping) = Mapping::parse(line, self.devices) {
+            if let Some(mapping) = Mapping::parse(&line, self.devices) {
                 self.add(&mapping, number);
             }
+            line.clear();
         }
         Ok(mappings)
     }
@@ -108,7 +130,7 @@ impl<'a> Shared<'a> {
         if entry.threads > 1 {
             folders.extend(tree::threads(entry).into_iter().filter(|thread| {
                 let number = thread.file_name().and_then(|name| name.to_str()).and_then(tree::number);
-                entry.is_headless || number.is_some_and(|one| !share_descriptors(first, one))
+                entry.is_headless || number.is_some_and(|one| share_descriptors(first, one) != Some(true))
             }));
         }
         let mut refused = None;
@@ -236,7 +258,7 @@ mod tests {
 
     /// What a look counts that finds these mappings.
     fn look(marks: &mut Marks, found: &[Mapping]) -> u64 {
-        let mut shared = Shared::new(&[DEVICE], marks);
+        let mut shared = Shared::new(&[DEVICE], marks, u64::MAX);
         found.iter().for_each(|mapping| shared.add(mapping, 0));
         let bytes = shared.bytes();
         shared.end();

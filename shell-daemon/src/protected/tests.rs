@@ -11,7 +11,7 @@ use portcullis_types::ShellPosture;
 use tempfile::TempDir;
 
 use super::*;
-use crate::{PostureChoice, SessionMount};
+use crate::{PostureChoice, SessionMount, limits::PROTECTED_DEPTH};
 
 struct World(TempDir);
 
@@ -31,6 +31,11 @@ impl World {
     }
 
     fn protected(&self, patterns: &[&str]) -> Protected {
+        self.protected_within(patterns, USUAL_BOUNDS)
+    }
+
+    /// With a first look within these bounds.
+    fn protected_within(&self, patterns: &[&str], bounds: Bounds) -> Protected {
         let mount = |name: &str, access| SessionMount {
             name: name.to_owned(),
             path: self.0.path().join(name),
@@ -54,7 +59,7 @@ impl World {
             waived: Vec::new(),
             protect: ProtectedPaths::parse(patterns.iter().copied()).unwrap(),
         };
-        Protected::new(&spec).unwrap()
+        Protected::within(&spec, bounds).unwrap()
     }
 }
 
@@ -295,10 +300,14 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
     fs::write(world.path("plain/.bashrc"), "new").unwrap();
+    fs::create_dir_all(world.path(".git/hooks")).unwrap();
+    fs::write(world.path(".git/hooks/pre-commit"), "new").unwrap();
     protected.bounds = Bounds { time: Duration::ZERO, ..protected.bounds };
-    assert_eq!(protected.look(), ProtectedFound { created: Vec::new(), complete: false });
+    // The mount itself is asked for what the policy names.
+    let hooks = vec!["/shared/.git/hooks".to_owned()];
+    assert_eq!(protected.look(), ProtectedFound { created: hooks, complete: false });
     protected.bounds = Bounds { time: Duration::from_secs(60), ..protected.bounds };
-    let expected = vec!["/shared/plain/.bashrc".to_owned()];
+    let expected = vec!["/shared/.git/hooks/pre-commit".to_owned(), "/shared/plain/.bashrc".to_owned()];
     assert_eq!(protected.look(), ProtectedFound { created: expected, complete: true });
 }
 
@@ -315,4 +324,67 @@ fn what_git_would_run_is_told_before_all_else() {
     let found = protected.look();
     assert_eq!(found.created[0], "/shared/a/.git/hooks/pre-commit");
     assert_eq!((found.created.len(), found.complete), (PROTECTED_TOLD, false));
+}
+
+/// A folder that the first look left out, in which `before` is there, and what a later look tells of it.
+fn left_out(before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
+    let world = World::new();
+    for path in before {
+        fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
+        fs::write(world.path(path), "old").unwrap();
+    }
+    // Files' clocks go in steps.
+    std::thread::sleep(Duration::from_millis(100));
+    let mut protected = world.protected_within(&PATTERNS, Bounds { time: Duration::ZERO, ..FEW });
+    change(&world);
+    protected.bounds = Bounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
+    protected.look()
+}
+
+#[test]
+fn what_the_first_look_left_out_is_not_told_as_new() {
+    let before = ["plain/.git/hooks/pre-commit", "plain/deep/.bashrc", ".bashrc"];
+    let found = left_out(&before, |_| ());
+    assert_eq!(found, ProtectedFound { created: Vec::new(), complete: true });
+    let found = left_out(&before, |world| {
+        fs::write(world.path("plain/.git/hooks/pre-push"), "new").unwrap();
+        fs::write(world.path("plain/deep/.bashrc"), "changed").unwrap();
+        fs::create_dir_all(world.path("made/.git/hooks")).unwrap();
+    });
+    // Of a folder that has changed all is told.
+    let told = [
+        "/shared/made/.git/hooks",
+        "/shared/plain/.git/hooks",
+        "/shared/plain/.git/hooks/pre-commit",
+        "/shared/plain/.git/hooks/pre-push",
+        "/shared/plain/deep/.bashrc",
+    ];
+    assert_eq!(found.created, told);
+}
+
+#[test]
+fn what_is_moved_into_a_folder_that_was_left_out_is_new_there() {
+    let found = left_out(&["plain/x/.git/hooks/pre-commit"], |world| {
+        fs::rename(world.path("plain/x"), world.path("plain/deep/x")).unwrap();
+    });
+    assert_eq!(
+        found.created,
+        ["/shared/plain/deep/x/.git/hooks", "/shared/plain/deep/x/.git/hooks/pre-commit"]
+    );
+}
+
+#[test]
+fn repositories_in_repositories_are_all_looked_at() {
+    let world = World::new();
+    let mut protected = world.protected(&PATTERNS);
+    let mut folder = "plain".to_owned();
+    for _ in 0..100 {
+        bare(&world, &folder);
+        folder += "/r";
+    }
+    fs::create_dir_all(world.path("plain/r/r/hooks")).unwrap();
+    assert_eq!(
+        protected.look(),
+        ProtectedFound { created: vec!["/shared/plain/r/r/hooks".to_owned()], complete: true }
+    );
 }

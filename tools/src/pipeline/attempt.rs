@@ -258,6 +258,14 @@ fn shell_result(
         return (ran.result, None);
     };
     trail.row.posture = Some(posture.into());
+    if !ran.protected_complete {
+        tracing::warn!(call_id = %trail.row.call_id, "not all was looked at for protected paths after a command");
+        trail.row.subjects.push(Subject {
+            argument: "protected_paths_unseen".into(),
+            kind: SubjectKind::Path,
+            value: "/".into(),
+        });
+    }
     for path in ran.protected_paths {
         tracing::warn!(%path, call_id = %trail.row.call_id, "a command made a protected path");
         trail.row.subjects.push(Subject {

@@ -56,6 +56,8 @@ pub(crate) struct ShellRun {
     pub(crate) found_no_session: bool,
     /// Guest paths that the policy protects, and the command made.
     pub(crate) protected_paths: Vec<String>,
+    /// Whether all that is protected was looked at after it.
+    pub(crate) protected_complete: bool,
 }
 
 /// The arguments, which the registry has held against the schema.
@@ -178,6 +180,7 @@ impl BashTool {
                 let (cpu, peak_memory_bytes) =
                     (Duration::from_micros(exited.cpu_us), exited.peak_memory_bytes);
                 let protected_paths = exited.protected_paths.clone();
+                let protected_complete = exited.protected_complete;
                 let outcome = outcome(ran, &about);
                 if let (Some(to), Some(jobs)) = (&terms.on_update, outcome.jobs) {
                     to(ToolOutput::text(jobs).with_details(json!({ "stream": "background" })));
@@ -190,6 +193,7 @@ impl BashTool {
                     peak_memory_bytes,
                     found_no_session: false,
                     protected_paths,
+                    protected_complete,
                 })
             }
             Err(Lost { error, had_begun }) => {
@@ -351,6 +355,8 @@ impl ShellRun {
             peak_memory_bytes: 0,
             found_no_session: false,
             protected_paths: Vec::new(),
+            // Such a run has no command that ended.
+            protected_complete: true,
         }
     }
 }

@@ -119,3 +119,26 @@ async fn what_a_command_sees_is_the_workspace_and_never_the_vault_or_the_state()
     }
     assert_eq!(shell.text("cat /vault/key 2>/dev/null").await, "[exit code: 1]");
 }
+
+#[tokio::test]
+async fn the_row_has_protected_paths_and_whether_all_were_looked_for() {
+    let shell = Shell::new().await;
+    let told = |shell: &Shell| -> Vec<(String, String)> {
+        let subjects = shell.last_row().call.subjects;
+        let told = subjects.iter().filter(|subject| subject.argument.starts_with("protected_"));
+        told.map(|subject| (subject.argument.to_string(), subject.value.to_string())).collect()
+    };
+    let pair = |argument: &str, value: &str| (argument.to_owned(), value.to_owned());
+    shell.text("echo x > plain").await;
+    assert_eq!(told(&shell), []);
+    shell.text("echo x > .bashrc").await;
+    assert_eq!(told(&shell), [pair("protected_path_made", "/shared/.bashrc")]);
+    // Deeper than is looked.
+    let answer =
+        shell.run("for i in $(seq 200); do mkdir d && cd -P d || exit; done; cd; echo y > .bashrc").await;
+    assert_eq!(answer.0.details["protected_complete"], false, "{}", answer.text());
+    assert_eq!(
+        told(&shell),
+        [pair("protected_paths_unseen", "/"), pair("protected_path_made", "/shared/.bashrc")]
+    );
+}

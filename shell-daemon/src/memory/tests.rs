@@ -1,0 +1,84 @@
+use std::{
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use super::*;
+use crate::tree::{Process, Table};
+
+#[expect(clippy::disallowed_methods, reason = "the tests need processes to look at")]
+fn start(script: &str) -> Child {
+    Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap()
+}
+
+/// What is below this process from `child` on, as soon as there are so many.
+fn entries(child: &Child, count: usize) -> Vec<Entry> {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    let this = rustix::process::getpid();
+    loop {
+        let root = Process::child_of(this, pid).expect("it runs");
+        let mut found = Table::read().unwrap().below(Process::current().unwrap()).living;
+        found.retain(|entry| entry.process == root || entry.parent() == pid.as_raw_pid());
+        if found.len() == count {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn used(entries: &[Entry], limit: u64, motion: Motion) -> Used {
+    Meter::new(Descriptors::Looked).unwrap().used(entries, limit, motion, &mut Marks::default())
+}
+
+#[test]
+fn a_look_at_what_ended_meanwhile_is_no_count_where_it_may_have_handed_on_too_much() {
+    let mut child = start("read line");
+    let listed = entries(&child, 1);
+    assert!(!used(&listed, 1 << 40, Motion::Runs).is_partial, "the control");
+    child.kill().unwrap();
+    // Not buried: it is there without any memory.
+    rustix::process::waitid(
+        rustix::process::WaitId::Pid(listed[0].process.pid),
+        rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+    )
+    .unwrap();
+    for _ in ["dead", "buried"] {
+        assert_eq!(used(&listed, 1 << 40, Motion::Runs), Used::default());
+        let close = listed[0].virtual_bytes - 1;
+        assert_eq!(used(&listed, close, Motion::Runs), Used { is_partial: true, ..Used::default() });
+        assert_eq!(used(&listed, close, Motion::Stopped), Used::default(), "nothing goes on");
+        let _ = child.wait();
+    }
+}
+
+#[test]
+fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
+    let mut child = start("read line");
+    let listed = entries(&child, 1);
+    let meter = Meter::new(Descriptors::Looked).unwrap();
+    let look =
+        |most| meter.look(&listed, 1 << 40, &mut Shared::new(&meter.devices, &mut Marks::default(), most));
+    assert!(look(3).is_partial);
+    assert!(!look(MAPPINGS_PER_LOOK).is_partial);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn what_may_be_the_parents_memory_is_in_doubt() {
+    // A subshell runs the program of its parent, with a copy of its memory.
+    let mut child = start("(read line; :); :");
+    let mut listed = entries(&child, 2);
+    // Since it was forked it may have taken some more.
+    listed[1].virtual_bytes = listed[0].virtual_bytes;
+    let own = || listed.iter().map(|entry| (*entry, Own::of(entry).unwrap())).collect();
+    let counts = |answer: Option<bool>| {
+        let (kept, doubtful) = once_each(own(), |_, _| answer);
+        (kept.len(), doubtful.len())
+    };
+    assert_eq!((counts(Some(true)), counts(Some(false)), counts(None)), ((1, 0), (2, 0), (1, 1)));
+    let (kept, _) = once_each(own(), share_memory);
+    assert_eq!(kept.len(), 2, "it is a copy");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}

@@ -1,0 +1,435 @@
+//! What one mount has of protected paths, and what has changed since the last look.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ffi::{OsStr, OsString},
+    os::{
+        fd::{AsFd as _, OwnedFd},
+        unix::ffi::{OsStrExt as _, OsStringExt as _},
+    },
+    path::{Path, PathBuf},
+};
+
+use portcullis_policy::{ProtectedPaths, RepositoryMarks};
+use rustix::{
+    fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat},
+    io::Errno,
+    time::{ClockId, clock_gettime},
+};
+
+use super::{
+    budget::{Budget, Queue},
+    seen::{Found, Identity, file_time},
+};
+use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
+
+#[derive(Debug)]
+pub(super) struct Mount {
+    pub(super) name: String,
+    handle: OwnedFd,
+    /// By path below the mount; the mount itself is the empty one.
+    folders: HashMap<PathBuf, Stamp>,
+    /// What is protected and there.
+    pub(super) found: BTreeMap<PathBuf, Found>,
+    /// The folders that Git would take for repositories, whatever they are called.
+    repositories: HashSet<PathBuf>,
+    /// Before the first look, by the clock of files.
+    began: (i64, i64),
+    /// No look has ended.
+    is_first: bool,
+}
+
+/// A folder as it was when it was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    /// None of one that could not be read.
+    of: Option<Identity>,
+    /// It is part of a protected path.
+    is_named: bool,
+    /// It had changed so shortly before that another change could have the same time.
+    is_fresh: bool,
+    /// The first look left it out, so that what is in it may have been there before the session.
+    is_unknown: bool,
+}
+
+/// One look at a mount.
+struct Look<'a> {
+    patterns: &'a ProtectedPaths,
+    budget: &'a mut Budget,
+    /// When it began.
+    now: (i64, i64),
+    to_read: Queue,
+    /// What was made or changed since the last one.
+    new: BTreeSet<PathBuf>,
+}
+
+/// The repositories that a folder lies in or is, as the numbers of names that lead to them.
+struct Within(Vec<usize>);
+
+impl Mount {
+    pub(super) fn new(name: String, handle: OwnedFd) -> Self {
+        Self {
+            name,
+            handle,
+            folders: HashMap::new(),
+            found: BTreeMap::new(),
+            repositories: HashSet::new(),
+            began: file_time(),
+            is_first: true,
+        }
+    }
+
+    /// What is protected and was made or changed since the last look.
+    pub(super) fn look(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
+        let now = clock_gettime(ClockId::Realtime);
+        let now = (now.tv_sec, now.tv_nsec);
+        let mut look = Look { patterns, budget, now, to_read: Queue::default(), new: BTreeSet::new() };
+        if self.folders.is_empty() {
+            look.to_read.add(PathBuf::new(), false);
+        }
+        // What does not fit is looked for in vain.
+        look.budget.complete &= self.found.len() < PROTECTED_FOUND;
+        self.recheck(&mut look);
+        let mut folders = std::mem::take(&mut self.folders);
+        for pass in [true, false] {
+            folders.retain(|path, stamp| {
+                // Where the time is over: looked at the next time.
+                if stamp.is_named != pass || look.budget.is_over() {
+                    return true;
+                }
+                match self.handle_stat(path) {
+                    Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                        if stamp.is_fresh || stamp.of != Some(Identity::of(&stat)) {
+                            look.to_read.add(path.clone(), stamp.is_named);
+                        }
+                        true
+                    }
+                    Ok(_) => false,
+                    Err(errno) => {
+                        look.budget.complete &= is_gone(errno);
+                        !is_gone(errno)
+                    }
+                }
+            });
+        }
+        self.folders = folders;
+        self.repositories.retain(|folder| self.folders.contains_key(folder));
+        while let Some((folder, is_named)) = look.to_read.next() {
+            if look.budget.is_over() {
+                self.leave_out(folder, is_named);
+            } else {
+                self.read(&folder, is_named, &mut look);
+            }
+        }
+        if look.budget.is_over() {
+            self.look_at_root(&mut look);
+        }
+        self.is_first = false;
+        look.new
+            .iter()
+            .map(|path| Path::new("/").join(&self.name).join(path).to_string_lossy().into_owned())
+            .collect()
+    }
+
+    /// Asks for the protected names in the mount itself, whatever used up the time: that is where they are in most
+    /// mounts.
+    fn look_at_root(&mut self, look: &mut Look<'_>) {
+        let is_unknown = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.is_unknown);
+        for pattern in look.patterns.patterns() {
+            self.probe_for(pattern, Path::new(""), is_unknown, look);
+        }
+        while let Some((folder, is_named)) = look.to_read.next() {
+            self.leave_out(folder, is_named);
+        }
+    }
+
+    /// What was found before: gone, or changed without a change of its folder.
+    fn recheck(&mut self, look: &mut Look<'_>) {
+        let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
+        for path in paths {
+            if look.budget.is_over() {
+                return;
+            }
+            match self.handle_stat(&path) {
+                Ok(stat) => self.find(path, &stat, false, look),
+                Err(errno) => {
+                    look.budget.complete &= is_gone(errno);
+                    self.found.remove(&path);
+                }
+            }
+        }
+    }
+
+    /// Remembers a folder that was to be read and was not: it is read at the next look.
+    fn leave_out(&mut self, folder: PathBuf, is_named: bool) {
+        let is_unknown = self.is_first || self.folders.get(&folder).is_some_and(|stamp| stamp.is_unknown);
+        self.folders.insert(folder, Stamp { of: None, is_named, is_fresh: true, is_unknown });
+    }
+
+    /// Asks for the protected names in a folder of which not all names are read. They are asked for as the policy
+    /// writes them.
+    fn probe(&mut self, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
+        for pattern in look.patterns.patterns() {
+            if look.budget.is_over() {
+                return;
+            }
+            self.probe_for(pattern, folder, is_unknown, look);
+        }
+    }
+
+    fn probe_for(&mut self, pattern: &str, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
+        let mut path = folder.to_owned();
+        for part in pattern.split('/') {
+            let within = self.within(&path);
+            path.push(part);
+            let Ok(stat) = self.handle_stat(&path) else { break };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if is_protected(look.patterns, &path, kind, &within) {
+                self.find(path.clone(), &stat, is_unknown, look);
+            }
+            if kind == FileType::Directory && !self.folders.contains_key(&path) {
+                look.to_read.add(path.clone(), true);
+            }
+        }
+    }
+
+    fn read(&mut self, folder: &Path, is_named: bool, look: &mut Look<'_>) {
+        let (entries, stat) = match self.open(folder) {
+            Ok(opened) => opened,
+            Err(errno) => {
+                look.budget.complete &= is_gone(errno);
+                if !is_gone(errno) {
+                    self.leave_out(folder.to_owned(), is_named);
+                }
+                return;
+            }
+        };
+        let of = Identity::of(&stat);
+        let is_unknown = self.folders.get(folder).is_some_and(|stamp| stamp.is_unknown);
+        let stamp = Stamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown };
+        self.folders.insert(folder.to_owned(), stamp);
+        let within = self.within(folder);
+        let mut marks = RepositoryMarks::default();
+        for entry in entries {
+            let Ok(entry) = entry else {
+                look.budget.complete = false;
+                self.leave_out(folder.to_owned(), is_named);
+                return;
+            };
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            if !look.budget.take(is_named) || look.budget.is_over() {
+                self.leave_out(folder.to_owned(), is_named);
+                self.probe(folder, is_unknown, look);
+                return;
+            }
+            marks.see(name);
+            let path = folder.join(OsString::from_vec(name.to_vec()));
+            let mut kind = entry.file_type();
+            if kind == FileType::Unknown {
+                let Ok(stat) = self.handle_stat(&path) else { continue };
+                kind = FileType::from_raw_mode(stat.st_mode);
+            }
+            if is_protected(look.patterns, &path, kind, &within)
+                && let Ok(stat) = self.handle_stat(&path)
+            {
+                self.find(path.clone(), &stat, is_unknown, look);
+            }
+            if kind == FileType::Directory && !self.folders.contains_key(&path) {
+                let names_it = self.is_named(look.patterns, &path, &within);
+                let is_too_much = self.folders.len() + look.to_read.len() >= PROTECTED_FOLDERS
+                    || path.iter().count() > PROTECTED_DEPTH;
+                if is_too_much && !(names_it && look.budget.share > 0) {
+                    look.budget.complete = false;
+                    // Found anew at the next look.
+                    self.leave_out(folder.to_owned(), is_named);
+                    continue;
+                }
+                if is_unknown && self.handle_stat(&path).is_ok_and(|stat| self.was_there(&stat)) {
+                    let stamp = Stamp { of: None, is_named: names_it, is_fresh: true, is_unknown };
+                    self.folders.insert(path.clone(), stamp);
+                }
+                look.to_read.add(path, names_it);
+            }
+        }
+        self.note_repository(folder, marks, is_unknown, look);
+        if let Some(stamp) = self.folders.get_mut(folder).filter(|stamp| stamp.of.is_some()) {
+            stamp.is_unknown = false;
+        }
+    }
+
+    /// Whether a folder is part of a protected path: what is in it is one, or may be.
+    fn is_named(&self, patterns: &ProtectedPaths, folder: &Path, within: &Within) -> bool {
+        let parts = Parts::of(folder);
+        patterns.is_prefix_of_protected(&parts.0)
+            || patterns.covers(&parts.0).is_some()
+            || self.repositories.contains(folder)
+            || within.any(&parts, |below| {
+                let below = || below.iter().map(|part| &**part);
+                patterns.is_prefix_in_repository(below()) || patterns.covers_in_repository(below()).is_some()
+            })
+    }
+
+    /// The repositories that a folder lies in or is.
+    fn within(&self, folder: &Path) -> Within {
+        if self.repositories.is_empty() {
+            return Within(Vec::new());
+        }
+        let depth = folder.iter().count();
+        let is_repository = |(_, above): &(usize, &Path)| self.repositories.contains(*above);
+        Within(folder.ancestors().enumerate().filter(is_repository).map(|(up, _)| depth - up).collect())
+    }
+
+    /// Notes whether a folder is a repository. Of one that has become one, what is in it is looked at anew.
+    fn note_repository(
+        &mut self,
+        folder: &Path,
+        marks: RepositoryMarks,
+        is_unknown: bool,
+        look: &mut Look<'_>,
+    ) {
+        if !marks.is_repository() {
+            if self.repositories.remove(folder) {
+                self.forget_below(folder, look.patterns);
+            }
+            return;
+        }
+        if !self.repositories.insert(folder.to_owned()) {
+            return;
+        }
+        let Ok((entries, _)) = self.open(folder) else { return };
+        let within = self.within(folder);
+        for entry in entries.map_while(Result::ok) {
+            if look.budget.is_over() {
+                return;
+            }
+            let name = entry.file_name().to_bytes();
+            if matches!(name, b"." | b"..") {
+                continue;
+            }
+            let path = folder.join(OsString::from_vec(name.to_vec()));
+            let Ok(stat) = self.handle_stat(&path) else { continue };
+            let kind = FileType::from_raw_mode(stat.st_mode);
+            if !is_protected(look.patterns, &path, kind, &within) {
+                continue;
+            }
+            self.find(path.clone(), &stat, is_unknown, look);
+            if kind == FileType::Directory && self.folders.contains_key(&path) {
+                look.to_read.add(path, true);
+            }
+        }
+    }
+
+    /// Forgets what was protected only because this folder was a repository.
+    fn forget_below(&mut self, folder: &Path, patterns: &ProtectedPaths) {
+        let mut found = std::mem::take(&mut self.found);
+        // Those of one folder stand together.
+        let mut last: Option<(PathBuf, Within)> = None;
+        found.retain(|path, found| {
+            let Some(parent) = path.parent().filter(|_| path.starts_with(folder)) else { return true };
+            if last.as_ref().is_none_or(|(last, _)| last != parent) {
+                last = Some((parent.to_owned(), self.within(parent)));
+            }
+            last.as_ref().is_some_and(|(_, within)| is_protected(patterns, path, found.kind, within))
+        });
+        self.found = found;
+    }
+
+    /// The folders above a protected path whose names make it one: `.git`, and a repository of any name.
+    pub(super) fn named_folders(&self, patterns: &ProtectedPaths, path: &Path) -> Vec<PathBuf> {
+        let is_named = |folder: &&Path| {
+            !folder.as_os_str().is_empty()
+                && (self.repositories.contains(*folder)
+                    || patterns.is_prefix_of_protected(folder.iter().map(|part| part.to_string_lossy())))
+        };
+        path.ancestors().skip(1).take_while(is_named).map(Path::to_owned).collect()
+    }
+
+    /// Remembers a protected path that is there. It is new where it was not there at the last look or has changed since;
+    /// in a folder that the first look left out, where it has changed since that look.
+    fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, look: &mut Look<'_>) {
+        let found = Found::of(stat);
+        if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
+            look.budget.complete = false;
+            return;
+        }
+        match self.found.insert(path.clone(), found) {
+            Some(before) if before == found => {}
+            None if is_unknown && self.was_there(stat) => {}
+            _ => {
+                look.new.insert(path);
+            }
+        }
+    }
+
+    /// Whether nothing was changed of it since the session began, not its name either.
+    fn was_there(&self, stat: &Stat) -> bool {
+        let Identity { changed, modified, .. } = Identity::of(stat);
+        changed.max(modified) < self.began
+    }
+
+    fn open(&self, folder: &Path) -> Result<(Dir, Stat), Errno> {
+        let path = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let handle = rustix::fs::openat2(&self.handle, path, flags, Mode::empty(), how)?;
+        // Before it is read: a change during that is seen next time.
+        let stat = rustix::fs::fstat(&handle)?;
+        Ok((Dir::new(handle)?, stat))
+    }
+
+    fn handle_stat(&self, path: &Path) -> Result<Stat, Errno> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+        rustix::fs::statat(self.handle.as_fd(), path.as_os_str().as_bytes(), flags)
+    }
+}
+
+/// The names of a path, as text.
+struct Parts<'a>(Vec<Cow<'a, str>>);
+
+impl<'a> Parts<'a> {
+    fn of(path: &'a Path) -> Self {
+        Self(path.iter().map(|part| part.to_string_lossy()).collect())
+    }
+}
+
+impl Within {
+    /// Whether something holds for a path's names below one of the repositories.
+    fn any(&self, parts: &Parts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
+        self.0.iter().any(|depth| holds(&parts.0[*depth..]))
+    }
+}
+
+/// Whether a path is protected by its name, or by what it is.
+fn is_protected(patterns: &ProtectedPaths, path: &Path, kind: FileType, within: &Within) -> bool {
+    let parts = Parts::of(path);
+    if patterns.covers(&parts.0).is_some() {
+        return true;
+    }
+    match kind {
+        // A link in place of a folder would make what is behind it protected.
+        FileType::Symlink if patterns.is_prefix_of_protected(&parts.0) => return true,
+        // Git reads in a file of this name where the repository is.
+        FileType::RegularFile
+            if path
+                .file_name()
+                .and_then(OsStr::to_str)
+                .is_some_and(|name| patterns.names_repository(name)) =>
+        {
+            return true;
+        }
+        _ => {}
+    }
+    within.any(&parts, |below| {
+        let below = || below.iter().map(|part| &**part);
+        patterns.covers_in_repository(below()).is_some()
+            || (kind == FileType::Symlink && patterns.is_prefix_in_repository(below()))
+    })
+}
+
+fn is_gone(errno: Errno) -> bool {
+    matches!(errno, Errno::NOENT | Errno::NOTDIR | Errno::LOOP)
+}
