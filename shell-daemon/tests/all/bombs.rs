@@ -154,12 +154,46 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
             )),
         ),
         (
+            "a window beside processes that take long to be looked at",
+            script(&format!(
+                "$a = syscall({mmap}, 0, 60000 * 4096, 0, {PRIVATE}, -1, 0); \
+                 for (1..29000) {{ syscall({mprotect}, $a + 8192 * $_, 4096, 3) }} \
+                 for (1..2) {{ if (!fork) {{ sleep 20; exit }} }} slide({MUCH}, 16 << 20, sub {{ }});",
+                mmap = libc::SYS_mmap,
+                mprotect = libc::SYS_mprotect,
+            )),
+        ),
+        (
+            "private memory that each process hands to the next and ends",
+            script(&format!(
+                "if (!fork) {{ for (1..40) {{ take({MUCH} / 40, {PRIVATE}, -1); for (1..10) {{ exit if fork }} }} \
+                 sleep 20 }} sleep 20;"
+            )),
+        ),
+        (
             "private memory of many processes",
             script(&format!(
                 "for (1..10) {{ if (!fork) {{ take(30 << 20, {PRIVATE}, -1); sleep 20; exit }} }} sleep 20;"
             )),
         ),
     ]
+}
+
+/// As programs do that keep secrets.
+#[test]
+fn a_program_that_shows_nobody_its_memory_and_shares_none_goes_on() {
+    let script = format!("syscall({}, {}, 0); sleep 1; print \"on\"", libc::SYS_prctl, libc::PR_SET_DUMPABLE);
+    each(|world| {
+        let mut session = bounded(world);
+        // What others on this machine share may grow meanwhile, and is not told from its own.
+        let goes_on = (0..20).any(|_| {
+            let ran = attempt(&mut session, &perl(&script));
+            let is_hidden = ran.end.completed == Completed::No(Interruption::Hidden);
+            assert!(is_hidden || ran.stdout == "on", "{ran:?}");
+            !is_hidden
+        });
+        assert!(goes_on);
+    });
 }
 
 #[test]

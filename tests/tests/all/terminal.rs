@@ -81,6 +81,32 @@ fn what_a_guest_writes_to_its_standard_error_is_one_harmless_line_of_the_log() {
 }
 
 #[test]
+fn a_strangers_line_is_folded_on_a_terminal_that_does_not_say_how_wide_it_is() {
+    let written = "x".repeat(200);
+    let guest = WatGuest {
+        fields: format!("(data (i32.const 4096) \"{written}\")"),
+        call:
+            "(i32.store (i32.const 0) (i32.const 4096)) (i32.store (i32.const 4) (i32.const 200))
+               (drop (call $fd_write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 8))) (call $answer)"
+                .to_owned(),
+        ..WatGuest::new("loud")
+    };
+    let world = World::new().with_policy("[tools.loud]\napproval = \"allow\"\n");
+    let module = world.root().join("loud.wasm");
+    fs::write(&module, guest.bytes()).expect("written");
+    let module = module.to_str().expect("text");
+    for (said, columns) in [(0, 80), (60, 60)] {
+        let (shown, code) =
+            Person::starts_at(said, &world, &["call", "--module", module, "loud"], "").sees_the_end();
+        assert_eq!(code, Some(0), "{shown}");
+        let folded: Vec<_> = shown.lines().filter(|line| line.starts_with("  | ")).collect();
+        assert_eq!(folded[0].len(), columns - 1, "{shown}");
+        let all: String = folded.iter().map(|line| line.trim_start_matches("  | ")).collect();
+        assert_eq!(all, written);
+    }
+}
+
+#[test]
 fn at_debug_the_log_has_no_arguments_contents_or_input() {
     let world = World::new();
     let secret = "the-content-of-a-call";

@@ -118,3 +118,30 @@ fn the_demonstration_needs_no_network() {
         assert!(text.contains(words), "no `{words}` in\n{text}");
     }
 }
+
+/// Runs a program where bash is another program, that of `false`.
+#[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
+fn without_bash(program: &[&str]) -> Output {
+    let script = r#"for folder in /usr/bin /bin; do
+            if [ -x $folder/false ] && [ -x $folder/bash ]; then
+                mount --bind $folder/false "$(readlink -f $folder/bash)" && exec "$@"
+            fi
+        done
+        exit 77"#;
+    let mut command = Command::new("unshare");
+    command.args(["--user", "--map-root-user", "--mount", "--", "sh", "-c", script, "sh"]).args(program);
+    command.env("LC_ALL", "C").stdin(Stdio::null()).output().expect("starts")
+}
+
+#[test]
+fn a_demonstration_that_cannot_show_all_fails() {
+    if !kernel_or_skip("user namespaces", without_bash(&["true"]).status.success()) {
+        return;
+    }
+    let program = binary();
+    let shown = without_bash(&[program.to_str().expect("text"), "demo"]);
+    let text = stdout(&shown);
+    assert_eq!(shown.status.code(), Some(5), "{text}{}", stderr(&shown));
+    assert!(text.ends_with("Not all that the policy requires is enforced and proven.\n"), "{text}");
+    assert!(text.contains("shell_unavailable"), "{text}");
+}

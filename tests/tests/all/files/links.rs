@@ -145,6 +145,43 @@ fn a_vault_that_does_not_answer_holds_up_no_call() {
     }
 }
 
+#[test]
+#[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
+fn a_vault_that_cannot_be_looked_through_is_not_taken_for_harmless() {
+    let world = World::new();
+    fs::create_dir_all(world.workspace().join("vault/deep")).expect("made");
+    world.put("a", "a");
+    hard_link(world.shared("a"), world.shared("b")).expect("linked");
+    // A file system whose other end is gone.
+    let script = r#"exec 9<>/dev/fuse && options=rootmode=40000,user_id=0,group_id=0 || exit 77
+        mount -i -t fuse -o fd=9,$options gone "$0" && exec 9>&- || exit 77
+        exec "$@""#;
+    for (tool, arguments) in [
+        ("file_write", r#"{"path":"/shared/b","content":"c","mode":"overwrite"}"#),
+        ("file_read", r#"{"path":"/shared/b"}"#),
+        ("shell_exec", r#"{"command":"cat b"}"#),
+    ] {
+        let ran = Command::new("unshare")
+            .args(["--mount", "--propagation", "private", "sh", "-c", script])
+            .arg(world.workspace().join("vault/deep"))
+            .arg(portcullis_tests::binary())
+            .args(world.options())
+            .args(["call", "--approve", tool, arguments])
+            .output();
+        let Ok(refused) = ran else {
+            eprintln!("skipped: there is no unshare");
+            return;
+        };
+        let said = stderr(&refused);
+        if refused.status.code() == Some(77) || said.starts_with("unshare:") {
+            eprintln!("skipped: no file system of our own can be mounted: {said}");
+            return;
+        }
+        assert_eq!(refused.status.code(), Some(3), "{tool}: {said}");
+        assert!(said.contains("could not be looked through"), "{tool}: {said}");
+    }
+}
+
 #[tokio::test]
 async fn what_an_overlay_leads_to_is_not_taken_for_private() {
     let world = World::new();

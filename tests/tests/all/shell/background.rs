@@ -127,3 +127,25 @@ async fn jobs_that_are_killed_for_their_memory_do_not_die_silently() {
     assert!(text.contains("[background jobs were killed: they had too much memory]"), "{text}");
     assert_eq!(details["background_killed"], json!(["memory"]));
 }
+
+#[tokio::test]
+async fn a_session_that_may_leave_no_further_job_goes_on_as_it_was() {
+    let shell = Shell::new().await;
+    shell.text("x=kept").await;
+    let mut refused = None;
+    while refused.is_none() {
+        let answer = shell.run("(until [[ -e go ]]; do sleep 0.1; done) & true").await;
+        refused = answer.0.outcome.as_ref().err().map(|error| error.kind());
+    }
+    assert_eq!(refused, Some(ToolErrorKind::ResourceLimit));
+    shell.world.put("go", "");
+    let answer = loop {
+        let answer = shell.run("echo $x").await;
+        match &answer.0.outcome {
+            Err(error) => assert_eq!(error.kind(), ToolErrorKind::ResourceLimit, "{error}"),
+            Ok(_) => break answer,
+        }
+    };
+    assert!(answer.text().starts_with("kept\n"), "{}", answer.text());
+    assert_eq!(answer.0.details["session"]["new"], false);
+}

@@ -1,5 +1,7 @@
 //! The shell from the command line: what a person sees of it.
 
+use std::{fs, process::Command};
+
 use portcullis_tests::World;
 use serde_json::{Value, json};
 
@@ -38,6 +40,25 @@ fn a_person_gets_output_and_exit_code_of_a_command_as_it_is() {
     let rows = world.rows();
     assert!(rows.iter().all(|row| row.run_id.as_deref() == Some("shell")));
     assert_eq!(rows.len(), 4);
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the program under test")]
+fn a_person_sees_what_jobs_write_after_their_command() {
+    let world = World::new();
+    let list = world.root().join("list");
+    let job = "(until [ -e go ]; do sleep 0.01; done; echo later; touch done) & echo first";
+    fs::write(&list, format!("{job}\ntouch go; until [ -e done ]; do sleep 0.01; done; echo second\n"))
+        .expect("written");
+    let ran = Command::new(portcullis_tests::binary())
+        .args(world.options())
+        .arg("shell")
+        .stdin(fs::File::open(list).expect("there"))
+        .output()
+        .expect("starts");
+    let text = stdout(&ran);
+    assert_eq!(ran.status.code(), Some(0), "{text}{}", stderr(&ran));
+    assert_eq!(text, "first\nsecond\n[background jobs wrote since the last command:]\nlater\n");
 }
 
 #[test]
