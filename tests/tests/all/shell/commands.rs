@@ -124,7 +124,7 @@ async fn what_a_command_sees_is_the_workspace_and_never_the_vault_or_the_state()
 async fn the_row_has_protected_paths_and_whether_all_were_looked_for() {
     let shell = Shell::new().await;
     let told = |shell: &Shell| -> Vec<(String, String)> {
-        let subjects = shell.last_row().call.subjects;
+        let subjects = shell.last_row().subjects;
         let told = subjects.iter().filter(|subject| subject.argument.starts_with("protected_"));
         told.map(|subject| (subject.argument.to_string(), subject.value.to_string())).collect()
     };
