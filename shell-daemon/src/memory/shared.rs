@@ -127,10 +127,11 @@ impl<'a> Shared<'a> {
         if !entry.is_headless {
             folders.push(PathBuf::from(format!("/proc/{}", first.as_raw_pid())));
         }
-        if entry.threads > 1 {
+        if entry.threads > 1 || entry.is_headless {
             folders.extend(tree::threads(entry).into_iter().filter(|thread| {
                 let number = thread.file_name().and_then(|name| name.to_str()).and_then(tree::number);
-                entry.is_headless || number.is_some_and(|one| share_descriptors(first, one) != Some(true))
+                // What the first thread had is seen above, and where it has ended nobody is shown it.
+                number.is_some_and(|one| one != first && share_descriptors(first, one) != Some(true))
             }));
         }
         let mut refused = None;

@@ -30,6 +30,14 @@ impl World {
         self.0.path().join("shared").join(relative)
     }
 
+    /// The clock of file systems goes in steps.
+    fn waits_for_another_time() {
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_millis(100) {
+            std::thread::yield_now();
+        }
+    }
+
     fn protected(&self, patterns: &[&str]) -> Protected {
         self.protected_within(patterns, USUAL_BOUNDS)
     }
@@ -162,11 +170,7 @@ fn times_that_are_set_back_hide_nothing() {
     let past = std::time::SystemTime::now() - Duration::from_secs(1000);
     let set_back = |path: &str| fs::File::open(world.path(path)).unwrap().set_modified(past).unwrap();
     set_back("plain");
-    // The file system's clock goes in steps.
-    let start = Instant::now();
-    while start.elapsed() < Duration::from_millis(100) {
-        std::thread::yield_now();
-    }
+    World::waits_for_another_time();
     let mut protected = world.protected(&PATTERNS);
     protected.look();
     fs::write(world.path("plain/.bashrc"), "x").unwrap();
@@ -333,8 +337,7 @@ fn left_out(before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
         fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
         fs::write(world.path(path), "old").unwrap();
     }
-    // Files' clocks go in steps.
-    std::thread::sleep(Duration::from_millis(100));
+    World::waits_for_another_time();
     let mut protected = world.protected_within(&PATTERNS, Bounds { time: Duration::ZERO, ..FEW });
     change(&world);
     protected.bounds = Bounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
