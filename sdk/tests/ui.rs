@@ -3,10 +3,13 @@
 //! `ui/fail` holds one mistake per file, named after it, with the compiler's whole output beside it.
 //! `TRYBUILD=overwrite cargo test -p portcullis-sdk --test ui` writes that output anew; read the difference.
 
-/// In one, so that what they depend on is compiled once: mistakes alone would be checked only, and programs built.
+/// Apart from what is right: mistakes alone are all checked by one run of cargo, and programs are built one by one.
 #[test]
-fn mistakes_are_reported_in_place_and_what_is_right_runs() {
-    let cases = trybuild::TestCases::new();
-    cases.compile_fail("tests/ui/fail/*.rs");
-    cases.pass("tests/ui/pass/*.rs");
+fn mistakes_are_reported_once_and_in_place() {
+    trybuild::TestCases::new().compile_fail("tests/ui/fail/*.rs");
+}
+
+#[test]
+fn what_is_right_compiles_and_runs() {
+    trybuild::TestCases::new().pass("tests/ui/pass/*.rs");
 }

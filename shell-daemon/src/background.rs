@@ -168,7 +168,7 @@ fn reason(interruption: Interruption) -> &'static str {
     match interruption {
         Interruption::Processes => "they had too many processes or threads",
         Interruption::Memory => "they had too much memory",
-        Interruption::Hidden => "one of them kept its memory to itself, so that it could not be counted",
+        Interruption::Hidden => "their memory could not be counted",
         // No watch kills for these.
         Interruption::Timeout | Interruption::Cancelled => "they were not wanted any more",
     }

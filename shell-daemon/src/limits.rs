@@ -95,6 +95,14 @@ pub(crate) const WHOLE_LOOK_TIME: Duration = Duration::from_millis(100);
 /// and counted. Most programs have some hundreds, and the kernel lets a process have 65,530.
 pub(crate) const MAPPINGS_PER_LOOK: u64 = 20_000;
 
+/// So many mappings a command and its jobs may have: what has more takes too long to be counted, and all commands of its
+/// session are looked at by one thread.
+pub(crate) const MOST_MAPPINGS: u64 = 200_000;
+
+/// How long the count of what has many mappings holds, as long as all processes of the machine share no more than
+/// [`HIDDEN_GROWTH`] above what they did then: private memory is looked at meanwhile.
+pub(crate) const COUNT_TIME: Duration = Duration::from_secs(1);
+
 /// How long memory may be too much only if processes do not have their parents' address spaces, where the kernel does
 /// not say whether they do: as long as it takes to start a program.
 pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(500);

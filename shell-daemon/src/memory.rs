@@ -29,7 +29,7 @@ pub(crate) use shared::Marks;
 
 use self::shared::{Shared, Unread};
 use crate::{
-    limits::MAPPINGS_PER_LOOK,
+    limits::{MAPPINGS_PER_LOOK, MOST_MAPPINGS},
     tree::{self, Entry},
 };
 
@@ -61,9 +61,19 @@ pub(crate) struct Used {
     pub(crate) doubtful: u64,
     /// A process keeps its mappings or descriptors to itself (`PR_SET_DUMPABLE`), so that it may have more.
     pub(crate) is_hidden: bool,
-    /// It is no count: there was more to read than one look takes, or processes ended meanwhile that may have handed on
-    /// more than the limit leaves.
-    pub(crate) is_partial: bool,
+    /// How much more it is, or less, than the private pages and tables of each process taken together.
+    pub(crate) beside_private: i64,
+    /// Why it is no count.
+    pub(crate) partial: Option<Partial>,
+}
+
+/// Why a look has not found everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Partial {
+    /// Processes ended meanwhile that may have handed on more than the limit leaves.
+    Lost,
+    /// There were more mappings than one look reads.
+    TooMany,
 }
 
 /// Whether what is looked at goes on meanwhile.
@@ -96,24 +106,28 @@ impl Meter {
     /// What these processes have, in bytes. It is exact enough for a comparison with `limit`: more is said only if
     /// they have more, but for shared memory whose file cannot be asked.
     pub(crate) fn used(&self, processes: &[Entry], limit: u64, motion: Motion, marks: &mut Marks) -> Used {
-        let most = if motion == Motion::Runs { MAPPINGS_PER_LOOK } else { u64::MAX };
+        let most = if motion == Motion::Runs { MAPPINGS_PER_LOOK } else { MOST_MAPPINGS };
         let mut shared = Shared::new(&self.devices, marks, most);
         let mut used = self.look(processes, limit, &mut shared);
-        used.is_partial &= motion == Motion::Runs;
+        if motion == Motion::Stopped && used.partial == Some(Partial::Lost) {
+            // Somebody else has killed it.
+            used.partial = None;
+        }
         shared.end();
         used
     }
 
+    /// What these processes have in private pages and tables alone, each by itself.
+    pub(crate) fn private(processes: &[Entry], limit: u64) -> Used {
+        let (own, lost) = Own::of_each(processes);
+        let bytes = private(&own);
+        let partial = (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Partial::Lost);
+        Used { bytes, partial, ..Used::default() }
+    }
+
     fn look(&self, processes: &[Entry], limit: u64, shared: &mut Shared<'_>) -> Used {
-        let (mut own, mut doubtful) = (Vec::new(), Vec::new());
-        // The addresses of processes that ended after they were listed: one that forked before has handed on its memory.
-        let mut lost = 0;
-        for entry in processes {
-            match Own::of(entry) {
-                Some(found) => own.push((*entry, found)),
-                None => lost += entry.virtual_bytes,
-            }
-        }
+        let (mut own, lost) = Own::of_each(processes);
+        let mut doubtful = Vec::new();
         // What is too much by private pages alone is not read further: `maps` may be long, and a bomb grows meanwhile.
         if private(&own) > limit {
             (own, doubtful) = once_each(own, share_memory);
@@ -122,6 +136,7 @@ impl Meter {
                 return Used { bytes, ..Used::default() };
             }
         }
+        let raw = private(&own) + private(&doubtful);
         let (mut unseen, mut is_hidden) = (0, false);
         for (entry, own) in own.iter_mut().chain(&mut doubtful) {
             match shared.add_mappings(entry) {
@@ -137,7 +152,9 @@ impl Meter {
                     unseen += own.not_private;
                     is_hidden |= is_refused(&error) && own.could_be_seen(entry);
                 }
-                Err(Unread::TooMany) => return Used { is_partial: true, ..Used::default() },
+                Err(Unread::TooMany) => {
+                    return Used { partial: Some(Partial::TooMany), ..Used::default() };
+                }
             }
             if self.descriptors == Descriptors::Looked
                 && let Err(error) = shared.add_descriptors(entry)
@@ -149,8 +166,14 @@ impl Meter {
         let used = |bytes: u64, doubtful: u64| {
             let is_doubtful = bytes <= limit && bytes.saturating_add(doubtful) > limit;
             let (bytes, doubtful) = if is_doubtful { (bytes, doubtful) } else { (bytes + doubtful, 0) };
-            let is_partial = lost > 0 && bytes.saturating_add(lost) > limit;
-            Used { bytes, doubtful, is_hidden, is_partial }
+            let partial = (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Partial::Lost);
+            Used {
+                bytes,
+                doubtful,
+                is_hidden,
+                beside_private: bytes.cast_signed() - raw.cast_signed(),
+                partial,
+            }
         };
         let all = private(&own) + private(&doubtful) + shared.bytes() + unseen;
         if all <= limit {
@@ -199,14 +222,16 @@ fn is_refused(error: &io::Error) -> bool {
 /// by `vfork` or `posix_spawn`, as most do that have much memory, is two processes with one address space until the
 /// other program is there. Apart those of which the kernel does not say it.
 fn once_each(own: Processes, share_memory: impl Fn(Pid, Pid) -> Option<bool>) -> (Processes, Processes) {
-    let sizes: HashMap<i32, u64> =
-        own.iter().map(|(entry, _)| (entry.process.pid.as_raw_pid(), entry.virtual_bytes)).collect();
+    // By threads that live: two that have ended have the same memory, which is none.
+    let parents: HashMap<i32, (u64, Pid)> = own
+        .iter()
+        .map(|(entry, _)| (entry.process.pid.as_raw_pid(), (entry.virtual_bytes, entry.thread)))
+        .collect();
     let (mut kept, mut doubtful) = (Vec::new(), Vec::new());
     for (entry, own) in own {
         // Most processes are not asked about: one address space has one size.
-        let parent = Pid::from_raw(entry.parent())
-            .filter(|_| sizes.get(&entry.parent()) == Some(&entry.virtual_bytes));
-        match parent.map_or(Some(false), |parent| share_memory(parent, entry.process.pid)) {
+        let parent = parents.get(&entry.parent()).filter(|(size, _)| *size == entry.virtual_bytes);
+        match parent.map_or(Some(false), |(_, parent)| share_memory(*parent, entry.thread)) {
             Some(true) => {}
             Some(false) => kept.push((entry, own)),
             None => doubtful.push((entry, own)),
@@ -253,6 +278,19 @@ impl Rights {
 }
 
 impl Own {
+    /// What each of these processes has; and what those had that ended after they were listed, and so may have handed on
+    /// to others that were not listed.
+    fn of_each(processes: &[Entry]) -> (Processes, u64) {
+        let (mut own, mut lost) = (Vec::new(), 0);
+        for entry in processes {
+            match Self::of(entry) {
+                Some(found) => own.push((*entry, found)),
+                None => lost += entry.resident_bytes,
+            }
+        }
+        (own, lost)
+    }
+
     /// Nothing of a process that is gone, or that has let go of its memory to end.
     fn of(entry: &Entry) -> Option<Self> {
         let read = |folder: &Path| fs::read_to_string(folder.join("status")).ok();

@@ -84,7 +84,7 @@ pub enum Interruption {
     Processes,
     /// It and its jobs had more memory than [`crate::SessionSpec::limits`] says, or its session too much in all.
     Memory,
-    /// A process of it keeps its memory to itself, so that it cannot be counted.
+    /// Its memory cannot be counted: a process keeps it to itself, or there are too many mappings.
     Hidden,
 }
 

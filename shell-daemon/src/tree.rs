@@ -196,7 +196,7 @@ pub(crate) fn left_below(root: Process) -> Result<(usize, Pace), ShellError> {
 /// What is below one process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Below {
-    /// All that lives.
+    /// All that lives, each after its parent.
     pub(crate) living: Vec<Entry>,
     /// How many have ended and wait to be buried: each takes a number and a place in the kernel's list.
     pub(crate) ended: usize,
@@ -346,14 +346,19 @@ impl Frozen {
     /// Lets go on what ran before.
     pub(crate) fn thaw(self) {
         let Stopped { ran, groups, stands: _ } = self.stopped;
+        // Children before their parents, which would take them for stopped by somebody: a shell with job control goes on
+        // with its script then.
+        let listed = self.below.living.iter().rev().map(|entry| entry.process);
+        let seen: HashSet<Process> = self.below.living.iter().map(|entry| entry.process).collect();
+        let others = ran.keys().copied().filter(|process| !seen.contains(process));
+        for process in listed.chain(others).filter(|process| ran.get(process) == Some(&true)) {
+            process.signal(Signal::CONT);
+        }
         // A group may have members that are not below the root.
         if ran.values().all(|ran| *ran) {
             for group in groups {
                 let _ = rustix::process::kill_process_group(group, Signal::CONT);
             }
-        }
-        for (process, _) in ran.into_iter().filter(|(_, ran)| *ran) {
-            process.signal(Signal::CONT);
         }
     }
 }

@@ -27,10 +27,10 @@ use rustix::{
 use crate::{
     ShellError,
     limits::{
-        DOUBT_TIME, FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH,
-        SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
+        COUNT_TIME, DOUBT_TIME, FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME,
+        MEMORY_GROWTH, SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
-    memory::{Marks, Meter, Motion, Used, shared_by_all},
+    memory::{Marks, Meter, Motion, Partial, Used, shared_by_all},
     tree::{self, Below, Entry, Process, Table},
 };
 
@@ -54,7 +54,7 @@ pub(crate) struct SessionBounds {
 pub(crate) enum Breach {
     Processes,
     Memory,
-    /// A process keeps its memory to itself.
+    /// A process keeps its memory to itself, or there is too much to be counted.
     Hidden,
     /// It could not be looked at.
     Unseen,
@@ -105,6 +105,20 @@ struct Watched {
     hidden: Option<Hidden>,
     /// Since when its memory may be too much.
     doubt: Option<Instant>,
+    /// As in [`Used`], at the last count.
+    beside_private: i64,
+    /// The last count, where there was so much to be read that it was stopped for that.
+    counted: Option<Counted>,
+}
+
+/// A count that is not repeated at once.
+#[derive(Clone, Copy, Debug)]
+struct Counted {
+    at: Instant,
+    /// As in [`Used`].
+    beside_private: i64,
+    /// What all processes of the machine shared then.
+    shared_by_all: u64,
 }
 
 /// What looks in a row have found beside a process that keeps its memory to itself.
@@ -180,6 +194,8 @@ impl Watcher {
             is_born: false,
             hidden: None,
             doubt: None,
+            beside_private: 0,
+            counted: None,
         });
         self.shared.changed.notify_one();
         Ok(Watch { root, told, shared: Arc::clone(&self.shared) })
@@ -305,26 +321,34 @@ impl Watched {
 
     fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
         let Ok(below) = self.below() else { return Err(Breach::Unseen) };
+        let mut partial = None;
         // First of all, since a bomb grows faster than anything about it is read.
-        if below.count() <= self.calm()
-            && self.note(&below, Motion::Runs, meter)
-            && self.breach(&below).is_none()
-        {
-            let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
-            if below.count() > slowed + self.step() {
-                yield_to_others(&below.living);
-                self.checked = below.count();
-            } else {
-                self.checked = self.checked.min(below.count());
+        if below.count() <= self.calm() {
+            partial = self.note(&below, Motion::Runs, meter).err();
+            if partial.is_none() && self.breach(&below).is_none() {
+                let slowed = self.checked.max(self.bounds.processes.div_ceil(4));
+                if below.count() > slowed + self.step() {
+                    yield_to_others(&below.living);
+                    self.checked = below.count();
+                } else {
+                    self.checked = self.checked.min(below.count());
+                }
+                return Ok(());
             }
-            return Ok(());
         }
         // What runs is counted at several moments, and grows meanwhile. What is stopped does neither.
         let Ok(frozen) = tree::freeze(self.root, &below.living, self.bounds.processes, FREEZE_TIME) else {
             return Err(Breach::Unseen);
         };
         self.checked = frozen.below.count();
-        self.note(&frozen.below, Motion::Stopped, meter);
+        if self.note(&frozen.below, Motion::Stopped, meter).is_err() {
+            return Err(Breach::Hidden);
+        }
+        self.counted = (partial == Some(Partial::TooMany)).then(|| Counted {
+            at: Instant::now(),
+            beside_private: self.beside_private,
+            shared_by_all: shared_by_all(),
+        });
         match self.breach(&frozen.below) {
             // It stays stopped until it is killed.
             Some(breach) => Err(breach),
@@ -361,16 +385,26 @@ impl Watched {
         self.bounds.processes.div_ceil(8)
     }
 
-    /// Whether it is a count.
-    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> bool {
+    /// Takes note of what one look finds.
+    ///
+    /// # Errors
+    /// Why that is no count; then the last one stands.
+    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<(), Partial> {
         self.threads = below.threads();
+        self.is_born = self.is_born || !is_unborn(&below.living);
+        if motion == Motion::Runs
+            && let Some(bytes) = self.bytes_since_count(below)
+        {
+            self.memory_bytes = bytes;
+            return Ok(());
+        }
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         let used = meter.used(&below.living, self.bounds.memory_bytes, motion, &mut marks);
         drop(marks);
-        self.is_born = self.is_born || !is_unborn(&below.living);
-        if used.is_partial {
-            return false;
+        if let Some(partial) = used.partial {
+            return Err(partial);
         }
+        self.beside_private = used.beside_private;
         self.memory_bytes = settled(used, self.bounds.memory_bytes, &mut self.doubt, Instant::now());
         self.hidden = (used.is_hidden && self.is_born).then(|| {
             let shared = shared_by_all();
@@ -378,7 +412,17 @@ impl Watched {
                 self.hidden.unwrap_or(Hidden { looks: 0, began_with: shared, grown: 0 });
             Hidden { looks: looks.saturating_add(1), began_with, grown: shared.saturating_sub(began_with) }
         });
-        true
+        Ok(())
+    }
+
+    /// What there is if nothing but private memory has changed since the last whole count, as long as that holds.
+    fn bytes_since_count(&self, below: &Below) -> Option<u64> {
+        let counted = self.counted.filter(|counted| {
+            counted.at.elapsed() < COUNT_TIME
+                && shared_by_all() < counted.shared_by_all.saturating_add(HIDDEN_GROWTH)
+        })?;
+        let used = Meter::private(&below.living, self.bounds.memory_bytes);
+        used.partial.is_none().then(|| used.bytes.saturating_add_signed(counted.beside_private))
     }
 
     fn breach(&self, below: &Below) -> Option<Breach> {

@@ -33,7 +33,7 @@ fn used(entries: &[Entry], limit: u64, motion: Motion) -> Used {
 fn a_look_at_what_ended_meanwhile_is_no_count_where_it_may_have_handed_on_too_much() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
-    assert!(!used(&listed, 1 << 40, Motion::Runs).is_partial, "the control");
+    assert_eq!(used(&listed, 1 << 40, Motion::Runs).partial, None, "the control");
     child.kill().unwrap();
     // Not buried: it is there without any memory.
     rustix::process::waitid(
@@ -43,8 +43,11 @@ fn a_look_at_what_ended_meanwhile_is_no_count_where_it_may_have_handed_on_too_mu
     .unwrap();
     for _ in ["dead", "buried"] {
         assert_eq!(used(&listed, 1 << 40, Motion::Runs), Used::default());
-        let close = listed[0].virtual_bytes - 1;
-        assert_eq!(used(&listed, close, Motion::Runs), Used { is_partial: true, ..Used::default() });
+        let close = listed[0].resident_bytes - 1;
+        assert_eq!(
+            used(&listed, close, Motion::Runs),
+            Used { partial: Some(Partial::Lost), ..Used::default() }
+        );
         assert_eq!(used(&listed, close, Motion::Stopped), Used::default(), "nothing goes on");
         let _ = child.wait();
     }
@@ -52,7 +55,6 @@ fn a_look_at_what_ended_meanwhile_is_no_count_where_it_may_have_handed_on_too_mu
 
 /// By another user's look too: `cargo test` runs as one that may not look at everything.
 #[test]
-#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn a_process_whose_first_thread_has_ended_hides_nothing() {
     let script = format!(
         "exec perl -Mthreads -e 'threads->create(sub {{ <STDIN> }}); syscall({}, 0)'",
@@ -85,8 +87,8 @@ fn a_look_at_what_runs_reads_no_more_mappings_than_it_may() {
     let meter = Meter::new(Descriptors::Looked).unwrap();
     let look =
         |most| meter.look(&listed, 1 << 40, &mut Shared::new(&meter.devices, &mut Marks::default(), most));
-    assert!(look(3).is_partial);
-    assert!(!look(MAPPINGS_PER_LOOK).is_partial);
+    assert_eq!(look(3).partial, Some(Partial::TooMany));
+    assert_eq!(look(MAPPINGS_PER_LOOK).partial, None);
     child.kill().unwrap();
     child.wait().unwrap();
 }

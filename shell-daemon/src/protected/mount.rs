@@ -49,8 +49,10 @@ struct Stamp {
     is_named: bool,
     /// It had changed so shortly before that another change could have the same time.
     is_fresh: bool,
-    /// The first look left it out, so that what is in it may have been there before the session.
+    /// The first look left it out for its bounds, so that what is in it may have been there before the session.
     is_unknown: bool,
+    /// Which folder it was then.
+    was: Option<(u64, u64)>,
 }
 
 /// One look at a mount.
@@ -136,6 +138,7 @@ impl Mount {
     /// mounts.
     fn look_at_root(&mut self, look: &mut Look<'_>) {
         let is_unknown = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.is_unknown);
+        self.probe_for_marks(Path::new(""), is_unknown, look);
         for pattern in look.patterns.patterns() {
             self.probe_for(pattern, Path::new(""), is_unknown, look);
         }
@@ -161,15 +164,28 @@ impl Mount {
         }
     }
 
-    /// Remembers a folder that was to be read and was not: it is read at the next look.
+    /// Remembers a folder for which there was no time or room: it is read at the next look.
     fn leave_out(&mut self, folder: PathBuf, is_named: bool) {
-        let is_unknown = self.is_first || self.folders.get(&folder).is_some_and(|stamp| stamp.is_unknown);
-        self.folders.insert(folder, Stamp { of: None, is_named, is_fresh: true, is_unknown });
+        let before = self.folders.get(&folder).filter(|stamp| stamp.is_unknown);
+        let was = match before {
+            Some(stamp) => stamp.was,
+            None if self.is_first => self.handle_stat(&folder).ok().map(|stat| Identity::of(&stat).place),
+            None => None,
+        };
+        let is_unknown = before.is_some() || self.is_first;
+        self.folders.insert(folder, Stamp { of: None, is_named, is_fresh: true, is_unknown, was });
+    }
+
+    /// Remembers a folder that did not let itself be read: what shows in it later is new.
+    fn note_unreadable(&mut self, folder: PathBuf, is_named: bool) {
+        let stamp = Stamp { of: None, is_named, is_fresh: true, is_unknown: false, was: None };
+        self.folders.insert(folder, stamp);
     }
 
     /// Asks for the protected names in a folder of which not all names are read. They are asked for as the policy
     /// writes them.
     fn probe(&mut self, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
+        self.probe_for_marks(folder, is_unknown, look);
         for pattern in look.patterns.patterns() {
             if look.budget.is_over() {
                 return;
@@ -178,12 +194,35 @@ impl Mount {
         }
     }
 
-    fn probe_for(&mut self, pattern: &str, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
+    /// Asks whether such a folder is a repository, and for what is protected in it then.
+    fn probe_for_marks(&mut self, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
+        let mut marks = RepositoryMarks::default();
+        for name in RepositoryMarks::NAMES {
+            if self.handle_stat(&folder.join(name)).is_ok() {
+                marks.see(name.as_bytes());
+            }
+        }
+        if !marks.is_repository() {
+            return;
+        }
+        self.repositories.insert(folder.to_owned());
+        for pattern in look.patterns.patterns() {
+            if let Some((_, below)) =
+                pattern.split_once('/').filter(|(name, _)| look.patterns.names_repository(name))
+            {
+                self.probe_for(below, folder, is_unknown, look);
+            }
+        }
+    }
+
+    fn probe_for(&mut self, pattern: &str, folder: &Path, mut is_unknown: bool, look: &mut Look<'_>) {
         let mut path = folder.to_owned();
         for part in pattern.split('/') {
             let within = self.within(&path);
             path.push(part);
             let Ok(stat) = self.handle_stat(&path) else { break };
+            // What was moved here has all that it had.
+            is_unknown &= self.was_there(&stat);
             let kind = FileType::from_raw_mode(stat.st_mode);
             if is_protected(look.patterns, &path, kind, &within) {
                 self.find(path.clone(), &stat, is_unknown, look);
@@ -200,21 +239,24 @@ impl Mount {
             Err(errno) => {
                 look.budget.complete &= is_gone(errno);
                 if !is_gone(errno) {
-                    self.leave_out(folder.to_owned(), is_named);
+                    self.note_unreadable(folder.to_owned(), is_named);
                 }
                 return;
             }
         };
         let of = Identity::of(&stat);
-        let is_unknown = self.folders.get(folder).is_some_and(|stamp| stamp.is_unknown);
-        let stamp = Stamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown };
+        let before = self.folders.get(folder).filter(|stamp| stamp.is_unknown);
+        let was = before.and_then(|stamp| stamp.was);
+        // Another folder in its place has brought along what is in it.
+        let is_unknown = before.is_some() && (was == Some(of.place) || self.was_there(&stat));
+        let stamp = Stamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown, was };
         self.folders.insert(folder.to_owned(), stamp);
         let within = self.within(folder);
         let mut marks = RepositoryMarks::default();
         for entry in entries {
             let Ok(entry) = entry else {
                 look.budget.complete = false;
-                self.leave_out(folder.to_owned(), is_named);
+                self.note_unreadable(folder.to_owned(), is_named);
                 return;
             };
             let name = entry.file_name().to_bytes();
@@ -248,14 +290,18 @@ impl Mount {
                     self.leave_out(folder.to_owned(), is_named);
                     continue;
                 }
-                if is_unknown && self.handle_stat(&path).is_ok_and(|stat| self.was_there(&stat)) {
-                    let stamp = Stamp { of: None, is_named: names_it, is_fresh: true, is_unknown };
+                if is_unknown
+                    && let Ok(stat) = self.handle_stat(&path)
+                    && self.was_there(&stat)
+                {
+                    let was = Some(Identity::of(&stat).place);
+                    let stamp = Stamp { of: None, is_named: names_it, is_fresh: true, is_unknown, was };
                     self.folders.insert(path.clone(), stamp);
                 }
                 look.to_read.add(path, names_it);
             }
         }
-        self.note_repository(folder, marks, is_unknown, look);
+        self.note_repository(folder, marks, is_unknown && self.was_there(&stat), look);
         if let Some(stamp) = self.folders.get_mut(folder).filter(|stamp| stamp.of.is_some()) {
             stamp.is_unknown = false;
         }
@@ -283,7 +329,8 @@ impl Mount {
         Within(folder.ancestors().enumerate().filter(is_repository).map(|(up, _)| depth - up).collect())
     }
 
-    /// Notes whether a folder is a repository. Of one that has become one, what is in it is looked at anew.
+    /// Notes whether a folder is a repository. Of one that has become one, what is in it is looked at anew; all of it is
+    /// new, unless that was before the session.
     fn note_repository(
         &mut self,
         folder: &Path,
@@ -300,10 +347,17 @@ impl Mount {
         if !self.repositories.insert(folder.to_owned()) {
             return;
         }
+        if !is_unknown {
+            let below = self.folders.iter_mut().filter(|(path, _)| path.starts_with(folder));
+            below.for_each(|(_, stamp)| stamp.is_unknown = false);
+        }
         let Ok((entries, _)) = self.open(folder) else { return };
         let within = self.within(folder);
         for entry in entries.map_while(Result::ok) {
             if look.budget.is_over() {
+                // Once more at the next look.
+                self.repositories.remove(folder);
+                self.leave_out(folder.to_owned(), true);
                 return;
             }
             let name = entry.file_name().to_bytes();

@@ -2,7 +2,7 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    os::unix::fs::{PermissionsExt as _, symlink},
     time::{Duration, Instant},
 };
 
@@ -332,13 +332,17 @@ fn what_git_would_run_is_told_before_all_else() {
 
 /// A folder that the first look left out, in which `before` is there, and what a later look tells of it.
 fn left_out(before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
+    left_out_within(Bounds { time: Duration::ZERO, ..FEW }, before, change)
+}
+
+fn left_out_within(bounds: Bounds, before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
     let world = World::new();
     for path in before {
         fs::create_dir_all(world.path(path).parent().unwrap()).unwrap();
         fs::write(world.path(path), "old").unwrap();
     }
     World::waits_for_another_time();
-    let mut protected = world.protected_within(&PATTERNS, Bounds { time: Duration::ZERO, ..FEW });
+    let mut protected = world.protected_within(&PATTERNS, bounds);
     change(&world);
     protected.bounds = Bounds { time: Duration::from_secs(60), entries: 10_000, ..FEW };
     protected.look()
@@ -390,4 +394,70 @@ fn repositories_in_repositories_are_all_looked_at() {
         protected.look(),
         ProtectedFound { created: vec!["/shared/plain/r/r/hooks".to_owned()], complete: true }
     );
+}
+
+#[test]
+fn all_of_a_folder_that_becomes_a_repository_is_new() {
+    let before = ["plain/q/hooks/pre-commit", "plain/q/config", "plain/q/objects/x", "plain/q/refs/x"];
+    let found =
+        left_out(&before, |world| fs::write(world.path("plain/q/HEAD"), "ref: refs/heads/x").unwrap());
+    for path in ["/shared/plain/q/hooks", "/shared/plain/q/hooks/pre-commit"] {
+        assert!(found.created.iter().any(|created| created == path), "{found:?}");
+    }
+}
+
+#[test]
+fn another_folder_in_the_place_of_one_that_was_left_out_is_new() {
+    let junk: Vec<String> = (0..200).map(|file| format!("plain/q/{file}")).collect();
+    let mut before: Vec<&str> = junk.iter().map(String::as_str).collect();
+    before.push("plain/fix/i/.git/hooks/pre-commit");
+    let found = left_out_within(FEW, &before, |world| {
+        fs::remove_dir_all(world.path("plain/q")).unwrap();
+        fs::rename(world.path("plain/fix/i"), world.path("plain/q")).unwrap();
+    });
+    let told = "/shared/plain/q/.git/hooks/pre-commit";
+    assert!(found.created.iter().any(|created| created == told), "{found:?}");
+}
+
+#[test]
+fn what_is_moved_to_a_protected_name_of_a_folder_that_is_too_large_is_new() {
+    let world = World::new();
+    (0..200).for_each(|file| fs::write(world.path(&format!("{file}")), "").unwrap());
+    fs::create_dir_all(world.path("x/hooks")).unwrap();
+    fs::write(world.path("x/hooks/pre-commit"), "old").unwrap();
+    World::waits_for_another_time();
+    let mut protected = world.protected_within(&PATTERNS, FEW);
+    fs::rename(world.path("x"), world.path(".git")).unwrap();
+    let found = protected.look();
+    assert!(found.created.iter().any(|created| created == "/shared/.git/hooks"), "{found:?}");
+}
+
+#[test]
+fn a_repository_that_is_too_large_is_one() {
+    let world = World::new();
+    let mut protected = world.protected_within(&PATTERNS, FEW);
+    bare(&world, "plain/bare");
+    (0..1000).for_each(|file| fs::write(world.path(&format!("plain/bare/{file}")), "").unwrap());
+    fs::create_dir(world.path("plain/bare/hooks")).unwrap();
+    let found = protected.look();
+    assert!(found.created.iter().any(|created| created == "/shared/plain/bare/hooks"), "{found:?}");
+}
+
+#[test]
+fn what_could_not_be_read_is_new_when_it_can() {
+    if rustix::process::geteuid().is_root() {
+        println!("skipped: root reads everything");
+        return;
+    }
+    let world = World::new();
+    fs::create_dir_all(world.path("p/.git/hooks")).unwrap();
+    fs::write(world.path("p/.git/hooks/pre-commit"), "planted").unwrap();
+    let mode = |mode| fs::set_permissions(world.path("p"), fs::Permissions::from_mode(mode)).unwrap();
+    mode(0);
+    World::waits_for_another_time();
+    let mut protected = world.protected(&PATTERNS);
+    assert!(!protected.look().complete);
+    mode(0o700);
+    let found = protected.look();
+    assert_eq!(found.created, ["/shared/p/.git/hooks", "/shared/p/.git/hooks/pre-commit"]);
 }

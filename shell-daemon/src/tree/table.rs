@@ -25,6 +25,10 @@ pub(crate) struct Entry {
     pub(crate) is_headless: bool,
     /// What of its addresses is in use, with memory behind it or not.
     pub(crate) virtual_bytes: u64,
+    /// What of them was in memory, shared or not, to about 1 MiB.
+    pub(crate) resident_bytes: u64,
+    /// A thread of it that lives: the first one, or where that has ended another.
+    pub(crate) thread: Pid,
     pub(super) parent: i32,
     /// Its process group.
     pub(super) group: i32,
@@ -172,22 +176,42 @@ pub(crate) fn number(name: &str) -> Option<Pid> {
 
 /// What the kernel says about one process; nothing if it is gone.
 pub(super) fn entry(pid: Pid) -> Option<Entry> {
-    let path = Path::new("/proc").join(pid.as_raw_pid().to_string()).join("stat");
+    let folder = Path::new("/proc").join(pid.as_raw_pid().to_string());
+    let found = stat(&folder, pid)?;
+    if !found.is_headless {
+        return Some(found);
+    }
+    // The first thread has no memory any more; what the others have is theirs together.
+    let living = threads(&found).into_iter().find_map(|thread| {
+        let number = thread.file_name().and_then(|name| name.to_str()).and_then(number)?;
+        stat(&thread, number).filter(|thread| thread.virtual_bytes > 0)
+    });
+    Some(match living {
+        Some(Entry { virtual_bytes, resident_bytes, thread, .. }) => {
+            Entry { virtual_bytes, resident_bytes, thread, ..found }
+        }
+        None => found,
+    })
+}
+
+/// What the kernel says about a process, or about one of its threads.
+fn stat(folder: &Path, pid: Pid) -> Option<Entry> {
     // Bytes, since a process chooses its name.
-    let line = std::fs::read(path).ok()?;
+    let line = std::fs::read(folder.join("stat")).ok()?;
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(line.get(after_name..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // The 9th, 14th, 15th, 20th, 22nd and 23rd field of all, of which five are read.
+    // The 9th, 14th, 15th, 20th, 22nd, 23rd and 24th field of all, of which five are read.
     let flags: u64 = fields.nth(3)?.parse().ok()?;
     let used: u64 = fields.nth(4)?.parse().ok()?;
     let used_for_it: u64 = fields.next()?.parse().ok()?;
     let threads = fields.nth(4)?.parse().ok()?;
     let started = fields.nth(1)?.parse().ok()?;
     let virtual_bytes = fields.next()?.parse().ok()?;
+    let resident_pages: u64 = fields.next()?.parse().ok()?;
     let first_has_ended = matches!(state, "Z" | "X");
     let is_headless = first_has_ended && threads > 1;
     Some(Entry {
@@ -195,6 +219,8 @@ pub(super) fn entry(pid: Pid) -> Option<Entry> {
         threads,
         is_headless,
         virtual_bytes,
+        resident_bytes: resident_pages * rustix::param::page_size() as u64,
+        thread: pid,
         parent,
         group,
         ended: first_has_ended && !is_headless,

@@ -166,8 +166,16 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
         (
             "private memory that each process hands to the next and ends",
             script(&format!(
-                "if (!fork) {{ for (1..40) {{ take({MUCH} / 40, {PRIVATE}, -1); for (1..10) {{ exit if fork }} }} \
-                 sleep 20 }} sleep 20;"
+                "for (1..4) {{ if (!fork) {{ take(50 << 20, {PRIVATE}, -1); for (1..5000) {{ exit if fork }} exit }} }} \
+                 sleep 20;"
+            )),
+        ),
+        (
+            "private memory of processes whose first thread has ended",
+            script(&format!(
+                "use threads; sub lose {{ threads->create(sub {{ take(40 << 20, {PRIVATE}, -1); sleep 20 }}); \
+                 syscall({exit}, 0) }} for (1..10) {{ if (!fork) {{ lose() }} }} lose();",
+                exit = libc::SYS_exit,
             )),
         ),
         (

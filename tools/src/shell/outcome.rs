@@ -67,7 +67,7 @@ pub(super) fn outcome(ran: Ran, about: &About<'_>) -> Outcome {
         ),
         "hidden" => Some(
             ToolError::resource_limit(killed(
-                "a process of the command kept its memory to itself, so that it could not be counted",
+                "the command's memory could not be counted: a process kept it to itself, or there were too many mappings",
                 &text,
             ))
             .with_code("memory_hidden"),
