@@ -124,17 +124,17 @@ impl ProtectedPaths {
                 .is_some_and(|resolved| self.find(resolved.iter(), Pattern::goes_on_after).is_some())
     }
 
-    /// Tries every pattern at the first component of a path.
-    pub(crate) fn find_first<I, C>(
+    /// Tries every pattern at the first component of a path, as it is written and with `..` taken lexically.
+    pub(crate) fn find_first<'a>(
         &self,
-        components: &I,
-        matches: fn(&Pattern, &mut dyn Iterator<Item = C>) -> bool,
-    ) -> Option<&str>
-    where
-        I: Iterator<Item = C> + Clone,
-    {
-        let pattern = self.patterns.iter().find(|pattern| matches(pattern, &mut components.clone()))?;
-        Some(&pattern.text)
+        path: impl Iterator<Item = &'a str> + Clone,
+        matches: fn(&Pattern, &mut dyn Iterator<Item = &'a str>) -> bool,
+    ) -> Option<&str> {
+        let found = self.patterns.iter().find(|pattern| matches(pattern, &mut path.clone())).or_else(|| {
+            let resolved = resolve_dots(path.clone())?;
+            self.patterns.iter().find(|pattern| matches(pattern, &mut resolved.iter().copied()))
+        });
+        found.map(|pattern| pattern.text.as_str())
     }
 
     /// Tries every pattern at every component of a path.

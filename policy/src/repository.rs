@@ -41,13 +41,12 @@ impl RepositoryMarks {
 
 impl ProtectedPaths {
     /// The pattern that protects a path below a repository whose folder has any name: what it would be if that were
-    /// called `.git`. Patterns that hold at any place, whatever is above them, are [`ProtectedPaths::covers`]'s. The path
-    /// has no `..`.
+    /// called `.git`. Patterns that hold at any place, whatever is above them, are [`ProtectedPaths::covers`]'s.
     pub fn covers_in_repository<'a, I>(&self, below: I) -> Option<&str>
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.find_first(&std::iter::once(GIT).chain(below), Pattern::begins)
+        self.find_first(std::iter::once(GIT).chain(below), Pattern::begins)
     }
 
     /// Whether such a path is a proper beginning of a protected one.
@@ -55,7 +54,7 @@ impl ProtectedPaths {
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.find_first(&std::iter::once(GIT).chain(below), Pattern::goes_on_after).is_some()
+        self.find_first(std::iter::once(GIT).chain(below), Pattern::goes_on_after).is_some()
     }
 
     /// Whether a name is that of a repository's folder, of which something is protected. A file of this name leads
@@ -108,6 +107,7 @@ mod tests {
         assert_eq!(protected.covers_in_repository(["hooks", "pre-commit"]), Some(".git/hooks"));
         assert_eq!(protected.covers_in_repository(["index"]), None);
         assert_eq!(protected.covers_in_repository(["x", "config"]), None);
+        assert_eq!(protected.covers_in_repository(["x", "..", "config"]), Some(".git/config"));
         for (name, is) in
             [(".git", true), (".GIT", true), (".g\u{200c}it", true), ("git", false), (".bashrc", false)]
         {
