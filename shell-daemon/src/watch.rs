@@ -392,6 +392,10 @@ impl Watched {
     fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<(), Partial> {
         self.threads = below.threads();
         self.is_born = self.is_born || !is_unborn(&below.living);
+        if !self.is_born {
+            // The addresses of our own program are nothing that the command has.
+            return Ok(());
+        }
         if motion == Motion::Runs
             && let Some(bytes) = self.bytes_since_count(below)
         {
@@ -406,7 +410,7 @@ impl Watched {
         }
         self.beside_private = used.beside_private;
         self.memory_bytes = settled(used, self.bounds.memory_bytes, &mut self.doubt, Instant::now());
-        self.hidden = (used.is_hidden && self.is_born).then(|| {
+        self.hidden = used.is_hidden.then(|| {
             let shared = shared_by_all();
             let Hidden { looks, began_with, .. } =
                 self.hidden.unwrap_or(Hidden { looks: 0, began_with: shared, grown: 0 });
