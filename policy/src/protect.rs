@@ -127,7 +127,7 @@ impl ProtectedPaths {
     /// Tries every pattern at the first component of a path, as it is written and with `..` taken lexically.
     pub(crate) fn find_first<'a>(
         &self,
-        path: impl Iterator<Item = &'a str> + Clone,
+        path: &(impl Iterator<Item = &'a str> + Clone),
         matches: fn(&Pattern, &mut dyn Iterator<Item = &'a str>) -> bool,
     ) -> Option<&str> {
         let found = self.patterns.iter().find(|pattern| matches(pattern, &mut path.clone())).or_else(|| {

@@ -46,7 +46,7 @@ impl ProtectedPaths {
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.find_first(std::iter::once(GIT).chain(below), Pattern::begins)
+        self.find_first(&std::iter::once(GIT).chain(below), Pattern::begins)
     }
 
     /// Whether such a path is a proper beginning of a protected one.
@@ -54,7 +54,7 @@ impl ProtectedPaths {
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
     {
-        self.find_first(std::iter::once(GIT).chain(below), Pattern::goes_on_after).is_some()
+        self.find_first(&std::iter::once(GIT).chain(below), Pattern::goes_on_after).is_some()
     }
 
     /// Whether a name is that of a repository's folder, of which something is protected. A file of this name leads

@@ -20,6 +20,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use portcullis_confine::process::share_memory;
@@ -29,7 +30,7 @@ pub(crate) use shared::Marks;
 
 use self::shared::{Shared, Unread};
 use crate::{
-    limits::{MAPPINGS_PER_LOOK, MOST_MAPPINGS},
+    limits::{DOUBT_TIME, MAPPINGS_PER_LOOK, MOST_MAPPINGS},
     tree::{self, Entry},
 };
 
@@ -83,6 +84,21 @@ pub(crate) enum Motion {
     Runs,
     /// The look is to be whole.
     Stopped,
+}
+
+impl Used {
+    /// How much memory is taken for what it has. What may be counted twice is believed where it lasts, and where one
+    /// count of it would be no explanation.
+    pub(crate) fn settled(self, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
+        let all = self.bytes.saturating_add(self.doubtful);
+        if self.doubtful == 0 {
+            *doubt = None;
+            return all;
+        }
+        let since = *doubt.get_or_insert(now);
+        let is_settled = now.duration_since(since) >= DOUBT_TIME || all > limit.saturating_mul(2);
+        if is_settled { all } else { self.bytes }
+    }
 }
 
 impl Meter {

@@ -27,10 +27,10 @@ use rustix::{
 use crate::{
     ShellError,
     limits::{
-        COUNT_TIME, DOUBT_TIME, FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME,
-        MEMORY_GROWTH, SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
+        COUNT_TIME, FREEZE_TIME, HIDDEN_GROWTH, HIDDEN_LOOKS, KILL_TIME, LOOK_TIME, MEMORY_GROWTH,
+        SHORTEST_LOOK_TIME, THREADS_PER_PROCESS, WHOLE_LOOK_TIME,
     },
-    memory::{Marks, Meter, Motion, Partial, Used, shared_by_all},
+    memory::{Marks, Meter, Motion, Partial, shared_by_all},
     tree::{self, Below, Entry, Process, Table},
 };
 
@@ -105,7 +105,7 @@ struct Watched {
     hidden: Option<Hidden>,
     /// Since when its memory may be too much.
     doubt: Option<Instant>,
-    /// As in [`Used`], at the last count.
+    /// As in [`crate::memory::Used`], at the last count.
     beside_private: i64,
     /// The last count, where there was so much to be read that it was stopped for that.
     counted: Option<Counted>,
@@ -115,7 +115,7 @@ struct Watched {
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     at: Instant,
-    /// As in [`Used`].
+    /// As in [`crate::memory::Used`].
     beside_private: i64,
     /// What all processes of the machine shared then.
     shared_by_all: u64,
@@ -409,7 +409,7 @@ impl Watched {
             return Err(partial);
         }
         self.beside_private = used.beside_private;
-        self.memory_bytes = settled(used, self.bounds.memory_bytes, &mut self.doubt, Instant::now());
+        self.memory_bytes = used.settled(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
         self.hidden = used.is_hidden.then(|| {
             let shared = shared_by_all();
             let Hidden { looks, began_with, .. } =
@@ -472,19 +472,6 @@ impl Watched {
     }
 }
 
-/// How much memory is taken for what it has. What may be counted twice is believed where it lasts, and where one count
-/// of it would be no explanation.
-fn settled(used: Used, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
-    let all = used.bytes.saturating_add(used.doubtful);
-    if used.doubtful == 0 {
-        *doubt = None;
-        return all;
-    }
-    let since = *doubt.get_or_insert(now);
-    let is_settled = now.duration_since(since) >= DOUBT_TIME || all > limit.saturating_mul(2);
-    if is_settled { all } else { used.bytes }
-}
-
 /// Whether there is no more than what may become a command's shell.
 fn is_unborn(entries: &[Entry]) -> bool {
     entries.len() <= 1 && entries.iter().all(Entry::may_be_unborn)
@@ -499,25 +486,4 @@ fn yield_to_others(entries: &[Entry]) {
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
-        let used = |bytes, doubtful| Used { bytes, doubtful, ..Used::default() };
-        let mut doubt = None;
-        let begun = Instant::now();
-        assert_eq!(settled(used(70, 60), 100, &mut doubt, begun), 70);
-        assert_eq!(settled(used(70, 60), 100, &mut doubt, begun + DOUBT_TIME / 2), 70);
-        // The program is there.
-        assert_eq!(settled(used(80, 0), 100, &mut doubt, begun + DOUBT_TIME / 2), 80);
-        let later = begun + DOUBT_TIME;
-        assert_eq!(settled(used(70, 60), 100, &mut doubt, later), 70);
-        assert_eq!(settled(used(70, 60), 100, &mut doubt, later + DOUBT_TIME), 130);
-        // More than one copy in all.
-        assert_eq!(settled(used(70, 140), 100, &mut None, begun), 210);
-    }
 }

@@ -111,3 +111,19 @@ fn what_may_be_the_parents_memory_is_in_doubt() {
     drop(child.stdin.take());
     child.wait().unwrap();
 }
+
+#[test]
+fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
+    let used = |bytes, doubtful| Used { bytes, doubtful, ..Used::default() };
+    let mut doubt = None;
+    let begun = Instant::now();
+    assert_eq!(used(70, 60).settled(100, &mut doubt, begun), 70);
+    assert_eq!(used(70, 60).settled(100, &mut doubt, begun + DOUBT_TIME / 2), 70);
+    // The program is there.
+    assert_eq!(used(80, 0).settled(100, &mut doubt, begun + DOUBT_TIME / 2), 80);
+    let later = begun + DOUBT_TIME;
+    assert_eq!(used(70, 60).settled(100, &mut doubt, later), 70);
+    assert_eq!(used(70, 60).settled(100, &mut doubt, later + DOUBT_TIME), 130);
+    // More than one copy in all.
+    assert_eq!(used(70, 140).settled(100, &mut None, begun), 210);
+}

@@ -121,7 +121,7 @@ async fn a_command_that_is_refused_for_the_jobs_before_it_leaves_the_session() {
 async fn jobs_that_are_killed_for_their_memory_do_not_die_silently() {
     let world = World::new().with_policy_edit("memory      = \"1GiB\"", "memory = \"64MiB\"");
     let shell = Shell::of(world).await;
-    begin(&shell, "for i in 1 2 3; do perl -e '$x = \"x\" x (40 << 20); sleep 60' & done; wait").await;
+    begin(&shell, "for i in 1 2 3; do perl -e '$x = \"x\" x (20 << 20); sleep 60' & done; wait").await;
     shell.world.put("go", "");
     let (text, details) = next_of_jobs(&shell).await;
     assert!(text.contains("[background jobs were killed: they had too much memory]"), "{text}");
