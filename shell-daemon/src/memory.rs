@@ -77,6 +77,13 @@ pub(crate) enum Partial {
     TooMany,
 }
 
+impl Partial {
+    /// For a look that found so many bytes, and lost processes that had so many.
+    fn of_lost(lost: u64, bytes: u64, limit: u64) -> Option<Self> {
+        (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Self::Lost)
+    }
+}
+
 /// Whether what is looked at goes on meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
@@ -137,8 +144,7 @@ impl Meter {
     pub(crate) fn private(processes: &[Entry], limit: u64) -> Used {
         let (own, lost) = Own::of_each(processes);
         let bytes = private(&own);
-        let partial = (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Partial::Lost);
-        Used { bytes, partial, ..Used::default() }
+        Used { bytes, partial: Partial::of_lost(lost, bytes, limit), ..Used::default() }
     }
 
     fn look(&self, processes: &[Entry], limit: u64, shared: &mut Shared<'_>) -> Used {
@@ -182,13 +188,12 @@ impl Meter {
         let used = |bytes: u64, doubtful: u64| {
             let is_doubtful = bytes <= limit && bytes.saturating_add(doubtful) > limit;
             let (bytes, doubtful) = if is_doubtful { (bytes, doubtful) } else { (bytes + doubtful, 0) };
-            let partial = (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Partial::Lost);
             Used {
                 bytes,
                 doubtful,
                 is_hidden,
                 beside_private: bytes.cast_signed() - raw.cast_signed(),
-                partial,
+                partial: Partial::of_lost(lost, bytes, limit),
             }
         };
         let all = private(&own) + private(&doubtful) + shared.bytes() + unseen;

@@ -17,7 +17,7 @@ use std::{
 
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-pub(crate) use self::table::{Entry, Table, near_below, number, threads};
+pub(crate) use self::table::{Entry, Table, near_below, thread_number, threads};
 use self::table::{children, entry};
 use crate::{
     ShellError,

@@ -105,8 +105,6 @@ struct Watched {
     hidden: Option<Hidden>,
     /// Since when its memory may be too much.
     doubt: Option<Instant>,
-    /// As in [`crate::memory::Used`], at the last count.
-    beside_private: i64,
     /// The last count, where there was so much to be read that it was stopped for that.
     counted: Option<Counted>,
 }
@@ -194,7 +192,6 @@ impl Watcher {
             is_born: false,
             hidden: None,
             doubt: None,
-            beside_private: 0,
             counted: None,
         });
         self.shared.changed.notify_one();
@@ -341,12 +338,12 @@ impl Watched {
             return Err(Breach::Unseen);
         };
         self.checked = frozen.below.count();
-        if self.note(&frozen.below, Motion::Stopped, meter).is_err() {
+        let Ok(beside_private) = self.note(&frozen.below, Motion::Stopped, meter) else {
             return Err(Breach::Hidden);
-        }
+        };
         self.counted = (partial == Some(Partial::TooMany)).then(|| Counted {
             at: Instant::now(),
-            beside_private: self.beside_private,
+            beside_private,
             shared_by_all: shared_by_all(),
         });
         match self.breach(&frozen.below) {
@@ -385,22 +382,23 @@ impl Watched {
         self.bounds.processes.div_ceil(8)
     }
 
-    /// Takes note of what one look finds.
+    /// Takes note of what one look finds; how much more or less that is than private memory, as in
+    /// [`crate::memory::Used`].
     ///
     /// # Errors
     /// Why that is no count; then the last one stands.
-    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<(), Partial> {
+    fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<i64, Partial> {
         self.threads = below.threads();
         self.is_born = self.is_born || !is_unborn(&below.living);
         if !self.is_born {
             // The addresses of our own program are nothing that the command has.
-            return Ok(());
+            return Ok(0);
         }
         if motion == Motion::Runs
-            && let Some(bytes) = self.bytes_since_count(below)
+            && let Some((bytes, beside_private)) = self.since_count(below)
         {
             self.memory_bytes = bytes;
-            return Ok(());
+            return Ok(beside_private);
         }
         let mut marks = self.marks.lock().unwrap_or_else(PoisonError::into_inner);
         let used = meter.used(&below.living, self.bounds.memory_bytes, motion, &mut marks);
@@ -408,7 +406,6 @@ impl Watched {
         if let Some(partial) = used.partial {
             return Err(partial);
         }
-        self.beside_private = used.beside_private;
         self.memory_bytes = used.settled(self.bounds.memory_bytes, &mut self.doubt, Instant::now());
         self.hidden = used.is_hidden.then(|| {
             let shared = shared_by_all();
@@ -416,17 +413,19 @@ impl Watched {
                 self.hidden.unwrap_or(Hidden { looks: 0, began_with: shared, grown: 0 });
             Hidden { looks: looks.saturating_add(1), began_with, grown: shared.saturating_sub(began_with) }
         });
-        Ok(())
+        Ok(used.beside_private)
     }
 
-    /// What there is if nothing but private memory has changed since the last whole count, as long as that holds.
-    fn bytes_since_count(&self, below: &Below) -> Option<u64> {
+    /// The memory of now, in bytes, by the last whole count: only private memory is read anew, and the difference to it
+    /// is taken over. None where that count holds no longer.
+    fn since_count(&self, below: &Below) -> Option<(u64, i64)> {
         let counted = self.counted.filter(|counted| {
             counted.at.elapsed() < COUNT_TIME
                 && shared_by_all() < counted.shared_by_all.saturating_add(HIDDEN_GROWTH)
         })?;
         let used = Meter::private(&below.living, self.bounds.memory_bytes);
-        used.partial.is_none().then(|| used.bytes.saturating_add_signed(counted.beside_private))
+        let beside_private = counted.beside_private;
+        used.partial.is_none().then(|| (used.bytes.saturating_add_signed(beside_private), beside_private))
     }
 
     fn breach(&self, below: &Below) -> Option<Breach> {

@@ -129,9 +129,9 @@ impl<'a> Shared<'a> {
         }
         if entry.threads > 1 || entry.is_headless {
             folders.extend(tree::threads(entry).into_iter().filter(|thread| {
-                let number = thread.file_name().and_then(|name| name.to_str()).and_then(tree::number);
                 // What the first thread had is seen above, and where it has ended nobody is shown it.
-                number.is_some_and(|one| one != first && share_descriptors(first, one) != Some(true))
+                tree::thread_number(thread)
+                    .is_some_and(|one| one != first && share_descriptors(first, one) != Some(true))
             }));
         }
         let mut refused = None;

@@ -160,6 +160,11 @@ pub(crate) fn threads(entry: &Entry) -> Vec<PathBuf> {
     std::fs::read_dir(tasks).into_iter().flatten().flatten().map(|thread| thread.path()).collect()
 }
 
+/// The number of the thread that has this folder.
+pub(crate) fn thread_number(folder: &Path) -> Option<Pid> {
+    folder.file_name()?.to_str().and_then(number)
+}
+
 fn entries() -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for folder in std::fs::read_dir("/proc")? {
@@ -170,7 +175,7 @@ fn entries() -> io::Result<Vec<Entry>> {
 }
 
 /// The process or thread of that name in `/proc`.
-pub(crate) fn number(name: &str) -> Option<Pid> {
+fn number(name: &str) -> Option<Pid> {
     name.parse().ok().and_then(Pid::from_raw)
 }
 
@@ -182,10 +187,9 @@ pub(super) fn entry(pid: Pid) -> Option<Entry> {
         return Some(found);
     }
     // The first thread has no memory any more; what the others have is theirs together.
-    let living = threads(&found).into_iter().find_map(|thread| {
-        let number = thread.file_name().and_then(|name| name.to_str()).and_then(number)?;
-        stat(&thread, number).filter(|thread| thread.virtual_bytes > 0)
-    });
+    let living = threads(&found)
+        .into_iter()
+        .find_map(|thread| stat(&thread, thread_number(&thread)?).filter(|thread| thread.virtual_bytes > 0));
     Some(match living {
         Some(Entry { virtual_bytes, resident_bytes, thread, .. }) => {
             Entry { virtual_bytes, resident_bytes, thread, ..found }

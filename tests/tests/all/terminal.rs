@@ -52,23 +52,30 @@ fn arguments_cannot_put_a_question_of_their_own_before_the_answer() {
     }
 }
 
-#[test]
-fn what_a_guest_writes_to_its_standard_error_is_one_harmless_line_of_the_log() {
-    let hostile =
-        "\\1b]0;owned\\07\\1b[2J\\0d\\0a2026-01-01T00:00:00Z ERROR portcullis: false\\e2\\80\\ae\\e3\\85\\a4";
+/// A world with a module of one tool, `loud`, which writes so many bytes to its standard error and answers. The text is
+/// as WAT has it.
+fn loud(text: &str, bytes: usize) -> (World, String) {
     let guest = WatGuest {
-        fields: format!("(data (i32.const 4096) \"{hostile}\")"),
-        call:
-            "(i32.store (i32.const 0) (i32.const 4096)) (i32.store (i32.const 4) (i32.const 70))
+        fields: format!("(data (i32.const 4096) \"{text}\")"),
+        call: format!(
+            "(i32.store (i32.const 0) (i32.const 4096)) (i32.store (i32.const 4) (i32.const {bytes}))
                (drop (call $fd_write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 8))) (call $answer)"
-                .to_owned(),
+        ),
         ..WatGuest::new("loud")
     };
     let world = World::new().with_policy("[tools.loud]\napproval = \"allow\"\n");
     let module = world.root().join("loud.wasm");
     fs::write(&module, guest.bytes()).expect("written");
-    let module = module.to_str().expect("text");
-    let ran = logging(&world, "info", &["call", "--module", module, "loud"]);
+    let module = module.to_str().expect("text").to_owned();
+    (world, module)
+}
+
+#[test]
+fn what_a_guest_writes_to_its_standard_error_is_one_harmless_line_of_the_log() {
+    let hostile =
+        "\\1b]0;owned\\07\\1b[2J\\0d\\0a2026-01-01T00:00:00Z ERROR portcullis: false\\e2\\80\\ae\\e3\\85\\a4";
+    let (world, module) = loud(hostile, 70);
+    let ran = logging(&world, "info", &["call", "--module", &module, "loud"]);
     assert_eq!(stdout(&ran), "done", "{}", stderr(&ran));
     let log = stderr(&ran);
     let told: Vec<_> =
@@ -83,21 +90,10 @@ fn what_a_guest_writes_to_its_standard_error_is_one_harmless_line_of_the_log() {
 #[test]
 fn a_strangers_line_is_folded_on_a_terminal_that_does_not_say_how_wide_it_is() {
     let written = "x".repeat(200);
-    let guest = WatGuest {
-        fields: format!("(data (i32.const 4096) \"{written}\")"),
-        call:
-            "(i32.store (i32.const 0) (i32.const 4096)) (i32.store (i32.const 4) (i32.const 200))
-               (drop (call $fd_write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 8))) (call $answer)"
-                .to_owned(),
-        ..WatGuest::new("loud")
-    };
-    let world = World::new().with_policy("[tools.loud]\napproval = \"allow\"\n");
-    let module = world.root().join("loud.wasm");
-    fs::write(&module, guest.bytes()).expect("written");
-    let module = module.to_str().expect("text");
+    let (world, module) = loud(&written, 200);
     for (said, columns) in [(0, 80), (60, 60)] {
         let (shown, code) =
-            Person::starts_at(said, &world, &["call", "--module", module, "--stderr", "loud"], "")
+            Person::starts_at(said, &world, &["call", "--module", &module, "--stderr", "loud"], "")
                 .sees_the_end();
         assert_eq!(code, Some(0), "{shown}");
         let folded: Vec<_> = shown.lines().filter(|line| line.starts_with("  | ")).collect();

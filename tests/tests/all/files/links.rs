@@ -3,7 +3,7 @@
 use std::{
     fs::{self, hard_link},
     os::unix::fs::symlink,
-    process::Command,
+    process::{Command, Output},
 };
 
 use portcullis_tests::{Answer, World};
@@ -105,80 +105,76 @@ async fn a_search_passes_over_a_private_file_and_names_it() {
     place.refused("file_search", json!({"query": "s", "path": "innocent"}), Denied, "hard_link").await;
 }
 
-#[test]
-#[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
-fn a_vault_that_does_not_answer_holds_up_no_call() {
+/// A world with a file of two names in `shared`, and a folder `vault/deep`.
+fn doubled() -> World {
     let world = World::new();
     fs::create_dir_all(world.workspace().join("vault/deep")).expect("made");
     world.put("a", "a");
     hard_link(world.shared("a"), world.shared("b")).expect("linked");
+    world
+}
+
+/// Makes a call where `vault/deep` is a file system that this script mounts (`$0` is the folder, `$@` the program, 77 its
+/// exit where it cannot). None where that cannot be had.
+#[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
+#[expect(clippy::print_stderr, reason = "a test that skips says why")]
+fn call_beside(script: &str, world: &World, words: &[&str]) -> Option<Output> {
+    let ran = Command::new("unshare")
+        .args(["--mount", "--propagation", "private", "sh", "-c", script])
+        .arg(world.workspace().join("vault/deep"))
+        .arg(portcullis_tests::binary())
+        .args(world.options())
+        .arg("call")
+        .args(words)
+        .output();
+    let Ok(output) = ran else {
+        eprintln!("skipped: there is no unshare");
+        return None;
+    };
+    if output.status.code() == Some(77) || stderr(&output).starts_with("unshare:") {
+        eprintln!("skipped: no file system of our own can be mounted: {}", stderr(&output));
+        return None;
+    }
+    Some(output)
+}
+
+#[test]
+fn a_vault_that_does_not_answer_holds_up_no_call() {
+    let world = doubled();
     // A file system whose other end never speaks, for as long as the command runs that holds it.
     let script = r#"exec 9<>/dev/fuse && options=rootmode=40000,user_id=0,group_id=0 || exit 77
         mount -i -t fuse -o fd=9,$options silent "$0" || exit 77
         exec timeout 60 "$@""#;
-    let call = |tool: &str, arguments: &str| {
-        Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c", script])
-            .arg(world.workspace().join("vault/deep"))
-            .arg(portcullis_tests::binary())
-            .args(world.options())
-            .args(["call", tool, arguments])
-            .output()
-    };
-    let Ok(written) = call("file_write", r#"{"path":"/shared/c","content":"c"}"#) else {
-        eprintln!("skipped: there is no unshare");
-        return;
-    };
-    if written.status.code() == Some(77) || stderr(&written).starts_with("unshare:") {
-        eprintln!("skipped: no file system of our own can be mounted: {}", stderr(&written));
-        return;
-    }
+    let write = ["file_write", r#"{"path":"/shared/c","content":"c"}"#];
+    let Some(written) = call_beside(script, &world, &write) else { return };
     assert!(written.status.success(), "{:?} {}", written.status, stderr(&written));
     // What cannot be told is not taken for harmless.
-    for (tool, arguments) in [
-        ("file_write", r#"{"path":"/shared/b","content":"c","mode":"overwrite"}"#),
-        ("shell_exec", r#"{"command":"cat b"}"#),
+    for words in [
+        ["file_write", r#"{"path":"/shared/b","content":"c","mode":"overwrite"}"#],
+        ["shell_exec", r#"{"command":"cat b"}"#],
     ] {
-        let refused = call(tool, arguments).expect("starts");
+        let refused = call_beside(script, &world, &words).expect("starts");
         let said = stderr(&refused);
-        assert!(refused.status.code() == Some(3) && said.contains("within 10 s"), "{tool}: {said}");
+        assert!(refused.status.code() == Some(3) && said.contains("within 10 s"), "{words:?}: {said}");
     }
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
 fn a_vault_that_cannot_be_looked_through_is_not_taken_for_harmless() {
-    let world = World::new();
-    fs::create_dir_all(world.workspace().join("vault/deep")).expect("made");
-    world.put("a", "a");
-    hard_link(world.shared("a"), world.shared("b")).expect("linked");
+    let world = doubled();
     // A file system whose other end is gone.
     let script = r#"exec 9<>/dev/fuse && options=rootmode=40000,user_id=0,group_id=0 || exit 77
         mount -i -t fuse -o fd=9,$options gone "$0" && exec 9>&- || exit 77
         exec "$@""#;
-    for (tool, arguments) in [
-        ("file_write", r#"{"path":"/shared/b","content":"c","mode":"overwrite"}"#),
-        ("file_read", r#"{"path":"/shared/b"}"#),
-        ("shell_exec", r#"{"command":"cat b"}"#),
+    for words in [
+        ["--approve", "file_write", r#"{"path":"/shared/b","content":"c","mode":"overwrite"}"#],
+        ["--approve", "file_read", r#"{"path":"/shared/b"}"#],
+        ["--approve", "shell_exec", r#"{"command":"cat b"}"#],
     ] {
-        let ran = Command::new("unshare")
-            .args(["--mount", "--propagation", "private", "sh", "-c", script])
-            .arg(world.workspace().join("vault/deep"))
-            .arg(portcullis_tests::binary())
-            .args(world.options())
-            .args(["call", "--approve", tool, arguments])
-            .output();
-        let Ok(refused) = ran else {
-            eprintln!("skipped: there is no unshare");
-            return;
-        };
+        let Some(refused) = call_beside(script, &world, &words) else { return };
         let said = stderr(&refused);
-        if refused.status.code() == Some(77) || said.starts_with("unshare:") {
-            eprintln!("skipped: no file system of our own can be mounted: {said}");
-            return;
-        }
-        assert_eq!(refused.status.code(), Some(3), "{tool}: {said}");
-        assert!(said.contains("could not be looked through"), "{tool}: {said}");
+        assert_eq!(refused.status.code(), Some(3), "{words:?}: {said}");
+        assert!(said.contains("could not be looked through"), "{words:?}: {said}");
     }
 }
 
