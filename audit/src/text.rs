@@ -5,7 +5,7 @@
 
 use std::io::Write as _;
 
-use portcullis_policy::is_deceptive;
+use portcullis_types::is_deceptive;
 
 /// Room for `…[cut: N bytes]` with any `N`.
 const MARKER_BYTES: usize = 40;

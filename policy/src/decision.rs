@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-use portcullis_types::ToolError;
+use portcullis_types::{Shown, ToolError};
 use serde::Serialize;
 
-use crate::{Grant, shown::Shown};
+use crate::Grant;
 
 /// What the policy decides on one call. Match it without `_`, so that a third answer breaks every place
 /// that acts on one.

@@ -32,7 +32,6 @@ mod operation;
 mod protect;
 mod repository;
 mod shell;
-mod shown;
 
 mod file;
 
@@ -73,6 +72,5 @@ pub use protect::{InvalidPattern, ProtectedPaths};
 pub use repository::RepositoryMarks;
 pub use shell::{InvalidVariable, ShellAbsence, ShellGrant, ShellPolicy, VariableName};
 pub use shipped::{shipped_names, shipped_tools};
-pub use shown::{escape_for_display, is_deceptive, is_right_to_left};
 pub use source::{DEFAULT_POLICY, LoadOptions, PolicySource};
 pub use tool::{Standing, ToolAssignment, ToolFacts, ToolOrigin};

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 use thiserror::Error;
 
-use crate::shown::is_invisible;
+use portcullis_types::is_invisible;
 
 /// The patterns of `[protect] paths`, ready for matching.
 ///

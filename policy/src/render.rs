@@ -214,7 +214,7 @@ fn quote(text: &str) -> String {
     for character in text.chars() {
         match character {
             '"' | '\\' => out.extend(['\\', character]),
-            character if crate::shown::is_deceptive(character) => {
+            character if portcullis_types::is_deceptive(character) => {
                 let _ = write!(out, "\\U{:08X}", u32::from(character));
             }
             character => out.push(character),

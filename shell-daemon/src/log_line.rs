@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use portcullis_policy::{escape_for_display, is_deceptive};
+use portcullis_types::{escape_for_display, is_deceptive};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::{
     fmt::{

@@ -4,11 +4,8 @@
 
 use std::sync::LazyLock;
 
-use portcullis_tools::{
-    arguments::{ArgumentSchema, Repairs},
-    policy::is_deceptive,
-};
-use portcullis_types::{JsonSchema, ToolErrorKind};
+use portcullis_tools::arguments::{ArgumentSchema, Repairs};
+use portcullis_types::{JsonSchema, ToolErrorKind, is_deceptive};
 use serde_json::{Value, json};
 
 /// No message is longer: a model reads it all.

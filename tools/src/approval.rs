@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-pub use portcullis_policy::escape_for_display;
 use portcullis_policy::{DenialCode, Grant, ToolFacts};
+pub use portcullis_types::escape_for_display;
 use portcullis_types::{SafetyTier, ToolError};
 use serde::Serialize;
 use serde_json::Value;

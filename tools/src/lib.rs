@@ -21,7 +21,6 @@
 
 pub mod approval;
 pub mod arguments;
-pub mod audit;
 mod bootstrap;
 mod builder;
 mod call;
@@ -59,5 +58,5 @@ pub use wasm::HostWasmToolRunner;
 
 /// Re-exported for those who make calls.
 pub use portcullis_types::{EventFn, ToolCall, ToolResult};
-/// Re-exported for front ends, which show decisions and layers but make none.
-pub use {portcullis_confine as confine, portcullis_policy as policy};
+/// Re-exported for front ends, which show decisions, layers and rows but make none.
+pub use {portcullis_audit as audit, portcullis_confine as confine, portcullis_policy as policy};

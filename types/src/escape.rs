@@ -9,8 +9,9 @@ use icu_properties::{
 };
 use unicode_width::UnicodeWidthChar as _;
 
-/// Shows a text with deceptive characters escaped, and at most [`MAX_SHOWN_CHARS`] of it.
-pub(crate) struct Shown<'a>(pub(crate) &'a str);
+/// Shows a text with deceptive characters escaped, and at most 256 of its characters.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a>(pub &'a str);
 
 /// How much of a stranger's text an error repeats.
 const MAX_SHOWN_CHARS: usize = 256;
@@ -93,7 +94,8 @@ pub fn is_deceptive(character: char) -> bool {
 /// Characters that change how others are shown, or that are not shown at all: bidirectional controls,
 /// zero-width characters, fillers, variation selectors, line separators, annotations and tags (Unicode Technical
 /// Report 36, section 2).
-pub(crate) fn is_invisible(character: char) -> bool {
+#[must_use]
+pub fn is_invisible(character: char) -> bool {
     if character.is_ascii() {
         return false;
     }

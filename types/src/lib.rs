@@ -25,6 +25,8 @@ mod context;
 mod declaration;
 mod definition;
 mod error;
+#[cfg(feature = "escape")]
+mod escape;
 mod event;
 mod example;
 mod frame;
@@ -48,6 +50,8 @@ pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 pub use definition::{DefinitionType, ToolDefinition};
 pub use error::{ToolError, ToolErrorKind};
+#[cfg(feature = "escape")]
+pub use escape::{Shown, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
 pub use event::{EventFn, ToolEvent};
 pub use frame::{
     CallFrame, FRAME_VERSION, FinalFrame, GuestError, GuestErrorKind, GuestFrame, InputFrame,

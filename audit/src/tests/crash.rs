@@ -10,7 +10,7 @@ use std::{
 };
 
 use super::*;
-use crate::audit::{AuditError, Recovery};
+use crate::{AuditError, Recovery};
 
 /// Tells a test binary that was started by [`child`] which log to write.
 const DIR_VARIABLE: &str = "PORTCULLIS_AUDIT_TEST_DIR";

@@ -15,7 +15,7 @@ use std::{
 use rustix::io::Errno;
 
 use super::*;
-use crate::audit::{
+use crate::{
     AuditError,
     writer::{Kernel, Medium},
 };
@@ -146,7 +146,7 @@ fn the_thread_synchronises_only_while_there_is_something_to_and_once_more_at_the
     assert_eq!(syncs.try_iter().count(), 0);
     log.append(&end("a")).expect("appends");
     syncs.recv_timeout(Duration::from_secs(10)).expect("synchronises by itself");
-    assert!(syncs.recv_timeout(3 * crate::audit::SYNC_INTERVAL).is_err(), "sleeps when idle");
+    assert!(syncs.recv_timeout(3 * crate::SYNC_INTERVAL).is_err(), "sleeps when idle");
     log.append(&end("b")).expect("appends");
     drop(log);
     assert_eq!(syncs.try_iter().count(), 1);
@@ -166,7 +166,7 @@ fn rows_that_come_together_are_synchronised_together() {
     }
     drop(log);
     // However slow the disk is: once an interval, once for what came in the last one, and once at the end.
-    let intervals = begun.elapsed().as_millis() / crate::audit::SYNC_INTERVAL.as_millis();
+    let intervals = begun.elapsed().as_millis() / crate::SYNC_INTERVAL.as_millis();
     let count = syncs.try_iter().count();
     assert!((1..=intervals + 2).contains(&(count as u128)), "{count} in {intervals} intervals");
 }

@@ -6,7 +6,7 @@ use portcullis_types::{Access, SafetyTier, ToolErrorKind};
 use proptest::prelude::*;
 
 use super::*;
-use crate::audit::{Confinement, MAX_ROW_BYTES, MountAccess, Subject, SubjectKind, Text, Verdict};
+use crate::{Confinement, MAX_ROW_BYTES, MountAccess, Subject, SubjectKind, Text, Verdict};
 
 fn full(text: &str) -> (Arc<CallRecord>, Ending) {
     let text = Text::from(text);

@@ -4,7 +4,7 @@
 use std::{sync::Barrier, thread};
 
 use super::*;
-use crate::audit::{AuditError, lock};
+use crate::{AuditError, lock};
 
 #[test]
 fn two_processes_interleave_and_the_chain_holds() {

@@ -8,7 +8,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::audit::{AuditError, BreakReason, Broken};
+use crate::{AuditError, BreakReason, Broken};
 
 /// Writes these lines as a log and tells where it breaks.
 fn broken(lines: &[&[u8]]) -> Option<Broken> {

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
-use crate::is_deceptive;
+use portcullis_types::is_deceptive;
 
 use super::{InvalidCommandRule, words::Argument};
 

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::{PolicyFault, PolicySource, shown::Shown};
+use portcullis_types::Shown;
+
+use crate::{PolicyFault, PolicySource};
 
 use super::Placed;
 

@@ -5,7 +5,7 @@ use toml::{
     de::{DeString, DeTable, DeValue},
 };
 
-use crate::shown::Shown;
+use portcullis_types::Shown;
 
 use super::{Faults, Placed};
 

@@ -5,7 +5,7 @@
 
 use toml::de::Error;
 
-use crate::shown::Shown;
+use portcullis_types::Shown;
 
 /// The place and the message of the first fault; none where there is none.
 pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use portcullis_types::{SafetyTier, ToolName};
+use portcullis_types::{SafetyTier, Shown, ToolName};
 
 use crate::{
     Approval, MemoryBytes, OutputBytes,
     limits::{self, Bounds, GIB, KIB, MIB, in_largest_unit},
-    shown::Shown,
 };
 
 use super::{

@@ -1,11 +1,11 @@
 //! What a granted command gets beside the mounts and limits of every call, and why a command is refused.
 
-use portcullis_types::{RoleKind, ShellPosture};
+use portcullis_types::{RoleKind, ShellPosture, Shown};
 use serde::Serialize;
 
 use crate::{
     CommandRefusal, CommandRules, Denial, DenialCode, FileBytes, MemoryBytes, OutputBytes, ShellAbsence,
-    ShellPolicy, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy, shown::Shown,
+    ShellPolicy, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy,
 };
 
 /// The shell of a [`crate::Grant`]: what holds for the command beside the grant's mounts and its time.

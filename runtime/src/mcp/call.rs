@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use portcullis_tools::{Caller, ToolResult, approval::Approver, new_call, policy::escape_for_display};
-use portcullis_types::{ToolError, ToolEvent};
+use portcullis_tools::{Caller, ToolResult, approval::Approver, new_call};
+use portcullis_types::{ToolError, ToolEvent, escape_for_display};
 use rmcp::{
     RoleServer,
     model::{CallToolRequestParams, CallToolResult, ErrorCode, ErrorData},

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use portcullis_tools::policy::is_right_to_left;
+use portcullis_types::is_right_to_left;
 
 use super::text;
 

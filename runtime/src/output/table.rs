@@ -1,7 +1,7 @@
 //! Tables for people: plain columns, so that a line can be searched for and cut.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use portcullis_tools::policy::is_right_to_left;
+use portcullis_types::is_right_to_left;
 
 use super::{stream, text};
 

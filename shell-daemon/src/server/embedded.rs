@@ -13,8 +13,8 @@ use std::{
 };
 
 use portcullis_confine::{SingleThreaded, process::close_inherited};
-use portcullis_policy::escape_for_display;
 use portcullis_types::chain;
+use portcullis_types::escape_for_display;
 use rustix::{
     fs::{Mode, OFlags},
     net::{AddressFamily, SocketType, sockopt},

@@ -4,7 +4,7 @@ use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::
 
 use clap::Parser;
 use listenfd::ListenFd;
-use portcullis_policy::escape_for_display;
+use portcullis_types::escape_for_display;
 use portcullis_types::{SandboxTier, chain};
 use sd_notify::NotifyState;
 use tokio::{

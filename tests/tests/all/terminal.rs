@@ -9,7 +9,7 @@ use std::{
 };
 
 use portcullis_tests::World;
-use portcullis_tools::policy::is_deceptive;
+use portcullis_types::is_deceptive;
 use serde_json::json;
 
 use crate::{

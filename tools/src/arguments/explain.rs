@@ -9,8 +9,8 @@ use jsonschema::{
     ErrorIterator, JsonType, ValidationError,
     error::{TypeKind, ValidationErrorKind},
 };
-use portcullis_policy::escape_for_display;
 use portcullis_types::ToolError;
+use portcullis_types::escape_for_display;
 use serde_json::Value;
 
 use super::repair::Step;

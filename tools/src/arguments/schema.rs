@@ -7,7 +7,7 @@ use std::{
 };
 
 use jsonschema::{Draft, PatternOptions, Validator};
-use portcullis_policy::is_deceptive;
+use portcullis_types::is_deceptive;
 use portcullis_types::{ArgumentRole, JsonSchema, ToolArgs, ToolError};
 use serde_json::{Map, Value};
 use thiserror::Error;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_policy::escape_for_display;
+use portcullis_types::escape_for_display;
 use portcullis_types::{JsonSchema, RoleKind, ToolDeclaration, ToolMeta, ToolPolicy};
 use serde_json::Value;
 use sha2::{Digest, Sha256};

@@ -15,8 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_policy::{Standing, is_deceptive};
-use portcullis_types::ToolName;
+use portcullis_policy::Standing;
+use portcullis_types::{ToolName, is_deceptive};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Deserialize;
 
@@ -149,7 +149,7 @@ fn read_text(path: &Path) -> io::Result<String> {
 fn parse(text: &str) -> Result<BTreeMap<ToolName, Pin>, String> {
     let text: Text = toml::from_str(text).map_err(|error| {
         // Its own rendering shows the line; a lock that somebody else wrote may hold anything.
-        portcullis_policy::escape_for_display(error.message()).to_string()
+        portcullis_types::escape_for_display(error.message()).to_string()
     })?;
     if text.version != VERSION {
         return Err(format!("it has version {}; this build reads version {VERSION}", text.version));

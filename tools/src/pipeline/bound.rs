@@ -2,7 +2,7 @@
 //! as a text that can be paged. Content of every kind counts with all of its fields, since a tool may put any amount
 //! into each.
 
-use portcullis_policy::escape_for_display;
+use portcullis_types::escape_for_display;
 use portcullis_types::{Content, ToolOutput, json_bytes};
 use serde_json::Value;
 

@@ -162,7 +162,7 @@ fn notes(exited: &Exited, about: &About<'_>, protected: Option<String>) -> Vec<S
 }
 
 fn protected(exited: &Exited) -> Option<String> {
-    let shown = |path: &String| portcullis_policy::escape_for_display(path).to_string();
+    let shown = |path: &String| portcullis_types::escape_for_display(path).to_string();
     let paths: Vec<String> = exited.protected_paths.iter().map(shown).collect();
     (!paths.is_empty()).then(|| {
         format!("protected paths were made or changed, which the operator is told: {}", paths.join(", "))

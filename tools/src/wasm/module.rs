@@ -150,13 +150,13 @@ pub(super) fn last_words(stderr: &str) -> String {
     let surplus = stderr.chars().count().saturating_sub(MAX_LAST_CHARS);
     let last: String =
         stderr.chars().skip(surplus).map(|sign| if sign == '\n' { ' ' } else { sign }).collect();
-    format!("; it wrote: {}", portcullis_policy::escape_for_display(&last))
+    format!("; it wrote: {}", portcullis_types::escape_for_display(&last))
 }
 
 /// A name out of a module, within a line of ours.
 pub(super) fn shown(name: &str) -> String {
     let short: String = name.chars().take(MAX_SHOWN_CHARS).collect();
-    portcullis_policy::escape_for_display(&short).to_string()
+    portcullis_types::escape_for_display(&short).to_string()
 }
 
 /// A module that can be instantiated.

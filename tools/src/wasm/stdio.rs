@@ -201,7 +201,7 @@ fn quoted(text: &str) -> String {
     if shown.len() < text.trim_end().len() {
         shown.push('…');
     }
-    format!("`{}`", portcullis_policy::escape_for_display(&shown))
+    format!("`{}`", portcullis_types::escape_for_display(&shown))
 }
 
 /// What a guest writes to its standard error, up to a limit; what does not fit is counted.
