@@ -17,6 +17,7 @@
 //! | `emitter.rs`, `channel.rs`, `watch.rs` | who is told, the stream of events, and what a faulty watcher may do |
 //! | `telemetry/` | spans and metrics for OpenTelemetry, with the feature `otel` |
 //! | `providers/` | the providers: models behind HTTP, and a script |
+#![forbid(unsafe_code)]
 
 mod accumulator;
 mod agent_loop;

@@ -12,6 +12,7 @@
 //! [`VerifyReport::head`] in another place.
 //!
 //! This module decides nothing: what a call may do, and whether it waits for its row, is the pipeline's.
+#![forbid(unsafe_code)]
 
 mod chain;
 mod error;

@@ -10,7 +10,6 @@
 //! | file | what it is |
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
-//! | `agent/` | the loop between a model and its tools |
 //! | `executor.rs` | the registry as an agent's executor of calls |
 //! | `compat/` | what programs import that were written for other projects' agents |
 //! | `mcp/` | a server of the Model Context Protocol |
@@ -35,7 +34,6 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod agent;
 mod approve;
 mod cli;
 mod command;
@@ -50,6 +48,9 @@ mod setup;
 mod sidecar;
 mod whole;
 mod workspace;
+
+/// Re-exported for programs that embed an agent.
+pub use portcullis_agent as agent;
 
 pub use executor::RegistryExecutor;
 pub use run::run;

@@ -6,7 +6,7 @@ use portcullis_types::{ToolErrorKind, async_trait};
 use tokio::time::Instant;
 
 use super::*;
-use crate::agent::{
+use crate::{
     Delta, InMemoryMessageStore, StoreError, ToolCallDelta,
     testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
 };
@@ -72,16 +72,12 @@ async fn an_answer_that_is_none_is_told_as_such() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_without_end_is_given_up() {
     let text = "x".repeat(1 << 20);
-    let endless = vec![Step::Delta(Delta::Text(text)); crate::agent::MAX_ANSWER_BYTES / (1 << 20) + 1];
+    let endless = vec![Step::Delta(Delta::Text(text)); crate::MAX_ANSWER_BYTES / (1 << 20) + 1];
     let run = Stage::new([endless]).run().await;
     assert!(provider(ProviderErrorKind::Malformed)(&run.end), "{:?}", run.end);
-    let calls = vec![(); crate::agent::MAX_LISTED_CALLS + 1].into_iter().enumerate().map(|(nth, ())| {
+    let calls = vec![(); crate::MAX_LISTED_CALLS + 1].into_iter().enumerate().map(|(nth, ())| {
         let name = Some("r_echo".to_owned());
-        Step::Delta(Delta::ToolCall(crate::agent::ToolCallDelta {
-            index: nth as u64,
-            name,
-            ..Default::default()
-        }))
+        Step::Delta(Delta::ToolCall(crate::ToolCallDelta { index: nth as u64, name, ..Default::default() }))
     });
     let mut stage = Stage::new([calls.collect()]);
     let run = stage.run().await;
@@ -185,7 +181,7 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
         fn offers(&self) -> Vec<OfferedTool> {
             Vec::new()
         }
-        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::agent::CallTerms) -> ToolResult {
+        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::CallTerms) -> ToolResult {
             let released = self.released.lock().expect("not poisoned").take().expect("called once");
             self.begun.notify_one();
             let _ = released.recv();
@@ -208,7 +204,7 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
     };
     let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
     assert_eq!(run.end, AgentEnd::Cancelled);
-    assert_eq!(crate::agent::transcript::fault(&store.messages()), None);
+    assert_eq!(crate::transcript::fault(&store.messages()), None);
     drop(release);
 }
 
@@ -250,7 +246,7 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
         fn offers(&self) -> Vec<OfferedTool> {
             Vec::new()
         }
-        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::agent::CallTerms) -> ToolResult {
+        async fn execute(&self, _: portcullis_types::ToolCall, _: &crate::CallTerms) -> ToolResult {
             let _odd = PanicsWhenDropped;
             self.begun.notify_one();
             std::future::pending().await
@@ -272,7 +268,7 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
         };
         let (run, ()) = futures_util::join!(agent.run("go"), cancelling);
         assert_eq!(run.end, AgentEnd::Cancelled);
-        assert_eq!(crate::agent::transcript::fault(&store.messages()), None);
+        assert_eq!(crate::transcript::fault(&store.messages()), None);
     }
 }
 
@@ -354,7 +350,7 @@ async fn a_store_that_fails_ends_the_run_and_keeps_no_half() {
             if how == Failing::Errs {
                 assert_eq!(message, "no space left: disk");
             }
-            assert_eq!(crate::agent::transcript::fault(&inner.messages()), None, "{how:?} {count}");
+            assert_eq!(crate::transcript::fault(&inner.messages()), None, "{how:?} {count}");
         }
     }
 }
@@ -369,7 +365,7 @@ async fn an_emitter_that_panics_ends_the_run_but_takes_no_result_from_a_call() {
         let run = agent.run("go").await;
         let message = "the emitter panicked: it had enough".to_owned();
         assert_eq!(run.end, AgentEnd::Internal { message }, "{count}");
-        assert_eq!(crate::agent::transcript::fault(&store.messages()), None, "{count}");
+        assert_eq!(crate::transcript::fault(&store.messages()), None, "{count}");
         for message in store.messages().iter().filter(|message| message.tool_call_id.is_some()) {
             assert!(!message.is_error, "{count}: {message:?}");
         }
@@ -436,7 +432,7 @@ async fn a_reader_that_stops_misses_no_end_of_as_many_calls_as_one_answer_can_ha
         }))
     };
     let end = Step::Delta(Delta::End(StopReason::ToolCalls));
-    let listed = crate::agent::MAX_LISTED_CALLS;
+    let listed = crate::MAX_LISTED_CALLS;
     let turn = std::iter::once(delta(0, "{}".repeat(listed)))
         .chain((1..listed).map(|nth| delta(nth, "{}".to_owned())))
         .chain([end]);
@@ -458,7 +454,7 @@ async fn a_reader_that_stops_misses_no_end_of_as_many_calls_as_one_answer_can_ha
     };
     let (run, (), ()) = futures_util::join!(stage.agent.run("go"), reading, cancelling);
     assert_eq!(run.end, AgentEnd::Cancelled);
-    assert!(receiver.waiting() <= 3 + crate::agent::MAX_ENDS_BEYOND_CAPACITY);
+    assert!(receiver.waiting() <= 3 + crate::MAX_ENDS_BEYOND_CAPACITY);
     assert_eq!(receiver.coalesced(), 0);
     while let Some(event) = receiver.try_recv() {
         notes.emit_now(event);

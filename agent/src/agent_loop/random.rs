@@ -9,7 +9,7 @@ use std::{
 use proptest::prelude::*;
 
 use super::*;
-use crate::agent::{
+use crate::{
     Delta, ExecutionStrategy, ToolCallDelta,
     testing::{KINDS, Stage, Step},
 };

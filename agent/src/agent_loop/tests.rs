@@ -9,7 +9,7 @@ use portcullis_types::{MessageRole, ToolCall, ToolEvent};
 use tokio::time::Instant;
 
 use super::*;
-use crate::agent::{
+use crate::{
     Delta, ExecutionStrategy, InMemoryMessageStore, MAX_CALLS_PER_TURN, ToolCallDelta,
     testing::{Notes, Script, Stage, Step, Tools, ask_for, say},
 };

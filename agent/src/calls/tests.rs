@@ -4,7 +4,7 @@ use futures_util::FutureExt as _;
 use portcullis_types::{MessageRole, async_trait};
 
 use super::*;
-use crate::agent::{
+use crate::{
     AgentLoop, Delta, InMemoryMessageStore, StopReason,
     testing::{Notes, Script, Stage, Step, ask_for, say},
     transcript,

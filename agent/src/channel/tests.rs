@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use portcullis_types::{ToolOutput, ToolResult};
 
 use super::*;
-use crate::agent::AgentEnd;
+use crate::AgentEnd;
 
 fn channel(capacity: usize) -> (EventSender, EventReceiver) {
     event_channel(NonZeroUsize::new(capacity).expect("not 0"))

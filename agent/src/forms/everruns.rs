@@ -4,7 +4,7 @@ use portcullis_types::{Message, ToolEvent, ToolResult, compat::everruns::ToolExe
 use serde_json::{Value, json};
 
 use super::{Form, calls::OpenCalls, ending};
-use crate::agent::{AgentEnd, AgentEvent};
+use crate::{AgentEnd, AgentEvent};
 
 /// A run as specification 000 has it ("Execution Flow": `ToolCallStart` before a call, `ToolCallResult` after
 /// it). For the rest its project uses the events of AG-UI, and so does this form: `type` is the event's name,

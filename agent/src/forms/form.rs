@@ -6,7 +6,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{Everruns, Hsafa, Yoagent};
-use crate::agent::AgentEvent;
+use crate::AgentEvent;
 
 /// Another system's words for a run. One for each run: a form remembers what it needs to say the next event.
 pub trait Form: Send {

@@ -4,7 +4,7 @@ use portcullis_types::{ToolErrorKind, ToolEvent, ToolResult, compat::everruns::T
 use serde_json::{Value, json};
 
 use super::{Form, calls::OpenCalls, ending, partial::partial};
-use crate::agent::{AgentEnd, AgentEvent};
+use crate::{AgentEnd, AgentEvent};
 
 /// How many bytes of a call's arguments are kept to show what has come of them. Beyond it pieces are passed on
 /// as they come, and the whole comes at the end.

@@ -9,7 +9,7 @@ use super::{
     EventForm, Form, Hsafa, MAX_OPEN_CALLS, MAX_PARTIAL_ARGUMENT_BYTES,
     script::{SECRET, call, end, requested, runs, tool},
 };
-use crate::agent::{AgentEnd, AgentEvent};
+use crate::{AgentEnd, AgentEvent};
 
 /// The script's lines in a form, one form for each run.
 fn lines(form: EventForm) -> String {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use self::words::arguments_of;
 use super::{Form, calls::OpenCalls, ending};
-use crate::agent::{self, AgentEnd};
+use crate::{self as agent, AgentEnd};
 
 mod words;
 

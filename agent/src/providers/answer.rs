@@ -11,7 +11,7 @@ use super::{
     refusal::Asked,
     retry::Failure,
 };
-use crate::agent::{Delta, DeltaStream};
+use crate::{Delta, DeltaStream};
 
 /// An answer that has begun.
 #[derive(Debug)]

@@ -22,7 +22,7 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use url::Url;
 
 use super::{ProviderLimits, connector::Connector, settings};
-use crate::agent::{ProviderError, ProviderErrorKind};
+use crate::{ProviderError, ProviderErrorKind};
 
 /// How long a connection that nothing is asked on is kept for the next request.
 const KEPT: Duration = Duration::from_secs(90);

@@ -7,7 +7,7 @@ use super::{
     refusal::Asked,
     wire::{self, Progress, ReadFault, Reader},
 };
-use crate::agent::{Delta, StopReason};
+use crate::{Delta, StopReason};
 
 /// How much larger than what it holds an event may be: names, ids, counts, escapes of a short piece.
 const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
@@ -135,7 +135,7 @@ fn named(fault: ReadFault) -> ReadFault {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::providers::ProviderKind;
+    use crate::providers::ProviderKind;
 
     fn decoder(answer_bytes: usize) -> Decoder {
         Decoder::new(Asked { kind: ProviderKind::OpenAi, key: None }, answer_bytes)

@@ -4,7 +4,7 @@ use std::{env, fmt, fs::File, io::Read, path::Path};
 
 use http::HeaderValue;
 
-use crate::agent::{ProviderError, ProviderErrorKind};
+use crate::{ProviderError, ProviderErrorKind};
 
 /// The longest key that is read. It bounds what a wrong path, such as `/dev/zero`, can cost.
 const MAX_KEY_BYTES: usize = 8 * 1024;
@@ -103,7 +103,7 @@ mod tests {
     use std::{error::Error, fs};
 
     use super::*;
-    use crate::agent::providers::tests::shown;
+    use crate::providers::tests::shown;
 
     const SECRET: &str = "sk-very-secret-0123";
 

@@ -14,7 +14,7 @@ use super::{
     retry::{Again, Failure, asked_to_wait},
     wire::{self, ReadFault, Told},
 };
-use crate::agent::{ProviderError, ProviderErrorKind, StopReason};
+use crate::{ProviderError, ProviderErrorKind, StopReason};
 
 /// How much of a refusal's body is read.
 const MAX_BODY_BYTES: usize = 64 * 1024;

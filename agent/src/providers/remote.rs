@@ -18,7 +18,7 @@ use super::{
     settings,
     wire::{self, Turn},
 };
-use crate::agent::{DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind};
+use crate::{DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind};
 
 /// A model behind HTTP.
 #[derive(Debug)]
@@ -134,7 +134,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::agent::providers::ApiKey;
+    use crate::providers::ApiKey;
 
     /// OpenAI's protocol at an address. Nothing is sent there. Plain HTTP, so that no certificates are needed.
     fn at(base_url: &str, key: Option<ApiKey>) -> Result<RemoteProvider, ProviderError> {

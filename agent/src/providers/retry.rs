@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::{HeaderMap, header::RETRY_AFTER};
 
 use super::ProviderLimits;
-use crate::agent::ProviderError;
+use crate::ProviderError;
 
 /// A request that failed.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Again {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::ProviderErrorKind;
+    use crate::ProviderErrorKind;
 
     fn limits() -> ProviderLimits {
         ProviderLimits {

@@ -31,7 +31,7 @@ use serde::Deserialize;
 use thiserror::Error;
 
 use super::{ProviderKind, ProviderLimits, decoder::Decoder, refusal::Asked};
-use crate::agent::{
+use crate::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,
     Usage,
 };

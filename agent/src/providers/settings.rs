@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use url::{Host, Url};
 
 use super::ApiKey;
-use crate::agent::{ProviderError, ProviderErrorKind};
+use crate::{ProviderError, ProviderErrorKind};
 
 /// What a provider speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

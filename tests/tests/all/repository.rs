@@ -16,8 +16,10 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("guest-tools", &["sdk"]),
     ("policy", &["types"]),
     ("confine", &[]),
-    ("tools", &["types", "policy", "confine"]),
-    ("runtime", &["tools", "shell-daemon", "types"]),
+    ("audit", &["types"]),
+    ("tools", &["types", "policy", "confine", "audit"]),
+    ("agent", &["types"]),
+    ("runtime", &["tools", "agent", "shell-daemon", "types"]),
     ("shell-daemon", &["types", "policy", "confine"]),
 ];
 
@@ -33,8 +35,8 @@ const MAY_SLEEP: &[&str] = &[
     "shell-daemon/tests/all/server/bytes.rs",
     "shell-daemon/tests/all/server/commands.rs",
     // The clock of a run, which is stopped.
-    "runtime/src/agent/agent_loop/tests.rs",
-    "runtime/src/agent/telemetry/tests.rs",
+    "agent/src/agent_loop/tests.rs",
+    "agent/src/telemetry/tests.rs",
     // The clock of a shell.
     "shell-daemon/tests/all/waiting.rs",
     // `soon` and `until`.

@@ -214,15 +214,15 @@ pub struct Usage {
 
 impl Usage {
     /// Adds what a turn cost.
-    pub(super) fn add(&mut self, usage: crate::agent::Usage) {
+    pub(super) fn add(&mut self, usage: crate::Usage) {
         self.input = self.input.saturating_add(usage.input_tokens);
         self.output = self.output.saturating_add(usage.output_tokens);
         self.total_tokens = self.input.saturating_add(self.output);
     }
 }
 
-impl From<crate::agent::Usage> for Usage {
-    fn from(usage: crate::agent::Usage) -> Self {
+impl From<crate::Usage> for Usage {
+    fn from(usage: crate::Usage) -> Self {
         let mut used = Self::default();
         used.add(usage);
         used

@@ -1,7 +1,7 @@
 //! Anthropic's Messages API.
 
 use super::*;
-use crate::agent::{ProviderErrorKind, StopReason, StrictTools, Usage};
+use crate::{ProviderErrorKind, StopReason, StrictTools, Usage};
 
 /// Named events, as the API sends them.
 fn named(data: &[Value]) -> Reply {

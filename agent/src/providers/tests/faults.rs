@@ -1,7 +1,7 @@
 //! Servers that fail, lie, stall, and never end, in each of [`WIRES`].
 
 use super::{wires::Wire, *};
-use crate::agent::{ProviderErrorKind, StopReason};
+use crate::{ProviderErrorKind, StopReason};
 
 fn hello() -> ModelRequest {
     request(vec![Message::user("x")])

@@ -1,7 +1,7 @@
 //! Google's Gemini API.
 
 use super::*;
-use crate::agent::{StopReason, Usage};
+use crate::{StopReason, Usage};
 
 fn finish(reason: &str) -> Value {
     json!({"candidates": [{"content": {"parts": [], "role": "model"}, "finishReason": reason, "index": 0}]})

@@ -18,7 +18,7 @@ use portcullis_types::{CancellationToken, FunctionDecl, JsonSchema, Message, Too
 use serde_json::{Value, json};
 
 use super::{ApiKey, ProviderKind, ProviderLimits, ProviderSettings, RemoteProvider};
-use crate::agent::{Delta, DeltaStream, ModelRequest, Provider, ProviderError, ToolCallDelta};
+use crate::{Delta, DeltaStream, ModelRequest, Provider, ProviderError, ToolCallDelta};
 
 use server::{Reply, Server};
 use wires::WIRES;

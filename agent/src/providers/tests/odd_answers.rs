@@ -1,7 +1,7 @@
 //! Answers that end, or begin, in ways that the protocols do not have.
 
 use super::*;
-use crate::agent::{MAX_LISTED_CALLS, ProviderErrorKind, StopReason};
+use crate::{MAX_LISTED_CALLS, ProviderErrorKind, StopReason};
 
 fn hello() -> ModelRequest {
     request(vec![Message::user("x")])

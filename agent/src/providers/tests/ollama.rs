@@ -1,7 +1,7 @@
 //! Ollama's own chat API.
 
 use super::*;
-use crate::agent::{ProviderErrorKind, StopReason, Usage};
+use crate::{ProviderErrorKind, StopReason, Usage};
 
 fn lines(data: &[Value]) -> Reply {
     let body: String = data.iter().map(|line| format!("{line}\n")).collect();

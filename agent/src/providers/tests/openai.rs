@@ -4,7 +4,7 @@ use super::{
     super::wire::{self, Turn},
     *,
 };
-use crate::agent::{StopReason, StrictTools, Usage};
+use crate::{StopReason, StrictTools, Usage};
 
 #[expect(clippy::needless_pass_by_value, reason = "so that a case is read as it is written")]
 fn chunk(delta: Value) -> Value {

@@ -1,7 +1,7 @@
 //! A server that sends elsewhere: neither key nor conversation follows.
 
 use super::*;
-use crate::agent::ProviderErrorKind;
+use crate::ProviderErrorKind;
 
 #[tokio::test]
 async fn a_redirect_takes_nothing_elsewhere() {

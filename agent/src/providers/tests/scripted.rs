@@ -1,7 +1,7 @@
 //! The scripted provider.
 
 use super::*;
-use crate::agent::{ProviderErrorKind, ScriptError, ScriptedProvider, StopReason, Usage};
+use crate::{ProviderErrorKind, ScriptError, ScriptedProvider, StopReason, Usage};
 
 fn hello() -> ModelRequest {
     ModelRequest { tools: vec![tool()], ..request(vec![Message::user("Hello there")]) }

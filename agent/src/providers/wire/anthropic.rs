@@ -10,7 +10,7 @@ use super::{
     Turn,
     history::{self, Calls},
 };
-use crate::agent::{ProviderError, ProviderErrorKind};
+use crate::{ProviderError, ProviderErrorKind};
 
 /// The version of the API.
 pub(super) const VERSION: &str = "2023-06-01";

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{Progress, ReadFault, Reader, Told, reason, say, with_calls};
-use crate::agent::{Delta, StopReason, ToolCallDelta, Usage};
+use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
 /// The answer so far.
 #[derive(Debug, Default)]

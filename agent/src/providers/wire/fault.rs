@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
-use crate::agent::ProviderErrorKind;
+use crate::ProviderErrorKind;
 
 /// How much of a provider's words is shown, in characters.
 const MAX_SHOWN: usize = 500;

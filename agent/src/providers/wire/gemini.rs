@@ -13,7 +13,7 @@ use super::{
     listed::{Listed, MAX_CHOICES},
     reason, say, whole_call, with_calls,
 };
-use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
+use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
 /// Models from the third generation on refuse a call in the history without the signature that it came with.
 /// A conversation here may be from any provider and keeps none; this is the word that the API has for that

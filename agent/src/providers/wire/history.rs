@@ -8,7 +8,7 @@ use std::{
 use portcullis_types::{Content, FunctionDecl, JsonSchema, Message, MessageRole, SchemaProfile, ToolCall};
 use serde_json::value::RawValue;
 
-use crate::agent::{ProviderError, ProviderErrorKind, UNREADABLE_KEY, transcript::sendable_name};
+use crate::{ProviderError, ProviderErrorKind, UNREADABLE_KEY, transcript::sendable_name};
 
 /// The longest id of a call that every provider takes; OpenAI's limit.
 const MAX_ID_BYTES: usize = 40;
@@ -153,7 +153,7 @@ fn not_shown(what: &str, mime_type: &str, base64: &str) -> Cow<'static, str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::transcript::MAX_NAME_CHARS;
+    use crate::transcript::MAX_NAME_CHARS;
 
     fn call(id: &str, tool: &str) -> ToolCall {
         ToolCall { id: id.into(), tool: tool.into(), arguments: String::new() }

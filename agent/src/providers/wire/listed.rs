@@ -8,7 +8,7 @@ use serde::{
 };
 
 use super::ReadFault;
-use crate::agent::MAX_LISTED_CALLS;
+use crate::MAX_LISTED_CALLS;
 
 /// How many choices an event may have. One is asked for; each may list calls in turn, so without a limit of
 /// their own the limit of those would say little.

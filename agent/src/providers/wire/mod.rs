@@ -29,7 +29,7 @@ use super::{
     ApiKey, ProviderKind,
     frames::{FrameFault, Framing},
 };
-use crate::agent::{Delta, ModelRequest, ProviderError, StopReason, ToolCallDelta};
+use crate::{Delta, ModelRequest, ProviderError, StopReason, ToolCallDelta};
 
 pub(super) use fault::{Told, of_status, shown};
 

@@ -10,7 +10,7 @@ use super::{
     listed::Listed,
     reason, say, whole_call, with_calls,
 };
-use crate::agent::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
+use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
 pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
     let mut calls = Calls::default();

@@ -10,7 +10,7 @@ use super::{
     listed::{Listed, MAX_CHOICES},
     reason, say, with_calls,
 };
-use crate::agent::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
+use crate::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
 
 /// What comes after the last event.
 const DONE: &str = "[DONE]";
