@@ -6,12 +6,12 @@
 use std::{cell::RefCell, rc::Rc};
 
 use libfuzzer_sys::fuzz_target;
-use portcullis_tools::wasm::GuestFault;
+use portcullis_tools::sandbox::GuestFault;
 use portcullis_types::{FinalFrame, ToolOutput};
 
 #[path = "../../tests/oracles/frames.rs"]
 mod oracle;
-#[path = "../../tools/src/wasm/stdio.rs"]
+#[path = "../../sandbox/src/stdio.rs"]
 #[allow(dead_code, reason = "a target uses one of the streams")]
 mod stdio;
 

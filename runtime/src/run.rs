@@ -6,7 +6,7 @@ use clap::Parser;
 use portcullis_shell_daemon::{Colours, LogLine, conceal_memory, log_filter};
 use portcullis_tools::{
     HostWasmToolRunner,
-    wasm::{compile_from_stdin, is_compiler},
+    sandbox::{compile_from_stdin, is_compiler},
 };
 use portcullis_types::chain;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};

@@ -86,7 +86,7 @@ impl Compiler {
         let _gone = GoneOnDrop(Arc::clone(&wanted));
         let child = self.start()?;
         let limits = self.limits;
-        crate::spawn::blocking(async move { converse(child, &wasm, &limits, &wanted) })
+        tokio::task::spawn_blocking(move || converse(child, &wasm, &limits, &wanted))
             .await
             .map_err(|error| lost("its thread was lost", io::Error::other(error.to_string())))?
     }

@@ -1,6 +1,7 @@
 //! Stopping one call: its deadline, its cancellation, and the thread that both are enforced on.
 
 use std::{
+    any::Any,
     sync::{
         Mutex, OnceLock, PoisonError,
         atomic::{AtomicU8, AtomicU32, Ordering},
@@ -10,11 +11,12 @@ use std::{
 
 use portcullis_confine::interrupt::ThreadTarget;
 
-use crate::places::Place;
-
 /// For how many ticks a thread is interrupted before it counts as stuck and the call's place goes to another.
 /// A caller that still waits gives up about then as well.
 const PLACE_TICKS: u32 = 210;
+
+/// What a call holds until its thread is free; it is given back by being dropped.
+pub type Held = Box<dyn Any + Send>;
 
 /// Why a call was stopped before it ended by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +34,7 @@ pub(super) struct CallControl {
     state: AtomicU8,
     thread: OnceLock<ThreadTarget>,
     /// Held by the work, not by whoever waits for it: a caller may go long before the thread is free.
-    place: Mutex<Option<Place>>,
+    held: Mutex<Option<Held>>,
     overdue_ticks: AtomicU32,
 }
 
@@ -42,12 +44,12 @@ const DONE: u8 = 2;
 const WRITTEN_OFF: u8 = 3;
 
 impl CallControl {
-    pub(super) fn new(deadline: Instant, place: Option<Place>) -> Self {
+    pub(super) fn new(deadline: Instant, held: Option<Held>) -> Self {
         Self {
             deadline,
             state: AtomicU8::new(RUNNING),
             thread: OnceLock::new(),
-            place: Mutex::new(place),
+            held: Mutex::new(held),
             overdue_ticks: AtomicU32::new(0),
         }
     }
@@ -85,14 +87,14 @@ impl CallControl {
         {
             thread.interrupt();
             if self.overdue_ticks.fetch_add(1, Ordering::Relaxed) >= PLACE_TICKS {
-                self.leave_place();
+                self.give_back();
             }
         }
     }
 
-    /// Gives the call's place to the next one. Called when its thread is free, or not worth waiting for.
-    pub(super) fn leave_place(&self) {
-        drop(self.place.lock().unwrap_or_else(PoisonError::into_inner).take());
+    /// Gives back what the call holds. Called when its thread is free, or not worth waiting for.
+    pub(super) fn give_back(&self) {
+        drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 
     /// Ends the call from the worker's side; `false` if the caller had written it off.
@@ -107,7 +109,7 @@ impl CallControl {
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| (state != DONE).then_some(WRITTEN_OFF))
             .is_ok();
         if written_off {
-            self.leave_place();
+            self.give_back();
         }
         written_off
     }

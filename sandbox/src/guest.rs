@@ -45,21 +45,21 @@ pub(super) struct GuestState {
 
 /// What came of one call.
 #[derive(Debug)]
-pub(crate) struct GuestReport {
+pub struct GuestReport {
     /// The guest's own word, or how it broke off.
-    pub(crate) result: Result<FinalFrame, GuestFault>,
+    pub result: Result<FinalFrame, GuestFault>,
     /// What it tried and may not, whatever it says.
-    pub(crate) violation: Option<Violation>,
+    pub violation: Option<Violation>,
     /// The mounts it really used.
-    pub(crate) mounts_used: Vec<String>,
+    pub mounts_used: Vec<String>,
     /// Its standard error.
-    pub(crate) stderr: String,
+    pub stderr: String,
     /// Processor time of the worker thread.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// The most memory it had.
-    pub(crate) peak_memory_bytes: usize,
+    pub peak_memory_bytes: usize,
     /// What held the thread, read on it for this call.
-    pub(crate) posture: Posture,
+    pub posture: Posture,
 }
 
 /// Runs a call to its end.

@@ -67,7 +67,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::wasm::transfer::Outlet;
+    use crate::transfer::Outlet;
 
     fn control() -> Arc<CallControl> {
         Arc::new(CallControl::new(Instant::now() + Duration::from_secs(60), None))

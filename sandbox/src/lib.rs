@@ -4,7 +4,9 @@
 //! `guest` runs one call on it; `preview1` stands before the stock WASI functions and asks `fs`,
 //! `readdir` and `poll`; `streams` serves the standard streams, `stdio` reads the guest's frames; `transfer`
 //! and `inlet` pass bytes from one guest to another; `fault` names what can go wrong. `compiler` and
-//! `compiler_child` are the two sides of compiling what comes from outside.
+//! `compiler_child` are the two sides of compiling what comes from outside. `mounts` opens what calls may be granted,
+//! `links` knows which files of them have names elsewhere, `repository` which belong to a Git repository.
+#![deny(unsafe_code)]
 
 mod cache;
 mod compiler;
@@ -17,13 +19,16 @@ mod fs;
 mod guest;
 mod inlet;
 mod limiter;
+pub mod links;
 mod memory;
 mod mode;
 mod module;
+pub mod mounts;
 mod poll;
 mod pool;
 mod preview1;
 mod readdir;
+pub mod repository;
 mod runner;
 mod stdio;
 mod streams;
@@ -34,13 +39,12 @@ mod worker;
 
 pub use compiler::CompileLimits;
 pub use compiler_child::{compile_from_stdin, is_compiler};
+pub use control::Held;
 pub use fault::{GuestFault, WasmError};
+pub use guest::GuestReport;
 pub use module::{GuestModule, MAX_MODULE_BYTES, ModuleDigest};
-pub use runner::{HostWasmToolRunner, RunnerConfig};
-
-pub(crate) use guest::GuestReport;
-pub(crate) use runner::{GuestJob, Listener, StreamFrame};
-pub(crate) use transfer::{Transfer, TransferEnd};
-pub(crate) use verdict::Violation;
+pub use runner::{GuestJob, HostWasmToolRunner, Listener, RunnerConfig, StreamFrame};
+pub use transfer::{Transfer, TransferEnd};
+pub use verdict::Violation;
 
 use transfer::Outlet;

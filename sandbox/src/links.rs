@@ -18,7 +18,7 @@ use std::{
 use rustix::fs::Stat;
 
 pub use examine::{LinkReport, examine_links};
-pub(crate) use look::PrivateLinks;
+pub use look::PrivateLinks;
 pub use place::PrivatePaths;
 
 /// How many entries of what is private are looked at: 200,000. Of a larger vault it cannot be told what has a name
@@ -29,11 +29,11 @@ const MAX_PRIVATE_ENTRIES: usize = 200_000;
 const MAX_NAMED: usize = 20;
 
 /// What may be done where a file is not changed in place.
-pub(crate) const REPLACE: &str = "a change would show under its other names too, wherever they are; replace it whole, as \
+pub const REPLACE: &str = "a change would show under its other names too, wherever they are; replace it whole, as \
      `file_write` with `overwrite` and `file_edit` do, or make it anew";
 
 /// What is said of a private file under another name.
-pub(crate) const PRIVATE: &str =
+pub const PRIVATE: &str =
     "it is a file of the vault, of the state folder, of a module or of the policy under another name";
 
 /// A file, whatever its names: device and inode.
@@ -41,7 +41,7 @@ type Identity = (u64, u64);
 
 /// The private files that have a name outside of what is private, as far as was looked.
 #[derive(Debug, Default)]
-pub(crate) struct Exposed {
+pub struct Exposed {
     files: BTreeSet<Identity>,
     /// Some of them, as a person or a model may read of them.
     named: Vec<String>,
@@ -50,7 +50,7 @@ pub(crate) struct Exposed {
 
 /// Why it cannot be told which private files have a name elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unknown {
+pub enum Unknown {
     /// There is more than is looked at.
     TooMany,
     /// A look has not ended in its time.
@@ -61,7 +61,7 @@ pub(crate) enum Unknown {
 
 /// Why a file with several names is not touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Suspect {
+pub enum Suspect {
     /// It is a private one.
     Private,
     /// It may be one.
@@ -70,7 +70,7 @@ pub(crate) enum Suspect {
 
 impl Exposed {
     /// What a file is suspected of; only one with several names is.
-    pub(crate) fn suspects(&self, stat: &Stat) -> Option<Suspect> {
+    pub fn suspects(&self, stat: &Stat) -> Option<Suspect> {
         if stat.st_nlink <= 1 {
             return None;
         }
@@ -81,17 +81,17 @@ impl Exposed {
     }
 
     /// What any file of a mount is suspected of: there may be a name in it of each of these.
-    pub(crate) fn suspects_any(&self) -> Option<Suspect> {
+    pub fn suspects_any(&self) -> Option<Suspect> {
         if self.files.is_empty() { self.unknown.map(Suspect::Unknown) } else { Some(Suspect::Private) }
     }
 
     /// Some of them, by the names that they have at home: at most 20.
-    pub(crate) fn named(&self) -> &[String] {
+    pub fn named(&self) -> &[String] {
         &self.named
     }
 
     /// How many there are that are not named.
-    pub(crate) fn unnamed(&self) -> usize {
+    pub fn unnamed(&self) -> usize {
         self.files.len() - self.named.len()
     }
 
@@ -108,7 +108,7 @@ impl Exposed {
 
 impl Unknown {
     /// Why, and what would be right, in words for a model and a person.
-    pub(crate) fn hint(self) -> String {
+    pub fn hint(self) -> String {
         match self {
             Self::TooMany => format!(
                 "vault, state folder and modules have more than {MAX_PRIVATE_ENTRIES} entries, so not all of them were \

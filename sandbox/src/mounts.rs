@@ -19,7 +19,7 @@ use rustix::{
 use crate::links::{PrivateLinks, PrivatePaths};
 
 pub use portcullis_confine::mounts::MountError;
-pub(crate) use portcullis_confine::mounts::real_path;
+pub use portcullis_confine::mounts::real_path;
 
 /// How often a resolution is repeated when something else renames directories meanwhile (`openat2(2)`,
 /// `EAGAIN`).
@@ -90,7 +90,7 @@ impl MountTable {
     }
 
     /// Finds private files that have names in places that are not.
-    pub(crate) fn private_links(&self) -> &PrivateLinks {
+    pub fn private_links(&self) -> &PrivateLinks {
         &self.links
     }
 
@@ -102,7 +102,7 @@ impl MountTable {
 }
 
 /// Resolves a path beneath a directory without opening what it leads to.
-pub(crate) fn resolve_beneath(from: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub fn resolve_beneath(from: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let path = if path.is_empty() { "." } else { path };

@@ -124,6 +124,6 @@ impl Drop for Seat {
             }
         }
         // Last, so that whoever takes the place finds a seat.
-        self.control.leave_place();
+        self.control.give_back();
     }
 }

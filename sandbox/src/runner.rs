@@ -16,6 +16,7 @@ use portcullis_types::{CancellationToken, Declarations, FinalFrame, ToolOutput};
 use tokio::sync::{mpsc, oneshot};
 use wasmtime::{Engine, Linker, Module};
 
+use super::control::Held;
 use super::{
     GuestModule, GuestReport, ModuleDigest, TransferEnd, WasmError,
     cache::ModuleCache,
@@ -30,7 +31,7 @@ use super::{
     ticker::Ticker,
     worker::{Job, Verb, WorkerSetup, mount_rule},
 };
-use crate::{mounts::MountTable, places::Place};
+use crate::mounts::MountTable;
 
 /// Progress and update frames that wait for their reader; beyond, the oldest news is not worth waiting for
 /// and the newest is dropped and counted.
@@ -99,14 +100,16 @@ impl std::fmt::Debug for LinkerBox {
 
 /// A frame for whoever watches a call.
 #[derive(Debug)]
-pub(crate) enum StreamFrame {
+pub enum StreamFrame {
+    /// How far the guest has come, in its own words.
     Progress(String),
+    /// A part of its result.
     Update(ToolOutput),
 }
 
 /// The sending end of a call's progress and update frames.
 #[derive(Debug)]
-pub(crate) struct Listener {
+pub struct Listener {
     sender: mpsc::Sender<StreamFrame>,
     dropped: Arc<AtomicU64>,
 }
@@ -121,21 +124,27 @@ impl Listener {
 
 /// One call, as the runner needs it.
 #[derive(Debug)]
-pub(crate) struct GuestJob {
-    pub(crate) module: Arc<GuestModule>,
+pub struct GuestJob {
+    /// The guest.
+    pub module: Arc<GuestModule>,
     /// The call frame's JSON.
-    pub(crate) stdin: Vec<u8>,
-    pub(crate) mounts: Vec<GrantedMount>,
-    pub(crate) memory_bytes: usize,
-    pub(crate) time_limit: Duration,
-    pub(crate) deadline: Instant,
-    pub(crate) cancel: CancellationToken,
+    pub stdin: Vec<u8>,
+    /// All that the guest sees of the host's files.
+    pub mounts: Vec<GrantedMount>,
+    /// The most that its memories may have together, in bytes.
+    pub memory_bytes: usize,
+    /// The time that its caller granted, for messages.
+    pub time_limit: Duration,
+    /// When it is stopped.
+    pub deadline: Instant,
+    /// Stops it earlier.
+    pub cancel: CancellationToken,
     /// Held until the guest's thread is free, however early its caller goes.
-    pub(crate) place: Option<Place>,
+    pub held: Option<Held>,
     /// Whether anybody watches progress and update frames.
-    pub(crate) is_watched: bool,
+    pub is_watched: bool,
     /// Which end of a transfer the call is, if it is one.
-    pub(crate) transfer: Option<TransferEnd>,
+    pub transfer: Option<TransferEnd>,
 }
 
 impl HostWasmToolRunner {
@@ -163,7 +172,7 @@ impl HostWasmToolRunner {
     }
 
     /// A module that this program carries. It is compiled, or its code loaded, when it is first called.
-    pub(crate) fn embedded(wasm: &'static [u8]) -> Arc<GuestModule> {
+    pub fn embedded(wasm: &'static [u8]) -> Arc<GuestModule> {
         Arc::new(GuestModule::embedded(wasm))
     }
 
@@ -265,7 +274,7 @@ impl HostWasmToolRunner {
             time_limit: DESCRIBE_TIME,
             deadline: Instant::now() + DESCRIBE_TIME,
             cancel: CancellationToken::new(),
-            place: None,
+            held: None,
             is_watched: false,
             transfer: None,
         };
@@ -276,11 +285,7 @@ impl HostWasmToolRunner {
     ///
     /// # Cancellation
     /// Dropping the future stops the guest, as does the job's token.
-    pub(crate) async fn run(
-        &self,
-        job: GuestJob,
-        watch: impl FnMut(StreamFrame),
-    ) -> Result<GuestReport, WasmError> {
+    pub async fn run(&self, job: GuestJob, watch: impl FnMut(StreamFrame)) -> Result<GuestReport, WasmError> {
         self.run_verb(Verb::Call, job, watch).await
     }
 
@@ -297,7 +302,7 @@ impl HostWasmToolRunner {
             true => Arc::default(),
             false => self.config.mounts.private_links().exposed().await,
         };
-        let control = Arc::new(CallControl::new(job.deadline, job.place));
+        let control = Arc::new(CallControl::new(job.deadline, job.held));
         let _stops_with_us = StopOnDrop(Arc::clone(&control));
         let (sender, mut frames) = mpsc::channel(LISTENER_CAPACITY);
         let dropped = Arc::new(AtomicU64::new(0));

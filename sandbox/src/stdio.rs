@@ -258,7 +258,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::wasm::{
+    use crate::{
         control::CallControl,
         transfer::{Received, Transfer},
     };

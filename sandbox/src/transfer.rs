@@ -25,7 +25,7 @@ const SLICE: Duration = Duration::from_millis(5);
 
 /// One transfer, shared by its two ends and by whoever called both.
 #[derive(Debug)]
-pub(crate) struct Transfer {
+pub struct Transfer {
     state: Mutex<State>,
     changed: Condvar,
     limit_bytes: u64,
@@ -53,7 +53,7 @@ enum Phase {
 
 /// Which end of a transfer a call is.
 #[derive(Debug, Clone)]
-pub(crate) enum TransferEnd {
+pub enum TransferEnd {
     /// Its standard output.
     Sending(Arc<Transfer>),
     /// Its standard input.
@@ -71,7 +71,8 @@ pub(super) enum Received {
 }
 
 impl Transfer {
-    pub(crate) fn new() -> Arc<Self> {
+    /// One that carries as much as a transfer may.
+    pub fn new() -> Arc<Self> {
         Self::with_limit(MAX_TRANSFER_BYTES)
     }
 
@@ -81,7 +82,7 @@ impl Transfer {
     }
 
     /// Says that all was sent. Before it is said, no receiver takes what it got for the whole.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         let mut state = self.state();
         if state.phase == Phase::Open {
             state.phase = Phase::Ended;
@@ -90,7 +91,7 @@ impl Transfer {
     }
 
     /// Sees to it that the receiver does not get the end; `false` if it has it already.
-    pub(crate) fn break_off(&self) -> bool {
+    pub fn break_off(&self) -> bool {
         let mut state = self.state();
         if state.phase == Phase::EndReceived {
             return false;
@@ -102,12 +103,12 @@ impl Transfer {
     }
 
     /// How many bytes were sent.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.state().bytes
     }
 
     /// Whether the receiver got anything, if only the end.
-    pub(crate) fn is_received(&self) -> bool {
+    pub fn is_received(&self) -> bool {
         self.state().is_received
     }
 

@@ -23,7 +23,7 @@ impl Errno {
 
 /// What a guest tried and may not; the first one decides the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Violation {
+pub enum Violation {
     /// A path led out of its mount.
     Escape {
         /// The path as the guest would write it.

@@ -19,13 +19,13 @@ use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
 use crate::{
     builder::{BootstrapError, RegistryBuilder},
-    links::PrivatePaths,
     modules::{ModuleError, ModulesFolder, Wanted, place, read_file},
-    mounts::MountTable,
     registry::ToolRegistry,
+    sandbox::links::PrivatePaths,
+    sandbox::mounts::MountTable,
+    sandbox::{CompileLimits, HostWasmToolRunner, RunnerConfig},
     shell::ShellPlace,
     state,
-    wasm::{CompileLimits, HostWasmToolRunner, RunnerConfig},
 };
 
 /// The modules of the core tools, compiled from `guest-tools/` by this crate's build script.

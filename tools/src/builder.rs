@@ -23,18 +23,18 @@ use crate::{
     compat::{IntoTool, Native},
     hook::{CallHook, Hooks},
     modules::{self, FolderError, Lock, LockError, ModuleError, OutsideModule, RefusedModule, Wanted},
-    mounts::{MountError, MountTable},
     native::{self, Capability, OutputRead, StillGranted},
     output_store::{OutputStore, StoreError},
     places::Places,
     rates::Rates,
     registered::RegisteredTool,
     registry::{NameHolder, RegistryError, ToolRegistry},
+    sandbox::mounts::{MountError, MountTable},
+    sandbox::{GuestModule, HostWasmToolRunner, WasmError},
     shell::{BashTool, ShellBackend, ShellPlace, SidecarTerms},
     state::{self, StateError},
     table::ToolTable,
     vault,
-    wasm::{GuestModule, HostWasmToolRunner, WasmError},
 };
 
 /// The policy in force, and what it must know of each registered tool.

@@ -16,7 +16,7 @@ use portcullis_types::{
 use crate::{
     approval::{ApprovalPolicy, Approver},
     places::Place,
-    wasm::TransferEnd,
+    sandbox::TransferEnd,
 };
 
 /// A call under a fresh random id.

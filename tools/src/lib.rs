@@ -27,9 +27,7 @@ mod call;
 pub mod compat;
 mod digest;
 pub mod hook;
-mod links;
 pub mod modules;
-pub mod mounts;
 pub mod native;
 pub mod output_store;
 mod pipeline;
@@ -37,13 +35,11 @@ mod places;
 mod rates;
 mod registered;
 mod registry;
-mod repository;
 pub mod shell;
 mod spawn;
 pub mod state;
 mod table;
 mod vault;
-pub mod wasm;
 
 pub use bootstrap::{
     OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, describing_builder, runtime_builder,
@@ -51,12 +47,17 @@ pub use bootstrap::{
 };
 pub use builder::{BootstrapError, RegistryBuilder};
 pub use call::{Caller, StderrFn, new_call};
-pub use links::{LinkReport, PrivatePaths, examine_links};
+pub use portcullis_sandbox::{
+    HostWasmToolRunner,
+    links::{LinkReport, PrivatePaths, examine_links},
+};
 pub use registered::RegisteredTool;
 pub use registry::{NameHolder, RegistryError, ToolRegistry};
-pub use wasm::HostWasmToolRunner;
 
 /// Re-exported for those who make calls.
 pub use portcullis_types::{EventFn, ToolCall, ToolResult};
 /// Re-exported for front ends, which show decisions, layers and rows but make none.
-pub use {portcullis_audit as audit, portcullis_confine as confine, portcullis_policy as policy};
+pub use {
+    portcullis_audit as audit, portcullis_confine as confine, portcullis_policy as policy,
+    portcullis_sandbox as sandbox,
+};

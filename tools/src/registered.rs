@@ -11,9 +11,9 @@ use crate::{
     compat::Native,
     modules::{Declared, Lock},
     registry::RegistryError,
+    sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
     vault::VaultCopy,
-    wasm::GuestModule,
 };
 
 /// A tool as it is registered.

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
 
-use portcullis_policy::{
-    Approval, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy, escape_for_display,
+use portcullis_policy::{Approval, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy};
+use portcullis_types::{
+    InvalidToolName, ToolCall, ToolError, ToolEvent, ToolName, ToolResult, escape_for_display,
 };
-use portcullis_types::{InvalidToolName, ToolCall, ToolError, ToolEvent, ToolName, ToolResult};
 use thiserror::Error;
 
 use crate::{
@@ -15,15 +15,15 @@ use crate::{
     call::Caller,
     hook::Hooks,
     modules::{Lock, RefusedModule},
-    mounts::MountTable,
     output_store::OutputStore,
     pipeline::{Trail, admit, after, authorize, check, record, resolve, run, shape},
     places::Places,
     rates::Rates,
     registered::{Backend, RegisteredTool},
+    sandbox::HostWasmToolRunner,
+    sandbox::mounts::MountTable,
     shell::ShellBackend,
     table::ToolTable,
-    wasm::HostWasmToolRunner,
 };
 
 /// Tools behind one pipeline: whatever a tool is, [`ToolRegistry::execute_with_policy`] is the only way to

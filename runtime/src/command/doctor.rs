@@ -15,8 +15,8 @@ use portcullis_tools::{
     },
     examine_links,
     policy::{self, Standing, ToolOrigin},
+    sandbox::GuestModule,
     shell::{LayerHealth, ShellPlace},
-    wasm::GuestModule,
 };
 use portcullis_types::{RunnerBootstrapEnvelope, ToolErrorKind};
 use serde::Serialize;

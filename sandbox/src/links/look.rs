@@ -29,7 +29,7 @@ const STANDS_IN: Duration = Duration::from_secs(30);
 
 /// Looks for private files that have names elsewhere, again and again.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct PrivateLinks {
+pub struct PrivateLinks {
     /// None where nothing is private.
     looker: Option<Arc<Looker>>,
 }
@@ -56,7 +56,8 @@ struct Last {
 }
 
 impl PrivateLinks {
-    pub(crate) fn new(vault: Option<Arc<OwnedFd>>, private: &PrivatePaths) -> Self {
+    /// For these places. Nothing is looked at yet.
+    pub fn new(vault: Option<Arc<OwnedFd>>, private: &PrivatePaths) -> Self {
         let places = private.open(vault);
         if places.is_empty() {
             return Self::default();
@@ -73,7 +74,7 @@ impl PrivateLinks {
     ///
     /// # Cancellation
     /// Dropping the future leaves a look that was begun to its thread; the next call finds its answer.
-    pub(crate) async fn exposed(&self) -> Arc<Exposed> {
+    pub async fn exposed(&self) -> Arc<Exposed> {
         let Some(looker) = &self.looker else { return Arc::default() };
         if let Some(found) = looker.at_once() {
             return found;

@@ -7,7 +7,7 @@ use portcullis_confine::trusted::TrustError;
 use portcullis_types::ToolName;
 use thiserror::Error;
 
-use crate::{RegistryError, audit::AuditError, wasm::WasmError};
+use crate::{RegistryError, audit::AuditError, sandbox::WasmError};
 
 /// Why a module from outside is not used. The others are.
 #[derive(Debug, Error)]

@@ -15,7 +15,7 @@ use rustix::{
 };
 
 use super::{FolderError, ModuleError};
-use crate::wasm::MAX_MODULE_BYTES;
+use crate::sandbox::MAX_MODULE_BYTES;
 
 /// Modules in a folder. Each is loaded and asked what it has at every start.
 const MAX_MODULES: usize = 256;

@@ -21,7 +21,7 @@ use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::Deserialize;
 
 use super::{Declared, LockError};
-use crate::wasm::ModuleDigest;
+use crate::sandbox::ModuleDigest;
 
 /// The lock's file in the state folder.
 pub const LOCK_FILE: &str = "portcullis.lock";

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use portcullis_types::{Declarations, ToolName};
 
 use super::ModuleError;
-use crate::wasm::GuestModule;
+use crate::sandbox::GuestModule;
 
 /// A module from outside whose tools are still to be registered.
 #[derive(Debug)]

@@ -22,13 +22,13 @@ use super::{Trail, bound::cut_partial, check::Checked, shape::shortened};
 use crate::{
     audit::{Subject, SubjectKind, Text},
     call::{Caller, Parent},
-    digest, links,
+    digest,
     places::Place,
     registered::{Backend, GuestTool},
     registry::ToolRegistry,
+    sandbox::{self, GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
     shell::{ShellRun, ShellTerms},
     vault::Terms,
-    wasm::{GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
 };
 
 /// What every try of a call has.
@@ -218,7 +218,7 @@ async fn run_guest(
         time_limit,
         deadline,
         cancel: caller.cancel.clone(),
-        place: Some(place.clone()),
+        held: Some(Box::new(place.clone())),
         is_watched: caller.watches_frames(),
         transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
     };
@@ -352,7 +352,7 @@ fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, To
                 code: DenialCode::HardLink,
                 rule: "mounts".to_owned(),
                 subject: path,
-                hint: links::REPLACE.to_owned(),
+                hint: sandbox::links::REPLACE.to_owned(),
             },
         };
         // What it had done before is done: a tool that tells must be heard.

@@ -24,11 +24,11 @@ use crate::{
     audit::{self, Subject, SubjectKind},
     call::Caller,
     hook::Hooks,
-    links::{self, Exposed, Suspect},
-    mounts::{MountTable, real_path, resolve_beneath},
     rates::Rates,
     registered::{Backend, RegisteredTool},
-    repository,
+    sandbox::links::{self, Exposed, Suspect},
+    sandbox::mounts::{MountTable, real_path, resolve_beneath},
+    sandbox::repository,
     shell::ShellBackend,
 };
 

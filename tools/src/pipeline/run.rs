@@ -23,7 +23,7 @@ use crate::{
     places::{LeaveOnDrop, Places},
     registered::Backend,
     registry::ToolRegistry,
-    wasm::HostWasmToolRunner,
+    sandbox::HostWasmToolRunner,
 };
 
 /// How long is waited before each further try.

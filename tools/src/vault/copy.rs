@@ -20,7 +20,7 @@ use crate::{
     pipeline::{overdue, with_commas},
     places::Place,
     registry::ToolRegistry,
-    wasm::{Transfer, TransferEnd},
+    sandbox::{Transfer, TransferEnd},
 };
 
 /// The steps' names.
@@ -208,7 +208,7 @@ fn is_steps_own_word(error: &ToolError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wasm::GuestFault;
+    use crate::sandbox::GuestFault;
 
     #[test]
     fn a_step_that_was_killed_or_crashed_has_not_put_its_things_in_order() {

@@ -2,7 +2,7 @@
 //!
 //! `tool` is what a model sees of it. `copy` makes the two calls, each through the whole pipeline in a registry
 //! that holds nothing but the steps, and sees to it that the second only ends well if the first did. The bytes
-//! pass from one guest to the other ([`crate::wasm::Transfer`]); no thread, and no grant, ever has both mounts.
+//! pass from one guest to the other ([`crate::sandbox::Transfer`]); no thread, and no grant, ever has both mounts.
 
 mod copy;
 mod tool;

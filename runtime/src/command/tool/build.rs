@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use portcullis_tools::{RegisteredTool, wasm::MAX_MODULE_BYTES};
+use portcullis_tools::{RegisteredTool, sandbox::MAX_MODULE_BYTES};
 
 use super::{AuthorError, cargo::Package};
 use crate::{

@@ -5,7 +5,7 @@ use portcullis_tests::{Answer, World};
 use portcullis_tools::{
     BootstrapError, RegistryError,
     policy::ToolOrigin,
-    wasm::{MAX_MODULE_BYTES, WasmError},
+    sandbox::{MAX_MODULE_BYTES, WasmError},
 };
 use portcullis_types::ToolErrorKind;
 use portcullis_types::ToolErrorKind::{Failed, ResourceLimit, Timeout};

@@ -8,9 +8,9 @@ use portcullis_tools::{
     BootstrapError, HostWasmToolRunner, bootstrap_runtime_tools,
     confine::{Requirement, probe_kernel},
     modules::ModuleError,
-    mounts::MountTable,
     policy::ProtectedPaths,
-    wasm::{CompileLimits, ModuleDigest, RunnerConfig, WasmError},
+    sandbox::mounts::MountTable,
+    sandbox::{CompileLimits, ModuleDigest, RunnerConfig, WasmError},
 };
 use portcullis_types::ToolErrorKind;
 use serde_json::json;

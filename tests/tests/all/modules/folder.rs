@@ -7,8 +7,8 @@ use std::{
 
 use portcullis_tests::{Answer, World};
 use portcullis_tools::{
-    BootstrapError, OVERLAY_FILE, modules::FolderError, mounts::MountError, policy::ToolOrigin,
-    wasm::MAX_MODULE_BYTES,
+    BootstrapError, OVERLAY_FILE, modules::FolderError, policy::ToolOrigin, sandbox::MAX_MODULE_BYTES,
+    sandbox::mounts::MountError,
 };
 use portcullis_types::{SafetyTier, ToolErrorKind::Denied};
 use serde_json::json;

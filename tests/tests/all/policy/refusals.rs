@@ -3,7 +3,7 @@
 use std::{error::Error, fs, os::unix::fs::symlink};
 
 use portcullis_tests::World;
-use portcullis_tools::{BootstrapError, ToolRegistry, mounts::MountError};
+use portcullis_tools::{BootstrapError, ToolRegistry, sandbox::mounts::MountError};
 
 use super::overlay;
 
