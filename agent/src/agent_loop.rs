@@ -10,9 +10,9 @@ use super::{
     call_ids::{CallIds, random_id},
     calls::Calls,
     guard::{Repeat, RepeatGuard},
+    guarded::{self, Fault, GracePeriod, Watch},
+    read_answer::{Answer, BrokenAnswer, ask},
     transcript,
-    turn::{Answer, BrokenAnswer, ask},
-    watch::{self, Fault, Patience, Watch},
 };
 
 /// An agent: one conversation, a model, and tools (specification 000, "ToolRegistry").
@@ -88,7 +88,7 @@ impl AgentLoop {
         let question = Message::user(question);
         // Whether the run ends or its future is dropped: what gave it up does not give up the next one.
         let _renews = Renews(&self.handle);
-        let patience = Patience { cancel: self.handle.token(), grace: self.config.grace };
+        let patience = GracePeriod { cancel: self.handle.token(), grace: self.config.grace };
         let run_id = self.config.run_id.clone().unwrap_or_else(|| random_id("run"));
         let _ends = EndsRun { agent: self, run_id: run_id.clone() };
         let watch = Arc::new(Watch::new(Arc::clone(&self.emitter), patience.clone()));
@@ -130,7 +130,7 @@ impl Drop for EndsRun<'_> {
     fn drop(&mut self) {
         let AgentLoop { executor, config, .. } = self.agent;
         // Its run has its end already, whether or not the executor panics.
-        let _ = watch::call("executor", || executor.run_ended(&config.agent_id, &self.run_id));
+        let _ = guarded::call("executor", || executor.run_ended(&config.agent_id, &self.run_id));
     }
 }
 
@@ -143,7 +143,7 @@ impl fmt::Debug for AgentLoop {
 /// A run while it runs.
 struct Run<'a> {
     agent: &'a AgentLoop,
-    patience: Patience,
+    patience: GracePeriod,
     watch: Arc<Watch>,
     run_id: String,
     /// The conversation, as it is sent.
@@ -168,7 +168,7 @@ impl Run<'_> {
                 return Err(AgentEnd::MaxIterations { limit });
             }
             left -= 1;
-            let offers = watch::call("executor", || self.agent.executor.offers()).map_err(internal)?;
+            let offers = guarded::call("executor", || self.agent.executor.offers()).map_err(internal)?;
             let answer = self.ask(&offers).await?;
             let (iteration, stop, usage) = (self.iterations, answer.stop.clone(), answer.usage);
             let last = if answer.calls.is_empty() {

@@ -4,22 +4,24 @@ use std::ops::Range;
 
 use super::ExecutionStrategy;
 
-/// Takes a turn's calls apart into units that run one after the other; what is in one unit may run at once.
+/// Takes a turn's calls apart into batches that run one after the other; what is in one batch may run at once.
 /// `beside_others` says of each call, in order, whether it may run beside others.
-pub(super) fn units(strategy: ExecutionStrategy, beside_others: &[bool]) -> Vec<Range<usize>> {
+pub(super) fn batches(strategy: ExecutionStrategy, beside_others: &[bool]) -> Vec<Range<usize>> {
     let largest = match strategy {
         ExecutionStrategy::Sequential => 1,
         ExecutionStrategy::Parallel => usize::MAX,
         ExecutionStrategy::Batched { size } => size.get(),
     };
-    let mut units: Vec<Range<usize>> = Vec::new();
+    let mut batches: Vec<Range<usize>> = Vec::new();
     for (at, &beside) in beside_others.iter().enumerate() {
-        match units.last_mut() {
-            Some(unit) if beside && beside_others[unit.start] && unit.len() < largest => unit.end = at + 1,
-            _ => units.push(at..at + 1),
+        match batches.last_mut() {
+            Some(batch) if beside && beside_others[batch.start] && batch.len() < largest => {
+                batch.end = at + 1
+            }
+            _ => batches.push(at..at + 1),
         }
     }
-    units
+    batches
 }
 
 #[cfg(test)]
@@ -28,11 +30,11 @@ mod tests {
 
     use super::*;
 
-    /// `r` is a call that may run beside others, `W` one that may not; a bar stands between units.
+    /// `r` is a call that may run beside others, `W` one that may not; a bar stands between batches.
     #[track_caller]
     fn check(strategy: ExecutionStrategy, calls: &str, expected: &str) {
         let beside: Vec<bool> = calls.chars().map(|c| c == 'r').collect();
-        let found: Vec<&str> = units(strategy, &beside).into_iter().map(|unit| &calls[unit]).collect();
+        let found: Vec<&str> = batches(strategy, &beside).into_iter().map(|batch| &calls[batch]).collect();
         assert_eq!(found.join("|"), expected);
     }
 

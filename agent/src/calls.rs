@@ -15,9 +15,9 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
+    batches::batches,
     executor::without_run,
-    units::units,
-    watch::{self, Patience, Watch, panicked},
+    guarded::{self, GracePeriod, Watch, panicked},
 };
 
 /// What a model reads of a call that was skipped because a person said something (specification 002, "Steering").
@@ -39,7 +39,7 @@ pub(super) struct Calls<'a> {
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
     pub(super) watch: &'a Arc<Watch>,
     pub(super) handle: &'a AgentHandle,
-    pub(super) patience: &'a Patience,
+    pub(super) patience: &'a GracePeriod,
     pub(super) run_id: &'a str,
 }
 
@@ -70,7 +70,7 @@ impl Calls<'_> {
             live,
             deadline: timeout
                 .and_then(|timeout| Instant::now().checked_add(timeout)?.checked_add(self.config.grace)),
-            never_blocks: watch::call("executor", || self.executor.never_blocks()).unwrap_or(false),
+            never_blocks: guarded::call("executor", || self.executor.never_blocks()).unwrap_or(false),
             refuses_slowly: false,
             told: vec![false; calls.len()],
             results: vec![None; calls.len()],
@@ -86,21 +86,21 @@ impl Calls<'_> {
         }
         let beside: Vec<bool> = runnable.iter().map(|&at| runs_beside(&turn.asked[at], offers)).collect();
         let mut over = None;
-        for (nth, unit) in units(self.config.strategy, &beside).into_iter().enumerate() {
+        for (nth, batch) in batches(self.config.strategy, &beside).into_iter().enumerate() {
             if over.is_none() && nth > 0 && self.handle.wants_to_steer() {
                 over = Some(skipped());
             }
             if self.patience.cancel.is_cancelled() {
                 over = Some(cancelled_before());
             }
-            let unit = &runnable[unit];
+            let batch = &runnable[batch];
             match &over {
                 Some(error) => {
-                    for &at in unit {
+                    for &at in batch {
                         turn.give_unrun(at, error).await;
                     }
                 }
-                None => over = turn.run_unit(unit).await,
+                None => over = turn.run_batch(batch).await,
             }
         }
         // Whoever still holds the terms of a call that was left behind learns that nobody waits.
@@ -133,7 +133,7 @@ struct Turn<'a> {
 
 impl Turn<'_> {
     /// Runs calls at once, and says why later ones must not begin any more.
-    async fn run_unit(&mut self, unit: &[usize]) -> Option<ToolError> {
+    async fn run_batch(&mut self, batch: &[usize]) -> Option<ToolError> {
         let patience = self.calls.patience.clone();
         let deadline = self.deadline;
         let given_up = async move {
@@ -143,9 +143,9 @@ impl Turn<'_> {
             }
         };
         tokio::pin!(given_up);
-        let given = match *unit {
+        let given = match *batch {
             [at] if self.never_blocks => self.run_alone(at, given_up).await,
-            _ => self.run_beside(unit, given_up).await,
+            _ => self.run_beside(batch, given_up).await,
         };
         // A run that was cancelled begins no more of them.
         let is_cancelled = self.calls.patience.cancel.is_cancelled();
@@ -160,7 +160,7 @@ impl Turn<'_> {
             Some(Given::Steered) => (ToolError::internal(LOST), Some(skipped())),
             None => (ToolError::internal(LOST), None),
         };
-        for &at in unit {
+        for &at in batch {
             if self.results[at].is_none() {
                 let begun = self.live.remove(&self.asked[at].id);
                 match (&before, begun) {
@@ -195,7 +195,7 @@ impl Turn<'_> {
             given = given_up => Err(given),
         };
         // A panic of its destructor is the executor's own.
-        let _ = watch::call("executor", || drop(call));
+        let _ = guarded::call("executor", || drop(call));
         match end {
             Ok((at, result)) => {
                 self.give(at, result).await;
@@ -208,18 +208,18 @@ impl Turn<'_> {
     /// Runs calls in tasks of their own, and says whether they were given up.
     async fn run_beside(
         &mut self,
-        unit: &[usize],
+        batch: &[usize],
         mut given_up: Pin<&mut impl Future<Output = Given>>,
     ) -> Option<Given> {
         let mut tasks = JoinSet::new();
-        let mut waiting = unit.iter().copied().peekable();
+        let mut waiting = batch.iter().copied().peekable();
         let mut given = None;
         loop {
             while tasks.len() < self.calls.config.concurrency.get()
                 && !self.calls.patience.cancel.is_cancelled()
             {
-                // What has begun is not stopped, and of a unit something has.
-                let has_begun = waiting.len() < unit.len();
+                // What has begun is not stopped, and of a batch something has.
+                let has_begun = waiting.len() < batch.len();
                 if has_begun && waiting.peek().is_some() && self.calls.handle.wants_to_steer() {
                     given = Some(Given::Steered);
                     break;
@@ -281,7 +281,7 @@ impl Turn<'_> {
             true => None,
             false => {
                 let refuse = || self.calls.executor.refuse(call.clone(), error.clone(), &self.terms);
-                watch::call("executor", refuse).ok()
+                guarded::call("executor", refuse).ok()
             }
         };
         self.refuses_slowly |= begun.elapsed() > REFUSAL_TIME;
@@ -311,7 +311,7 @@ impl Turn<'_> {
     }
 }
 
-/// Why calls of a unit were given up.
+/// Why calls of a batch were given up.
 enum Given {
     Cancelled,
     TimedOut,

@@ -25,12 +25,12 @@ pub(super) enum Fault {
 
 /// How long an embedder's part is waited for: until it ends, or until the grace time of a cancelled run is over.
 #[derive(Debug, Clone)]
-pub(super) struct Patience {
+pub(super) struct GracePeriod {
     pub(super) cancel: CancellationToken,
     pub(super) grace: Duration,
 }
 
-impl Patience {
+impl GracePeriod {
     /// Awaits a part.
     pub(super) async fn with<T>(
         &self,
@@ -69,12 +69,12 @@ pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> Fault {
 /// more, and one that did not take an event within the grace time of a cancelled run is not waited for any more.
 pub(super) struct Watch {
     emitter: Arc<dyn EventEmitter>,
-    patience: Patience,
+    patience: GracePeriod,
     fault: Mutex<Option<Fault>>,
 }
 
 impl Watch {
-    pub(super) fn new(emitter: Arc<dyn EventEmitter>, patience: Patience) -> Self {
+    pub(super) fn new(emitter: Arc<dyn EventEmitter>, patience: GracePeriod) -> Self {
         Self { emitter, patience, fault: Mutex::new(None) }
     }
 

@@ -5,22 +5,23 @@
 //! | `config.rs` | how a loop works: limits, strategy, instructions |
 //! | `agent_loop.rs` | the way of a run |
 //! | `provider.rs` | who answers: what a model is asked, and the pieces that it answers in |
-//! | `turn.rs` | one answer, from the question to its last piece |
+//! | `read_answer.rs` | one answer, from the question to its last piece |
 //! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | an answer's calls, rebuilt from their pieces |
 //! | `executor.rs` | who runs the calls; the registry is one |
-//! | `calls.rs`, `units.rs` | the calls of a turn: which run at once, and one result for each |
+//! | `calls.rs`, `batches.rs` | the calls of a turn: which run at once, and one result for each |
 //! | `guard.rs` | the guard against the same call over and over |
 //! | `steering.rs` | what a person says in between |
 //! | `store.rs`, `transcript.rs` | the conversation: where it is kept, and what providers take |
 //! | `event.rs` | what happens, for whoever watches |
-//! | `forms/` | the same in other systems' words |
-//! | `emitter.rs`, `channel.rs`, `watch.rs` | who is told, the stream of events, and what a faulty watcher may do |
+//! | `event_formats/` | the same in other systems' words |
+//! | `emitter.rs`, `channel.rs`, `guarded.rs` | who is told, the stream of events, and what a faulty watcher may do |
 //! | `telemetry/` | spans and metrics for OpenTelemetry, with the feature `otel` |
 //! | `providers/` | the providers: models behind HTTP, and a script |
 #![forbid(unsafe_code)]
 
 mod accumulator;
 mod agent_loop;
+mod batches;
 mod call_ids;
 mod calls;
 mod channel;
@@ -28,11 +29,13 @@ mod concatenated;
 mod config;
 mod emitter;
 mod event;
+pub mod event_formats;
 mod executor;
-pub mod forms;
 mod guard;
+mod guarded;
 mod provider;
 mod providers;
+mod read_answer;
 mod steering;
 mod store;
 #[cfg(feature = "otel")]
@@ -40,9 +43,6 @@ pub mod telemetry;
 #[cfg(test)]
 mod testing;
 mod transcript;
-mod turn;
-mod units;
-mod watch;
 
 pub use accumulator::{
     ArgumentsPiece, AssembledCall, MAX_CALL_ARGUMENT_BYTES, MAX_CALLED_NAME_BYTES, MAX_CALLS_PER_TURN,
@@ -71,7 +71,7 @@ pub use providers::{
     ApiKey, ProviderKind, ProviderLimits, ProviderSettings, RemoteProvider, ScriptError, ScriptedProvider,
     StrictTools,
 };
+pub use read_answer::MAX_ANSWER_BYTES;
 pub use steering::{AgentHandle, MAX_QUEUED_MESSAGES, QueueFull};
 pub use store::{InMemoryMessageStore, MessageStore, StoreError};
 pub use transcript::{MAX_UNREADABLE_BYTES, UNREADABLE_KEY};
-pub use turn::MAX_ANSWER_BYTES;

@@ -9,7 +9,7 @@ use super::{
     AgentEnd, AgentEvent, ArgumentsPiece, AssembledCall, Delta, DeltaStream, ModelRequest, OfferedTool,
     Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallAccumulator, Usage,
     call_ids::CallIds,
-    watch::{Watch, panicked},
+    guarded::{Watch, panicked},
 };
 
 /// How long the text of an answer may be: 8 MiB. Without it a model that never ends could fill the memory.

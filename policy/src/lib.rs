@@ -42,13 +42,13 @@ mod overlay;
 mod policy;
 mod tool;
 
-mod admit;
+mod assign;
 mod evaluate;
 mod known;
 mod shipped;
 mod warnings;
 
-mod decision;
+mod denial;
 mod digest;
 mod error;
 mod grant;
@@ -56,7 +56,7 @@ mod render;
 
 pub use approval::Approval;
 pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
-pub use decision::{Decision, Denial, DenialCode};
+pub use denial::{Decision, Denial, DenialCode};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};

@@ -10,7 +10,7 @@ use portcullis_tools::{
 };
 use thiserror::Error;
 
-use crate::{agent::ProviderError, command::tool::AuthorError, mcp::McpError};
+use crate::{agent::ProviderError, command::author::AuthorError, mcp::McpError};
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;

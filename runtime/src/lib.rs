@@ -13,12 +13,12 @@
 //! | `executor.rs` | the registry as an agent's executor of calls |
 //! | `compat/` | what programs import that were written for other projects' agents |
 //! | `mcp/` | a server of the Model Context Protocol |
-//! | `offer.rs` | what clients and models are shown of the tools |
+//! | `tool_catalog.rs` | what clients and models are shown of the tools |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
 //! | `workspace.rs` | the workspace's first use |
-//! | `whole.rs` | folders that are there whole or not at all |
+//! | `atomic_dir.rs` | folders that are there whole or not at all |
 //! | `command/` | one file per command |
 //! | `approve/` | who is asked for approvals |
 //! | `output/` | text, tables, JSON, and the two streams |
@@ -35,18 +35,18 @@
 #![forbid(unsafe_code)]
 
 mod approve;
+mod atomic_dir;
 mod cli;
 mod command;
 pub mod compat;
 mod error;
 mod executor;
 pub mod mcp;
-mod offer;
 mod output;
 mod run;
 mod setup;
 mod sidecar;
-mod whole;
+mod tool_catalog;
 mod workspace;
 
 /// Re-exported for programs that embed an agent.

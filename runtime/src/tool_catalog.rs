@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// An interface that takes tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Client {
+pub(crate) enum Dialect {
     /// The `tools` of OpenAI's chat completions, which take any schema.
     OpenAi,
     /// The same in strict mode, where the model's arguments are held to the schema.
@@ -32,7 +32,7 @@ pub(crate) struct OfferedTools {
     pub(crate) remarks: Vec<String>,
 }
 
-impl Client {
+impl Dialect {
     /// Every tool that this client is shown, in its request's form.
     pub(crate) fn offer(self, registry: &ToolRegistry) -> Offer {
         let OfferedTools { tools, remarks } = self.tools(registry);
@@ -197,8 +197,8 @@ pub(crate) mod tests {
         }
     }
 
-    const ALL: [Client; 5] =
-        [Client::OpenAi, Client::OpenAiStrict, Client::Anthropic, Client::Gemini, Client::Mcp];
+    const ALL: [Dialect; 5] =
+        [Dialect::OpenAi, Dialect::OpenAiStrict, Dialect::Anthropic, Dialect::Gemini, Dialect::Mcp];
 
     fn with(meta: ToolMeta) -> (tempfile::TempDir, ToolRegistry) {
         let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n[tools.odd]\nenabled = true\n"));
@@ -230,29 +230,29 @@ pub(crate) mod tests {
     #[test]
     fn what_a_strict_mode_cannot_say_is_offered_without_it_or_left_out_and_told() {
         let (_state, registry) = with(ToolMeta { idempotent: true, ..ToolMeta::default() });
-        let found = |client: Client| {
+        let found = |client: Dialect| {
             let Offer { request, remarks } = client.offer(&registry);
             let tools = match client {
-                Client::Gemini => request[0]["functionDeclarations"].clone(),
-                Client::Mcp => request["tools"].clone(),
+                Dialect::Gemini => request[0]["functionDeclarations"].clone(),
+                Dialect::Mcp => request["tools"].clone(),
                 _ => request,
             };
             let named = |tool: &&Value| tool["name"] == "odd" || tool["function"]["name"] == "odd";
             let tool = tools.as_array().expect("a list").iter().find(named).cloned();
             (tool, remarks)
         };
-        let (tool, remarks) = found(Client::OpenAi);
+        let (tool, remarks) = found(Dialect::OpenAi);
         assert_eq!((&tool.expect("offered")["function"]["strict"], remarks.len()), (&Value::Null, 0));
-        for client in [Client::OpenAiStrict, Client::Anthropic] {
+        for client in [Dialect::OpenAiStrict, Dialect::Anthropic] {
             let (tool, remarks) = found(client);
             let tool = tool.expect("offered");
             assert!(tool["strict"] == false || tool["function"]["strict"] == false, "{tool}");
             assert!(remarks[0].starts_with("`odd` is not in strict mode: profile `"), "{remarks:?}");
         }
-        let (tool, remarks) = found(Client::Gemini);
+        let (tool, remarks) = found(Dialect::Gemini);
         assert_eq!((tool, remarks.len()), (None, 1));
         assert!(remarks[0].starts_with("`odd` is left out: profile `gemini`"), "{remarks:?}");
-        let (tool, remarks) = found(Client::Mcp);
+        let (tool, remarks) = found(Dialect::Mcp);
         let tool = tool.expect("offered");
         assert_eq!((&tool["title"], &tool["outputSchema"]["type"]), (&json!("Odd"), &json!("object")));
         assert_eq!(

@@ -63,7 +63,8 @@ fn make(folder: &Path) -> io::Result<()> {
     }
     let Some(parent) = folder.parent() else { return Ok(()) };
     fs::create_dir_all(parent)?;
-    let made = whole::folder(folder, 0o750, |unfinished| fs::write(unfinished.join("README.md"), README));
+    let made =
+        atomic_dir::folder(folder, 0o750, |unfinished| fs::write(unfinished.join("README.md"), README));
     match made {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         made => made,

@@ -20,9 +20,9 @@ use super::{
     GuestFault, Violation, WasmError,
     control::{CallControl, StopReason},
     fs::{GuestFs, Preopen},
-    inlet::Inlet,
     limiter::{Limiter, Refusal},
     stdio::{Stderr, Stdout},
+    transfer_reader::TransferReader,
     worker::{Job, WorkerSetup},
 };
 use portcullis_types::Access;
@@ -32,7 +32,7 @@ pub(super) struct GuestState {
     pub(super) wasi: WasiP1Ctx,
     pub(super) fs: GuestFs,
     /// Standard input, where the call is the receiving end of a transfer.
-    pub(super) inlet: Option<Inlet>,
+    pub(super) inlet: Option<TransferReader>,
     pub(super) stdout: Stdout,
     pub(super) stderr: Stderr,
     pub(super) limiter: Limiter,

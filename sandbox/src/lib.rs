@@ -3,7 +3,7 @@
 //! In reading order: `runner` is the way in; `pool` finds a thread; `worker` is that thread;
 //! `guest` runs one call on it; `preview1` stands before the stock WASI functions and asks `fs`,
 //! `readdir` and `poll`; `streams` serves the standard streams, `stdio` reads the guest's frames; `transfer`
-//! and `inlet` pass bytes from one guest to another; `fault` names what can go wrong. `compiler` and
+//! and `transfer_reader` pass bytes from one guest to another; `fault` names what can go wrong. `compiler` and
 //! `compiler_child` are the two sides of compiling what comes from outside. `mounts` opens what calls may be granted,
 //! `links` knows which files of them have names elsewhere, `repository` which belong to a Git repository.
 #![deny(unsafe_code)]
@@ -17,7 +17,6 @@ mod engine;
 mod fault;
 mod fs;
 mod guest;
-mod inlet;
 mod limiter;
 pub mod links;
 mod memory;
@@ -34,6 +33,7 @@ mod stdio;
 mod streams;
 mod ticker;
 mod transfer;
+mod transfer_reader;
 mod verdict;
 mod worker;
 
@@ -47,4 +47,4 @@ pub use runner::{GuestJob, HostWasmToolRunner, Listener, RunnerConfig, StreamFra
 pub use transfer::{Transfer, TransferEnd};
 pub use verdict::Violation;
 
-use transfer::Outlet;
+use transfer::ChunkSink;

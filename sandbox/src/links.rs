@@ -1,7 +1,7 @@
 //! Hard links: other names of a file, which no path and no handle shows. A mount may hold a name of a file of the
 //! vault, of the state folder, of a module or of the operator's policy; who planted it there could reach both.
 //!
-//! Two rules follow. A guest changes no file in place that has more than one name (`wasm/fs.rs`). And a private file
+//! Two rules follow. A guest changes no file in place that has more than one name (`fs.rs`). And a private file
 //! with a name outside is read by nobody under that name: it is looked for in what is private, which is small, and not
 //! in the mounts, which are not. `look.rs` says when that is done, `walk.rs` how, `examine.rs` what `doctor` asks.
 

@@ -79,14 +79,14 @@ impl Pool {
         written_off
     }
 
-    fn take_seat(self: &Arc<Self>, job: &Job) -> Result<Seat, WasmError> {
+    fn take_seat(self: &Arc<Self>, job: &Job) -> Result<WorkerLease, WasmError> {
         let stuck = self.stuck.load(Ordering::Acquire);
         let seats = self.max_busy + MAX_STUCK;
         let taken = self.setup.busy.fetch_update(Ordering::AcqRel, Ordering::Acquire, |busy| {
             (stuck <= MAX_STUCK && busy < seats).then_some(busy + 1)
         });
         match taken {
-            Ok(_) => Ok(Seat { pool: Arc::downgrade(self), control: Arc::clone(&job.control) }),
+            Ok(_) => Ok(WorkerLease { pool: Arc::downgrade(self), control: Arc::clone(&job.control) }),
             Err(_) => Err(WasmError::Exhausted { mounts: self.label.clone(), stuck }),
         }
     }
@@ -98,12 +98,12 @@ impl Pool {
 
 /// A busy worker's place in its pool's count; given back however the worker ends.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct WorkerLease {
     pool: Weak<Pool>,
     control: Arc<CallControl>,
 }
 
-impl Seat {
+impl WorkerLease {
     /// Ends the job and leaves its worker to the next one.
     pub(super) fn leave_idle(self, back: SyncSender<Assignment>) {
         let pool = self.pool.upgrade();
@@ -114,7 +114,7 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for WorkerLease {
     fn drop(&mut self) {
         let in_time = self.control.finish();
         if let Some(pool) = self.pool.upgrade() {

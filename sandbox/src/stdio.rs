@@ -4,7 +4,7 @@ use portcullis_types::{
     FinalFrame, GuestFrame, MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, ToolOutput,
 };
 
-use super::{GuestFault, Listener, Outlet, StreamFrame, fault::TO_SAY_SOMETHING};
+use super::{ChunkSink, GuestFault, Listener, StreamFrame, fault::TO_SAY_SOMETHING};
 
 /// What is kept of a guest's standard error, for the operator's log and for authors: half of it from the
 /// beginning, and half from the end, where the message of a panic is.
@@ -60,7 +60,7 @@ pub(super) struct FrameReader {
     stream_frames: usize,
     listener: Option<Listener>,
     /// Takes chunks, where the call is the sending end of a transfer.
-    outlet: Option<Outlet>,
+    outlet: Option<ChunkSink>,
     chunk: Option<Chunk>,
 }
 
@@ -72,7 +72,7 @@ struct Chunk {
 }
 
 impl FrameReader {
-    pub(super) fn new(listener: Option<Listener>, outlet: Option<Outlet>) -> Self {
+    pub(super) fn new(listener: Option<Listener>, outlet: Option<ChunkSink>) -> Self {
         Self { listener, outlet, ..Self::default() }
     }
 
@@ -305,7 +305,7 @@ mod tests {
             let control = Arc::new(CallControl::new(Instant::now() + time_limit, None));
             let transfer = Transfer::new();
             let outlet =
-                Outlet { transfer: Arc::clone(&transfer), control: Arc::clone(&control), time_limit };
+                ChunkSink { transfer: Arc::clone(&transfer), control: Arc::clone(&control), time_limit };
             let mut reader = FrameReader::new(None, Some(outlet));
             for bytes in said.chunks(piece) {
                 reader.write(bytes).expect("frames");
@@ -322,7 +322,7 @@ mod tests {
         let control = Arc::new(CallControl::new(Instant::now() + Duration::from_secs(60), None));
         let reader = || {
             let (transfer, time_limit) = (Transfer::new(), Duration::from_secs(60));
-            FrameReader::new(None, Some(Outlet { transfer, control: Arc::clone(&control), time_limit }))
+            FrameReader::new(None, Some(ChunkSink { transfer, control: Arc::clone(&control), time_limit }))
         };
         let long = format!("{{\"chunk\":{}}}\n", MAX_CHUNK_BYTES + 1);
         let fault = reader().write(long.as_bytes());

@@ -179,13 +179,13 @@ enum Refused {
 
 /// The sending end, in the hands of whoever reads a guest's standard output.
 #[derive(Debug)]
-pub(super) struct Outlet {
+pub(super) struct ChunkSink {
     pub(super) transfer: Arc<Transfer>,
     pub(super) control: Arc<CallControl>,
     pub(super) time_limit: Duration,
 }
 
-impl Outlet {
+impl ChunkSink {
     /// Sends a chunk, waiting for room.
     pub(super) fn send(&self, chunk: Vec<u8>) -> Result<(), GuestFault> {
         self.transfer.send(chunk, &self.control).map_err(|refused| match refused {

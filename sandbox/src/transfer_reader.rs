@@ -12,7 +12,7 @@ use super::{
 
 /// What is to be read, and where more comes from.
 #[derive(Debug)]
-pub(super) struct Inlet {
+pub(super) struct TransferReader {
     ready: Vec<u8>,
     /// How much of it was read.
     at: usize,
@@ -20,7 +20,7 @@ pub(super) struct Inlet {
     is_over: bool,
 }
 
-impl Inlet {
+impl TransferReader {
     /// An input that begins with the call's frame.
     pub(super) fn new(call_frame: Vec<u8>, transfer: Arc<Transfer>) -> Self {
         Self { ready: call_frame, at: 0, transfer, is_over: false }
@@ -67,13 +67,13 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::transfer::Outlet;
+    use crate::transfer::ChunkSink;
 
     fn control() -> Arc<CallControl> {
         Arc::new(CallControl::new(Instant::now() + Duration::from_secs(60), None))
     }
 
-    fn read_all(inlet: &mut Inlet, piece: usize) -> Vec<u8> {
+    fn read_all(inlet: &mut TransferReader, piece: usize) -> Vec<u8> {
         let (mut all, mut buffer) = (Vec::new(), vec![0; piece]);
         loop {
             match inlet.read(&mut buffer, &control()).expect("not stopped") {
@@ -87,9 +87,9 @@ mod tests {
     fn the_call_comes_first_and_the_end_last_however_it_is_read() {
         for (piece, ends) in [(1, true), (4096, true), (3, false)] {
             let transfer = Transfer::new();
-            let mut inlet = Inlet::new(b"{}\n".to_vec(), Arc::clone(&transfer));
+            let mut inlet = TransferReader::new(b"{}\n".to_vec(), Arc::clone(&transfer));
             let time_limit = Duration::from_secs(60);
-            let outlet = Outlet { transfer: Arc::clone(&transfer), control: control(), time_limit };
+            let outlet = ChunkSink { transfer: Arc::clone(&transfer), control: control(), time_limit };
             outlet.send(b"a\n\0".to_vec()).expect("room");
             if ends {
                 transfer.end();

@@ -18,15 +18,15 @@ use tokio::sync::oneshot;
 use wasmtime::Engine;
 
 use super::{
-    GuestReport, Listener, Outlet, TransferEnd, WasmError,
+    ChunkSink, GuestReport, Listener, TransferEnd, WasmError,
     control::CallControl,
     fs::Preopen,
     guest::{self, GuestPreopens},
-    inlet::Inlet,
     module::LinkedModule,
-    pool::{Pool, Seat},
+    pool::{Pool, WorkerLease},
     stdio::{FrameReader, Stdout},
     ticker::Watch,
+    transfer_reader::TransferReader,
 };
 use crate::links::Exposed;
 
@@ -69,18 +69,18 @@ impl Job {
     }
 
     /// The guest's standard input, where more than its call is to come. Takes the call's frame then.
-    pub(super) fn inlet(&mut self) -> Option<Inlet> {
+    pub(super) fn inlet(&mut self) -> Option<TransferReader> {
         match &self.transfer {
             Some(TransferEnd::Receiving(transfer)) => {
-                Some(Inlet::new(std::mem::take(&mut self.stdin), Arc::clone(transfer)))
+                Some(TransferReader::new(std::mem::take(&mut self.stdin), Arc::clone(transfer)))
             }
             _ => None,
         }
     }
 
-    fn outlet(&self) -> Option<Outlet> {
+    fn outlet(&self) -> Option<ChunkSink> {
         match &self.transfer {
-            Some(TransferEnd::Sending(transfer)) => Some(Outlet {
+            Some(TransferEnd::Sending(transfer)) => Some(ChunkSink {
                 transfer: Arc::clone(transfer),
                 control: Arc::clone(&self.control),
                 time_limit: self.time_limit,
@@ -132,14 +132,14 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
 #[derive(Debug)]
 pub(super) struct Assignment {
     pub(super) job: Job,
-    pub(super) seat: Seat,
+    pub(super) seat: WorkerLease,
     /// The way back to this worker. It travels with the job, so that a worker at rest holds no sender of its
     /// own, and ends when its pool does.
     pub(super) back: SyncSender<Assignment>,
 }
 
 /// Starts a worker with its first job waiting.
-pub(super) fn start(pool: &Arc<Pool>, job: Job, seat: Seat) -> Result<(), WasmError> {
+pub(super) fn start(pool: &Arc<Pool>, job: Job, seat: WorkerLease) -> Result<(), WasmError> {
     let (back, receiver) = mpsc::sync_channel(1);
     let first = Assignment { job, seat, back: back.clone() };
     // The receiver is alive, so the one place of the channel takes it.

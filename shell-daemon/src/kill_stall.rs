@@ -18,7 +18,7 @@ pub(crate) enum Pace {
 /// Time alone does not tell: where the machine has much else to do, one look can take longer than all of it. Looks
 /// alone do not either: where it has nothing to do, many of them fit into a moment.
 #[derive(Debug)]
-pub(crate) struct Patience {
+pub(crate) struct StallDetector {
     time: Duration,
     begun: Instant,
     fewest: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Patience {
     looks: u32,
 }
 
-impl Patience {
+impl StallDetector {
     pub(crate) fn new(time: Duration) -> Self {
         let now = Instant::now();
         Self { time, begun: now, fewest: usize::MAX, since: now, looks: 0 }
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn patience_lasts_as_long_as_it_becomes_less() {
         // However long a look takes.
-        let mut patience = Patience::new(Duration::ZERO);
+        let mut patience = StallDetector::new(Duration::ZERO);
         for left in (1..1000).rev() {
             assert!(!patience.is_over(left, Pace::Still), "{left}");
         }
@@ -71,13 +71,13 @@ mod tests {
         // What is killed now has had no time yet.
         assert!(!patience.anew().is_over(5, Pace::Still));
         // However many looks there are.
-        let mut patience = Patience::new(Duration::MAX);
+        let mut patience = StallDetector::new(Duration::MAX);
         assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(1, Pace::Still)));
     }
 
     #[test]
     fn what_waits_for_a_processor_is_waited_for() {
-        let mut patience = Patience::new(Duration::ZERO);
+        let mut patience = StallDetector::new(Duration::ZERO);
         assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(3, Pace::Waits)));
         assert!((1..KILL_LOOKS).all(|_| !patience.is_over(3, Pace::Still)));
         assert!(patience.is_over(3, Pace::Still));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn nothing_is_waited_for_longer_than_a_kill_may_take() {
-        let mut patience = Patience::new(Duration::ZERO);
+        let mut patience = StallDetector::new(Duration::ZERO);
         assert!(!patience.is_over(9, Pace::Still));
         patience.begun -= LONGEST_KILL;
         assert!(patience.is_over(8, Pace::Still), "though it becomes less");

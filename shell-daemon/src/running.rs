@@ -14,8 +14,8 @@ use crate::{
     CommandRequest, Ending, ProtectedFound, ShellError, StateAfter,
     background::Background,
     input::Feed,
+    kill_stall::{Pace, StallDetector},
     limits::{LONGEST_KILL, PIPE_BYTES},
-    patience::{Pace, Patience},
     prepared::{Prepared, init_of, is_unread},
     tree::Process,
     watch::{Breach, Watch, Watcher},
@@ -158,7 +158,7 @@ impl Running {
         let mut buffer = vec![0; PIPE_BYTES];
         let mut completed = Completed::Yes;
         let deadline = self.started.checked_add(request.timeout).unwrap_or(self.started + WITHOUT_END);
-        let mut killing: Option<Patience> = None;
+        let mut killing: Option<StallDetector> = None;
         let end = loop {
             let ready = self.wait(deadline, (completed == Completed::Yes).then_some(request))?;
             for index in 0..self.streams.len() {
@@ -193,7 +193,7 @@ impl Running {
                 continue;
             };
             completed = Completed::No(interruption);
-            killing = Some(Patience::new(LONGEST_KILL));
+            killing = Some(StallDetector::new(LONGEST_KILL));
             self.stdin.close();
             self.kill()?;
         };

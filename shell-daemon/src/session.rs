@@ -20,9 +20,9 @@ use crate::{
     PostureChoice, SessionPosture, SessionSpec, ShellError, StateAfter, Stream,
     background::Background,
     entry::ENTRY,
+    kill_stall::{Pace, StallDetector},
     limits::{COMMAND_BYTES, KILL_TIME, LEAST_DESCRIPTORS, LONGEST_KILL, SNAPSHOT_BYTES, START_TIME},
     memory::{Descriptors, Meter},
-    patience::{Pace, Patience},
     prepared::{Prepared, Streams},
     protected::Protected,
     running::{Finished, Running},
@@ -385,7 +385,7 @@ fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(P
 /// Waits for a guard whose control socket is closed, while what it kills becomes less.
 fn bury(guard: &mut Child) -> Result<(), ShellError> {
     let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
-    let mut patience = Patience::new(LONGEST_KILL);
+    let mut patience = StallDetector::new(LONGEST_KILL);
     let mut waits: u32 = 0;
     loop {
         match guard.try_wait() {

@@ -21,8 +21,8 @@ pub(crate) use self::table::{Entry, Table, near_below, thread_number, threads};
 use self::table::{children, entry};
 use crate::{
     ShellError,
+    kill_stall::{Pace, StallDetector},
     limits::LONGEST_KILL,
-    patience::{Pace, Patience},
 };
 
 /// A process that is still the one that was meant.
@@ -86,7 +86,7 @@ impl Process {
 ///
 /// # Errors
 /// [`ShellError::NotKilled`] if for `time` it has not become less, and where it takes longer than any kill may, see
-/// [`Patience`]; [`ShellError::Processes`] without `/proc`.
+/// [`StallDetector`]; [`ShellError::Processes`] without `/proc`.
 pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
     // What grows faster than it is listed is not killed by lists.
     let known = match near_below(root, FIRST_STOPPED) {
@@ -132,11 +132,11 @@ fn kill_all<P: Copy + Eq + Hash>(
     mut look: impl FnMut() -> Result<Vec<Target<P>>, ShellError>,
     mut signal: impl FnMut(P, Signal),
 ) -> Result<(), ShellError> {
-    let stopping = Patience::new(time);
+    let stopping = StallDetector::new(time);
     // Half of the time in all is for the kill.
     let last_stop = Instant::now() + LONGEST_KILL / 2;
     // Of what is left after a kill: before the first one a bomb grows, and that is no reason to give up.
-    let mut killing: Option<Patience> = None;
+    let mut killing: Option<StallDetector> = None;
     let mut empty_looks = 0;
     loop {
         let mut found = look()?;

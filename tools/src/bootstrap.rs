@@ -78,7 +78,7 @@ pub async fn runtime_builder_with(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
 ) -> Result<RegistryBuilder, BootstrapError> {
-    build_from(envelope, files, Place::Workspace).await
+    build_from(envelope, files, MountsOf::Workspace).await
 }
 
 /// As [`runtime_builder_with`], to look at and not to call: without the workspace's mounts, so that nothing is made but
@@ -93,12 +93,12 @@ pub async fn describing_builder(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
 ) -> Result<RegistryBuilder, BootstrapError> {
-    build_from(envelope, files, Place::Nowhere).await
+    build_from(envelope, files, MountsOf::Nowhere).await
 }
 
 /// Where tools find their mounts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum MountsOf {
     Workspace,
     Nowhere,
 }
@@ -106,7 +106,7 @@ enum Place {
 async fn build_from(
     envelope: &RunnerBootstrapEnvelope,
     files: &PolicyFiles,
-    workspace: Place,
+    workspace: MountsOf,
 ) -> Result<RegistryBuilder, BootstrapError> {
     let policy = files.load(envelope.sandbox_tier)?;
     let kernel = probe_kernel();
@@ -127,8 +127,8 @@ async fn build_from(
         overlay: files.overlay.as_ref().and_then(|overlay| overlay.path.clone()),
     };
     let mounts = Arc::new(match workspace {
-        Place::Workspace => MountTable::open(&envelope.workspace, policy.mounts(), &private)?,
-        Place::Nowhere => MountTable::default(),
+        MountsOf::Workspace => MountTable::open(&envelope.workspace, policy.mounts(), &private)?,
+        MountsOf::Nowhere => MountTable::default(),
     });
     let runner = HostWasmToolRunner::new(RunnerConfig {
         state: envelope.state.clone(),

@@ -25,13 +25,13 @@ use crate::{
     modules::{self, FolderError, Lock, LockError, ModuleError, OutsideModule, RefusedModule, Wanted},
     native::{self, Capability, OutputRead, StillGranted},
     output_store::{OutputStore, StoreError},
-    places::Places,
     rates::Rates,
     registered::RegisteredTool,
     registry::{NameHolder, RegistryError, ToolRegistry},
     sandbox::mounts::{MountError, MountTable},
     sandbox::{GuestModule, HostWasmToolRunner, WasmError},
     shell::{BashTool, ShellBackend, ShellPlace, SidecarTerms},
+    slots::CallSlots,
     state::{self, StateError},
     table::ToolTable,
     vault,
@@ -145,8 +145,8 @@ impl RegistryBuilder {
     }
 
     /// Lets the commands of `shell_exec` run there. Default: at the sidecar that the envelope names, else nowhere.
-    pub fn shell(mut self, place: ShellPlace) -> Self {
-        self.shell = place;
+    pub fn shell(mut self, slot: ShellPlace) -> Self {
+        self.shell = slot;
         self
     }
 
@@ -313,7 +313,7 @@ impl RegistryBuilder {
             idle,
             lock,
             state,
-            places: Arc::new(Places::new(policy.concurrency())),
+            slots: Arc::new(CallSlots::new(policy.concurrency())),
             hooks: Hooks::new(self.hooks),
             rates: Arc::new(Rates::new(policy.calls_per_minute())),
             steps: None,
@@ -391,7 +391,7 @@ pub enum BootstrapError {
     #[error("the state folder cannot be used")]
     State(#[from] StateError),
     /// There is no folder to keep state in.
-    #[error("neither XDG_STATE_HOME nor HOME is set, so there is no place for state; name one")]
+    #[error("neither XDG_STATE_HOME nor HOME is set, so there is no slot for state; name one")]
     NoHome,
     /// The audit log cannot be used, so nothing may run.
     #[error("the audit log cannot be used")]

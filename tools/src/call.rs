@@ -15,8 +15,8 @@ use portcullis_types::{
 
 use crate::{
     approval::{ApprovalPolicy, Approver},
-    places::Place,
     sandbox::TransferEnd,
+    slots::CallSlot,
 };
 
 /// A call under a fresh random id.
@@ -69,8 +69,8 @@ pub struct Caller {
     /// cause of an `internal`. For a tool's author: it is a stranger's text and may name what no model should
     /// read, so it belongs on the author's terminal, escaped, and in no result.
     pub on_stderr: Option<StderrFn>,
-    /// The place of the call that this one is made from.
-    pub(crate) place: Option<Place>,
+    /// The slot of the call that this one is made from.
+    pub(crate) slot: Option<CallSlot>,
     /// Set where the call is a step of an operation.
     pub(crate) step: Option<Step>,
     /// Whether the agent's name is its bearer's own word.
@@ -111,7 +111,7 @@ impl Caller {
             on_progress: None,
             on_event: None,
             on_stderr: None,
-            place: None,
+            slot: None,
             step: None,
             is_named_by_itself: false,
         }
@@ -140,7 +140,7 @@ impl Caller {
         Owner { agent, run: Some(self.run_id.as_str().into()) }
     }
 
-    /// The caller for calls that a tool makes: same agent, run, cancellation and deadline, in the place of
+    /// The caller for calls that a tool makes: same agent, run, cancellation and deadline, in the slot of
     /// the tool's own call, so that a tool that calls tools cannot wait for itself.
     ///
     /// Whoever is asked, and what the caller wants asked or denied, stays the same too: a tool is no way round
@@ -188,7 +188,7 @@ impl fmt::Debug for Caller {
     }
 }
 
-/// The caller of a native tool's call, in the tool's context, with the place that the call has.
+/// The caller of a native tool's call, in the tool's context, with the slot that the call has.
 #[derive(Debug)]
 pub(crate) struct Parent {
     pub(crate) caller: Caller,

@@ -16,13 +16,13 @@ use crate::{
     hook::Hooks,
     modules::{Lock, RefusedModule},
     output_store::OutputStore,
-    pipeline::{Trail, admit, after, authorize, check, record, resolve, run, shape},
-    places::Places,
+    pipeline::{PendingRecord, admit, after, authorize, check, record, resolve, run, shape},
     rates::Rates,
     registered::{Backend, RegisteredTool},
     sandbox::HostWasmToolRunner,
     sandbox::mounts::MountTable,
     shell::ShellBackend,
+    slots::CallSlots,
     table::ToolTable,
 };
 
@@ -36,7 +36,7 @@ pub struct ToolRegistry {
     pub(crate) audit: Arc<AuditLog>,
     pub(crate) outputs: Arc<OutputStore>,
     pub(crate) runner: Option<Arc<HostWasmToolRunner>>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) slots: Arc<CallSlots>,
     pub(crate) rates: Arc<Rates>,
     pub(crate) hooks: Hooks,
     /// The steps of operations, in a registry of their own that nobody else can call. Everything but the tools
@@ -65,20 +65,20 @@ impl ToolRegistry {
     /// # Cancellation
     /// Dropping the future or firing `caller.cancel` stops the tool, and the row says `cancelled`.
     pub async fn execute_with_policy(&self, call: ToolCall, caller: &Caller) -> ToolResult {
-        let mut trail = self.trail(&call, caller);
+        let mut pending = self.pending(&call, caller);
         let outcome = async {
-            let resolved = resolve(&self.tools, &self.lost, call, &mut trail)?;
-            let checked = check(resolved, &self.hooks, caller, &mut trail).await?;
-            let gated = admit(checked, &self.policy, &self.rates, caller, &mut trail)?;
+            let resolved = resolve(&self.tools, &self.lost, call, &mut pending)?;
+            let checked = check(resolved, &self.hooks, caller, &mut pending).await?;
+            let gated = admit(checked, &self.policy, &self.rates, caller, &mut pending)?;
             let means = (&*self.mounts, &*self.rates, &self.hooks);
-            let authorized = authorize(gated, &self.policy, means, caller, &mut trail).await?;
+            let authorized = authorize(gated, &self.policy, means, caller, &mut pending).await?;
             let (runner, steps) = (self.runner.as_deref(), self.steps.as_ref());
-            run(authorized, &self.places, runner, steps, caller, &mut trail).await
+            run(authorized, &self.slots, runner, steps, caller, &mut pending).await
         }
         .await;
         let outcome = after(outcome, &self.hooks, caller).await;
-        let shaped = shape(outcome, &self.outputs, caller, &trail);
-        record(shaped, trail, caller)
+        let shaped = shape(outcome, &self.outputs, caller, &pending);
+        record(shaped, pending, caller)
     }
 
     /// Gives a call its result that whoever drives the model refuses by itself: the answer that asked for it was cut
@@ -86,10 +86,10 @@ impl ToolRegistry {
     /// nothing of it runs.
     #[must_use = "whoever asked is to be told"]
     pub fn refuse(&self, call: ToolCall, caller: &Caller, error: ToolError) -> ToolResult {
-        let mut trail = self.trail(&call, caller);
+        let mut pending = self.pending(&call, caller);
         // For what the row says of the tool; why the call is refused is said already.
-        let _ = resolve(&self.tools, &self.lost, call, &mut trail);
-        record(shape(Err(error), &self.outputs, caller, &trail), trail, caller)
+        let _ = resolve(&self.tools, &self.lost, call, &mut pending);
+        record(shape(Err(error), &self.outputs, caller, &pending), pending, caller)
     }
 
     /// Ends what lasts beyond the calls of this caller's run: its shell sessions, with all their processes. To be
@@ -198,7 +198,7 @@ impl ToolRegistry {
             audit: Arc::clone(&self.audit),
             outputs: Arc::clone(&self.outputs),
             runner: self.runner.clone(),
-            places: Arc::clone(&self.places),
+            slots: Arc::clone(&self.slots),
             rates: Arc::clone(&self.rates),
             // The operation was asked about.
             hooks: Hooks::default(),
@@ -211,7 +211,7 @@ impl ToolRegistry {
         }
     }
 
-    fn trail(&self, call: &ToolCall, caller: &Caller) -> Trail {
+    fn pending(&self, call: &ToolCall, caller: &Caller) -> PendingRecord {
         caller.emit(&ToolEvent::Requested {
             call_id: call.id.clone(),
             tool: call.tool.clone(),
@@ -226,7 +226,7 @@ impl ToolRegistry {
             policy_digest: Some(self.policy.digest().as_str().into()),
             ..CallRecord::default()
         };
-        Trail::new(Arc::clone(&self.audit), row)
+        PendingRecord::new(Arc::clone(&self.audit), row)
     }
 }
 

@@ -1,9 +1,9 @@
-//! How many calls run at once, and which of them beside each other: ten places by default, a bounded queue before them,
+//! How many calls run at once, and which of them beside each other: ten slots by default, a bounded queue before them,
 //! and one writer for each mount.
 //!
 //! A call that may write a mount runs beside no other call that may write it too, whoever makes them and whichever tools
 //! they are of: a tool that reads a file, thinks, and writes it back would lose what another one wrote in between. Calls
-//! that only read go on beside it. A call gets its place and its mounts in one step, or waits for both: with one in hand
+//! that only read go on beside it. A call gets its slot and its mounts in one step, or waits for both: with one in hand
 //! while it waits for the other, two calls could wait for each other, and writers that wait would keep readers out.
 
 use std::{
@@ -17,24 +17,24 @@ use std::{
 use portcullis_types::{CancellationToken, ToolError};
 use tokio::sync::oneshot;
 
-/// Calls that may wait for a place; one more is refused, so that a flood of calls costs no memory.
+/// Calls that may wait for a slot; one more is refused, so that a flood of calls costs no memory.
 pub(crate) const MAX_QUEUED: usize = 1024;
 
 /// Calls whose work may go on after they were given up, as that of a native tool that blocks its thread.
 /// With one more such call nothing runs until one of them comes back.
 pub(crate) const MAX_ABANDONED: usize = 64;
 
-/// Hands out the places.
+/// Hands out the slots.
 #[derive(Debug)]
-pub(crate) struct Places {
+pub(crate) struct CallSlots {
     shared: Arc<Shared>,
 }
 
-/// A place that a call has, with the mounts that only it may write meanwhile. Calls made by a tool share their parent's
-/// place, and have mounts of their own.
+/// A slot that a call has, with the mounts that only it may write meanwhile. Calls made by a tool share their parent's
+/// slot, and have mounts of their own.
 #[derive(Debug, Clone)]
-pub(crate) struct Place {
-    /// Given back when the last part of the call that could still write has let go of it; before the place, so that
+pub(crate) struct CallSlot {
+    /// Given back when the last part of the call that could still write has let go of it; before the slot, so that
     /// whoever waits for both and is the first finds both.
     _writes: Option<Arc<Taken>>,
     held: Arc<Held>,
@@ -50,7 +50,7 @@ struct Held {
 /// What is handed out together.
 #[derive(Debug, Default)]
 struct Wants {
-    place: bool,
+    slot: bool,
     /// Names of mounts.
     writes: Vec<String>,
 }
@@ -85,9 +85,9 @@ struct Waiter {
     tell: oneshot::Sender<Taken>,
 }
 
-impl Place {
-    /// Leaves the place to the next call though work of this one may go on; such work is counted until it
-    /// lets go of the place, too.
+impl CallSlot {
+    /// Leaves the slot to the next call though work of this one may go on; such work is counted until it
+    /// lets go of the slot, too.
     pub(crate) fn abandon(&self) {
         let taken = self.held.taken.lock().unwrap_or_else(PoisonError::into_inner).take();
         if taken.is_some() {
@@ -104,13 +104,13 @@ impl Drop for Held {
     }
 }
 
-impl Places {
+impl CallSlots {
     pub(crate) fn new(count: usize) -> Self {
         let state = State { free: count, written: Vec::new(), queue: VecDeque::new(), next_number: 0 };
         Self { shared: Arc::new(Shared { state: Mutex::new(state), abandoned: AtomicUsize::new(0) }) }
     }
 
-    /// Takes a place and the mounts that the call may write, waiting for them if need be.
+    /// Takes a slot and the mounts that the call may write, waiting for them if need be.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
@@ -118,37 +118,37 @@ impl Places {
         &self,
         writes: Vec<String>,
         cancel: &CancellationToken,
-    ) -> Result<Place, ToolError> {
+    ) -> Result<CallSlot, ToolError> {
         let abandoned = self.shared.abandoned.load(Ordering::Acquire);
         if abandoned >= MAX_ABANDONED && !cancel.is_cancelled() {
             let message = format!("{abandoned} calls that were given up have not stopped yet");
             return Err(ToolError::unavailable(message).with_code("threads_exhausted"));
         }
-        let mut taken = self.have(Wants { place: true, writes }, cancel).await?;
-        // The two go back apart: a place may be left to others while the work still writes.
+        let mut taken = self.have(Wants { slot: true, writes }, cancel).await?;
+        // The two go back apart: a slot may be left to others while the work still writes.
         let writes = std::mem::take(&mut taken.wants.writes);
         let shared = Arc::clone(&self.shared);
         let writes = (!writes.is_empty())
-            .then(|| Arc::new(Taken { wants: Wants { place: false, writes }, shared: Arc::clone(&shared) }));
-        Ok(Place { _writes: writes, held: Arc::new(Held { taken: Mutex::new(Some(taken)), shared }) })
+            .then(|| Arc::new(Taken { wants: Wants { slot: false, writes }, shared: Arc::clone(&shared) }));
+        Ok(CallSlot { _writes: writes, held: Arc::new(Held { taken: Mutex::new(Some(taken)), shared }) })
     }
 
-    /// The place of a call that makes another one, with the mounts that this other one may write. Whoever has them runs
+    /// The slot of a call that makes another one, with the mounts that this other one may write. Whoever has them runs
     /// already, so it ends.
     ///
     /// # Cancellation
     /// A dropped or cancelled wait leaves the queue.
     pub(crate) async fn within(
         &self,
-        parent: &Place,
+        parent: &CallSlot,
         writes: Vec<String>,
         cancel: &CancellationToken,
-    ) -> Result<Place, ToolError> {
+    ) -> Result<CallSlot, ToolError> {
         if writes.is_empty() {
             return Ok(parent.clone());
         }
-        let writes = self.have(Wants { place: false, writes }, cancel).await?;
-        Ok(Place { _writes: Some(Arc::new(writes)), held: Arc::clone(&parent.held) })
+        let writes = self.have(Wants { slot: false, writes }, cancel).await?;
+        Ok(CallSlot { _writes: Some(Arc::new(writes)), held: Arc::clone(&parent.held) })
     }
 
     async fn have(&self, wants: Wants, cancel: &CancellationToken) -> Result<Taken, ToolError> {
@@ -174,7 +174,7 @@ impl Places {
             (number, told)
         };
         let _queued = Queued { shared: &self.shared, number };
-        // `biased`: a batch that is cancelled frees places, and none of its own may take them.
+        // `biased`: a batch that is cancelled frees slots, and none of its own may take them.
         tokio::select! {
             biased;
             () = cancel.cancelled() => Err(cancelled()),
@@ -185,9 +185,9 @@ impl Places {
 
 impl Wants {
     /// Whether one that came first has to be served first: both want to write the same mount. A call within another one
-    /// has a place already, and does not wait for one that has none: what that waits for may be its parent's.
+    /// has a slot already, and does not wait for one that has none: what that waits for may be its parent's.
     fn comes_before(&self, later: &Self) -> bool {
-        (later.place || !self.place) && self.shares_mount(&later.writes)
+        (later.slot || !self.slot) && self.shares_mount(&later.writes)
     }
 
     fn shares_mount(&self, mounts: &[String]) -> bool {
@@ -197,16 +197,16 @@ impl Wants {
 
 impl State {
     fn can_have(&self, wants: &Wants) -> bool {
-        (!wants.place || self.free > 0) && !wants.shares_mount(&self.written)
+        (!wants.slot || self.free > 0) && !wants.shares_mount(&self.written)
     }
 
     fn hand_out(&mut self, wants: &Wants) {
-        self.free -= usize::from(wants.place);
+        self.free -= usize::from(wants.slot);
         self.written.extend(wants.writes.iter().cloned());
     }
 
     fn take_back(&mut self, wants: &Wants) {
-        self.free += usize::from(wants.place);
+        self.free += usize::from(wants.slot);
         self.written.retain(|name| !wants.writes.contains(name));
     }
 }
@@ -235,8 +235,8 @@ impl Shared {
 impl State {
     /// Who is next: the first that can have all it wants, and does not take what one before it waits for.
     fn next(&self) -> Option<usize> {
-        // Most of the time everybody waits for a place.
-        if self.free == 0 && self.queue.iter().all(|waiter| waiter.wants.place) {
+        // Most of the time everybody waits for a slot.
+        if self.free == 0 && self.queue.iter().all(|waiter| waiter.wants.slot) {
             return None;
         }
         let mut before: Vec<&Wants> = Vec::new();
@@ -245,7 +245,7 @@ impl State {
                 return Some(at);
             }
             // There are few mounts: one of those that want the same says it for all of them.
-            let is_same = |earlier: &&Wants| earlier.place == wants.place && earlier.writes == wants.writes;
+            let is_same = |earlier: &&Wants| earlier.slot == wants.slot && earlier.writes == wants.writes;
             if !wants.writes.is_empty() && !before.iter().any(is_same) {
                 before.push(wants);
             }
@@ -256,7 +256,7 @@ impl State {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if !self.wants.place && self.wants.writes.is_empty() {
+        if !self.wants.slot && self.wants.writes.is_empty() {
             return;
         }
         let is_waited_for = {
@@ -290,9 +290,9 @@ impl Drop for Queued<'_> {
     }
 }
 
-/// Leaves a place when it is dropped, whoever else still holds it.
+/// Leaves a slot when it is dropped, whoever else still holds it.
 #[derive(Debug)]
-pub(crate) struct LeaveOnDrop(pub(crate) Place);
+pub(crate) struct LeaveOnDrop(pub(crate) CallSlot);
 
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
@@ -311,102 +311,102 @@ mod tests {
         vec!["shared".to_owned()]
     }
 
-    async fn reading(places: &Places) -> Result<Place, ToolError> {
-        places.take(Vec::new(), &CancellationToken::new()).await
+    async fn reading(slots: &CallSlots) -> Result<CallSlot, ToolError> {
+        slots.take(Vec::new(), &CancellationToken::new()).await
     }
 
-    async fn writing(places: &Places) -> Result<Place, ToolError> {
-        places.take(shared_mount(), &CancellationToken::new()).await
+    async fn writing(slots: &CallSlots) -> Result<CallSlot, ToolError> {
+        slots.take(shared_mount(), &CancellationToken::new()).await
     }
 
     #[tokio::test]
     async fn work_that_does_not_stop_keeps_no_place_but_is_bounded() {
-        let places = Places::new(1);
+        let slots = CallSlots::new(1);
         let mut still_working = Vec::new();
         for _ in 0..MAX_ABANDONED {
-            let place = reading(&places).await.expect("free");
-            still_working.push(place.clone());
-            drop(LeaveOnDrop(place));
+            let slot = reading(&slots).await.expect("free");
+            still_working.push(slot.clone());
+            drop(LeaveOnDrop(slot));
         }
-        let refused = reading(&places).await.expect_err("too many");
+        let refused = reading(&slots).await.expect_err("too many");
         assert_eq!((refused.kind(), refused.code()), (ToolErrorKind::Unavailable, "threads_exhausted"));
         still_working.pop();
-        let place = reading(&places).await.expect("one came back");
-        drop(place);
+        let slot = reading(&slots).await.expect("one came back");
+        drop(slot);
         drop(still_working);
-        assert_eq!(places.shared.abandoned.load(Ordering::Acquire), 0);
+        assert_eq!(slots.shared.abandoned.load(Ordering::Acquire), 0);
     }
 
     #[tokio::test]
     async fn the_queue_is_bounded_and_a_cancelled_wait_leaves_it() {
-        let places = Arc::new(Places::new(1));
-        let held = reading(&places).await.expect("free");
+        let slots = Arc::new(CallSlots::new(1));
+        let held = reading(&slots).await.expect("free");
         let cancel = CancellationToken::new();
         let mut waiting: Vec<_> = (0..MAX_QUEUED)
             .map(|_| {
-                let (places, cancel) = (Arc::clone(&places), cancel.clone());
-                Box::pin(async move { places.take(Vec::new(), &cancel).await })
+                let (slots, cancel) = (Arc::clone(&slots), cancel.clone());
+                Box::pin(async move { slots.take(Vec::new(), &cancel).await })
             })
             .collect();
         for wait in &mut waiting {
             assert!(poll!(wait).is_pending());
         }
-        let refused = reading(&places).await.expect_err("full");
+        let refused = reading(&slots).await.expect_err("full");
         assert_eq!((refused.kind(), refused.code()), (ToolErrorKind::ResourceLimit, "queue_full"));
         cancel.cancel();
         for wait in waiting {
             assert_eq!(wait.await.expect_err("cancelled").kind(), ToolErrorKind::Cancelled);
         }
-        assert!(places.shared.state().queue.is_empty());
+        assert!(slots.shared.state().queue.is_empty());
         drop(held);
-        reading(&places).await.expect("free again");
+        reading(&slots).await.expect("free again");
     }
 
     #[tokio::test]
     async fn writers_of_one_mount_wait_for_each_other_and_keep_no_reader_out() {
-        let places = Places::new(3);
-        let first = writing(&places).await.expect("free");
-        let (mut second, mut third) = (Box::pin(writing(&places)), Box::pin(writing(&places)));
+        let slots = CallSlots::new(3);
+        let first = writing(&slots).await.expect("free");
+        let (mut second, mut third) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
         assert!(poll!(&mut second).is_pending() && poll!(&mut third).is_pending());
-        // Two places are free, whatever waits for the mount.
-        let readers = [reading(&places).await, reading(&places).await];
-        let mut late = Box::pin(reading(&places));
+        // Two slots are free, whatever waits for the mount.
+        let readers = [reading(&slots).await, reading(&slots).await];
+        let mut late = Box::pin(reading(&slots));
         assert!(poll!(&mut late).is_pending());
-        // Mount and place come back together, and those who wait are served in their order.
+        // Mount and slot come back together, and those who wait are served in their order.
         drop(first);
         let second = second.await.expect("its turn");
         assert!(poll!(&mut third).is_pending() && poll!(&mut late).is_pending());
         drop(readers);
-        late.await.expect("a place");
+        late.await.expect("a slot");
         assert!(poll!(&mut third).is_pending());
         drop(second);
         third.await.expect("its turn");
-        let state = places.shared.state();
+        let state = slots.shared.state();
         assert_eq!((state.free, state.written.len(), state.queue.len()), (3, 0, 0));
     }
 
     #[tokio::test]
     async fn writers_of_different_mounts_run_beside_each_other() {
-        let places = Places::new(3);
+        let slots = CallSlots::new(3);
         let cancel = CancellationToken::new();
-        let one = places.take(vec!["a".into(), "b".into()], &cancel).await.expect("free");
-        let _other = places.take(vec!["c".into()], &cancel).await.expect("free");
-        let mut both = Box::pin(places.take(vec!["b".into(), "c".into()], &cancel));
+        let one = slots.take(vec!["a".into(), "b".into()], &cancel).await.expect("free");
+        let _other = slots.take(vec!["c".into()], &cancel).await.expect("free");
+        let mut both = Box::pin(slots.take(vec!["b".into(), "c".into()], &cancel));
         assert!(poll!(&mut both).is_pending());
         drop(one);
         assert!(poll!(&mut both).is_pending(), "it gets nothing before it gets all");
-        places.take(vec!["a".into()], &cancel).await.expect("nobody waits for this one");
+        slots.take(vec!["a".into()], &cancel).await.expect("nobody waits for this one");
     }
 
     #[tokio::test]
     async fn a_call_within_another_one_waits_for_nobody_who_waits_for_a_place() {
-        let places = Places::new(1);
-        let parent = reading(&places).await.expect("free");
-        let mut outside = Box::pin(writing(&places));
+        let slots = CallSlots::new(1);
+        let parent = reading(&slots).await.expect("free");
+        let mut outside = Box::pin(writing(&slots));
         assert!(poll!(&mut outside).is_pending());
         let cancel = CancellationToken::new();
-        let within = places.within(&parent, shared_mount(), &cancel).await.expect("no deadlock");
-        let mut beside = Box::pin(places.within(&parent, shared_mount(), &cancel));
+        let within = slots.within(&parent, shared_mount(), &cancel).await.expect("no deadlock");
+        let mut beside = Box::pin(slots.within(&parent, shared_mount(), &cancel));
         assert!(poll!(&mut beside).is_pending(), "one writer, also within a call");
         drop(within);
         drop(beside.await.expect("its turn"));
@@ -416,9 +416,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_wait_that_is_given_up_when_its_turn_has_come_passes_it_on() {
-        let places = Places::new(2);
-        let first = writing(&places).await.expect("free");
-        let (mut gone, mut next) = (Box::pin(writing(&places)), Box::pin(writing(&places)));
+        let slots = CallSlots::new(2);
+        let first = writing(&slots).await.expect("free");
+        let (mut gone, mut next) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
         assert!(poll!(&mut gone).is_pending() && poll!(&mut next).is_pending());
         drop(first);
         drop(gone);

@@ -3,7 +3,7 @@
 use portcullis_types::{Message, ToolEvent, ToolResult, compat::everruns::ToolExecutionResult};
 use serde_json::{Value, json};
 
-use super::{Form, calls::OpenCalls, ending};
+use super::{EventFormat, calls::OpenCalls, ending};
 use crate::{AgentEnd, AgentEvent};
 
 /// A run as specification 000 has it ("Execution Flow": `ToolCallStart` before a call, `ToolCallResult` after
@@ -46,7 +46,7 @@ pub struct Everruns {
     arriving: OpenCalls<()>,
 }
 
-impl Form for Everruns {
+impl EventFormat for Everruns {
     fn values(&mut self, event: &AgentEvent) -> Vec<Value> {
         match event {
             AgentEvent::AgentStart { agent_id, run_id } => {

@@ -1,4 +1,4 @@
-//! [`Form`]: from events to JSON, and the choice among the forms.
+//! [`EventFormat`]: from events to JSON, and the choice among the forms.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use super::{Everruns, Hsafa, Yoagent};
 use crate::AgentEvent;
 
 /// Another system's words for a run. One for each run: a form remembers what it needs to say the next event.
-pub trait Form: Send {
+pub trait EventFormat: Send {
     /// What an event is in these words: nothing, one JSON object or several, in order. Called for each event
     /// of the run, in order.
     fn values(&mut self, event: &AgentEvent) -> Vec<Value>;
@@ -47,7 +47,7 @@ impl EventForm {
 
     /// The form, for one run.
     #[must_use]
-    pub fn begin(self) -> Box<dyn Form> {
+    pub fn begin(self) -> Box<dyn EventFormat> {
         match self {
             Self::Everruns => Box::new(Everruns::default()),
             Self::Yoagent => Box::new(Yoagent::default()),

@@ -3,7 +3,7 @@
 use portcullis_types::{ToolErrorKind, ToolEvent, ToolResult, compat::everruns::ToolExecutionResult};
 use serde_json::{Value, json};
 
-use super::{Form, calls::OpenCalls, ending, partial::partial};
+use super::{EventFormat, calls::OpenCalls, ending, partial::partial};
 use crate::{AgentEnd, AgentEvent};
 
 /// How many bytes of a call's arguments are kept to show what has come of them. Beyond it pieces are passed on
@@ -60,7 +60,7 @@ struct Call {
     is_pending: bool,
 }
 
-impl Form for Hsafa {
+impl EventFormat for Hsafa {
     fn values(&mut self, event: &AgentEvent) -> Vec<Value> {
         match event {
             AgentEvent::AgentStart { agent_id, run_id } => {

@@ -27,6 +27,6 @@ pub mod yoagent;
 
 pub use calls::MAX_OPEN_CALLS;
 pub use everruns::Everruns;
-pub use form::{EventForm, Form, UnknownForm};
+pub use form::{EventForm, EventFormat, UnknownForm};
 pub use hsafa::{Hsafa, MAX_PARTIAL_ARGUMENT_BYTES};
 pub use yoagent::Yoagent;

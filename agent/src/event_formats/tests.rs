@@ -6,7 +6,7 @@ use portcullis_types::{ToolEvent, ToolOutput};
 use serde_json::{Value, json};
 
 use super::{
-    EventForm, Form, Hsafa, MAX_OPEN_CALLS, MAX_PARTIAL_ARGUMENT_BYTES,
+    EventForm, EventFormat, Hsafa, MAX_OPEN_CALLS, MAX_PARTIAL_ARGUMENT_BYTES,
     script::{SECRET, call, end, requested, runs, tool},
 };
 use crate::{AgentEnd, AgentEvent};

@@ -6,7 +6,7 @@ use portcullis_types::{Content, ToolEvent, ToolResult, compat::yoagent};
 use serde_json::{Value, json};
 
 use self::words::arguments_of;
-use super::{Form, calls::OpenCalls, ending};
+use super::{EventFormat, calls::OpenCalls, ending};
 use crate::{self as agent, AgentEnd};
 
 mod words;
@@ -57,7 +57,7 @@ pub struct Yoagent {
     stats: SessionStats,
 }
 
-impl Form for Yoagent {
+impl EventFormat for Yoagent {
     fn values(&mut self, event: &agent::AgentEvent) -> Vec<Value> {
         self.events(event).into_iter().map(|event| json!(event)).collect()
     }

@@ -12,7 +12,7 @@ use clap::{
 };
 
 use super::Modules;
-use crate::agent::{DEFAULT_MAX_ITERATIONS, ExecutionStrategy, ProviderKind, forms::EventForm};
+use crate::agent::{DEFAULT_MAX_ITERATIONS, ExecutionStrategy, ProviderKind, event_formats::EventForm};
 
 /// Let a model work with the tools until it answers.
 ///

@@ -2,6 +2,7 @@
 
 mod agent;
 mod audit;
+pub(crate) mod author;
 mod call;
 mod demo;
 mod doctor;
@@ -9,7 +10,6 @@ mod interrupts;
 mod policy;
 mod serve;
 mod shell;
-pub(crate) mod tool;
 mod tools;
 
 use std::process::ExitCode;
@@ -25,7 +25,7 @@ pub(crate) fn dispatch(cli: Cli) -> Result<ExitCode, CliError> {
     match cli.command {
         Command::Call(options) => call::run(common, options),
         Command::Tools(options) => tools::run(common, options),
-        Command::Tool(verb) => tool::run(common, verb),
+        Command::Tool(verb) => author::run(common, verb),
         Command::Policy(Policy::Default) => policy::default(),
         Command::Policy(Policy::Check { file: Some(file), modules }) => {
             policy::check_file(common, &file, modules)

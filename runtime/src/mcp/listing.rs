@@ -4,7 +4,7 @@ use portcullis_tools::ToolRegistry;
 use rmcp::model::Tool;
 
 use super::McpError;
-use crate::offer::Client;
+use crate::tool_catalog::Dialect;
 
 /// Every tool that a client is shown, by name.
 pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {

@@ -100,7 +100,7 @@ fn more_than_the_limit_is_not_passed_on() {
     let (transfer, control) = (Transfer::with_limit(3), minute());
     transfer.send(b"abc".to_vec(), &control).expect("as much as may be");
     assert_eq!(transfer.send(b"d".to_vec(), &control), Err(Refused::TooMuch));
-    let outlet = Outlet { transfer, control: Arc::new(minute()), time_limit: Duration::from_secs(60) };
+    let outlet = ChunkSink { transfer, control: Arc::new(minute()), time_limit: Duration::from_secs(60) };
     assert_eq!(outlet.send(b"d".to_vec()), Err(GuestFault::TransferTooLarge { limit_bytes: 3 }));
     outlet.transfer.break_off();
     assert_eq!(outlet.send(b"d".to_vec()), Err(GuestFault::Cancelled));

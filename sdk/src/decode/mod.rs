@@ -2,10 +2,10 @@
 
 mod decoder;
 mod explain;
+mod integers;
 mod primitive;
 mod structured;
 mod unambiguous;
-mod whole;
 
 pub use decoder::{CannotDecode, DecodeFn, Decoder, Decodes, Mistakes};
 pub use primitive::Primitive;

@@ -81,7 +81,7 @@ fn within(value: LiteralValue, raw: &RawValue, spec: &ParamSpec) -> Result<(), S
 /// Reads an integer; `5.0` and `5e0` are 5, as JSON Schema has it.
 fn integer<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
     let read = |text: &str| serde_json::from_str(text).ok();
-    read(raw.get()).or_else(|| read(&whole::numbers(raw.get())?))
+    read(raw.get()).or_else(|| read(&integers::numbers(raw.get())?))
 }
 
 fn typed<T: DeserializeOwned>(raw: &RawValue, expected: &str) -> Result<T, String> {
@@ -93,7 +93,7 @@ fn typed<T: DeserializeOwned>(raw: &RawValue, expected: &str) -> Result<T, Strin
 }
 
 fn not_an_integer(raw: &RawValue, min: impl std::fmt::Display, max: impl std::fmt::Display) -> String {
-    let whole = whole::numbers(raw.get());
+    let whole = integers::numbers(raw.get());
     let text = whole.as_deref().unwrap_or(raw.get());
     let digits = text.strip_prefix('-').unwrap_or(text);
     if digits.bytes().all(|byte| byte.is_ascii_digit()) {

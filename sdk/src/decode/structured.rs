@@ -16,7 +16,7 @@ pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> R
         Ok(value) => return Ok(value),
         Err(error) => error,
     };
-    if let Some(rewritten) = whole::numbers(raw.get())
+    if let Some(rewritten) = integers::numbers(raw.get())
         && let Ok(value) = serde_json::from_str(&rewritten)
     {
         return Ok(value);

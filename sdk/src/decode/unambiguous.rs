@@ -3,7 +3,7 @@
 
 use std::{borrow::Cow, collections::BTreeSet};
 
-use super::whole::string;
+use super::integers::string;
 
 /// Refuses a text in which an object has a key twice; says which.
 ///

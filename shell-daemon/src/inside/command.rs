@@ -17,7 +17,7 @@ use rustix::{
 };
 
 use super::{
-    place::Place,
+    environment::Place,
     script::{Descriptors, script},
     snapshot::{CommandSnapshots, Extent, extent},
 };

@@ -12,8 +12,8 @@
 
 mod command;
 mod confine;
+mod environment;
 mod guard;
-mod place;
 mod script;
 mod session_init;
 mod snapshot;

@@ -18,7 +18,7 @@ use rustix::{
 use super::{
     command::{self, Job},
     confine::confine,
-    place::Place,
+    environment::Place,
     snapshot::Snapshots,
 };
 use crate::wire::{FromCommand, FromSession, Ready, Setup, ToSession, receive, send};

@@ -20,9 +20,9 @@ use tonic::Status;
 use super::{
     connection::{Connection, Id},
     daemon::Daemon,
-    held::Life,
     input::Input,
     refusal::{self, Refusal},
+    session_thread::Life,
 };
 use crate::{
     BackgroundOutput, Cancellation, Canceller, Chunk, CommandEnd, CommandRequest, Completed, Ending,

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Request, Status, transport::server::Connected};
 
-use super::{command::Control, held::HeldSession, refusal::Refusal};
+use super::{command::Control, refusal::Refusal, session_thread::HeldSession};
 
 /// What calls know of the connection that they came by.
 #[derive(Clone, Debug)]

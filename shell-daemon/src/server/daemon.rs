@@ -17,7 +17,7 @@ use tonic::Status;
 
 use super::{
     DaemonConfig, DaemonError, Token, connection::Connection, error::DaemonError as Error, health::Proven,
-    held::ShellProof, refusal::Refusal,
+    refusal::Refusal, session_thread::ShellProof,
 };
 
 /// The daemon.

@@ -23,8 +23,8 @@ mod serve;
 mod socket;
 mod standalone;
 
+mod auth;
 mod connection;
-mod gate;
 mod health;
 mod token;
 
@@ -32,10 +32,10 @@ mod service;
 
 mod command;
 mod creation;
-mod held;
 mod input;
 mod refusal;
 mod report;
+mod session_thread;
 
 pub use config::{DaemonConfig, DaemonMount, ServiceLimits, SessionLimits};
 pub use embedded::{EMBEDDED_ENTRY, EmbeddedSetup, embedded_main, enter_if_embedded};

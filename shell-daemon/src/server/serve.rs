@@ -11,7 +11,7 @@ use tokio::{
 use tonic::{service::interceptor::InterceptedService, transport::Server};
 
 use super::{
-    DaemonConfig, DaemonError, Token, connection::ConnectionIo, daemon::Daemon, gate::Gate, health::prove,
+    DaemonConfig, DaemonError, Token, auth::Gate, connection::ConnectionIo, daemon::Daemon, health::prove,
     service::Service,
 };
 use crate::protocol::{PostureReport, shell_server::ShellServer};

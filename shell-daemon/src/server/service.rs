@@ -10,9 +10,9 @@ use super::{
     creation::{self, Asked},
     daemon::{Daemon, place},
     health,
-    held::{self, HeldSession, Info, Keeping, Started},
     input::{Input, Then},
     refusal::{self, Refusal},
+    session_thread::{self, HeldSession, Info, Keeping, Started},
 };
 use crate::{
     CommandRequest,
@@ -64,7 +64,7 @@ impl Shell for Service {
                 place(&daemon.sessions, "sessions")?,
             ],
         };
-        let (line, starting) = held::start(spec, keeping)
+        let (line, starting) = session_thread::start(spec, keeping)
             .map_err(|error| Refusal::Start.because(format!("start a thread: {error}")))?;
         let gone = || Refusal::Start.because("the session's thread ended");
         let Started { posture, has_own_tree } =

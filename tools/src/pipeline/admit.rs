@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use portcullis_policy::{Approval, Denial, DenialCode, WorkspaceSecurityPolicy};
 use portcullis_types::ToolError;
 
-use super::{Trail, check::Checked};
+use super::{PendingRecord, check::Checked};
 use crate::{approval::ApprovalRule, audit::Verdict, call::Caller, rates::Rates};
 
 /// A call that may go on, perhaps after a question.
@@ -25,12 +25,12 @@ pub(crate) fn admit(
     policy: &WorkspaceSecurityPolicy,
     rates: &Rates,
     caller: &Caller,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Gated, ToolError> {
     let facts = checked.tool.facts();
-    let assignment = policy.assign(facts).map_err(|denial| refuse(denial, trail))?;
-    trail.row.tier = Some(assignment.tier);
-    trail.row.profile = Some(assignment.profile.as_str().into());
+    let assignment = policy.assign(facts).map_err(|denial| refuse(denial, pending))?;
+    pending.row.tier = Some(assignment.tier);
+    pending.row.profile = Some(assignment.profile.as_str().into());
     let mut approval = assignment.approval;
     let mut approval_rule = match approval {
         Approval::Allow => String::new(),
@@ -52,10 +52,10 @@ pub(crate) fn admit(
             }
             Ok(ApprovalRule::Ask) => {}
             Ok(ApprovalRule::Deny { reason }) => {
-                return Err(refuse(deny(DenialCode::ApprovalDenied, reason), trail));
+                return Err(refuse(deny(DenialCode::ApprovalDenied, reason), pending));
             }
             Err(_panic) => {
-                return Err(refuse(deny(DenialCode::ApprovalUnavailable, String::new()), trail));
+                return Err(refuse(deny(DenialCode::ApprovalUnavailable, String::new()), pending));
             }
         }
     }
@@ -69,8 +69,8 @@ pub(crate) fn admit(
 const CALLERS_POLICY: &str = "the caller's approval policy";
 
 /// Turns a denial into what the model reads, and leaves the rest in the row.
-pub(super) fn refuse(denial: Denial, trail: &mut Trail) -> ToolError {
-    trail.row.decision = Some(Verdict::Deny);
-    trail.row.rule = Some(denial.rule.as_str().into());
+pub(super) fn refuse(denial: Denial, pending: &mut PendingRecord) -> ToolError {
+    pending.row.decision = Some(Verdict::Deny);
+    pending.row.rule = Some(denial.rule.as_str().into());
     denial.into()
 }

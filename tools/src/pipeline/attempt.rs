@@ -18,16 +18,16 @@ use portcullis_types::{
 };
 use serde_json::value::RawValue;
 
-use super::{Trail, bound::cut_partial, check::Checked, shape::shortened};
+use super::{PendingRecord, bound::cut_partial, check::Checked, shape::shortened};
 use crate::{
     audit::{Subject, SubjectKind, Text},
     call::{Caller, Parent},
     digest,
-    places::Place,
     registered::{Backend, GuestTool},
     registry::ToolRegistry,
     sandbox::{self, GuestJob, GuestReport, HostWasmToolRunner, StreamFrame, Violation, WasmError},
     shell::{ShellRun, ShellTerms},
+    slots::CallSlot,
     vault::Terms,
 };
 
@@ -36,7 +36,7 @@ use crate::{
 pub(super) struct Attempt<'a> {
     pub(super) checked: &'a Checked,
     pub(super) grant: &'a Grant,
-    pub(super) place: &'a Place,
+    pub(super) slot: &'a CallSlot,
     pub(super) time_limit: Duration,
     pub(super) deadline: Instant,
     pub(super) caller: &'a Caller,
@@ -65,15 +65,16 @@ pub(crate) struct GuestUsage {
 
 impl Attempt<'_> {
     /// Tries the call once.
-    pub(super) async fn make(self, trail: &mut Trail) -> Result<Tried, ToolError> {
-        let Self { checked, grant, place, time_limit, deadline, caller, runner, steps } = self;
+    pub(super) async fn make(self, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
+        let Self { checked, grant, slot, time_limit, deadline, caller, runner, steps } = self;
         let mut trailer = None;
         let (result, usage, may_try_again) = match checked.tool.backend() {
             Backend::Native(tool) => {
                 let has_called = Arc::new(AtomicBool::new(false));
                 let ctx = self.context(Arc::clone(&has_called));
                 let result = run_native(Arc::clone(tool), ctx, checked.args.clone(), time_limit).await;
-                let harmless = trail.row.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
+                let harmless =
+                    pending.row.tier == Some(SafetyTier::ReadOnly) || checked.tool.meta().idempotent;
                 // What its own calls did, another try would do once more.
                 let again = harmless && !has_called.load(Ordering::Relaxed) && is_unavailable(&result);
                 (result, None, again)
@@ -81,14 +82,14 @@ impl Attempt<'_> {
             Backend::Guest(guest) => {
                 let runner =
                     runner.ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
-                run_guest(runner, guest, self, trail).await?
+                run_guest(runner, guest, self, pending).await?
             }
             Backend::Operation(operation) => {
                 let terms = Terms {
-                    operation_id: trail.row.operation_id.clone(),
+                    operation_id: pending.row.operation_id.clone(),
                     time_limit,
                     deadline,
-                    place: place.clone(),
+                    slot: slot.clone(),
                     on_progress: on_progress(&checked.call.id, caller),
                 };
                 let ran = operation.run(steps, &checked.call.id, checked.args.value(), terms, caller).await;
@@ -107,7 +108,7 @@ impl Attempt<'_> {
                 let ran = shell.run(terms).await;
                 trailer.clone_from(&ran.trailer);
                 let again = ran.found_no_session;
-                let (result, usage) = shell_result(ran, grant, trail);
+                let (result, usage) = shell_result(ran, grant, pending);
                 (result, usage, again)
             }
         };
@@ -116,7 +117,7 @@ impl Attempt<'_> {
 
     /// What a native tool learns of the call.
     fn context(&self, has_called: Arc<AtomicBool>) -> ToolContext {
-        let Self { checked, caller, deadline, place, .. } = self;
+        let Self { checked, caller, deadline, slot, .. } = self;
         let call = &checked.call;
         let mut ctx = ToolContext::detached(&call.tool);
         ctx.call_id.clone_from(&call.id);
@@ -129,7 +130,7 @@ impl Attempt<'_> {
         // What a native tool reports goes the same way as a guest's frames.
         ctx.on_update = on_update(&call.id, caller, Some(self.grant.limits.max_output));
         ctx.on_progress = on_progress(&call.id, caller);
-        let caller = Caller { place: Some((*place).clone()), ..(*caller).clone() };
+        let caller = Caller { slot: Some((*slot).clone()), ..(*caller).clone() };
         ctx.extensions.insert(Parent { caller, has_called });
         ctx
     }
@@ -207,9 +208,9 @@ async fn run_guest(
     runner: &HostWasmToolRunner,
     guest: &GuestTool,
     attempt: Attempt<'_>,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<(Result<ToolOutput, ToolError>, Option<GuestUsage>, bool), ToolError> {
-    let Attempt { checked, grant, place, time_limit, deadline, caller, .. } = attempt;
+    let Attempt { checked, grant, slot, time_limit, deadline, caller, .. } = attempt;
     let job = GuestJob {
         module: Arc::clone(guest.module()),
         stdin: call_frame(checked, time_limit)?,
@@ -218,7 +219,7 @@ async fn run_guest(
         time_limit,
         deadline,
         cancel: caller.cancel.clone(),
-        held: Some(Box::new(place.clone())),
+        held: Some(Box::new(slot.clone())),
         is_watched: caller.watches_frames(),
         transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
     };
@@ -228,11 +229,11 @@ async fn run_guest(
     let report = match ran {
         Ok(report) => report,
         Err(error) => {
-            trail.row.posture = Some("unproven".into());
+            pending.row.posture = Some("unproven".into());
             return Ok((Err(runner_error(&error, time_limit, caller)), None, may_try_again(&error, caller)));
         }
     };
-    trail.row.posture = Some(report.posture.summary().into());
+    pending.row.posture = Some(report.posture.summary().into());
     if !report.stderr.is_empty() {
         tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
         if let Some(listener) = &caller.on_stderr {
@@ -244,31 +245,31 @@ async fn run_guest(
         peak_memory_bytes: report.peak_memory_bytes as u64,
         mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
     };
-    Ok((guest_result(report, trail), Some(usage), false))
+    Ok((guest_result(report, pending), Some(usage), false))
 }
 
 /// What a shell's run means for the row: what confined it, what it used, what it should not have made.
 fn shell_result(
     ran: ShellRun,
     grant: &Grant,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> (Result<ToolOutput, ToolError>, Option<GuestUsage>) {
     let Some(posture) = ran.posture else {
-        trail.row.posture = Some("unproven".into());
+        pending.row.posture = Some("unproven".into());
         return (ran.result, None);
     };
-    trail.row.posture = Some(posture.into());
+    pending.row.posture = Some(posture.into());
     if !ran.protected_complete {
-        tracing::warn!(call_id = %trail.row.call_id, "not all was looked at for protected paths after a command");
-        trail.row.subjects.push(Subject {
+        tracing::warn!(call_id = %pending.row.call_id, "not all was looked at for protected paths after a command");
+        pending.row.subjects.push(Subject {
             argument: "protected_paths_unseen".into(),
             kind: SubjectKind::Path,
             value: "/".into(),
         });
     }
     for path in ran.protected_paths {
-        tracing::warn!(%path, call_id = %trail.row.call_id, "a command made a protected path");
-        trail.row.subjects.push(Subject {
+        tracing::warn!(%path, call_id = %pending.row.call_id, "a command made a protected path");
+        pending.row.subjects.push(Subject {
             argument: "protected_path_made".into(),
             kind: SubjectKind::Path,
             value: path.into(),
@@ -333,7 +334,7 @@ fn pass_on(frame: StreamFrame, call_id: &str, caller: &Caller) {
 }
 
 /// What a guest's report means: a violation is a denial whatever the guest says.
-fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, ToolError> {
+fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<ToolOutput, ToolError> {
     if let Some(violation) = report.violation {
         let mut denial = match violation {
             Violation::Escape { path } => Denial {
@@ -359,7 +360,7 @@ fn guest_result(report: GuestReport, trail: &mut Trail) -> Result<ToolOutput, To
         if let Ok(FinalFrame::Error(error)) = report.result {
             denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
         }
-        return Err(super::admit::refuse(denial, trail));
+        return Err(super::admit::refuse(denial, pending));
     }
     match report.result {
         Ok(FinalFrame::Ok(output)) => Ok(output),

@@ -14,10 +14,10 @@ use rustix::{
 use serde_json::Value;
 
 use super::{
-    Trail,
+    PendingRecord,
     admit::{Gated, admit, refuse},
+    caller_deadline::within_deadline,
     check::{Checked, check_again},
-    turn::within_turn,
 };
 use crate::{
     approval::{self, ApprovalRequest, NotApproved, StepGrant},
@@ -50,37 +50,37 @@ pub(crate) async fn authorize(
     policy: &WorkspaceSecurityPolicy,
     (mounts, rates, hooks): (&MountTable, &Rates, &Hooks),
     caller: &Caller,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Authorized, ToolError> {
     let mut gated = gated;
     for _ in 0..=MAX_CHANGES {
-        let Grants { own: grant, steps } = grants(&gated.checked, policy, mounts, trail).await?;
+        let Grants { own: grant, steps } = grants(&gated.checked, policy, mounts, pending).await?;
         let writes = writes(&gated.checked.tool, &grant, &steps, caller);
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
             // Unless somebody was asked before and changed the arguments to these.
-            trail.row.approval.get_or_insert_with(|| "not_required".into());
+            pending.row.approval.get_or_insert_with(|| "not_required".into());
             return Ok(Authorized { checked: gated.checked, grant, writes });
         }
         if caller.step.is_some() {
             // By whoever approved of the operation and saw this grant.
-            trail.row.approval = Some("approved".into());
+            pending.row.approval = Some("approved".into());
             return Ok(Authorized { checked: gated.checked, grant, writes });
         }
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
-        match consent(&gated, &grant, steps, policy, caller, trail).await? {
+        match consent(&gated, &grant, steps, policy, caller, pending).await? {
             // An answer may take minutes: what it was given for must still be so.
-            None if grants(&gated.checked, policy, mounts, trail).await? == asked => {
+            None if grants(&gated.checked, policy, mounts, pending).await? == asked => {
                 return Ok(Authorized { checked: gated.checked, grant, writes });
             }
             None => {}
             Some(arguments) => {
                 let Checked { mut call, tool, .. } = gated.checked;
                 call.arguments = arguments;
-                let checked = check_again(call, tool, hooks, caller, trail).await?;
+                let checked = check_again(call, tool, hooks, caller, pending).await?;
                 // What a hook made of an approver's arguments nobody has seen.
                 let unseen = checked.notes.hooked;
-                gated = admit(checked, policy, rates, caller, trail)?;
+                gated = admit(checked, policy, rates, caller, pending)?;
                 if unseen {
                     gated.approval = gated.approval.max(Approval::Ask);
                 }
@@ -129,31 +129,31 @@ async fn grants(
     checked: &Checked,
     policy: &WorkspaceSecurityPolicy,
     mounts: &MountTable,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Grants, ToolError> {
     let (tool, args) = (&checked.tool, &checked.args);
     let exposed = &*mounts.private_links().exposed().await;
     let places = Places { mounts, exposed };
     let subjects = subjects(tool, args)?;
-    trail.row.subjects = subjects.iter().map(row_subject).collect();
+    pending.row.subjects = subjects.iter().map(row_subject).collect();
     let mut steps = Vec::new();
     let grant = match tool.backend() {
         Backend::Native(_) | Backend::Guest(_) | Backend::Shell(_) => judge(tool, &subjects, policy, places),
         Backend::Operation(operation) => {
-            let own = judge(tool, &[], policy, places).map_err(|denial| refuse(*denial, trail))?;
+            let own = judge(tool, &[], policy, places).map_err(|denial| refuse(*denial, pending))?;
             for step in operation.steps() {
                 let subjects = self::subjects(step, args)?;
                 let grant = judge(step, &subjects, policy, places);
-                let grant = grant.map_err(|denial| refuse(*denial, trail))?;
+                let grant = grant.map_err(|denial| refuse(*denial, pending))?;
                 steps.push(StepGrant { step: step.facts().name.to_string(), grant });
             }
             Ok(own)
         }
     };
-    let grant = grant.map_err(|denial| refuse(*denial, trail))?;
-    trail.row.decision = Some(audit::Verdict::Allow);
-    trail.row.rule = Some(rule_of(&grant).into());
-    trail.row.mounts = grant
+    let grant = grant.map_err(|denial| refuse(*denial, pending))?;
+    pending.row.decision = Some(audit::Verdict::Allow);
+    pending.row.rule = Some(rule_of(&grant).into());
+    pending.row.mounts = grant
         .mounts
         .iter()
         .map(|mount| audit::MountAccess { name: mount.name.as_str().into(), access: mount.access })
@@ -390,7 +390,7 @@ async fn consent(
     steps: Vec<StepGrant>,
     policy: &WorkspaceSecurityPolicy,
     caller: &Caller,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Option<String>, ToolError> {
     let checked = &gated.checked;
     let tool = checked.tool.facts().name.as_str();
@@ -399,7 +399,7 @@ async fn consent(
         agent_id: caller.agent_id.clone(),
         run_id: caller.run_id.clone(),
         tool: tool.to_owned(),
-        tier: trail.row.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
+        tier: pending.row.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
         unconfined: match checked.tool.backend() {
             Backend::Native(_) => true,
             Backend::Shell(shell) => matches!(shell.backend(), ShellBackend::Host(_)),
@@ -413,25 +413,25 @@ async fn consent(
     };
     let call_id = || checked.call.id.clone();
     caller.emit(&ToolEvent::ApprovalRequested { call_id: call_id() });
-    trail.begin_wait();
-    let answer = within_turn(caller, approval::ask(caller.approver.as_ref(), &request)).await;
-    trail.end_wait();
+    pending.begin_wait();
+    let answer = within_deadline(caller, approval::ask(caller.approver.as_ref(), &request)).await;
+    pending.end_wait();
     let answer = answer?;
     caller.emit(&ToolEvent::ApprovalResolved { call_id: call_id(), approved: answer.is_ok() });
     match answer {
         Ok(None) => {
-            trail.row.approval = Some("approved".into());
+            pending.row.approval = Some("approved".into());
             Ok(None)
         }
         Ok(Some(arguments)) => {
-            trail.row.approval = Some("approved_with_changes".into());
+            pending.row.approval = Some("approved_with_changes".into());
             Ok(Some(arguments))
         }
         Err(NotApproved { code, reason }) => {
-            trail.row.approval = Some(code.as_str().into());
+            pending.row.approval = Some(code.as_str().into());
             let rule = asking_rule(gated, policy);
             let hint = reason.unwrap_or_default();
-            Err(refuse(Denial { code, rule, subject: tool.to_owned(), hint }, trail))
+            Err(refuse(Denial { code, rule, subject: tool.to_owned(), hint }, pending))
         }
     }
 }

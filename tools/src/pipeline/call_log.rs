@@ -1,6 +1,6 @@
 //! What a call leaves behind: the facts for its audit row, gathered step by step.
 //!
-//! A trail that is dropped before its end was recorded writes the end itself: a caller that goes away does
+//! A pending that is dropped before its end was recorded writes the end itself: a caller that goes away does
 //! not take the row with it.
 
 use std::{
@@ -14,7 +14,7 @@ use crate::audit::{AuditError, AuditLog, CallRecord, Ending, Outcome, Record};
 
 /// The facts of one call on their way into the audit log.
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(crate) struct PendingRecord {
     log: Arc<AuditLog>,
     pub(crate) row: CallRecord,
     started: Instant,
@@ -25,7 +25,7 @@ pub(crate) struct Trail {
     is_over: bool,
 }
 
-impl Trail {
+impl PendingRecord {
     pub(crate) fn new(log: Arc<AuditLog>, row: CallRecord) -> Self {
         Self { log, row, started: Instant::now(), waited: Duration::ZERO, waits_since: None, is_over: false }
     }
@@ -59,7 +59,7 @@ impl Trail {
     }
 }
 
-impl Drop for Trail {
+impl Drop for PendingRecord {
     fn drop(&mut self) {
         if self.is_over {
             return;

@@ -13,7 +13,10 @@ use crate::call::Caller;
 ///
 /// # Cancellation
 /// Dropping it drops what is waited for.
-pub(super) async fn within_turn<T>(caller: &Caller, wait: impl Future<Output = T>) -> Result<T, ToolError> {
+pub(super) async fn within_deadline<T>(
+    caller: &Caller,
+    wait: impl Future<Output = T>,
+) -> Result<T, ToolError> {
     // In this order: what comes at the same moment as the end comes too late.
     tokio::select! {
         biased;
@@ -38,7 +41,7 @@ pub(super) async fn over(caller: &Caller) -> ToolError {
 }
 
 /// Refuses to start what nobody waits for any more.
-pub(super) fn ensure_wanted(caller: &Caller) -> Result<(), ToolError> {
+pub(super) fn ensure_not_over(caller: &Caller) -> Result<(), ToolError> {
     if caller.cancel.is_cancelled() {
         return Err(given_up());
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use portcullis_types::{SafetyTier, ToolArgs, ToolCall, ToolError};
 use sha2::{Digest, Sha256};
 
-use super::{Trail, hooks, resolve::Resolved};
+use super::{PendingRecord, hooks, resolve::Resolved};
 use crate::{
     arguments::{CheckedArguments, Repairs},
     call::Caller,
@@ -39,10 +39,10 @@ pub(crate) async fn check(
     resolved: Resolved,
     hooks: &Hooks,
     caller: &Caller,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
     let (call, tool) = resolved.into_parts();
-    check_again(call, tool, hooks, caller, trail).await
+    check_again(call, tool, hooks, caller, pending).await
 }
 
 /// Checks arguments of a tool that is known: the call's own, or those that an approver put in their place.
@@ -51,24 +51,24 @@ pub(super) async fn check_again(
     tool: Arc<RegisteredTool>,
     hooks: &Hooks,
     caller: &Caller,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
-    let mut checked = match fit(&call.arguments, &tool, trail) {
+    let mut checked = match fit(&call.arguments, &tool, pending) {
         Ok((args, notes)) => Checked { call, tool, args, notes },
         // A guess at what was meant is no basis for something dangerous.
         Err(error) if hooks.is_empty() || is_privileged(&tool) => return Err(error),
-        Err(error) => mend(call, tool, error, hooks, caller, trail).await?,
+        Err(error) => mend(call, tool, error, hooks, caller, pending).await?,
     };
     for hook in hooks.iter() {
-        if let Some(arguments) = hooks::before(hook, &checked, caller, trail).await? {
-            let own = trail.row.args_sha256.clone();
+        if let Some(arguments) = hooks::before(hook, &checked, caller, pending).await? {
+            let own = pending.row.args_sha256.clone();
             let Checked { call, tool, .. } = checked;
-            checked = match with_arguments(call, Arc::clone(&tool), arguments, trail) {
+            checked = match with_arguments(call, Arc::clone(&tool), arguments, pending) {
                 Ok(checked) => checked,
                 // The mistake is the program's: the model has nothing to mend.
                 Err(error) => {
-                    trail.row.args_sha256 = own;
-                    return Err(hooks::misfit(&tool, &error, trail));
+                    pending.row.args_sha256 = own;
+                    return Err(hooks::misfit(&tool, &error, pending));
                 }
             };
         }
@@ -83,7 +83,7 @@ async fn mend(
     error: ToolError,
     hooks: &Hooks,
     caller: &Caller,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
     let misfit = MisfitCall {
         call_id: call.id.clone(),
@@ -93,10 +93,10 @@ async fn mend(
         error: error.clone(),
     };
     let Some(arguments) = hooks::repair(hooks, &misfit, caller).await? else { return Err(error) };
-    let own = trail.row.args_sha256.clone();
+    let own = pending.row.args_sha256.clone();
     // Where those do not fit either, the model reads of its own, and so does the row.
-    with_arguments(call, tool, arguments, trail).map_err(|_other| {
-        trail.row.args_sha256 = own;
+    with_arguments(call, tool, arguments, pending).map_err(|_other| {
+        pending.row.args_sha256 = own;
         error
     })
 }
@@ -106,17 +106,21 @@ fn with_arguments(
     mut call: ToolCall,
     tool: Arc<RegisteredTool>,
     arguments: String,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
-    let (args, mut notes) = fit(&arguments, &tool, trail)?;
+    let (args, mut notes) = fit(&arguments, &tool, pending)?;
     notes.hooked = true;
     call.arguments = arguments;
     Ok(Checked { call, tool, args, notes })
 }
 
 /// Holds arguments against the tool's schema.
-fn fit(arguments: &str, tool: &RegisteredTool, trail: &mut Trail) -> Result<(ToolArgs, Notes), ToolError> {
-    trail.row.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
+fn fit(
+    arguments: &str,
+    tool: &RegisteredTool,
+    pending: &mut PendingRecord,
+) -> Result<(ToolArgs, Notes), ToolError> {
+    pending.row.args_sha256 = Some(hex::encode(Sha256::digest(arguments.as_bytes())).into());
     let repairs = if is_privileged(tool) { Repairs::Off } else { Repairs::Allowed };
     let CheckedArguments { args, repaired, ignored } = tool.schema().check(arguments, repairs)?;
     if repairs == Repairs::Off {

@@ -7,11 +7,11 @@ use portcullis_policy::{Denial, DenialCode};
 use portcullis_types::{ToolError, ToolOutput};
 
 use super::{
-    Trail,
+    PendingRecord,
     admit::refuse,
+    caller_deadline::{over, within_deadline},
     check::Checked,
     run::RawOutcome,
-    turn::{over, within_turn},
 };
 use crate::{
     call::Caller,
@@ -28,30 +28,30 @@ pub(super) async fn before(
     hook: &Arc<dyn CallHook>,
     checked: &Checked,
     caller: &Caller,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Option<String>, ToolError> {
     let (hook, call) = (Arc::clone(hook), hooked(checked, caller));
     let said = answer(caller, async move { hook.before(&call).await }).await?;
     match said {
         Some(BeforeCall::Allow) => Ok(None),
         Some(BeforeCall::Modify { arguments }) => Ok(Some(arguments)),
-        Some(BeforeCall::Deny { reason }) => Err(refused(&checked.tool, reason, trail)),
+        Some(BeforeCall::Deny { reason }) => Err(refused(&checked.tool, reason, pending)),
         None => {
             let reason = "a hook failed, and what it cannot be asked about does not run".to_owned();
-            Err(refused(&checked.tool, reason, trail))
+            Err(refused(&checked.tool, reason, pending))
         }
     }
 }
 
 /// The refusal of a call that a hook has given arguments that do not fit.
-pub(super) fn misfit(tool: &RegisteredTool, error: &ToolError, trail: &mut Trail) -> ToolError {
+pub(super) fn misfit(tool: &RegisteredTool, error: &ToolError, pending: &mut PendingRecord) -> ToolError {
     tracing::error!(tool = %tool.facts().name, %error, "a hook changed arguments to some that do not fit");
-    refused(tool, "a hook gave it arguments that do not fit".to_owned(), trail)
+    refused(tool, "a hook gave it arguments that do not fit".to_owned(), pending)
 }
 
-fn refused(tool: &RegisteredTool, reason: String, trail: &mut Trail) -> ToolError {
+fn refused(tool: &RegisteredTool, reason: String, pending: &mut PendingRecord) -> ToolError {
     let subject = tool.facts().name.to_string();
-    refuse(Denial { code: DenialCode::HookRefused, rule: RULE.to_owned(), subject, hint: reason }, trail)
+    refuse(Denial { code: DenialCode::HookRefused, rule: RULE.to_owned(), subject, hint: reason }, pending)
 }
 
 /// Arguments in place of those that do not fit; none where no hook has any.
@@ -152,7 +152,7 @@ async fn answer<T: Send + 'static>(
     caller: &Caller,
     asked: impl Future<Output = T> + Send + 'static,
 ) -> Result<Option<T>, ToolError> {
-    within_turn(caller, timed(asked)).await
+    within_deadline(caller, timed(asked)).await
 }
 
 async fn timed<T: Send + 'static>(asked: impl Future<Output = T> + Send + 'static) -> Option<T> {

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use portcullis_types::{ToolEvent, ToolResult};
 use serde_json::Map;
 
-use super::{Trail, shape::Shaped, trail::unrecorded};
+use super::{PendingRecord, call_log::unrecorded, shape::Shaped};
 use crate::{
     audit::{Ending, Outcome},
     call::Caller,
 };
 
 /// Writes the end of the call and releases its result; a call whose end cannot be written has none.
-pub(crate) fn record(shaped: Shaped, mut trail: Trail, caller: &Caller) -> ToolResult {
-    let call_id = trail.row.call_id.to_string();
-    let tool = trail.row.tool.to_string();
-    let duration = trail.elapsed();
+pub(crate) fn record(shaped: Shaped, mut pending: PendingRecord, caller: &Caller) -> ToolResult {
+    let call_id = pending.row.call_id.to_string();
+    let tool = pending.row.tool.to_string();
+    let duration = pending.elapsed();
     let Shaped { outcome, details, truncated, original_bytes, usage } = shaped;
     let ending = Ending {
         outcome: match &outcome {
@@ -30,7 +30,7 @@ pub(crate) fn record(shaped: Shaped, mut trail: Trail, caller: &Caller) -> ToolR
         truncated: Some(truncated),
         mounts_used: usage.map(|usage| usage.mounts_used).unwrap_or_default(),
     };
-    let (outcome, details, truncated, original_bytes) = match trail.end(ending) {
+    let (outcome, details, truncated, original_bytes) = match pending.end(ending) {
         Ok(()) => (outcome, details, truncated, original_bytes),
         // Nothing beside the result either: a size or the id of a stored output tells what no row tells.
         Err(error) => (Err(unrecorded(&error)), Map::new().into(), false, 0),

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use portcullis_types::{ToolCall, ToolError, ToolName};
 
-use super::Trail;
+use super::PendingRecord;
 use crate::{
     audit::Confinement,
     call::random_id,
@@ -36,7 +36,7 @@ pub(crate) fn resolve(
     tools: &ToolTable,
     lost: &BTreeSet<ToolName>,
     mut call: ToolCall,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<Resolved, ToolError> {
     let Some(tool) = tools.get(call.tool.as_str()) else {
         return Err(match lost.get(call.tool.as_str()) {
@@ -50,17 +50,17 @@ pub(crate) fn resolve(
         Backend::Guest(guest) => (Confinement::Wasm, Some(guest.module().digest().to_string().into())),
         Backend::Operation(_) => {
             // By it the rows of the steps are found.
-            trail.row.operation_id.get_or_insert_with(|| random_id("op").into());
+            pending.row.operation_id.get_or_insert_with(|| random_id("op").into());
             (Confinement::Wasm, None)
         }
     };
     if call.tool != tool.decl().name {
         // Under an alias; from here on it is the tool's own name that is judged, shown and recorded.
         call.tool.clone_from(&tool.decl().name);
-        trail.row.tool = call.tool.as_str().into();
+        pending.row.tool = call.tool.as_str().into();
     }
-    trail.row.confinement = Some(confinement);
-    trail.row.module_sha256 = module;
+    pending.row.confinement = Some(confinement);
+    pending.row.module_sha256 = module;
     Ok(Resolved { call, tool: Arc::clone(tool) })
 }
 

@@ -1,4 +1,4 @@
-//! Step 5: the call itself. It takes a place, its `begin` row is written if it has effects, the deadline
+//! Step 5: the call itself. It takes a slot, its `begin` row is written if it has effects, the deadline
 //! starts, and the tool runs, once more where that can do no harm.
 
 use std::{
@@ -10,20 +10,20 @@ use portcullis_policy::Grant;
 use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 
 use super::{
-    Trail,
+    PendingRecord,
     attempt::{Attempt, GuestUsage, Tried},
     authorize::Authorized,
+    call_log::unrecorded,
+    caller_deadline::{ensure_not_over, within_deadline},
     check::Checked,
     heartbeat::Watched,
-    trail::unrecorded,
-    turn::{ensure_wanted, within_turn},
 };
 use crate::{
     call::Caller,
-    places::{LeaveOnDrop, Places},
     registered::Backend,
     registry::ToolRegistry,
     sandbox::HostWasmToolRunner,
+    slots::{CallSlots, LeaveOnDrop},
 };
 
 /// How long is waited before each further try.
@@ -47,20 +47,20 @@ pub(crate) struct RawOutcome {
 /// Runs the call.
 pub(crate) async fn run(
     authorized: Authorized,
-    places: &Places,
+    slots: &CallSlots,
     runner: Option<&HostWasmToolRunner>,
     steps: Option<&Arc<ToolRegistry>>,
     caller: &Caller,
-    trail: &mut Trail,
+    pending: &mut PendingRecord,
 ) -> Result<RawOutcome, ToolError> {
     let Authorized { mut checked, grant, writes } = authorized;
-    let place = match &caller.place {
-        Some(parent) => within_turn(caller, places.within(parent, writes, &caller.cancel)).await??,
-        None => within_turn(caller, places.take(writes, &caller.cancel)).await??,
+    let slot = match &caller.slot {
+        Some(parent) => within_deadline(caller, slots.within(parent, writes, &caller.cancel)).await??,
+        None => within_deadline(caller, slots.take(writes, &caller.cancel)).await??,
     };
-    ensure_wanted(caller)?;
-    if trail.row.tier != Some(SafetyTier::ReadOnly) {
-        trail.begin().map_err(|error| unrecorded(&error))?;
+    ensure_not_over(caller)?;
+    if pending.row.tier != Some(SafetyTier::ReadOnly) {
+        pending.begin().map_err(|error| unrecorded(&error))?;
     }
     let time_limit = match caller.turn_deadline {
         Some(turn) => grant.limits.timeout.min(turn.saturating_duration_since(Instant::now())),
@@ -68,15 +68,15 @@ pub(crate) async fn run(
     };
     let deadline = Instant::now() + time_limit;
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
-    // However the wait ends, a thread that a native tool blocks keeps no place. A call that a tool makes leaves that to
+    // However the wait ends, a thread that a native tool blocks keeps no slot. A call that a tool makes leaves that to
     // its parent.
-    let leaves = matches!(checked.tool.backend(), Backend::Native(_)) && caller.place.is_none();
-    let _leave = leaves.then(|| LeaveOnDrop(place.clone()));
+    let leaves = matches!(checked.tool.backend(), Backend::Native(_)) && caller.slot.is_none();
+    let _leave = leaves.then(|| LeaveOnDrop(slot.clone()));
     let watched = Watched::of(&checked.call.id, caller);
     let attempt = Attempt {
         checked: &checked,
         grant: &grant,
-        place: &place,
+        slot: &slot,
         time_limit,
         deadline,
         caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
@@ -84,7 +84,7 @@ pub(crate) async fn run(
         steps,
     };
     let (Tried { result, trailer, usage, .. }, tries) = {
-        let mut tried = std::pin::pin!(try_until_done(attempt, trail));
+        let mut tried = std::pin::pin!(try_until_done(attempt, pending));
         match &watched {
             Some(watched) => watched.drive(&checked.call.id, tried.as_mut()).await?,
             None => tried.as_mut().await?,
@@ -95,10 +95,13 @@ pub(crate) async fn run(
 }
 
 /// Tries a call, a few times where what it needs is not there and another try changes nothing. All tries are the same
-/// call: one place, one deadline, one row.
-async fn try_until_done(attempt: Attempt<'_>, trail: &mut Trail) -> Result<(Tried, usize), ToolError> {
+/// call: one slot, one deadline, one row.
+async fn try_until_done(
+    attempt: Attempt<'_>,
+    pending: &mut PendingRecord,
+) -> Result<(Tried, usize), ToolError> {
     for (before, pause) in PAUSES.into_iter().enumerate() {
-        let mut tried = attempt.make(trail).await?;
+        let mut tried = attempt.make(pending).await?;
         let resume = Instant::now() + pause;
         if !tried.may_try_again || resume >= attempt.deadline {
             return Ok((tried, before + 1));
@@ -112,5 +115,5 @@ async fn try_until_done(attempt: Attempt<'_>, trail: &mut Trail) -> Result<(Trie
             () = tokio::time::sleep_until(resume.into()) => {}
         }
     }
-    Ok((attempt.make(trail).await?, PAUSES.len() + 1))
+    Ok((attempt.make(pending).await?, PAUSES.len() + 1))
 }

@@ -5,7 +5,7 @@ use portcullis_types::{MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutp
 use serde_json::{Map, Value, json};
 
 use super::{
-    Trail,
+    PendingRecord,
     attempt::GuestUsage,
     bound::{append, cut, is_over, mark, whole, with_commas},
     check::Notes,
@@ -49,22 +49,22 @@ pub(crate) fn shape(
     raw: Result<RawOutcome, ToolError>,
     store: &OutputStore,
     caller: &Caller,
-    trail: &Trail,
+    pending: &PendingRecord,
 ) -> Shaped {
     let raw = match raw {
         Ok(raw) => raw,
-        Err(error) => return failed(error, Notes::default(), None, trail),
+        Err(error) => return failed(error, Notes::default(), None, pending),
     };
     let RawOutcome { result, trailer, usage, grant, checked, has_grown, has_changed } = raw;
     let (tool, notes) = (&checked.tool, checked.notes);
     let mut output = match result {
         Ok(output) => output,
-        Err(error) => return failed(error, notes, usage, trail),
+        Err(error) => return failed(error, notes, usage, pending),
     };
     let own = std::mem::take(&mut output.details);
     let size = Size::of(&output, &own, tool);
     if size.all() > MAX_RESULT_BYTES && !matches!(tool.backend(), Backend::Shell(_)) {
-        return failed(too_large(size.all()), notes, usage, trail);
+        return failed(too_large(size.all()), notes, usage, pending);
     }
     let part = Part::of(&own, tool);
     let page = page(&own, tool);
@@ -84,7 +84,7 @@ pub(crate) fn shape(
         // Data whose text is there is in there.
         let is_apart = is_withheld && !is_text_of_data(&output);
         let all = whole(&output, is_apart, trailer.as_deref());
-        if let Some(id) = keep(&all, &grant, store, caller, trail) {
+        if let Some(id) = keep(&all, &grant, store, caller, pending) {
             rest = match (&part, rest) {
                 (Some(part), _) => Some(part.rest(&id)),
                 (None, Some(page)) => {
@@ -259,11 +259,17 @@ fn withhold(details: &mut Map<String, Value>, what: &str, bytes: usize) {
 
 /// Keeps the whole text for `output_read`. A store that cannot take it costs the rest of the text, not the
 /// call.
-fn keep(text: &str, grant: &Grant, store: &OutputStore, caller: &Caller, trail: &Trail) -> Option<String> {
+fn keep(
+    text: &str,
+    grant: &Grant,
+    store: &OutputStore,
+    caller: &Caller,
+    pending: &PendingRecord,
+) -> Option<String> {
     // A provider may reuse its ids; a stored output must not take another's place.
     let id = random_id("out");
     let owner = OutputOwner { agent_id: caller.agent_id.clone(), run_id: caller.run_id.clone() };
-    let grant = json!({ "tool": &*trail.row.tool, "grant": grant });
+    let grant = json!({ "tool": &*pending.row.tool, "grant": grant });
     match store.put(&id, &owner, &grant, text) {
         Ok(()) => Some(id),
         Err(error) => {
@@ -315,12 +321,12 @@ fn listed(notes: Vec<String>) -> Vec<String> {
     listed
 }
 
-fn failed(error: ToolError, notes: Notes, usage: Option<GuestUsage>, trail: &Trail) -> Shaped {
+fn failed(error: ToolError, notes: Notes, usage: Option<GuestUsage>, pending: &PendingRecord) -> Shaped {
     let error = bounded(error);
     if error.kind() == ToolErrorKind::Internal {
         tracing::error!(
-            tool = %trail.row.tool,
-            call_id = %trail.row.call_id,
+            tool = %pending.row.tool,
+            call_id = %pending.row.call_id,
             detail = error.operator_detail().unwrap_or_default(),
             "a tool call failed on our side"
         );

@@ -51,11 +51,11 @@ pub(super) struct Connected {
     connection: Connection,
     /// Made under the lock of one place each, so that two first commands share a session. A session ends when its
     /// place is removed and the last command that has it is over.
-    sessions: StdMutex<HashMap<SessionKey, Place>>,
+    sessions: StdMutex<HashMap<SessionKey, SessionSlot>>,
 }
 
 /// Where a session is, if there is one.
-type Place = Arc<Mutex<Option<Session>>>;
+type SessionSlot = Arc<Mutex<Option<Session>>>;
 
 /// Whose session it is, and what its run calls it. No run reaches another's, whatever its agent calls itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -220,7 +220,7 @@ impl Connected {
     }
 
     /// The place of a session, which may be empty; none where the run has as many as it may.
-    pub(super) fn place(&self, key: &SessionKey) -> Option<Place> {
+    pub(super) fn place(&self, key: &SessionKey) -> Option<SessionSlot> {
         self.forget_empty(&key.owner);
         let mut sessions = self.sessions();
         if !sessions.contains_key(key)
@@ -250,7 +250,7 @@ impl Connected {
         });
     }
 
-    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, Place>> {
+    fn sessions(&self) -> MutexGuard<'_, HashMap<SessionKey, SessionSlot>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

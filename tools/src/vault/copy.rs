@@ -18,9 +18,9 @@ use crate::{
     audit::Text,
     call::{Caller, Step, new_call},
     pipeline::{overdue, with_commas},
-    places::Place,
     registry::ToolRegistry,
     sandbox::{Transfer, TransferEnd},
+    slots::CallSlot,
 };
 
 /// The steps' names.
@@ -40,8 +40,8 @@ pub(crate) struct Terms {
     pub(crate) operation_id: Option<Text>,
     pub(crate) time_limit: Duration,
     pub(crate) deadline: Instant,
-    /// The steps run in the place of the call.
-    pub(crate) place: Place,
+    /// The steps run in the slot of the call.
+    pub(crate) slot: CallSlot,
     /// Takes what the steps report.
     pub(crate) on_progress: Option<ProgressFn>,
 }
@@ -154,7 +154,7 @@ impl Copy {
         Box::pin(self.steps.execute_with_policy(call, caller)).await.outcome
     }
 
-    /// Whoever makes the operation makes its steps, in the same place and until the same deadline. A step is
+    /// Whoever makes the operation makes its steps, in the same slot and until the same deadline. A step is
     /// stopped by the operation alone, which knows what must be put in order first.
     fn caller_of_step(&self, transfer: Option<TransferEnd>) -> Caller {
         Caller {
@@ -166,7 +166,7 @@ impl Copy {
             on_update: None,
             on_progress: None,
             on_event: None,
-            place: Some(self.terms.place.clone()),
+            slot: Some(self.terms.slot.clone()),
             step: Some(Step { transfer }),
             ..self.caller.clone()
         }

@@ -1,13 +1,13 @@
 //! `portcullis tool`: what an author does with a tool, and what an operator decides on one. One verb a file.
 
 mod approve;
-mod attempt;
 mod build;
 mod cargo;
 mod error;
 mod new;
 mod revoke;
 mod test;
+mod try_call;
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ pub(crate) fn run(common: &Common, verb: Tool) -> Result<ExitCode, CliError> {
     match verb {
         Tool::New(options) => new::run(&options),
         Tool::Build(options) => build::run(common, &options),
-        Tool::Try(options) => attempt::run(common, options),
+        Tool::Try(options) => try_call::run(common, options),
         Tool::Test(options) => test::run(common, &options),
         Tool::Approve(options) => approve::run(common, options),
         Tool::Revoke(options) => revoke::run(common, &options),

@@ -41,15 +41,15 @@ pub(crate) fn run(options: &New) -> Result<ExitCode, CliError> {
     let folder = setup::real_path(&wanted).map_err(failed)?;
     let sdk = sdk::find(options.sdk.as_deref(), &folder)?;
     let names = Names::of(&name, &sdk::seen_from(&folder, &sdk)?);
-    whole::folder(&folder, 0o755, |unfinished| fill(unfinished, &names, &sdk)).map_err(
-        |error| match error {
+    atomic_dir::folder(&folder, 0o755, |unfinished| fill(unfinished, &names, &sdk)).map_err(|error| {
+        match error {
             Unmade::Author(error) => error,
             Unmade::Io(source) if source.kind() == io::ErrorKind::AlreadyExists => {
                 AuthorError::Exists { path: wanted.clone() }
             }
             Unmade::Io(source) => AuthorError::Make { path: wanted.clone(), source },
-        },
-    )?;
+        }
+    })?;
     stream::answer(&format!(
         "made {}: a crate with the tool `{name}`, its test and a README\n\nnext:\n  cd {}\n  portcullis tool build\n  portcullis tool try {name} '{{\"path\": \"/shared/README.md\"}}'\n  portcullis tool test\n",
         wanted.display(),

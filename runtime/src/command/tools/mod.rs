@@ -14,9 +14,9 @@ use serde::Serialize;
 use crate::{
     cli::{Common, Tools, ToolsFormat},
     error::CliError,
-    offer::Client,
     output::{json, stream, table, text},
     setup, sidecar,
+    tool_catalog::Dialect,
 };
 
 pub(crate) use shell::Shell;
@@ -45,11 +45,11 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
 /// The client whose tools the command line asks for.
 fn wanted(format: &ToolsFormat) -> Option<Client> {
     [
-        (format.openai, Client::OpenAi),
-        (format.openai_strict, Client::OpenAiStrict),
-        (format.anthropic, Client::Anthropic),
-        (format.gemini, Client::Gemini),
-        (format.mcp, Client::Mcp),
+        (format.openai, Dialect::OpenAi),
+        (format.openai_strict, Dialect::OpenAiStrict),
+        (format.anthropic, Dialect::Anthropic),
+        (format.gemini, Dialect::Gemini),
+        (format.mcp, Dialect::Mcp),
     ]
     .into_iter()
     .find_map(|(is_wanted, client)| is_wanted.then_some(client))
@@ -205,7 +205,7 @@ fn origin(origin: ToolOrigin) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::offer::tests::registry;
+    use crate::tool_catalog::tests::registry;
 
     #[test]
     fn the_table_shows_what_the_policy_gives_to_each_tool() {

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     agent::{
         self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, DEFAULT_EVENT_CAPACITY, EventReceiver,
-        InMemoryMessageStore, Provider, event_channel, forms::yoagent::Yoagent,
+        InMemoryMessageStore, Provider, event_channel, event_formats::yoagent::Yoagent,
     },
     executor::RegistryExecutor,
 };

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 pub use portcullis_types::compat::yoagent::*;
 
 use crate::agent::ExecutionStrategy;
-pub use crate::agent::forms::yoagent::{
+pub use crate::agent::event_formats::yoagent::{
     AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage,
 };
 

@@ -14,7 +14,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::gate::{Gate, HttpAccess};
+use super::admission::{Gate, HttpAccess};
 use crate::mcp::{McpError, McpServer, limits::McpLimits};
 
 /// How many headers a request may have.

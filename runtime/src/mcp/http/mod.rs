@@ -3,16 +3,16 @@
 //! | file | what it is |
 //! |---|---|
 //! | `listen.rs` | the address, connections and their number |
-//! | `gate.rs` | what a request must show before anything is read of it |
+//! | `admission.rs` | what a request must show before anything is read of it |
 //! | `answering.rs` | requests that are being answered |
 //! | `token.rs` | the token |
 
+mod admission;
 mod answering;
-mod gate;
 mod listen;
 mod token;
 
-pub use gate::HttpAccess;
+pub use admission::HttpAccess;
 pub use listen::{bind, serve_http};
 pub use token::BearerToken;
 

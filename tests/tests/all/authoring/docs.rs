@@ -119,7 +119,7 @@ fn the_compile_errors_of_the_document_are_the_compilers() {
 
 #[test]
 fn the_program_of_the_document_is_what_is_made() {
-    let template = include_str!("../../../../runtime/src/command/tool/new/template/src/main.rs");
+    let template = include_str!("../../../../runtime/src/command/author/new/template/src/main.rs");
     let (program, _) = template.split_once("\n#[cfg(test)]").expect("a test");
     let named = program.replace("TEMPLATE_FUNCTION", "word_count").replace("TEMPLATE_TOOL", "word_count");
     let shown = blocks(&document(), "rust");
@@ -129,7 +129,7 @@ fn the_program_of_the_document_is_what_is_made() {
 /// The test that `tool test` runs in what was made, in [`super`].
 #[test]
 fn the_test_of_the_document_is_what_is_made() {
-    let template = include_str!("../../../../runtime/src/command/tool/new/template/src/main.rs");
+    let template = include_str!("../../../../runtime/src/command/author/new/template/src/main.rs");
     let (_, test) = template.split_once("mod tests {\n").expect("a test");
     let test = test.trim_end().strip_suffix('}').expect("its end").replace("TEMPLATE_FUNCTION", "word_count");
     let test: Vec<&str> =
