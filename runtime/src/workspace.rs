@@ -5,7 +5,7 @@ use std::{fs, io, os::unix::fs::DirBuilderExt as _, path::Path};
 use portcullis_tools::{PolicyFiles, policy::MountSpec};
 use portcullis_types::RunnerBootstrapEnvelope;
 
-use crate::{error::CliError, whole};
+use crate::{atomic_dir, error::CliError};
 
 /// The mount that gets the text.
 const SHARED: &str = "shared";

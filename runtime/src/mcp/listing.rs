@@ -8,7 +8,7 @@ use crate::tool_catalog::Dialect;
 
 /// Every tool that a client is shown, by name.
 pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {
-    let offer = Client::Mcp.tools(registry);
+    let offer = Dialect::Mcp.tools(registry);
     for remark in offer.remarks {
         tracing::warn!("{remark}");
     }

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::whole;
+use super::integers;
 use crate::{LiteralValue, ParamSpec};
 
 /// A type that a parameter can have below its `Option` or `&`.

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-use super::{Mistakes, explain::explain, unambiguous, whole};
+use super::{Mistakes, explain::explain, integers, unambiguous};
 use crate::{ParamSpec, ToolSpec};
 
 /// Decodes from the text, so that no number loses digits; then once more with whole numbers written as such.

@@ -15,7 +15,7 @@ use portcullis_types::ToolName;
 
 use self::names::Names;
 use super::AuthorError;
-use crate::{cli::New, error::CliError, output::stream, setup, whole};
+use crate::{atomic_dir, cli::New, error::CliError, output::stream, setup};
 
 /// The files of the crate and where they lie in it. Each is text in which [`Names`] are filled in.
 const TEMPLATE: [(&str, &str); 6] = [

@@ -43,7 +43,7 @@ pub(crate) fn run(common: &Common, options: Tools) -> Result<ExitCode, CliError>
 }
 
 /// The client whose tools the command line asks for.
-fn wanted(format: &ToolsFormat) -> Option<Client> {
+fn wanted(format: &ToolsFormat) -> Option<Dialect> {
     [
         (format.openai, Dialect::OpenAi),
         (format.openai_strict, Dialect::OpenAiStrict),
