@@ -16,7 +16,6 @@ use tokio::{task::JoinSet, time::Instant};
 use super::{
     AgentConfig, AgentEvent, AgentHandle, AssembledCall, CallTerms, OfferedTool, ToolExecutor,
     batches::batches,
-    executor::without_run,
     guarded::{self, GracePeriod, Watch, panicked},
 };
 
@@ -166,7 +165,7 @@ impl Turn<'_> {
                 match (&before, begun) {
                     (Some(before), false) => self.give_unrun(at, before).await,
                     _ => {
-                        let result = without_run(self.asked[at].clone(), running.clone());
+                        let result = ToolResult::without_run(self.asked[at].clone(), running.clone());
                         self.give(at, result).await;
                     }
                 }
@@ -264,7 +263,7 @@ impl Turn<'_> {
                 AssertUnwindSafe(async { executor.execute(call, &terms).await }).catch_unwind().await;
             let result = caught.unwrap_or_else(|panic| {
                 let fault = panicked("executor", &*panic);
-                without_run(
+                ToolResult::without_run(
                     ToolCall { id, tool, arguments: String::new() },
                     ToolError::internal(fault.to_string()),
                 )
@@ -285,7 +284,7 @@ impl Turn<'_> {
             }
         };
         self.refuses_slowly |= begun.elapsed() > REFUSAL_TIME;
-        let result = refused.unwrap_or_else(|| without_run(call, error.clone()));
+        let result = refused.unwrap_or_else(|| ToolResult::without_run(call, error.clone()));
         self.give(at, result).await;
         // It may have been many calls and some writing.
         tokio::task::yield_now().await;

@@ -70,7 +70,8 @@ impl AgentEvent {
     /// Whether it opens or ends something: the loop says it once, and nothing that comes later makes up for it.
     /// Of all others a reader may miss some: pieces of an answer that comes whole as well, and what a call tells
     /// while it runs.
-    pub(crate) fn must_arrive(&self) -> bool {
+    #[must_use]
+    pub fn must_arrive(&self) -> bool {
         match self {
             Self::AgentStart { .. }
             | Self::TurnStart { .. }

@@ -7,7 +7,6 @@
 //! | `provider.rs` | who answers: what a model is asked, and the pieces that it answers in |
 //! | `read_answer.rs` | one answer, from the question to its last piece |
 //! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | an answer's calls, rebuilt from their pieces |
-//! | `executor.rs` | who runs the calls; the registry is one |
 //! | `calls.rs`, `batches.rs` | the calls of a turn: which run at once, and one result for each |
 //! | `guard.rs` | the guard against the same call over and over |
 //! | `steering.rs` | what a person says in between |
@@ -30,7 +29,6 @@ mod config;
 mod emitter;
 mod event;
 pub mod event_formats;
-mod executor;
 mod guard;
 mod guarded;
 mod provider;
@@ -61,7 +59,9 @@ pub use config::{
 };
 pub use emitter::EventEmitter;
 pub use event::{AgentEnd, AgentEvent};
-pub use executor::{CallTerms, OfferedTool, ToolExecutor};
+/// Re-exported: who runs the calls of a loop.
+pub use portcullis_types::{CallTerms, OfferedTool, ToolExecutor};
+
 pub use guard::{REPEATS_UNTIL_END, REPEATS_UNTIL_HINT};
 pub use provider::{
     Delta, DeltaStream, ModelRequest, Provider, ProviderError, ProviderErrorKind, StopReason, ToolCallDelta,

@@ -17,7 +17,7 @@ use portcullis_types::{
     ToolResult, async_trait,
 };
 
-use super::{executor::without_run, *};
+use super::*;
 
 /// A step of a script.
 #[derive(Debug, Clone)]
@@ -216,7 +216,7 @@ impl ToolExecutor for Tools {
 
     fn refuse(&self, call: ToolCall, error: ToolError, _: &CallTerms) -> ToolResult {
         self.refused.fetch_add(1, Ordering::SeqCst);
-        without_run(call, error)
+        ToolResult::without_run(call, error)
     }
 
     fn never_blocks(&self) -> bool {

@@ -10,7 +10,6 @@
 //! | file | what it is |
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
-//! | `executor.rs` | the registry as an agent's executor of calls |
 //! | `compat/` | what programs import that were written for other projects' agents |
 //! | `mcp/` | a server of the Model Context Protocol |
 //! | `tool_catalog.rs` | what clients and models are shown of the tools |
@@ -40,7 +39,6 @@ mod cli;
 mod command;
 pub mod compat;
 mod error;
-mod executor;
 pub mod mcp;
 mod output;
 mod run;
@@ -52,6 +50,7 @@ mod workspace;
 /// Re-exported for programs that embed an agent.
 pub use portcullis_agent as agent;
 
-pub use executor::RegistryExecutor;
+/// Re-exported: the registry as an agent's executor of calls.
+pub use portcullis_tools::RegistryExecutor;
 pub use run::run;
 pub use sidecar::OwnSidecar;

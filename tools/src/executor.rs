@@ -3,16 +3,12 @@
 
 use std::sync::Arc;
 
-use portcullis_tools::{
-    Caller, RegisteredTool, ToolRegistry,
-    policy::{ToolFacts, ToolOrigin},
+use portcullis_policy::{ToolFacts, ToolOrigin};
+use portcullis_types::{
+    CallTerms, OfferedTool, SafetyTier, ToolCall, ToolError, ToolExecutor, ToolResult, async_trait,
 };
-use portcullis_types::{SafetyTier, ToolCall, ToolError, ToolResult, async_trait};
 
-use crate::{
-    agent::{CallTerms, OfferedTool, ToolExecutor},
-    approve::hinted,
-};
+use crate::{Caller, RegisteredTool, ToolRegistry, hint::hinted};
 
 /// With nobody to ask, so that what needs an approval is denied. [`RegistryExecutor`] has somebody.
 #[async_trait]

@@ -26,6 +26,8 @@ mod builder;
 mod call;
 pub mod compat;
 mod digest;
+mod executor;
+mod hint;
 pub mod hook;
 pub mod modules;
 pub mod native;
@@ -47,6 +49,8 @@ pub use bootstrap::{
 };
 pub use builder::{BootstrapError, RegistryBuilder};
 pub use call::{Caller, StderrFn, new_call};
+pub use executor::RegistryExecutor;
+pub use hint::hinted;
 pub use portcullis_sandbox::{
     HostWasmToolRunner,
     links::{LinkReport, PrivatePaths, examine_links},

@@ -40,6 +40,20 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
+    /// The result of a call that was not run.
+    #[must_use]
+    pub fn without_run(call: ToolCall, error: ToolError) -> Self {
+        Self {
+            call_id: call.id,
+            tool: call.tool,
+            outcome: Err(error),
+            details: serde_json::Value::Null,
+            truncated: false,
+            original_bytes: 0,
+            duration: Duration::ZERO,
+        }
+    }
+
     /// The text that a model reads: the result, or `Tool execution failed: …`.
     #[must_use]
     pub fn model_text(&self) -> String {

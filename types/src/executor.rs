@@ -1,12 +1,8 @@
 //! [`ToolExecutor`]: who runs the calls of a loop (specification 000, "ToolRegistry").
 
-use std::{
-    fmt,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fmt, sync::Arc, time::Instant};
 
-use portcullis_types::{
+use crate::{
     CancellationToken, EventFn, FunctionDecl, SafetyTier, ToolCall, ToolError, ToolResult, async_trait,
 };
 
@@ -27,7 +23,7 @@ pub trait ToolExecutor: Send + Sync {
     /// person spoke in between, or it was given up before it began. An executor that keeps a log notes it there.
     /// After one that takes longer than a second the rest of a turn's are not told. Default: the result alone.
     fn refuse(&self, call: ToolCall, error: ToolError, _terms: &CallTerms) -> ToolResult {
-        without_run(call, error)
+        ToolResult::without_run(call, error)
     }
 
     /// Whether no call blocks the thread that it runs on, but for its row in a log. Then a loop runs a call that
@@ -62,19 +58,6 @@ impl<E: ToolExecutor + ?Sized> ToolExecutor for Arc<E> {
 
     fn run_ended(&self, agent_id: &str, run_id: &str) {
         (**self).run_ended(agent_id, run_id);
-    }
-}
-
-/// The result of a call that no executor gave one.
-pub(super) fn without_run(call: ToolCall, error: ToolError) -> ToolResult {
-    ToolResult {
-        call_id: call.id,
-        tool: call.tool,
-        outcome: Err(error),
-        details: serde_json::Value::Null,
-        truncated: false,
-        original_bytes: 0,
-        duration: Duration::ZERO,
     }
 }
 

@@ -29,6 +29,7 @@ mod error;
 mod escape;
 mod event;
 mod example;
+mod executor;
 mod frame;
 mod message;
 mod meta;
@@ -53,6 +54,7 @@ pub use error::{ToolError, ToolErrorKind};
 #[cfg(feature = "escape")]
 pub use escape::{Shown, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
 pub use event::{EventFn, ToolEvent};
+pub use executor::{CallTerms, OfferedTool, ToolExecutor};
 pub use frame::{
     CallFrame, FRAME_VERSION, FinalFrame, GuestError, GuestErrorKind, GuestFrame, InputFrame,
     MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, MAX_TRANSFER_BYTES, OutputFrame,

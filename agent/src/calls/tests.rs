@@ -31,7 +31,7 @@ impl ToolExecutor for Refusing {
         self.told.lock().expect("not poisoned").push(call.id.clone());
         // The clock goes on as soon as this is polled; what it waits for then is others' turn.
         let _ = tokio::time::advance(self.takes).now_or_never();
-        without_run(call, error)
+        ToolResult::without_run(call, error)
     }
 }
 

@@ -10,13 +10,13 @@ use super::{
     interrupts::{INTERRUPTED, apart},
 };
 use crate::{
+    RegistryExecutor,
     agent::{
         AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, ApiKey, DEFAULT_EVENT_CAPACITY,
         InMemoryMessageStore, Provider, ProviderErrorKind, ProviderSettings, RemoteProvider, event_channel,
     },
     cli::{AGENT_ID, Agent, Common},
     error::CliError,
-    executor::RegistryExecutor,
     output::{
         live::{Live, Quiet},
         stream, text,
@@ -158,10 +158,8 @@ pub(super) fn exit_code(end: &AgentEnd) -> ExitCode {
         AgentEnd::Cancelled => ExitCode::from(INTERRUPTED),
         AgentEnd::Provider { kind: ProviderErrorKind::Configuration, .. } => ExitCode::from(2),
         AgentEnd::Provider { .. } => ExitCode::from(ToolErrorKind::Unavailable.exit_code()),
-        AgentEnd::MaxIterations { .. }
-        | AgentEnd::Length { .. }
-        | AgentEnd::Repeated { .. }
-        | AgentEnd::Internal { .. } => ExitCode::FAILURE,
+        // Without an answer, whatever kept the model from one.
+        _ => ExitCode::FAILURE,
     }
 }
 

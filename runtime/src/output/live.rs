@@ -129,8 +129,8 @@ impl Live {
             }
             AgentEvent::MessageEnd { .. } => self.end_line(state),
             AgentEvent::AgentEnd { end } => self.show_end(state, end),
-            AgentEvent::AgentStart { .. } | AgentEvent::ThinkingDelta { .. } | AgentEvent::TurnEnd { .. } => {
-            }
+            // Starts, thoughts and ends of turns show nothing.
+            _ => {}
         }
     }
 
@@ -251,6 +251,7 @@ impl Live {
             AgentEnd::Cancelled => Some("given up".to_owned()),
             AgentEnd::Provider { kind, message } => Some(format!("the provider failed ({kind}): {message}")),
             AgentEnd::Internal { message } => Some(format!("a fault on our side: {message}")),
+            other => Some(format!("the run ended: {other:?}")),
         };
         self.end_line(state);
         if let Some(said) = said {

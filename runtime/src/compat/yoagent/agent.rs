@@ -11,11 +11,11 @@ use super::{
     types::{AgentEvent, AgentTool, ToolExecutionStrategy},
 };
 use crate::{
+    RegistryExecutor,
     agent::{
         self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, DEFAULT_EVENT_CAPACITY, EventReceiver,
         InMemoryMessageStore, Provider, event_channel, event_formats::yoagent::Yoagent,
     },
-    executor::RegistryExecutor,
 };
 
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
