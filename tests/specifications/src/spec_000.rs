@@ -6,7 +6,7 @@ use std::{fs, num::NonZeroU32};
 use portcullis::{
     agent::{
         event_channel,
-        forms::{Everruns, Form},
+        event_formats::{EventFormat, Everruns},
         AgentConfig, EventSender, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider,
         DEFAULT_EVENT_CAPACITY,
     },
