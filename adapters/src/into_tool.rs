@@ -1,43 +1,19 @@
-//! [`IntoTool`]: what can be registered as a tool of this process.
+//! [`IntoTool`]: a tool of any interface, as the registry takes tools.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
-use portcullis_types::{SafetyTier, Tool};
+use portcullis_types::Tool;
 
-/// What [`crate::RegistryBuilder::tool`] takes: a [`Tool`], or a tool of one of the other interfaces.
+/// A tool of one of the interfaces that this crate knows, our own among them.
 ///
-/// The parameter is there for the compiler, which finds it by itself: without it, one type could be promised
-/// two interfaces.
+/// The parameter lets the compiler find the interface: without it, one type could be promised two of them, and the
+/// implementations for all types of an interface would overlap.
+///
+/// It stands here and not in `portcullis-tools`, because an implementation for all types of a trait must stand in the
+/// crate of the trait that it implements (Rust reference, "Orphan rules").
 pub trait IntoTool<Interface> {
-    /// The tool, as the registry knows tools.
-    fn into_tool(self) -> Native;
-}
-
-/// A tool of this process, with what its own interface says of it.
-#[derive(Clone)]
-pub struct Native {
-    pub(crate) tool: Arc<dyn Tool>,
-    /// None for an author who says nothing of it, or an interface that has no tiers: the policy counts it as
-    /// side-effecting.
-    pub(crate) declared_tier: Option<SafetyTier>,
-}
-
-impl Native {
-    /// A tool that says itself which tier it declares, if any.
-    pub(crate) fn declaring(tool: Arc<dyn Tool>) -> Self {
-        Self { declared_tier: tool.declared_tier(), tool }
-    }
-
-    /// A tool whose interface has no tiers.
-    pub(crate) fn undeclared(tool: impl Tool + 'static) -> Self {
-        Self { tool: Arc::new(tool), declared_tier: None }
-    }
-}
-
-impl fmt::Debug for Native {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Native").field("declared_tier", &self.declared_tier).finish_non_exhaustive()
-    }
+    /// The tool, for [`RegistryBuilder::shared_tool`](portcullis_tools::RegistryBuilder::shared_tool).
+    fn into_tool(self) -> Arc<dyn Tool>;
 }
 
 /// The interface of specification 004, which is our own.
@@ -45,7 +21,7 @@ impl fmt::Debug for Native {
 pub enum Own {}
 
 impl<T: Tool + 'static> IntoTool<Own> for T {
-    fn into_tool(self) -> Native {
-        Native::declaring(Arc::new(self))
+    fn into_tool(self) -> Arc<dyn Tool> {
+        Arc::new(self)
     }
 }

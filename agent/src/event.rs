@@ -7,8 +7,9 @@ use portcullis_types::{Message, ToolEvent, ToolResult};
 use super::{ProviderErrorKind, StopReason, Usage};
 
 /// One event of a run. Events inform; history and audit log, not they, are the record.
+///
+/// Exhaustive, so that a new event does not compile until each event format says what it is there.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum AgentEvent {
     /// The run starts.
     AgentStart {
@@ -86,9 +87,8 @@ impl AgentEvent {
     }
 }
 
-/// How a run ended, as an event tells it.
+/// How a run ended, as an event tells it. Exhaustive for the reason that [`AgentEvent`] is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub enum AgentEnd {
     /// With the model's final answer.
     Answer {

@@ -12,7 +12,6 @@
 //! | `steering.rs` | what a person says in between |
 //! | `store.rs`, `transcript.rs` | the conversation: where it is kept, and what providers take |
 //! | `event.rs` | what happens, for whoever watches |
-//! | `event_formats/` | the same in other systems' words |
 //! | `emitter.rs`, `channel.rs`, `guarded.rs` | who is told, the stream of events, and what a faulty watcher may do |
 //! | `telemetry/` | spans and metrics for OpenTelemetry, with the feature `otel` |
 //! | `providers/` | the providers: models behind HTTP, and a script |
@@ -28,7 +27,6 @@ mod concatenated;
 mod config;
 mod emitter;
 mod event;
-pub mod event_formats;
 mod guard;
 mod guarded;
 mod provider;

@@ -22,14 +22,12 @@ use rustix::{
 };
 use tempfile::TempDir;
 
-pub(crate) use stock_container::enter_stock_container;
+pub(crate) use portcullis_testing::enter_stock_container;
 
 use crate::{
     Canary, Layer, MountAccess, MountRule, ProvenThread, Requirement, ThreadConfinement,
     confine_current_thread, probe_kernel,
 };
-
-mod stock_container;
 
 /// `state/`, `read/` (with `file`), `write/` (with `file`), `outside/` (with `secret`).
 pub(crate) struct World {

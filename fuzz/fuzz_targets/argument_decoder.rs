@@ -2,8 +2,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-
-#[path = "../../tests/oracles/arguments.rs"]
-mod oracle;
+use portcullis_testing::oracles::arguments as oracle;
 
 fuzz_target!(|input: &[u8]| oracle::text(input));

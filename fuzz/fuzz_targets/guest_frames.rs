@@ -6,11 +6,10 @@
 use std::{cell::RefCell, rc::Rc};
 
 use libfuzzer_sys::fuzz_target;
+use portcullis_testing::oracles::frames as oracle;
 use portcullis_tools::sandbox::GuestFault;
 use portcullis_types::{FinalFrame, ToolOutput};
 
-#[path = "../../tests/oracles/frames.rs"]
-mod oracle;
 #[path = "../../sandbox/src/stdio.rs"]
 #[allow(dead_code, reason = "a target uses one of the streams")]
 mod stdio;

@@ -6,7 +6,9 @@
 use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use portcullis_tools::approval::{APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver};
+use portcullis_tools::approval::{
+    APPROVAL_TIMEOUT, ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, question,
+};
 use rmcp::{
     RoleServer,
     model::{
@@ -18,7 +20,6 @@ use rmcp::{
 use serde_json::{Value, json};
 
 use super::{elicitation, log::bounded};
-use crate::approve::{SessionApprovals, question};
 
 /// Yes, this once.
 const APPROVE: &str = "approve";

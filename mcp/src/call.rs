@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use portcullis_tools::{Caller, ToolResult, approval::Approver, new_call};
-use portcullis_types::{ToolError, ToolEvent, escape_for_display};
+use portcullis_types::{ToolError, ToolEvent, display::text, escape_for_display};
 use rmcp::{
     RoleServer,
     model::{CallToolRequestParams, CallToolResult, ErrorCode, ErrorData},
@@ -16,7 +16,6 @@ use super::{
     approver::ClientApprover, client::Report, log::bounded, reports::Reports, result, session::Session,
     wire::RawArguments,
 };
-use crate::approve;
 
 /// Too many calls at once: a server's own code, as JSON-RPC reserves them.
 const BUSY: ErrorCode = ErrorCode(-32000);
@@ -100,7 +99,7 @@ fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc
         let _ = reports.try_send(progress(text));
     }));
     caller.on_update = Some(Arc::new(move |partial| {
-        let _ = updates.try_send(progress(crate::output::text::of_content(&partial.content)));
+        let _ = updates.try_send(progress(text::of_content(&partial.content)));
     }));
     if context.meta.get_progress_token().is_some() {
         caller.on_event = Some(Arc::new(move |event| {
@@ -140,7 +139,7 @@ fn agent_of(client: &str) -> String {
 
 /// Says how to approve of a call that nobody could be asked about.
 fn hinted(result: ToolResult) -> ToolResult {
-    approve::hinted(
+    portcullis_tools::hinted(
         result,
         "this client takes no questions (elicitation): the operator can allow the tool in the policy, or start the server with --approve",
     )

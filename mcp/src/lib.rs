@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `server.rs` | [`McpServer`]: a registry that is served, and what all sessions share |
 //! | `session.rs` | one client: its requests |
+//! | `tool_catalog.rs` | the tools as clients and models are shown them |
 //! | `listing.rs`, `call.rs`, `result.rs` | `tools/list`, `tools/call` and what comes of it |
 //! | `reports.rs`, `log.rs` | progress, messages, questions of tools, while a call runs |
 //! | `client.rs` | what a tool of this process may ask of the client that calls it |
@@ -15,15 +16,14 @@
 //! | `wire.rs` | messages as they come, with arguments as they were written |
 //! | `stdio.rs`, `lines.rs`, `streams.rs` | one message a line |
 //! | `in_flight.rs` | requests that are not answered yet |
-//! | `config.rs` | what clients' configurations must say |
 //! | `http/` | streamable HTTP |
 //! | `limits.rs` | what bounds all that |
 //! | `task.rs` | the one place that spawns |
+#![forbid(unsafe_code)]
 
 mod approver;
 mod call;
 mod client;
-mod config;
 mod elicitation;
 mod error;
 mod http;
@@ -41,9 +41,8 @@ mod session;
 mod stdio;
 mod streams;
 mod task;
+pub mod tool_catalog;
 mod wire;
-
-pub(crate) use config::{ConfigClient, Launch, snippet};
 
 pub use client::{Client, ClientError, Clients, Elicited};
 pub use error::McpError;

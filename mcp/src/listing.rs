@@ -3,8 +3,7 @@
 use portcullis_tools::ToolRegistry;
 use rmcp::model::Tool;
 
-use super::McpError;
-use crate::tool_catalog::Dialect;
+use super::{McpError, tool_catalog::Dialect};
 
 /// Every tool that a client is shown, by name.
 pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, OnceLock, PoisonError},
 };
 
-use portcullis_tools::Caller;
+use portcullis_tools::{Caller, approval::SessionApprovals};
 use portcullis_types::CancellationToken;
 use rmcp::{
     RoleServer, ServerHandler,
@@ -23,7 +23,6 @@ use super::{
     server::Running,
     task::{self, Task},
 };
-use crate::approve::SessionApprovals;
 
 /// What a client is told of this server.
 const INSTRUCTIONS: &str = "Tools run confined, under a policy. They see the folders /shared, /tmp and /vault as far \

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// An interface that takes tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
     /// The `tools` of OpenAI's chat completions, which take any schema.
     OpenAi,
     /// The same in strict mode, where the model's arguments are held to the schema.
@@ -21,20 +21,27 @@ pub(crate) enum Dialect {
 }
 
 /// What a client is sent, and what an operator should know about it.
-pub(crate) struct Offer {
-    pub(crate) request: Value,
-    pub(crate) remarks: Vec<String>,
+#[derive(Debug)]
+pub struct Offer {
+    /// The tools, in the request's form.
+    pub request: Value,
+    /// What is left out, or offered without strict mode, and why.
+    pub remarks: Vec<String>,
 }
 
 /// The tools that a client is shown, and what an operator should know about them.
-pub(crate) struct OfferedTools {
-    pub(crate) tools: Vec<Value>,
-    pub(crate) remarks: Vec<String>,
+#[derive(Debug)]
+pub struct OfferedTools {
+    /// Each tool, by name.
+    pub tools: Vec<Value>,
+    /// What is left out, or offered without strict mode, and why.
+    pub remarks: Vec<String>,
 }
 
 impl Dialect {
     /// Every tool that this client is shown, in its request's form.
-    pub(crate) fn offer(self, registry: &ToolRegistry) -> Offer {
+    #[must_use]
+    pub fn offer(self, registry: &ToolRegistry) -> Offer {
         let OfferedTools { tools, remarks } = self.tools(registry);
         let request = match self {
             Self::OpenAi | Self::OpenAiStrict | Self::Anthropic => Value::Array(tools),
@@ -45,7 +52,8 @@ impl Dialect {
     }
 
     /// Every tool that this client is shown, one by one.
-    pub(crate) fn tools(self, registry: &ToolRegistry) -> OfferedTools {
+    #[must_use]
+    pub fn tools(self, registry: &ToolRegistry) -> OfferedTools {
         let mut remarks = Vec::new();
         let mut tools = Vec::new();
         for tool in registry.offered() {
@@ -139,34 +147,13 @@ fn named(tool: &RegisteredTool, key: &str, parameters: &JsonSchema) -> Map<Strin
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use async_trait::async_trait;
-    use portcullis_tools::{
-        RegistryBuilder,
-        policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
-    };
+    use portcullis_testing::registries::{builder, registry};
+    use portcullis_tools::policy::DEFAULT_POLICY;
     use portcullis_types::{Tool, ToolError, ToolMeta};
 
     use super::*;
-
-    /// The native tools under a policy: a registry with guests would have to compile them.
-    pub(crate) fn builder(policy: &str) -> (tempfile::TempDir, RegistryBuilder) {
-        let state = tempfile::tempdir().expect("a folder");
-        let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
-            operator: PolicySource { name: "test", text: policy },
-            overlay: None,
-            sandbox_tier: portcullis_types::SandboxTier::Process,
-        })
-        .expect("loads");
-        let builder = ToolRegistry::builder().default_tools().policy(policy).state(state.path());
-        (state, builder)
-    }
-
-    /// The same under the shipped policy with an addition.
-    pub(crate) fn registry(addition: &str) -> (tempfile::TempDir, ToolRegistry) {
-        let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n{addition}"));
-        (state, builder.build().expect("builds"))
-    }
 
     /// A tool of an embedder's.
     struct Odd(ToolMeta);

@@ -3,6 +3,8 @@
 
 use std::{fmt::Write as _, io, path::PathBuf, process::ExitCode};
 
+use portcullis_agent::ProviderError;
+use portcullis_mcp::McpError;
 use portcullis_tools::{
     BootstrapError,
     audit::AuditError,
@@ -10,7 +12,7 @@ use portcullis_tools::{
 };
 use thiserror::Error;
 
-use crate::{agent::ProviderError, command::author::AuthorError, mcp::McpError};
+use crate::command::author::AuthorError;
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;

@@ -10,21 +10,19 @@
 //! | file | what it is |
 //! |---|---|
 //! | `cli.rs` | the options, and the manual that `--help` prints |
-//! | `compat/` | what programs import that were written for other projects' agents |
-//! | `mcp/` | a server of the Model Context Protocol |
-//! | `tool_catalog.rs` | what clients and models are shown of the tools |
 //! | `run.rs` | from options to an exit code |
 //! | `setup.rs` | the envelope that a registry is put together from |
 //! | `sidecar.rs` | the shell sidecar: which one, and how this program becomes one |
 //! | `workspace.rs` | the workspace's first use |
 //! | `atomic_dir.rs` | folders that are there whole or not at all |
 //! | `command/` | one file per command |
-//! | `approve/` | who is asked for approvals |
+//! | `terminal_approver.rs` | asks for approvals at the terminal |
+//! | `client_config.rs` | what clients' configurations must say to start a server |
 //! | `output/` | text, tables, JSON, and the two streams |
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `otel` | `agent::telemetry`: spans and metrics of an agent's runs; off by default, and nothing is enforced by it |
+//! | `otel` | `portcullis_agent::telemetry`: spans and metrics of an agent's runs; off by default, and nothing is enforced by it |
 //!
 //! ```
 //! use std::process::ExitCode;
@@ -33,24 +31,17 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod approve;
 mod atomic_dir;
 mod cli;
+mod client_config;
 mod command;
-pub mod compat;
 mod error;
-pub mod mcp;
 mod output;
 mod run;
 mod setup;
 mod sidecar;
-mod tool_catalog;
+mod terminal_approver;
 mod workspace;
 
-/// Re-exported for programs that embed an agent.
-pub use portcullis_agent as agent;
-
-/// Re-exported: the registry as an agent's executor of calls.
-pub use portcullis_tools::RegistryExecutor;
 pub use run::run;
 pub use sidecar::OwnSidecar;

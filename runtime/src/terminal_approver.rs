@@ -7,14 +7,12 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
+use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver, SessionApprovals, question};
 use rustix::{
     event::{PollFd, PollFlags, poll},
     termios::{QueueSelector, tcflush, tcgetwinsize},
 };
 use tokio::sync::Mutex;
-
-use super::{question::question, session::SessionApprovals};
 
 /// The longest answer that is read.
 const MAX_ANSWER_BYTES: u64 = 4096;
@@ -144,7 +142,7 @@ mod tests {
     #[test]
     fn an_answer_goes_to_the_question_that_is_asked_and_not_to_one_whose_time_is_over() {
         let (approver, mut person) = terminal();
-        let request = crate::approve::session::tests::request("WorkspaceRead", "a");
+        let request = portcullis_testing::registries::approval_request();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
         runtime.block_on(async {
             let first = tokio::time::timeout(Duration::from_millis(50), approver.decide(&request));

@@ -4,12 +4,17 @@ use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use portcullis_policy::{DenialCode, Grant, ToolFacts};
-pub use portcullis_types::escape_for_display;
 use portcullis_types::{SafetyTier, ToolError};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::{digest, spawn};
+
+mod question;
+mod session;
+
+pub use question::question;
+pub use session::SessionApprovals;
 
 /// How long an approver may take before the answer counts as no: 5 minutes.
 pub const APPROVAL_TIMEOUT: Duration = Duration::from_secs(5 * 60);
@@ -61,7 +66,7 @@ pub struct ApprovalRequest {
     pub tier: SafetyTier,
     /// Whether the tool runs outside the sandbox.
     pub unconfined: bool,
-    /// The arguments' JSON text, in full. Show it with [`escape_for_display`]: it
+    /// The arguments' JSON text, in full. Show it with [`escape_for_display`](portcullis_types::escape_for_display): it
     /// may hold anything.
     pub arguments: String,
     /// What the call may touch.

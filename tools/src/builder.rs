@@ -20,7 +20,6 @@ use portcullis_confine::trusted::TrustError;
 use crate::{
     audit::{AuditError, AuditLog, Recovery, SyncMode},
     bootstrap::PolicyFiles,
-    compat::{IntoTool, Native},
     hook::{CallHook, Hooks},
     modules::{self, FolderError, Lock, LockError, ModuleError, OutsideModule, RefusedModule, Wanted},
     native::{self, Capability, OutputRead, StillGranted},
@@ -50,7 +49,7 @@ pub struct RegistryBuilder {
     state: Option<PathBuf>,
     mounts: Option<Arc<MountTable>>,
     runner: Option<HostWasmToolRunner>,
-    natives: Vec<(Native, ToolOrigin)>,
+    natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
     capabilities: Vec<Capability>,
     hooks: Vec<Arc<dyn CallHook>>,
     modules: Vec<(String, Arc<GuestModule>, Declarations)>,
@@ -84,27 +83,32 @@ impl RegistryBuilder {
         }
     }
 
-    /// Adds a tool of this process: a [`Tool`], or one written for an interface of [`crate::compat`]. It runs
-    /// outside the sandbox, so the policy must enable it by name (`[tools.NAME] enabled = true`), else its
-    /// calls are denied.
-    pub fn tool<Interface>(mut self, tool: impl IntoTool<Interface>) -> Self {
-        self.natives.push((tool.into_tool(), ToolOrigin::Native));
+    /// Adds a tool of this process. It runs outside the sandbox, so the policy must enable it by name
+    /// (`[tools.NAME] enabled = true`), else its calls are denied. A tool written for another interface goes through
+    /// `IntoTool` of `portcullis-adapters` first.
+    pub fn tool(self, tool: impl Tool + 'static) -> Self {
+        self.shared_tool(Arc::new(tool))
+    }
+
+    /// The same for a tool behind a pointer, as `IntoTool` of `portcullis-adapters` gives it.
+    pub fn shared_tool(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.natives.push((tool, ToolOrigin::Native));
         self
     }
 
     /// Adds the shipped native tools: time, echo, arithmetic, and the one that always fails.
     pub fn default_tools(mut self) -> Self {
-        let shipped = native::default_tools().into_iter().map(Native::declaring);
+        let shipped = native::default_tools().into_iter();
         self.natives.extend(shipped.map(|tool| (tool, ToolOrigin::ShippedNative)));
         self
     }
 
     /// Adds those of the shipped native tools that have one of these names, the ones that are there already excepted.
     pub fn shipped_tools(mut self, names: &[String]) -> Self {
-        for tool in native::default_tools().into_iter().map(Native::declaring) {
-            let name = tool.tool.schema().name;
-            let is_there = |(other, origin): &(Native, ToolOrigin)| {
-                *origin == ToolOrigin::ShippedNative && other.tool.schema().name == name
+        for tool in native::default_tools() {
+            let name = tool.schema().name;
+            let is_there = |(other, origin): &(Arc<dyn Tool>, ToolOrigin)| {
+                *origin == ToolOrigin::ShippedNative && other.schema().name == name
             };
             if names.contains(&name) && !self.natives.iter().any(is_there) {
                 self.natives.push((tool, ToolOrigin::ShippedNative));
@@ -241,7 +245,7 @@ impl RegistryBuilder {
             register(&mut tools, RegisteredTool::native(tool, origin)?)?;
         }
         for tool in self.capabilities.into_iter().flat_map(Capability::tools) {
-            let shipped = RegisteredTool::native(Native::declaring(tool), ToolOrigin::ShippedNative)?;
+            let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
             let same = tools.get(&shipped.decl().name);
             if same.is_none_or(|same| same.facts().origin != ToolOrigin::ShippedNative) {
                 register(&mut tools, shipped)?;
@@ -282,7 +286,6 @@ impl RegistryBuilder {
         let known = Arc::new(OnceLock::new());
         let still_granted = still_granted(Arc::clone(&known));
         let output_read: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted));
-        let output_read = Native::declaring(output_read);
         let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
         register(&mut tools, output_read)?;
         // Last, so that every name of ours is taken before a stranger asks for one.

@@ -24,7 +24,6 @@ pub mod arguments;
 mod bootstrap;
 mod builder;
 mod call;
-pub mod compat;
 mod digest;
 mod executor;
 mod hint;

@@ -8,7 +8,6 @@ use serde_json::Value;
 
 use crate::{
     arguments::ArgumentSchema,
-    compat::Native,
     modules::{Declared, Lock},
     registry::RegistryError,
     sandbox::GuestModule,
@@ -85,12 +84,11 @@ impl GuestTool {
 
 impl RegisteredTool {
     /// A native tool: what it says of itself is read here, once.
-    pub(crate) fn native(native: Native, origin: ToolOrigin) -> Result<Self, RegistryError> {
-        let Native { tool, declared_tier } = native;
+    pub(crate) fn native(tool: Arc<dyn Tool>, origin: ToolOrigin) -> Result<Self, RegistryError> {
         let (decl, meta) = (tool.schema(), tool.meta());
         let facts = ToolFacts {
             name: parse_name(&decl.name)?,
-            declared_tier,
+            declared_tier: tool.declared_tier(),
             declared_policy: tool.policy(),
             declared_timeout: Some(tool.timeout()),
             declared_max_output: meta.output_cap_bytes.map(OutputBytes),

@@ -20,13 +20,12 @@ mod args;
 mod bootstrap;
 mod call;
 mod causes;
-pub mod compat;
 mod context;
 mod declaration;
 mod definition;
+#[cfg(feature = "display")]
+pub mod display;
 mod error;
-#[cfg(feature = "escape")]
-mod escape;
 mod event;
 mod example;
 mod executor;
@@ -50,9 +49,9 @@ pub use causes::chain;
 pub use context::{Extensions, ProgressFn, ToolContext, ToolUpdateFn};
 pub use declaration::{Declarations, ToolDeclaration};
 pub use definition::{DefinitionType, ToolDefinition};
+#[cfg(feature = "display")]
+pub use display::{Shown, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
 pub use error::{ToolError, ToolErrorKind};
-#[cfg(feature = "escape")]
-pub use escape::{Shown, escape_for_display, is_deceptive, is_invisible, is_right_to_left};
 pub use event::{EventFn, ToolEvent};
 pub use executor::{CallTerms, OfferedTool, ToolExecutor};
 pub use frame::{

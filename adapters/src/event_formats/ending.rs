@@ -1,6 +1,6 @@
 //! How a run's end is told to strangers: a stable code, and a sentence without the operator's part.
 
-use crate::AgentEnd;
+use portcullis_agent::AgentEnd;
 
 /// What is said of an end that is not the model's whole answer.
 #[derive(Debug, PartialEq, Eq)]

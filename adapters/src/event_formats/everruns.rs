@@ -1,10 +1,11 @@
 //! [`Everruns`]: a run in the words of specification 000.
 
-use portcullis_types::{Message, ToolEvent, ToolResult, compat::everruns::ToolExecutionResult};
+use portcullis_agent::{AgentEnd, AgentEvent};
+use portcullis_types::{Message, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
 use super::{EventFormat, calls::OpenCalls, ending};
-use crate::{AgentEnd, AgentEvent};
+use crate::everruns::ToolExecutionResult;
 
 /// A run as specification 000 has it ("Execution Flow": `ToolCallStart` before a call, `ToolCallResult` after
 /// it). For the rest its project uses the events of AG-UI, and so does this form: `type` is the event's name,

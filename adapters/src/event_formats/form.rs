@@ -2,11 +2,11 @@
 
 use std::{fmt, str::FromStr};
 
+use portcullis_agent::AgentEvent;
 use serde_json::Value;
 use thiserror::Error;
 
 use super::{Everruns, Hsafa, Yoagent};
-use crate::AgentEvent;
 
 /// Another system's words for a run. One for each run: a form remembers what it needs to say the next event.
 pub trait EventFormat: Send {

@@ -1,10 +1,11 @@
 //! [`Hsafa`]: a run in the words of specification 003.
 
-use portcullis_types::{ToolErrorKind, ToolEvent, ToolResult, compat::everruns::ToolExecutionResult};
+use portcullis_agent::{AgentEnd, AgentEvent};
+use portcullis_types::{ToolErrorKind, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
 use super::{EventFormat, calls::OpenCalls, ending, partial::partial};
-use crate::{AgentEnd, AgentEvent};
+use crate::everruns::ToolExecutionResult;
 
 /// How many bytes of a call's arguments are kept to show what has come of them. Beyond it pieces are passed on
 /// as they come, and the whole comes at the end.

@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
+use portcullis_agent::{AgentEnd, AgentEvent, ProviderErrorKind, StopReason, Usage};
 use portcullis_types::{Message, ToolCall, ToolError, ToolErrorKind, ToolEvent, ToolOutput, ToolResult};
 use serde_json::{Value, json};
-
-use crate::{AgentEnd, AgentEvent, ProviderErrorKind, StopReason, Usage};
 
 /// What is the operator's alone; it is in the script, and may be in no form.
 pub(super) const SECRET: &str = "hunter2.db.internal.example";

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_types::{ToolEvent, ToolOutput};
 use serde_json::{Value, json};
 
@@ -9,7 +10,6 @@ use super::{
     EventForm, EventFormat, Hsafa, MAX_OPEN_CALLS, MAX_PARTIAL_ARGUMENT_BYTES,
     script::{SECRET, call, end, requested, runs, tool},
 };
-use crate::{AgentEnd, AgentEvent};
 
 /// The script's lines in a form, one form for each run.
 fn lines(form: EventForm) -> String {

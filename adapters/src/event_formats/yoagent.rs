@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use portcullis_types::{Content, ToolEvent, ToolResult, compat::yoagent};
+use portcullis_agent::{self as agent, AgentEnd};
+use portcullis_types::{Content, ToolEvent, ToolResult};
 use serde_json::{Value, json};
 
 use self::words::arguments_of;
 use super::{EventFormat, calls::OpenCalls, ending};
-use crate::{self as agent, AgentEnd};
+use crate::yoagent::types as tool;
 
 mod words;
 
@@ -235,7 +236,7 @@ fn tool_end(result: &ToolResult) -> AgentEvent {
     AgentEvent::ToolExecutionEnd {
         tool_call_id: result.call_id.clone(),
         tool_name: result.tool.clone(),
-        result: yoagent::ToolResult { content: content_of(result), details: result.details.clone() },
+        result: tool::ToolResult { content: content_of(result), details: result.details.clone() },
         is_error: result.outcome.is_err(),
     }
 }

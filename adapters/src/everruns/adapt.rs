@@ -1,30 +1,25 @@
-//! Tools of specification 000, and all that a program written for it imports:
-//! `use portcullis_tools::compat::everruns::*;`.
+//! Tools of specification 000, as the registry takes tools.
 //!
-//! The registry is ours, so a tool of the program's own runs only where the policy enables it by name. A
-//! result is structured output and its JSON text, a tool's error is `failed`, an internal error is
-//! `internal`. The interface has no tiers: such a tool counts as side-effecting.
+//! A result is structured output and its JSON text, a tool's error is `failed`, an internal error is `internal`. The
+//! interface has no tiers: such a tool counts as side-effecting.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-pub use portcullis_types::compat::everruns::*;
 use portcullis_types::{
     DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, SafetyTier, ToolArgs, ToolContext, ToolError, ToolOutput,
+    ToolPolicy, async_trait,
 };
 
-use super::{IntoTool, Native};
-pub use crate::{
-    ToolRegistry,
-    native::{EchoTool, FailingTool, GetCurrentTime},
-};
+use super::tool::Tool;
+use crate::IntoTool;
 
 /// The interface of specification 000.
 #[derive(Debug, Clone, Copy)]
 pub enum Everruns {}
 
 impl<T: Tool + 'static> IntoTool<Everruns> for T {
-    fn into_tool(self) -> Native {
-        Native::undeclared(Adapter(self))
+    fn into_tool(self) -> Arc<dyn portcullis_types::Tool> {
+        Arc::new(Adapter(self))
     }
 }
 
@@ -53,6 +48,10 @@ impl<T: Tool> portcullis_types::Tool for Adapter<T> {
 
     fn safety_tier(&self) -> SafetyTier {
         SafetyTier::SideEffecting
+    }
+
+    fn declared_tier(&self) -> Option<SafetyTier> {
+        None
     }
 
     fn policy(&self) -> ToolPolicy {

@@ -1,18 +1,16 @@
-//! Specification 000, "ToolRegistry": the registry's lines, and the loop that takes the registry.
+//! The loop that takes the registry (specification 000, "ToolRegistry").
 //!
-//! The lines hand over what the builder gives, so a registry that could not be built is an error of the run.
+//! The registry's lines hand over what the builder gives, so a registry that could not be built is an error of the run.
 
 use std::sync::Arc;
 
-use portcullis_tools::BootstrapError;
-pub use portcullis_tools::compat::everruns::*;
-use thiserror::Error;
-
-use crate::agent::{self, AgentEnd};
-pub use crate::agent::{
+use portcullis_agent::{self as agent, AgentEnd};
+pub use portcullis_agent::{
     AgentConfig, EventEmitter, EventReceiver, EventSender, InMemoryMessageStore, MessageStore, Provider,
     ToolExecutor, event_channel,
 };
+use portcullis_tools::{BootstrapError, ToolRegistry};
+use thiserror::Error;
 
 /// The loop of specification 000 ("Execution Flow"): the model is asked, its calls run through the registry, and
 /// it is asked again, at most [`AgentConfig::max_iterations`] times.

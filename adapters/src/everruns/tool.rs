@@ -1,6 +1,6 @@
 //! The vocabulary of specification 000 ("Tool Trait Interface", "Error Handling Contract").
 //!
-//! A program written for that interface imports all of it: `use portcullis_tools::compat::everruns::*;`.
+//! A program written for that interface imports all of it: `use portcullis_adapters::everruns::*;`.
 
 use std::{error::Error, fmt};
 
@@ -9,8 +9,8 @@ pub use async_trait::async_trait;
 pub use serde_json::Value;
 use serde_json::json;
 
-pub use crate::ToolPolicy;
-use crate::{ToolError, ToolErrorKind, ToolOutput, chain};
+pub use portcullis_types::ToolPolicy;
+use portcullis_types::{ToolError, ToolErrorKind, ToolOutput, chain};
 
 /// A tool as specification 000 has it. The registry reads the descriptive methods once, at registration, and
 /// calls [`Tool::execute`] once for each admitted call.
@@ -182,8 +182,8 @@ impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
 }
 
 /// What a program of that interface is told of a call.
-impl From<crate::ToolResult> for ToolExecutionResult {
-    fn from(result: crate::ToolResult) -> Self {
+impl From<portcullis_types::ToolResult> for ToolExecutionResult {
+    fn from(result: portcullis_types::ToolResult) -> Self {
         result.outcome.into()
     }
 }

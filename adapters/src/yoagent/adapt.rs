@@ -1,28 +1,25 @@
-//! Tools of specification 002. A program written for it says `use portcullis_tools::compat::yoagent;` and
-//! finds `yoagent::types::*` as it knows it.
+//! Tools of specification 002, as the registry takes tools.
 //!
-//! Content goes to the model and details to people, as they are. Errors keep their kind and their words;
-//! updates, progress and cancellation are the call's own. The interface has no tiers: such a tool counts as
-//! side-effecting.
+//! Content goes to the model and details to people, as they are. Errors keep their kind and their words; updates,
+//! progress and cancellation are the call's own. The interface has no tiers: such a tool counts as side-effecting.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-pub use portcullis_types::compat::yoagent as types;
 use portcullis_types::{
     DEFAULT_TIMEOUT, FunctionDecl, JsonSchema, SafetyTier, Tool, ToolArgs, ToolContext, ToolError,
     ToolOutput, async_trait,
 };
 
-use self::types::AgentTool;
-use super::{IntoTool, Native};
+use super::tool::AgentTool;
+use crate::IntoTool;
 
 /// The interface of specification 002.
 #[derive(Debug, Clone, Copy)]
 pub enum Yoagent {}
 
 impl<T: AgentTool + 'static> IntoTool<Yoagent> for T {
-    fn into_tool(self) -> Native {
-        Native::undeclared(Adapter(self))
+    fn into_tool(self) -> Arc<dyn Tool> {
+        Arc::new(Adapter(self))
     }
 }
 
@@ -38,7 +35,7 @@ impl<T: AgentTool> Tool for Adapter<T> {
         }
     }
 
-    /// Without a context nobody listens and nobody cancels.
+    /// Without a context there is no listener and no cancellation.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
         let args = ToolArgs::parse(args).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
         let ctx = ToolContext::detached(self.0.name());
@@ -51,6 +48,10 @@ impl<T: AgentTool> Tool for Adapter<T> {
 
     fn safety_tier(&self) -> SafetyTier {
         SafetyTier::SideEffecting
+    }
+
+    fn declared_tier(&self) -> Option<SafetyTier> {
+        None
     }
 
     fn label(&self) -> Option<String> {

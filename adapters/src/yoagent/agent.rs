@@ -2,7 +2,13 @@
 
 use std::{collections::VecDeque, fmt, future::Future, mem, pin::Pin, sync::Arc};
 
-use portcullis_tools::{BootstrapError, Caller, RegistryBuilder, ToolRegistry, approval::Approver};
+use portcullis_agent::{
+    self as agent, AgentConfig, AgentEnd, AgentHandle, AgentLoop, DEFAULT_EVENT_CAPACITY, EventReceiver,
+    InMemoryMessageStore, Provider, event_channel,
+};
+use portcullis_tools::{
+    BootstrapError, Caller, RegistryBuilder, RegistryExecutor, ToolRegistry, approval::Approver,
+};
 use portcullis_types::chain;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -10,13 +16,7 @@ use super::{
     provider::StreamProvider,
     types::{AgentEvent, AgentTool, ToolExecutionStrategy},
 };
-use crate::{
-    RegistryExecutor,
-    agent::{
-        self, AgentConfig, AgentEnd, AgentHandle, AgentLoop, DEFAULT_EVENT_CAPACITY, EventReceiver,
-        InMemoryMessageStore, Provider, event_channel, event_formats::yoagent::Yoagent,
-    },
-};
+use crate::{IntoTool, event_formats::yoagent::Yoagent};
 
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
 /// conversation.
@@ -315,7 +315,7 @@ impl Given {
             self.own.into_iter().partition(|tool| tool.stands_for_shipped());
         let names: Vec<String> = shipped.iter().map(|tool| tool.name().to_owned()).collect();
         let builder = builder.shipped_tools(&names);
-        own.into_iter().fold(builder, |builder, tool| builder.tool(tool)).build()
+        own.into_iter().fold(builder, |builder, tool| builder.shared_tool(tool.into_tool())).build()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::env;
 
-use crate::agent::{ApiKey, Provider, ProviderError, ProviderKind, ProviderSettings, RemoteProvider};
+use portcullis_agent::{ApiKey, Provider, ProviderError, ProviderKind, ProviderSettings, RemoteProvider};
 
 /// Somebody who can be connected to with a key. Every [`Provider`] that can be cloned is one, and has its key
 /// and model already.

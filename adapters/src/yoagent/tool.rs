@@ -1,7 +1,7 @@
 //! The vocabulary of specification 002 ("The AgentTool Trait" to "ToolError").
 //!
 //! A program written for that interface finds it as `yoagent::types` after
-//! `use portcullis_tools::compat::yoagent;`.
+//! `use portcullis_adapters::yoagent;`.
 
 use std::{fmt, sync::Arc};
 
@@ -10,8 +10,8 @@ pub use async_trait::async_trait;
 /// What [`ToolContext::cancel`] is.
 pub use tokio_util::sync::CancellationToken;
 
-pub use crate::{Content, ProgressFn};
-use crate::{ToolErrorKind, ToolOutput};
+pub use portcullis_types::{Content, ProgressFn};
+use portcullis_types::{ToolErrorKind, ToolOutput};
 
 /// A tool as specification 002 has it. The registry reads the descriptive methods once, at registration, and
 /// calls [`AgentTool::execute`] once for each admitted call.
@@ -98,8 +98,8 @@ impl fmt::Debug for ToolContext {
 }
 
 /// The same call, the same cancellation, and listeners that hear what the tool says in its own words.
-impl From<&crate::ToolContext> for ToolContext {
-    fn from(ctx: &crate::ToolContext) -> Self {
+impl From<&portcullis_types::ToolContext> for ToolContext {
+    fn from(ctx: &portcullis_types::ToolContext) -> Self {
         let on_update = ctx
             .on_update
             .clone()
@@ -162,7 +162,7 @@ impl fmt::Display for ToolError {
 
 impl std::error::Error for ToolError {}
 
-impl From<ToolError> for crate::ToolError {
+impl From<ToolError> for portcullis_types::ToolError {
     fn from(error: ToolError) -> Self {
         match error {
             ToolError::Failed(message) => Self::failed(message),
@@ -175,8 +175,8 @@ impl From<ToolError> for crate::ToolError {
 
 /// Kinds that this interface does not know are failures, with the words that a model reads; what is internal
 /// stays so.
-impl From<&crate::ToolError> for ToolError {
-    fn from(error: &crate::ToolError) -> Self {
+impl From<&portcullis_types::ToolError> for ToolError {
+    fn from(error: &portcullis_types::ToolError) -> Self {
         match error.kind() {
             ToolErrorKind::Cancelled => Self::Cancelled,
             ToolErrorKind::NotFound => Self::NotFound(error.to_string()),
@@ -217,8 +217,8 @@ impl ToolResultMessage {
 }
 
 /// What goes into the model's context after a call.
-impl From<crate::ToolResult> for ToolResultMessage {
-    fn from(result: crate::ToolResult) -> Self {
+impl From<portcullis_types::ToolResult> for ToolResultMessage {
+    fn from(result: portcullis_types::ToolResult) -> Self {
         let outcome = match result.outcome {
             Ok(output) => Ok(output.into()),
             Err(error) => Err((&error).into()),
@@ -246,17 +246,17 @@ mod tests {
             ToolError::InvalidArgs("i".into()),
             ToolError::Cancelled,
         ] {
-            let ours = crate::ToolError::from(error.clone());
+            let ours = portcullis_types::ToolError::from(error.clone());
             assert_eq!(ours.to_string(), error.to_string());
             assert_eq!(ToolError::from(&ours), error);
         }
-        let internal = ToolError::from(&crate::ToolError::internal("password is hunter2"));
-        assert_eq!(internal, ToolError::Failed(crate::ToolError::INTERNAL_MESSAGE.to_owned()));
+        let internal = ToolError::from(&portcullis_types::ToolError::internal("password is hunter2"));
+        assert_eq!(internal, ToolError::Failed(portcullis_types::ToolError::INTERNAL_MESSAGE.to_owned()));
     }
 
     #[test]
     fn the_context_hands_on_updates_progress_and_cancellation() {
-        let mut ours = crate::ToolContext::detached("t");
+        let mut ours = portcullis_types::ToolContext::detached("t");
         ours.call_id = "c".into();
         let quiet = ToolContext::from(&ours);
         assert!(quiet.on_update.is_none() && quiet.on_progress.is_none());

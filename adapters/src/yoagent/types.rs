@@ -2,10 +2,13 @@
 
 use std::num::NonZeroUsize;
 
-pub use portcullis_types::compat::yoagent::*;
+use portcullis_agent::ExecutionStrategy;
 
-use crate::agent::ExecutionStrategy;
-pub use crate::agent::event_formats::yoagent::{
+pub use super::tool::{
+    AgentTool, CancellationToken, Content, ProgressFn, ToolContext, ToolError, ToolResult, ToolResultMessage,
+    ToolUpdateFn, async_trait,
+};
+pub use crate::event_formats::yoagent::{
     AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage,
 };
 

@@ -28,7 +28,7 @@ use rmcp::{
 use tokio::sync::Mutex;
 
 use super::{BearerToken, MCP_PATH, answering::Answering};
-use crate::mcp::{
+use crate::{
     McpServer,
     limits::McpLimits,
     lines::NO_SESSION,

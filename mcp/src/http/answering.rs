@@ -13,7 +13,7 @@ use rmcp::{
 };
 use tokio::sync::Notify;
 
-use crate::mcp::wire::Unreadable;
+use crate::wire::Unreadable;
 
 /// A request: its session and its id in that.
 type Key = (HeaderValue, RequestId);

@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use super::admission::{Gate, HttpAccess};
-use crate::mcp::{McpError, McpServer, limits::McpLimits};
+use crate::{McpError, McpServer, limits::McpLimits};
 
 /// How many headers a request may have.
 const MAX_HEADERS: usize = 64;

@@ -10,7 +10,7 @@ use std::{
 use rustix::fs::OFlags;
 use subtle::ConstantTimeEq as _;
 
-use crate::mcp::McpError;
+use crate::McpError;
 
 /// The file of a token that was made here, in the state folder.
 const FILE: &str = "mcp-token";

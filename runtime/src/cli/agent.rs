@@ -10,9 +10,10 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
+use portcullis_adapters::event_formats::EventForm;
+use portcullis_agent::{DEFAULT_MAX_ITERATIONS, ExecutionStrategy, ProviderKind};
 
 use super::Modules;
-use crate::agent::{DEFAULT_MAX_ITERATIONS, ExecutionStrategy, ProviderKind, event_formats::EventForm};
 
 /// Let a model work with the tools until it answers.
 ///

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use clap::Args;
 
 use super::Modules;
-use crate::mcp::ConfigClient;
+use crate::client_config::ConfigClient;
 
 /// Serve the tools to a client of the Model Context Protocol.
 ///

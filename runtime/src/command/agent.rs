@@ -2,7 +2,11 @@
 
 use std::{fs, io, path::Path, process::ExitCode, sync::Arc};
 
-use portcullis_tools::{Caller, ToolRegistry, approval::Approver, shell::ShellPlace};
+use portcullis_agent::{
+    AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, ApiKey, DEFAULT_EVENT_CAPACITY,
+    InMemoryMessageStore, Provider, ProviderErrorKind, ProviderSettings, RemoteProvider, event_channel,
+};
+use portcullis_tools::{Caller, RegistryExecutor, ToolRegistry, approval::Approver, shell::ShellPlace};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolErrorKind};
 
 use super::{
@@ -10,11 +14,6 @@ use super::{
     interrupts::{INTERRUPTED, apart},
 };
 use crate::{
-    RegistryExecutor,
-    agent::{
-        AgentConfig, AgentEnd, AgentEvent, AgentLoop, AgentRun, ApiKey, DEFAULT_EVENT_CAPACITY,
-        InMemoryMessageStore, Provider, ProviderErrorKind, ProviderSettings, RemoteProvider, event_channel,
-    },
     cli::{AGENT_ID, Agent, Common},
     error::CliError,
     output::{

@@ -16,7 +16,6 @@ use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolOutput};
 
 use super::interrupts::{INTERRUPTED, apart};
 use crate::{
-    approve::{self, TerminalApprover},
     cli::{CLI_ID, Call, Common},
     error::CliError,
     output::{
@@ -25,6 +24,7 @@ use crate::{
         stream, text,
     },
     setup, sidecar,
+    terminal_approver::TerminalApprover,
 };
 
 /// What the pipeline takes at most (1 MiB), and one byte more, by which it sees that there was more.
@@ -108,7 +108,7 @@ pub(super) fn caller(run: String, approve: bool) -> Caller {
 
 /// Says how to approve of a call that nobody could be asked about.
 pub(super) fn hinted(result: ToolResult) -> ToolResult {
-    approve::hinted(result, "read the call, then repeat it with --approve, or run it on a terminal")
+    portcullis_tools::hinted(result, "read the call, then repeat it with --approve, or run it on a terminal")
 }
 
 /// What a call's outcome lets the process exit with.

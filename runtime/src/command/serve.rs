@@ -2,6 +2,9 @@
 
 use std::{net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
+use portcullis_mcp::{
+    BearerToken, HttpAccess, MCP_PATH, McpLimits, McpServer, bind, serve_http, serve_stdio,
+};
 use portcullis_tools::{ToolRegistry, approval::ApproveAll};
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -9,11 +12,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::interrupts::{INTERRUPTED, Interrupts};
 use crate::{
     cli::{Common, Serve},
+    client_config::{Launch, snippet},
     error::CliError,
-    mcp::{
-        BearerToken, HttpAccess, Launch, MCP_PATH, McpLimits, McpServer, bind, serve_http, serve_stdio,
-        snippet,
-    },
     output::stream,
     setup, sidecar,
 };

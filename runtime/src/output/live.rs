@@ -10,12 +10,12 @@ use std::{
 
 use console::{Style, colors_enabled, colors_enabled_stderr};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_tools::approval::{ApprovalAnswer, ApprovalRequest, Approver};
 use portcullis_types::{Message, ToolEvent, ToolResult, async_trait};
 
 use self::streamed::Streamed;
 use super::text;
-use crate::agent::{AgentEnd, AgentEvent};
 
 /// How many lines of a result are shown.
 const SHOWN_LINES: usize = 8;
@@ -251,7 +251,6 @@ impl Live {
             AgentEnd::Cancelled => Some("given up".to_owned()),
             AgentEnd::Provider { kind, message } => Some(format!("the provider failed ({kind}): {message}")),
             AgentEnd::Internal { message } => Some(format!("a fault on our side: {message}")),
-            other => Some(format!("the run ended: {other:?}")),
         };
         self.end_line(state);
         if let Some(said) = said {

@@ -10,15 +10,12 @@ mod jobs;
 mod kills;
 mod layers;
 mod matrix;
-mod outer;
 mod postures;
 mod profiles;
 mod programs;
 mod protected;
 mod server;
 mod state;
-#[path = "../../../confine/src/testing/stock_container.rs"]
-mod stock_container;
 mod taken_away;
 mod waiting;
 mod world;

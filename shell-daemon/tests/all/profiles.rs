@@ -4,10 +4,9 @@
 
 use std::process::{Command, Output};
 
-use crate::{
-    outer::{Call, Outer},
-    world::World,
-};
+use portcullis_testing::outer::{Call, Outer};
+
+use crate::world::World;
 
 /// Runs a program for one command there.
 fn below(outer: Outer, world: &World, posture: &str) -> Output {

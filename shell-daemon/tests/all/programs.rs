@@ -8,9 +8,10 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use portcullis_testing::enter_stock_container;
+
 use crate::{
     matrix::column::put_program,
-    stock_container::enter_stock_container,
     world::{World, eventually, marker, processes_with},
 };
 

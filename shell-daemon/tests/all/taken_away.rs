@@ -8,12 +8,12 @@ use portcullis_shell_daemon::{
     PostureChoice,
     protocol::{CreateSessionRequest, HealthRequest, PostureReport},
 };
+use portcullis_testing::outer::{Call, Outer};
 use portcullis_types::ShellPosture;
 use tonic::Status;
 
 use crate::{
     matrix::column::{Who, daemon_of},
-    outer::{Call, Outer},
     server::sidecar::{
         Credentials, Embedded, Shell, client, code, config, everything, setup_line, spawn_embedded,
     },

@@ -3,15 +3,12 @@
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
 use futures_util::StreamExt as _;
-use portcullis::{
-    RegistryExecutor,
-    agent::{
-        AgentConfig, AgentEvent, AgentLoop, DEFAULT_EVENT_CAPACITY, Delta, EventEmitter, EventReceiver,
-        ExecutionStrategy, InMemoryMessageStore, ScriptedProvider, StopReason, ToolCallDelta, event_channel,
-    },
+use portcullis_agent::{
+    AgentConfig, AgentEvent, AgentLoop, DEFAULT_EVENT_CAPACITY, Delta, EventEmitter, EventReceiver,
+    ExecutionStrategy, InMemoryMessageStore, ScriptedProvider, StopReason, ToolCallDelta, event_channel,
 };
-use portcullis_tests::approving;
-use portcullis_tools::{Caller, ToolRegistry, new_call};
+use portcullis_testing::approving;
+use portcullis_tools::{Caller, RegistryExecutor, ToolRegistry, new_call};
 
 use crate::{
     read::Files,

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 
 use crate::report::Report;
 

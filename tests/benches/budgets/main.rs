@@ -23,7 +23,7 @@ mod shell;
 
 use std::{process::ExitCode, sync::Arc};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 
 use report::Report;
 

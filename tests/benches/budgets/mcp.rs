@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use serde_json::{Value, json};
 
 use crate::{

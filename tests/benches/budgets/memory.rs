@@ -1,6 +1,6 @@
 //! Memory: of a registry at rest, and over 100 000 calls.
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::ToolRegistry;
 
 use crate::{process, read::Files, report::Report, sample::resident_bytes};

@@ -2,7 +2,7 @@
 
 use std::{fs, time::Instant};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 
 use crate::{process, report::Report, sample::median_us};
 

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 
 use crate::{read::Files, report::Report, sample::median_us};
 

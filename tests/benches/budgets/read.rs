@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{Caller, ToolRegistry, new_call};
 
 use crate::{

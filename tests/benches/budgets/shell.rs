@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tests::{Answer, World, binary};
+use portcullis_testing::{Answer, World, binary};
 use portcullis_tools::ToolRegistry;
 use serde_json::json;
 

@@ -3,7 +3,7 @@
 
 use std::{fs, process::Command};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 
 /// Set in such a process.
 const MARK: &str = "PORTCULLIS_TEST_ALONE";

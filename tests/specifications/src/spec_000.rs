@@ -3,19 +3,17 @@
 
 use std::{fs, num::NonZeroU32};
 
-use portcullis::{
-    agent::{
-        event_channel,
-        event_formats::{EventFormat, Everruns},
-        AgentConfig, EventSender, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider,
-        DEFAULT_EVENT_CAPACITY,
-    },
-    compat::everruns::AgentLoopError,
+use portcullis_adapters::{
+    event_formats::{EventFormat, Everruns},
+    everruns::{self, async_trait, AgentLoopError, Tool, ToolExecutionResult, ToolPolicy},
 };
-use portcullis_tests::World;
+use portcullis_agent::{
+    event_channel, AgentConfig, EventSender, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider,
+    DEFAULT_EVENT_CAPACITY,
+};
+use portcullis_testing::World;
 use portcullis_tools::{
     audit::{self, Confinement, Event},
-    compat::everruns::{self, async_trait, Tool, ToolExecutionResult, ToolPolicy},
     BootstrapError, Caller, ToolRegistry,
 };
 use portcullis_types::{MessageRole, SafetyTier, ToolErrorKind};
@@ -29,7 +27,7 @@ use crate::{
 /// The trait as it is stated.
 #[expect(unreachable_pub, reason = "the specification's own word")]
 mod stated {
-    use portcullis_tools::compat::everruns::{async_trait, ToolExecutionResult, ToolPolicy, Value};
+    use portcullis_adapters::everruns::{async_trait, ToolExecutionResult, ToolPolicy, Value};
 
     example!("000_trait.rs");
 }
@@ -38,7 +36,7 @@ mod stated {
 /// does not show is the test's: a tool, and what the loop takes beside the registry.
 #[expect(clippy::let_and_return, reason = "the lines are as they are")]
 mod lines {
-    use portcullis::compat::everruns::*;
+    use portcullis_adapters::everruns::*;
 
     use super::{Built, Config, Emitter, Llm, MyCustomTool, Store};
 
@@ -294,7 +292,7 @@ async fn a_tool_that_requires_approval_waits_for_one() {
     let stage = Stage::with("careful", boxed);
     let refused = stage.call("careful", json!({})).await;
     assert_eq!(refused.outcome.expect_err("nobody is asked").kind(), ToolErrorKind::Denied);
-    let approving = portcullis_tests::approving();
+    let approving = portcullis_testing::approving();
     let done = call(&stage.registry, "careful", &json!({}), &approving).await;
     assert_eq!(ToolExecutionResult::from(done).model_value(), json!("done"));
 }

@@ -5,10 +5,10 @@ use std::sync::{
     Arc, Mutex,
 };
 
-use portcullis_tests::World;
+use portcullis_adapters::yoagent::types::{self as ours, async_trait, AgentTool, Content, ToolResultMessage};
+use portcullis_testing::World;
 use portcullis_tools::{
     audit::{Event, Outcome, Verdict},
-    compat::yoagent::types::{self as ours, async_trait, AgentTool, Content, ToolResultMessage},
     Caller,
 };
 use portcullis_types::{SafetyTier, ToolErrorKind, ToolOutput};
@@ -21,7 +21,7 @@ use crate::support::{call, listening, Stage};
 mod stated {
     use std::sync::Arc;
 
-    use portcullis_tools::compat::yoagent::types::{async_trait, CancellationToken, Content, ProgressFn};
+    use portcullis_adapters::yoagent::types::{async_trait, CancellationToken, Content, ProgressFn};
 
     example!("002_trait.rs");
     example!("002_context.rs");
@@ -31,7 +31,7 @@ mod stated {
 }
 
 mod weather {
-    use portcullis_tools::compat::yoagent;
+    use portcullis_adapters::yoagent;
 
     #[expect(unreachable_pub, clippy::uninlined_format_args, reason = "the example is as it is")]
     mod example {
@@ -45,7 +45,7 @@ mod weather {
 
 #[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
 pub(crate) mod data_processor {
-    use portcullis_tools::compat::yoagent;
+    use portcullis_adapters::yoagent;
 
     example!("002_data_processor.rs");
 
@@ -95,7 +95,7 @@ pub(crate) static PROCESSED: AtomicUsize = AtomicUsize::new(0);
 mod deploy {
     /// What the example's program imports and its tool does not use.
     mod yoagent {
-        pub(super) use portcullis_tools::compat::yoagent::types;
+        pub(super) use portcullis_adapters::yoagent::types;
 
         pub(super) mod agent {
             pub(in super::super) struct Agent;

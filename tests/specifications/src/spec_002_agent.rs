@@ -3,17 +3,13 @@
 
 use std::sync::{atomic::Ordering, Arc, Mutex};
 
-use portcullis::{
-    agent::{AgentEnd, DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider},
-    compat::yoagent::{
-        agent::{Agent, AgentEvents},
-        provider::AnthropicProvider,
-        types::{
-            async_trait, AgentEvent, AgentTool, Content, StreamDelta, ToolExecutionStrategy, ToolResult,
-        },
-    },
+use portcullis_adapters::yoagent::{
+    agent::{Agent, AgentEvents},
+    provider::AnthropicProvider,
+    types::{async_trait, AgentEvent, AgentTool, Content, StreamDelta, ToolExecutionStrategy, ToolResult},
 };
-use portcullis_tests::World;
+use portcullis_agent::{AgentEnd, DeltaStream, ModelRequest, Provider, ProviderError, ScriptedProvider};
+use portcullis_testing::World;
 use portcullis_tools::audit::{self, Event, Outcome, Row, Verdict};
 use portcullis_types::ToolErrorKind;
 use serde_json::{json, Value};
@@ -27,7 +23,7 @@ use crate::{
 /// The end-to-end example, as it stands.
 #[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
 mod program {
-    use portcullis::compat::yoagent;
+    use portcullis_adapters::yoagent;
 
     /// Time that passes at once.
     mod tokio {
@@ -53,7 +49,7 @@ mod program {
 /// The lines that make agents, in functions that hand them out.
 #[expect(unused_variables, clippy::let_and_return, reason = "the lines are as they are")]
 mod lines {
-    use portcullis::compat::yoagent;
+    use portcullis_adapters::yoagent;
 
     use super::{weather::WeatherTool, Agent, AnthropicProvider, Llm};
 
@@ -62,7 +58,7 @@ mod lines {
 }
 
 mod weather {
-    use portcullis::compat::yoagent;
+    use portcullis_adapters::yoagent;
 
     #[expect(unreachable_pub, clippy::uninlined_format_args, reason = "the example is as it is")]
     mod example {

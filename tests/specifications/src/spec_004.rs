@@ -131,8 +131,9 @@ async fn the_example_runs_through_the_pipeline() {
 }
 
 /// The shipped policy has an entry for a tool of this name.
-fn enabled() -> portcullis_tests::World {
-    portcullis_tests::World::new().with_policy_edit("[tools.file_read]", "[tools.file_read]\nenabled = true")
+fn enabled() -> portcullis_testing::World {
+    portcullis_testing::World::new()
+        .with_policy_edit("[tools.file_read]", "[tools.file_read]\nenabled = true")
 }
 
 async fn run(stage: Stage) {

@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use portcullis_tests::World;
-use portcullis_tools::{compat::IntoTool, new_call, Caller, PolicyFiles, ToolRegistry, ToolResult};
+use portcullis_adapters::IntoTool;
+use portcullis_testing::World;
+use portcullis_tools::{new_call, Caller, PolicyFiles, ToolRegistry, ToolResult};
 use portcullis_types::{SandboxTier, ToolEvent};
 use serde_json::Value;
 
@@ -25,7 +26,7 @@ impl Stage {
         let files = PolicyFiles::find(&world.envelope()).expect("policy files");
         let policy = files.load(SandboxTier::Process).expect("a policy");
         let builder = ToolRegistry::builder().policy(policy).state(world.state());
-        let registry = builder.tool(tool).build().expect("builds");
+        let registry = builder.shared_tool(tool.into_tool()).build().expect("builds");
         Self { world, registry }
     }
 

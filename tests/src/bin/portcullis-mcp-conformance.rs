@@ -7,7 +7,7 @@
 use std::{error::Error, fmt::Write as _, fs, path::PathBuf, sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use portcullis::mcp::{
+use portcullis_mcp::{
     BearerToken, Client, ClientError, Clients, HttpAccess, MCP_PATH, McpLimits, McpServer, bind, serve_http,
 };
 use portcullis_tools::{PolicyFiles, ToolRegistry};

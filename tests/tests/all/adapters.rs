@@ -10,16 +10,17 @@ use std::{
 };
 
 use portcullis::OwnSidecar;
+use portcullis_adapters::{
+    IntoTool as _,
+    everruns::{self, ToolExecutionResult},
+    yoagent::types as yoagent,
+};
 use portcullis_sdk::tool;
-use portcullis_tests::{World, approving, binary, guest};
+use portcullis_testing::{World, approving, binary, guest};
 use portcullis_tools::{
     Caller, ToolRegistry, ToolResult,
     approval::{ApprovalAnswer, ApprovalRule},
     audit::{self, Event, Outcome, Row, Verdict},
-    compat::{
-        everruns::{self, ToolExecutionResult},
-        yoagent::types as yoagent,
-    },
     hook::{BeforeCall, CallHook, HookedCall},
     policy::ToolOrigin,
     shell::ShellPlace,
@@ -257,8 +258,8 @@ impl Stage {
             .hook(Doorkeeper)
             .tool(marking_tool())
             .tool(spy)
-            .tool(Foreign)
-            .tool(Other)
+            .shared_tool(Foreign.into_tool())
+            .shared_tool(Other.into_tool())
             .build()
             .expect("builds");
         Self { world, registry, calls: 0 }

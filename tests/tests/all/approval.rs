@@ -5,7 +5,7 @@ mod binding;
 
 use std::sync::{Arc, atomic::Ordering};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{
     Caller, ToolRegistry, ToolResult,
     approval::{ApprovalAnswer, ApprovalRule},

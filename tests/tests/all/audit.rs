@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_tests::{Answer, World, approving, kernel_or_skip};
+use portcullis_testing::{Answer, World, approving, kernel_or_skip};
 use portcullis_tools::{
     Caller, ToolCall,
     audit::{self, Confinement, Event, Outcome, Row, SubjectKind, Verdict},

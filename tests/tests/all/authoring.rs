@@ -58,7 +58,7 @@ impl Author {
     }
 
     fn run(&self, words: &[&str]) -> Output {
-        self.command(&portcullis_tests::binary()).args(words).output().expect("starts")
+        self.command(&portcullis_testing::binary()).args(words).output().expect("starts")
     }
 
     /// What goes to standard output, and to standard error.

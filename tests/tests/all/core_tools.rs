@@ -10,7 +10,7 @@ use portcullis_guest_tools::{
     vault_copyto_read_tool, vault_copyto_write_tool,
 };
 use portcullis_sdk::{DeclaredTool, testing};
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::RegisteredTool;
 use portcullis_types::{
     ToolDeclaration,

@@ -3,13 +3,13 @@
 #[expect(unreachable_pub, reason = "as it stands in the document, where it is a program's")]
 mod program;
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 
 /// Cargo unites the features of a crate over a whole program, so a choice of ours for reqwest would be theirs.
 #[test]
 fn an_embedders_own_http_client_is_made_as_without_us() {
     // Linked, and nothing of it is used before the client is made.
-    let ours = portcullis::agent::ProviderKind::ALL;
+    let ours = portcullis_agent::ProviderKind::ALL;
     reqwest::Client::new();
     assert!(!ours.is_empty());
 }

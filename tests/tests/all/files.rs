@@ -8,7 +8,7 @@ mod special;
 
 use std::{collections::BTreeMap, fs, os::unix::fs::symlink};
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::ToolRegistry;
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};

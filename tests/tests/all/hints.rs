@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use portcullis_sdk::tool;
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{BootstrapError, PolicyFiles, RegistryError, ToolRegistry};
 use portcullis_types::{
     SafetyTier, SandboxTier,

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_types::{
     SafetyTier,
     ToolErrorKind::{Denied, Failed, InvalidArguments, NotFound},

@@ -16,17 +16,12 @@ mod mcp;
 mod modules;
 mod natives;
 mod ordinary;
-#[path = "../../../shell-daemon/tests/all/outer.rs"]
-#[expect(dead_code, reason = "some of what the daemon's own tests take away")]
-mod outer;
 mod person;
 mod pipeline;
 mod policy;
 mod repository;
 mod seeds;
 mod shell;
-#[path = "../../../confine/src/testing/stock_container.rs"]
-mod stock_container;
 mod support;
 mod terminal;
 mod vault;

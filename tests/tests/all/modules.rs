@@ -12,7 +12,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::ToolRegistry;
 
 use crate::hostile::wat_guest::WatGuest;
@@ -52,7 +52,7 @@ fn refused(registry: &ToolRegistry) -> Vec<(String, String)> {
 /// Runs the command line in a world.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn portcullis(world: &World, words: &[&str]) -> Output {
-    Command::new(portcullis_tests::binary())
+    Command::new(portcullis_testing::binary())
         .args(world.options())
         .args(words)
         .stdin(Stdio::null())

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{
     BootstrapError, RegistryError, ToolRegistry,
     arguments::{ArgumentSchema, Repairs},
@@ -238,7 +238,7 @@ async fn a_name_that_is_taken_or_looks_like_another_is_refused_at_the_build() {
 #[tokio::test]
 async fn two_modules_with_a_tool_of_one_name_are_refused() {
     let world = World::new();
-    let module = portcullis_tests::guest("progress_then_ok");
+    let module = portcullis_testing::guest("progress_then_ok");
     let mut builder = world.builder().await.expect("bootstraps");
     for name in ["one", "other"] {
         let origin = portcullis_tools::policy::ToolOrigin::ForeignModule;

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use portcullis_tests::{World, binary};
+use portcullis_testing::{World, binary};
 
 /// Whom root becomes.
 pub(crate) const USER: u32 = 65534;

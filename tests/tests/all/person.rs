@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
@@ -64,7 +64,7 @@ impl Person {
             let stream = || theirs.try_clone().expect("cloned");
             // In a session of its own, whose terminal this is: `/dev/tty` of the program.
             let mut command = Command::new("setsid");
-            command.args(["--ctty", "--wait"]).arg(portcullis_tests::binary());
+            command.args(["--ctty", "--wait"]).arg(portcullis_testing::binary());
             command.args(world.options());
             command.args(arguments);
             command.env("NO_COLOR", "1").stdin(stream()).stdout(stream()).stderr(stream());

@@ -16,7 +16,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_tests::{Answer, World, approving};
+use portcullis_testing::{Answer, World, approving};
 use portcullis_tools::{
     Caller, ToolCall,
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRule},

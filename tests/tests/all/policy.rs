@@ -8,7 +8,7 @@ mod trust;
 
 use std::fs;
 
-use portcullis_tests::{Answer, World, kernel_or_skip};
+use portcullis_testing::{Answer, World, kernel_or_skip};
 use portcullis_tools::{
     OVERLAY_FILE,
     confine::{Layer, probe_kernel},

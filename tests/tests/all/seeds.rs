@@ -2,10 +2,7 @@
 
 use std::{fs, path::Path};
 
-#[path = "../../oracles/arguments.rs"]
-mod arguments;
-#[path = "../../oracles/frames.rs"]
-mod frames;
+use portcullis_testing::oracles::{arguments, frames};
 
 #[test]
 fn seeds_of_argument_decoder_hold() {

@@ -13,7 +13,7 @@ mod rules;
 mod soak;
 mod terminal;
 
-use portcullis_tests::{Answer, World, approving};
+use portcullis_testing::{Answer, World, approving};
 use portcullis_tools::{Caller, ToolRegistry, audit::Row, new_call, shell::SHELL_EXEC};
 use serde_json::{Value, json};
 

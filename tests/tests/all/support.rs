@@ -15,7 +15,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::future::BoxFuture;
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{
     Caller, PolicyFiles, ToolCall, ToolRegistry,
     approval::{ApprovalAnswer, ApprovalRequest, Approver},

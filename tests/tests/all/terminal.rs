@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_types::is_deceptive;
 use serde_json::json;
 
@@ -194,7 +194,7 @@ fn serving(world: &World, level: &str, input: &Path) -> Output {
 
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 fn program(world: &World, level: &str) -> Command {
-    let mut program = Command::new(portcullis_tests::binary());
+    let mut program = Command::new(portcullis_testing::binary());
     program.args(world.options()).env("PORTCULLIS_LOG", level);
     program
 }

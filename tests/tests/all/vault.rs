@@ -11,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use portcullis_tests::{Answer, World, approving};
+use portcullis_testing::{Answer, World, approving};
 use portcullis_tools::{ToolCall, ToolRegistry, audit::Row, new_call};
 use serde_json::{Value, json};
 

@@ -1,14 +1,12 @@
 //! The text by which a call is put to whoever may approve of it, the same for every way of asking.
 
-use portcullis_tools::{
-    approval::ApprovalRequest,
-    policy::{Grant, RequestedSubject},
-};
-
-use crate::output::{
+use portcullis_policy::{Grant, RequestedSubject};
+use portcullis_types::display::{
     framed::{Framed, Lines},
     text,
 };
+
+use super::ApprovalRequest;
 
 /// How many of the paths, addresses and commands that arguments name are shown. A call that names more says so.
 const MAX_NAMES: usize = 32;
@@ -16,7 +14,8 @@ const MAX_NAMES: usize = 32;
 /// What is asked, on lines of at most so many columns: who calls what with which arguments, and what the call may
 /// touch. Everything that a model or a tool chose is escaped, within a frame, and bounded: where something is left
 /// out, the text says how much. It ends with a newline; how to answer is for the asker to add.
-pub(crate) fn question(request: &ApprovalRequest, columns: usize) -> String {
+#[must_use]
+pub fn question(request: &ApprovalRequest, columns: usize) -> String {
     let mut framed = Framed::new("This call needs your approval.", columns);
     let mut line = |name: &str, value: &str, lines: Lines| framed.line(name, value, lines);
     line("tool", &request.tool, Lines::FEW);
@@ -90,18 +89,18 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use async_trait::async_trait;
-    use portcullis_tools::{
-        Caller, ToolRegistry,
-        approval::{ApprovalAnswer, Approver},
-        new_call,
-        policy::{
-            CallRequest, DEFAULT_POLICY, Decision, LoadOptions, Operation, PolicySource, Standing, ToolFacts,
-            ToolOrigin, WorkspaceSecurityPolicy,
-        },
+    use portcullis_policy::{
+        CallRequest, DEFAULT_POLICY, Decision, LoadOptions, Operation, PolicySource, Standing, ToolFacts,
+        ToolOrigin, WorkspaceSecurityPolicy,
     };
     use portcullis_types::{SandboxTier, ToolName, ToolPolicy};
 
     use super::*;
+    use crate::{
+        Caller, ToolRegistry,
+        approval::{ApprovalAnswer, Approver},
+        new_call,
+    };
 
     /// Keeps what it is asked and says no.
     #[derive(Default)]

@@ -5,10 +5,11 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use portcullis_tools::approval::ApprovalRequest;
 use portcullis_types::SafetyTier;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+
+use super::ApprovalRequest;
 
 /// How many approvals a session keeps at most. After that each call is asked about again.
 const MAX_KEPT: usize = 256;
@@ -19,24 +20,26 @@ const MAX_KEPT: usize = 256;
 /// whatever else the call may touch are the same. Privileged tools can have none: each of their calls is asked
 /// about.
 #[derive(Debug, Default)]
-pub(crate) struct SessionApprovals {
+pub struct SessionApprovals {
     kept: Mutex<BTreeSet<[u8; 32]>>,
 }
 
 impl SessionApprovals {
     /// Whether a call may be approved of together with those that follow.
-    pub(crate) fn may_keep(request: &ApprovalRequest) -> bool {
+    #[must_use]
+    pub fn may_keep(request: &ApprovalRequest) -> bool {
         request.tier != SafetyTier::Privileged
     }
 
     /// Whether an earlier answer covers this call.
-    pub(crate) fn covers(&self, request: &ApprovalRequest) -> bool {
+    #[must_use]
+    pub fn covers(&self, request: &ApprovalRequest) -> bool {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         Self::may_keep(request) && key(request).is_some_and(|key| kept.contains(&key))
     }
 
     /// Keeps an answer, where the call may have such.
-    pub(crate) fn keep(&self, request: &ApprovalRequest) {
+    pub fn keep(&self, request: &ApprovalRequest) {
         if !Self::may_keep(request) {
             return;
         }
@@ -69,19 +72,19 @@ fn key(request: &ApprovalRequest) -> Option<[u8; 32]> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::sync::Arc;
 
     use async_trait::async_trait;
-    use portcullis_tools::{
-        Caller, ToolRegistry,
-        approval::{ApprovalAnswer, Approver},
-        new_call,
-        policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
-    };
+    use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};
     use portcullis_types::SandboxTier;
 
     use super::*;
+    use crate::{
+        Caller, ToolRegistry,
+        approval::{ApprovalAnswer, Approver},
+        new_call,
+    };
 
     #[derive(Default)]
     struct Keeps(Mutex<Option<ApprovalRequest>>);
@@ -95,7 +98,7 @@ pub(crate) mod tests {
     }
 
     /// What an approver is asked about a call of `echo` under this profile.
-    pub(crate) fn request(profile: &str, message: &str) -> ApprovalRequest {
+    fn request(profile: &str, message: &str) -> ApprovalRequest {
         let state = tempfile::tempdir().expect("a folder");
         let text = format!("{DEFAULT_POLICY}\n[tools.echo]\napproval = \"ask\"\nprofile = \"{profile}\"\n");
         let policy = WorkspaceSecurityPolicy::load(&LoadOptions {

@@ -3,9 +3,7 @@
 
 use std::fmt::Write as _;
 
-use portcullis_types::is_right_to_left;
-
-use super::text;
+use super::{is_right_to_left, text};
 
 /// From how many columns on names and values stand beside each other.
 const WIDE_COLUMNS: usize = 40;
@@ -22,22 +20,22 @@ const SPACE_SIGN: char = '␣';
 
 /// How many lines a value may take: of a longer one the first and the last are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lines {
+pub struct Lines {
     first: usize,
     last: usize,
 }
 
 impl Lines {
     /// Of a name, an id, a list: 8.
-    pub(crate) const FEW: Self = Self { first: 6, last: 2 };
+    pub const FEW: Self = Self { first: 6, last: 2 };
     /// Of arguments and what they name: 64.
-    pub(crate) const MANY: Self = Self { first: 48, last: 16 };
+    pub const MANY: Self = Self { first: 48, last: 16 };
 }
 
 /// Lines of a name and a value each. A value is escaped, and folded where the line would end, so that nothing of it
 /// stands where a line of ours begins.
 #[derive(Debug)]
-pub(crate) struct Framed {
+pub struct Framed {
     out: String,
     columns: usize,
     left_out: usize,
@@ -45,12 +43,13 @@ pub(crate) struct Framed {
 
 impl Framed {
     /// Behind a line of ours, for so many columns.
-    pub(crate) fn new(head: &str, columns: usize) -> Self {
+    #[must_use]
+    pub fn new(head: &str, columns: usize) -> Self {
         Self { out: format!("{head}\n"), columns: columns.max(4), left_out: 0 }
     }
 
     /// Adds a value.
-    pub(crate) fn line(&mut self, name: &str, value: &str, lines: Lines) {
+    pub fn line(&mut self, name: &str, value: &str, lines: Lines) {
         let is_wide = self.columns >= WIDE_COLUMNS;
         let (first, next, cut) = if is_wide {
             (format!("  {name:<10} "), format!("{:>11}│ ", ""), format!("{:>11}┆ ", ""))
@@ -92,7 +91,8 @@ impl Framed {
     }
 
     /// All lines, and at the end, in our words, how much of the values is not shown.
-    pub(crate) fn finish(mut self) -> String {
+    #[must_use]
+    pub fn finish(mut self) -> String {
         if self.left_out > 0 {
             let _ = writeln!(
                 self.out,

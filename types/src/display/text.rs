@@ -1,20 +1,20 @@
 //! Results as text: exact for programs, harmless for terminals.
 
-use portcullis_tools::approval::escape_for_display;
-use portcullis_types::Content;
-
-use super::framed;
+use super::{escape_for_display, framed};
+use crate::Content;
 
 /// The text of a result: its text blocks joined by newlines, as a model reads them; in the place of any
 /// other block, a line that says what it is.
-pub(crate) fn of_content(content: &[Content]) -> String {
+#[must_use]
+pub fn of_content(content: &[Content]) -> String {
     let blocks: Vec<String> = content.iter().map(block).collect();
     blocks.join("\n")
 }
 
 /// A text as a terminal may show it: control characters and those that deceive the eye are escaped, but for
 /// newlines (also those of Windows) and tabs.
-pub(crate) fn for_terminal(text: &str) -> String {
+#[must_use]
+pub fn for_terminal(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         let end = if line.ends_with("\r\n") {
@@ -36,7 +36,8 @@ pub(crate) fn for_terminal(text: &str) -> String {
 }
 
 /// A text as a terminal may show it, with a newline at its end.
-pub(crate) fn for_terminal_with_newline(text: &str) -> String {
+#[must_use]
+pub fn for_terminal_with_newline(text: &str) -> String {
     let mut shown = for_terminal(text);
     if !shown.is_empty() && !shown.ends_with('\n') {
         shown.push('\n');
@@ -45,13 +46,15 @@ pub(crate) fn for_terminal_with_newline(text: &str) -> String {
 }
 
 /// A text within a line of ours.
-pub(crate) fn inline(text: &str) -> String {
+#[must_use]
+pub fn inline(text: &str) -> String {
     escape_for_display(text).to_string()
 }
 
 /// A text of several lines below a line of ours: each escaped, and behind a margin, so that none passes for ours. On a
 /// terminal of so many columns lines are folded, since what it folds itself would stand where lines of ours begin.
-pub(crate) fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String {
+#[must_use]
+pub fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String {
     let behind = |piece: &str| format!("{margin}{piece}").trim_end().to_owned() + "\n";
     let Some(columns) = columns else {
         return text.lines().map(|line| behind(&for_terminal(line))).collect();
@@ -76,13 +79,15 @@ pub(crate) fn behind_margin(text: &str, margin: &str, columns: Option<usize>) ->
 const TAB: &str = "    ";
 
 /// A text of several lines in one: of each line only the words.
-pub(crate) fn in_one_line(text: &str) -> String {
+#[must_use]
+pub fn in_one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     inline(&lines.join(" "))
 }
 
 /// A number of bytes with the unit that reads best; exact below 1 KiB.
-pub(crate) fn bytes(count: u64) -> String {
+#[must_use]
+pub fn bytes(count: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units.into_iter().find(|(_, size)| count >= *size) {
         None => format!("{count} bytes"),
@@ -105,7 +110,6 @@ fn block(content: &Content) -> String {
             }
         }
         Content::ResourceLink { uri, name, .. } => format!("[resource link: {name}, {uri}]"),
-        _ => "[content of an unknown kind; --json shows it]".to_owned(),
     }
 }
 

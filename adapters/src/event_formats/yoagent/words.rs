@@ -1,8 +1,10 @@
 //! The events and messages of specification 002, as its programs match on them and as they are written.
 
-use portcullis_types::{Content, ToolCall, compat::yoagent::ToolResult};
+use portcullis_types::{Content, ToolCall};
 use serde::Serialize;
 use serde_json::{Value, json};
+
+use crate::yoagent::types::ToolResult;
 
 /// An event of specification 002 ("Tool Execution Flow", "Consuming updates in your UI", "Progress Messages").
 ///
@@ -214,15 +216,15 @@ pub struct Usage {
 
 impl Usage {
     /// Adds what a turn cost.
-    pub(super) fn add(&mut self, usage: crate::Usage) {
+    pub(super) fn add(&mut self, usage: portcullis_agent::Usage) {
         self.input = self.input.saturating_add(usage.input_tokens);
         self.output = self.output.saturating_add(usage.output_tokens);
         self.total_tokens = self.input.saturating_add(self.output);
     }
 }
 
-impl From<crate::Usage> for Usage {
-    fn from(usage: crate::Usage) -> Self {
+impl From<portcullis_agent::Usage> for Usage {
+    fn from(usage: portcullis_agent::Usage) -> Self {
         let mut used = Self::default();
         used.add(usage);
         used

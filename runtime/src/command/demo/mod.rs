@@ -4,9 +4,10 @@ mod scene;
 
 use std::{process::ExitCode, sync::Arc, time::Duration};
 
+use portcullis_agent::{AgentConfig, ScriptedProvider};
 use portcullis_tools::{
     Caller,
-    approval::{ApprovalAnswer, ApprovalRequest, Approver},
+    approval::{self, ApprovalAnswer, ApprovalRequest, Approver},
     audit,
 };
 use portcullis_types::async_trait;
@@ -17,8 +18,6 @@ use super::{
     interrupts::INTERRUPTED,
 };
 use crate::{
-    agent::{AgentConfig, ScriptedProvider},
-    approve,
     cli::{Common, Demo},
     error::CliError,
     output::{live::Live, stream},
@@ -86,7 +85,7 @@ struct Person {
 #[async_trait]
 impl Approver for Person {
     async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
-        let question = approve::question(request, COLUMNS);
+        let question = approval::question(request, COLUMNS);
         self.live.say(&format!("\n{question}Approve? y (the demonstration answers)"));
         ApprovalAnswer::Approve
     }

@@ -4,6 +4,7 @@ mod shell;
 
 use std::{fmt::Write as _, process::ExitCode, sync::Arc};
 
+use portcullis_mcp::tool_catalog::Dialect;
 use portcullis_tools::{
     RegisteredTool, ToolRegistry,
     policy::{Approval, ProfileName, Standing, ToolOrigin},
@@ -16,7 +17,6 @@ use crate::{
     error::CliError,
     output::{json, stream, table, text},
     setup, sidecar,
-    tool_catalog::Dialect,
 };
 
 pub(crate) use shell::Shell;
@@ -204,8 +204,9 @@ fn origin(origin: ToolOrigin) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use portcullis_testing::registries::registry;
+
     use super::*;
-    use crate::tool_catalog::tests::registry;
 
     #[test]
     fn the_table_shows_what_the_policy_gives_to_each_tool() {

@@ -1,10 +1,10 @@
 //! What a person sees of a run, on a terminal and where none is.
 
+use portcullis_agent::ProviderErrorKind;
 use portcullis_types::{ToolError, ToolOutput};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::agent::ProviderErrorKind;
 
 /// What a tool or a model may say that a terminal would act on, or that deceives the eye.
 const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7}d\u{202e}e\u{9b}31mf";

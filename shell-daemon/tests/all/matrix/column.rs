@@ -11,11 +11,11 @@ use portcullis_shell_daemon::{
     EMBEDDED_ENTRY, PostureChoice,
     protocol::{Exited, HealthRequest},
 };
+use portcullis_testing::outer::Outer;
 use portcullis_types::ShellPosture;
 
 use super::listeners::Listeners;
 use crate::{
-    outer::Outer,
     server::sidecar::{
         Credentials, Embedded, Ran, Shell, client, config, exec, run, session, setup_line, spawn_embedded,
     },

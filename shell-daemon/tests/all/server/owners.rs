@@ -10,6 +10,7 @@ use std::{
 use portcullis_shell_daemon::protocol::{
     CancelRequest, HealthRequest, KillSessionRequest, ListSessionsRequest, WriteStdinRequest, exited::Ending,
 };
+use portcullis_testing::outer::Outer;
 use rustix::process::Uid;
 use tonic::Code;
 
@@ -17,7 +18,7 @@ use super::sidecar::{
     Credentials, begin, client, client_if_open, code, config, embedded, everything, exec, finish, output,
     run, session, standalone, standalone_in,
 };
-use crate::{outer::Outer, world::World};
+use crate::world::World;
 
 #[tokio::test]
 async fn nobody_is_served_without_the_token() {

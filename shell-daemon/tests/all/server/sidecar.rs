@@ -21,6 +21,7 @@ use portcullis_shell_daemon::{
         exec_event::Event, exited::Ending, shell_client::ShellClient,
     },
 };
+use portcullis_testing::outer::Outer;
 use portcullis_types::{Access, ShellPosture};
 use rustix::process::{Pid, Signal};
 use tokio::net::UnixStream;
@@ -31,7 +32,7 @@ use tonic::{
     transport::{Channel, Endpoint},
 };
 
-use crate::{outer::Outer, world::World};
+use crate::world::World;
 
 pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 

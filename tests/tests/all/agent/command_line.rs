@@ -2,7 +2,7 @@
 
 use std::{fs, process::Output};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use serde_json::Value;
 
 use super::model::{Model, calls, text};

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use portcullis_tests::{World, binary, kernel_or_skip};
+use portcullis_testing::{World, binary, kernel_or_skip};
 
 use crate::modules::{portcullis, stderr, stdout};
 

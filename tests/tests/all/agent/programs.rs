@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use portcullis::{
-    OwnSidecar,
-    agent::{Delta, Provider, ProviderError, ScriptedProvider, StopReason, ToolCallDelta},
-    compat::yoagent::{
-        agent::Agent,
-        provider::StreamProvider,
-        tools::default_tools,
-        types::{AgentEvent, AgentTool, ToolContext, ToolError, ToolResult},
-    },
+use portcullis::OwnSidecar;
+use portcullis_adapters::yoagent::{
+    agent::Agent,
+    provider::StreamProvider,
+    tools::default_tools,
+    types::{AgentEvent, AgentTool, ToolContext, ToolError, ToolResult},
 };
-use portcullis_tests::{Answer, World, binary};
+use portcullis_agent::{Delta, Provider, ProviderError, ScriptedProvider, StopReason, ToolCallDelta};
+use portcullis_testing::{Answer, World, binary};
 use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::Event, shell::ShellPlace};
 use portcullis_types::SandboxTier;
 use serde_json::json;

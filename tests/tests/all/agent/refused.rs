@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use portcullis::{
-    RegistryExecutor,
-    agent::{
-        AgentConfig, AgentLoop, Delta, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider, StopReason,
-        ToolCallDelta,
-    },
+use portcullis_agent::{
+    AgentConfig, AgentLoop, Delta, ExecutionStrategy, InMemoryMessageStore, ScriptedProvider, StopReason,
+    ToolCallDelta,
 };
-use portcullis_tests::World;
-use portcullis_tools::audit::{Event, Row};
+use portcullis_testing::World;
+use portcullis_tools::{
+    RegistryExecutor,
+    audit::{Event, Row},
+};
 
 use crate::support::{Spy, caller, natives, world_enabling};
 
@@ -65,7 +65,7 @@ async fn a_call_that_was_cut_off_has_its_row() {
 #[tokio::test]
 async fn a_call_that_is_skipped_has_its_row_and_one_that_ran_has_no_second() {
     let world = world_enabling(&["spy"]);
-    let spoken = Arc::new(std::sync::OnceLock::<portcullis::agent::AgentHandle>::new());
+    let spoken = Arc::new(std::sync::OnceLock::<portcullis_agent::AgentHandle>::new());
     let handle = Arc::clone(&spoken);
     let spy = Spy::new("spy", move |_, _| {
         let handle = Arc::clone(&handle);

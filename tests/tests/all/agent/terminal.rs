@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::audit::{Event, Outcome, Row, Verdict};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};

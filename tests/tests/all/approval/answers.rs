@@ -8,7 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{
     approval::{ApprovalAnswer, ApprovalPolicy, ApprovalRequest, ApprovalRule, Approver},
     audit::Outcome,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use portcullis_tests::World;
-use portcullis_tools::approval::{ApprovalRequest, escape_for_display};
-use portcullis_types::SafetyTier;
+use portcullis_testing::World;
+use portcullis_tools::approval::ApprovalRequest;
+use portcullis_types::{SafetyTier, escape_for_display};
 
 use super::{HARMLESS, spy, world, yes};
 use crate::support::{Spy, asking, enabled, natives, raw};

@@ -8,7 +8,7 @@ use std::{
     process::{self, ChildStdout, Command, Stdio},
 };
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{
     PolicyFiles, RegistryBuilder, ToolRegistry,
     audit::{self, Event, Outcome},

@@ -8,7 +8,7 @@ use std::{
     sync::atomic::Ordering,
 };
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{BootstrapError, audit};
 use portcullis_types::{SafetyTier, ToolError, ToolErrorKind::Unavailable, ToolOutput};
 use serde_json::json;

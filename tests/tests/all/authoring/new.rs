@@ -36,7 +36,7 @@ fn without_an_sdk_above_it_says_what_to_pass() {
     let author = Author::new();
     // A program that lies in no checkout.
     let program = author.path("portcullis");
-    fs::copy(portcullis_tests::binary(), &program).expect("copied");
+    fs::copy(portcullis_testing::binary(), &program).expect("copied");
     let output = author.command(&program).args(["tool", "new", "words"]).output().expect("starts");
     let said = super::text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
@@ -151,7 +151,7 @@ fn a_target_that_is_not_installed_is_said_in_one_line() {
     script("rustc", &format!("{asked}\nexec '{}' \"$@\"", rustc.display()));
     let run = |path: &str| {
         author
-            .command(&portcullis_tests::binary())
+            .command(&portcullis_testing::binary())
             .args(["tool", "build", "--dir", "crate"])
             .env("PATH", path)
             .output()

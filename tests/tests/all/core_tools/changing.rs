@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt, symlink},
 };
 
-use portcullis_tests::Answer;
+use portcullis_testing::Answer;
 use portcullis_types::ToolErrorKind::{Denied, Failed, InvalidArguments};
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use serde_json::json;
 
 #[tokio::test(flavor = "multi_thread")]

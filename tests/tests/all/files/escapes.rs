@@ -2,7 +2,7 @@
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_types::ToolErrorKind::{self, Denied, Failed, InvalidArguments, NotFound};
 use serde_json::json;
 
@@ -158,8 +158,8 @@ async fn names_that_are_not_utf_8_are_listed_and_harm_nothing() {
     place.refused("file_read", json!({"path": "odd/bad\u{fffd}"}), NotFound, "not_found").await;
     let half = "{\"path\": \"odd/bad\\udcff\"}";
     let call = portcullis_tools::new_call("file_read", half);
-    let answer = portcullis_tests::Answer(
-        place.registry.execute_with_policy(call, &portcullis_tests::approving()).await,
+    let answer = portcullis_testing::Answer(
+        place.registry.execute_with_policy(call, &portcullis_testing::approving()).await,
     );
     answer.refused(InvalidArguments, "invalid_arguments");
 }

@@ -6,7 +6,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind::Denied;
 use serde_json::json;
 
@@ -122,7 +122,7 @@ fn call_beside(script: &str, world: &World, words: &[&str]) -> Option<Output> {
     let ran = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "sh", "-c", script])
         .arg(world.workspace().join("vault/deep"))
-        .arg(portcullis_tests::binary())
+        .arg(portcullis_testing::binary())
         .args(world.options())
         .arg("call")
         .args(words)

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Instant};
 
 use futures_util::future::join_all;
-use portcullis_tests::{Answer, approving};
+use portcullis_testing::{Answer, approving};
 use portcullis_tools::{Caller, ToolResult, new_call};
 use portcullis_types::{ToolErrorKind, ToolEvent};
 use tokio::sync::Semaphore;

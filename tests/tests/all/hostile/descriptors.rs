@@ -1,6 +1,6 @@
 //! Descriptors that a guest opens: how many there may be, and that none of them escapes its judges.
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind::Failed;
 use serde_json::json;
 
@@ -106,7 +106,7 @@ async fn the_program_has_room_for_what_guests_may_open() {
     )]
     let ran = std::process::Command::new("sh")
         .args(["-c", "ulimit -S -n 64; exec \"$0\" \"$@\""])
-        .arg(portcullis_tests::binary())
+        .arg(portcullis_testing::binary())
         .args(world.options())
         .args(["call", "bomb", "{}", "--approve", "--module"])
         .arg(&module)

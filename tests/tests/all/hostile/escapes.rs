@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 use tempfile::TempDir;

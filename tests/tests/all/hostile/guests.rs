@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, fs};
 
-use portcullis_tests::{Answer, World, approving};
+use portcullis_testing::{Answer, World, approving};
 use portcullis_tools::new_call;
 use portcullis_types::ToolErrorKind::{
     Denied, Failed, InvalidArguments, NotFound, ResourceLimit, Timeout, Unavailable,
@@ -18,7 +18,7 @@ macro_rules! assert_test_exists {
     };
 }
 
-portcullis_tests::foreach_hostile_guest!(assert_test_exists);
+portcullis_testing::foreach_hostile_guest!(assert_test_exists);
 
 /// The guest is stopped at its deadline, again and again.
 async fn check_stopped_at_the_deadline(guest: &'static str) {

@@ -1,6 +1,6 @@
 //! What one call can tell another, and what a guest can tell whoever reads the host's own output.
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 

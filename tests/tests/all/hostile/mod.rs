@@ -19,7 +19,7 @@ pub(crate) mod wat_guest;
 
 use std::time::Duration;
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{
     ToolRegistry,
     audit::{Event, Row},

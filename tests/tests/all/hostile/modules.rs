@@ -1,7 +1,7 @@
 //! Modules that no compiler would make: several memories, tables, host calls misused, false descriptions.
 
 use futures_util::future::join_all;
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{
     BootstrapError, RegistryError,
     policy::ToolOrigin,

@@ -10,7 +10,7 @@ use std::{
 
 use async_trait::async_trait;
 use futures_util::future::join_all;
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_types::{FunctionDecl, JsonSchema, SafetyTier, Tool, ToolError};
 use serde_json::json;
 use tokio::sync::Semaphore;

@@ -1,6 +1,6 @@
 //! What held the thread that served a call, as its audit row tells it.
 
-use portcullis_tests::{World, kernel_or_skip};
+use portcullis_testing::{World, kernel_or_skip};
 use portcullis_tools::{audit::Row, confine};
 use serde_json::json;
 

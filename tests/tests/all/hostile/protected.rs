@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 

@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::json;
 

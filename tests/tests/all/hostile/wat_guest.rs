@@ -1,6 +1,6 @@
 //! Modules written by hand, for what no compiler would make.
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{BootstrapError, ToolRegistry, policy::ToolOrigin};
 
 /// A module that answers `describe` and does as it is told on `call`.

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use portcullis::mcp::{McpLimits, McpServer, serve_lines};
-use portcullis_tests::World;
+use portcullis_mcp::{McpLimits, McpServer, serve_lines};
+use portcullis_testing::World;
 use portcullis_tools::approval::APPROVAL_TIMEOUT;
 use portcullis_types::{CancellationToken, SafetyTier};
 use serde_json::{Value, json};

@@ -16,8 +16,8 @@ use std::{
     time::Duration,
 };
 
-use portcullis::mcp::{Clients, McpError, McpLimits, McpServer, serve_lines};
-use portcullis_tests::{World, binary};
+use portcullis_mcp::{Clients, McpError, McpLimits, McpServer, serve_lines};
+use portcullis_testing::{World, binary};
 use portcullis_tools::{
     RegistryBuilder, ToolRegistry,
     audit::{Event, Row},

@@ -3,15 +3,12 @@
 
 use std::sync::Arc;
 
-use portcullis::{
-    RegistryExecutor,
-    agent::{
-        AgentConfig, AgentLoop, Delta, InMemoryMessageStore, MessageStore as _, ScriptedProvider, StopReason,
-        ToolCallDelta,
-    },
+use portcullis_agent::{
+    AgentConfig, AgentLoop, Delta, InMemoryMessageStore, MessageStore as _, ScriptedProvider, StopReason,
+    ToolCallDelta,
 };
-use portcullis_tests::{World, approving};
-use portcullis_tools::{ToolRegistry, new_call};
+use portcullis_testing::{World, approving};
+use portcullis_tools::{RegistryExecutor, ToolRegistry, new_call};
 use portcullis_types::{Message, MessageRole};
 use serde_json::{Value, json};
 

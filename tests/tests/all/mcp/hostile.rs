@@ -3,7 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::audit::Event;
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use rustix::process::Signal;

@@ -10,8 +10,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis::mcp::McpLimits;
-use portcullis_tests::World;
+use portcullis_mcp::McpLimits;
+use portcullis_testing::World;
 use portcullis_tools::policy::DEFAULT_POLICY;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};

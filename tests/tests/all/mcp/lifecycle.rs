@@ -1,6 +1,6 @@
 //! A session from its beginning to its end: what is offered, what a call gives, and what the log says of it.
 
-use portcullis_tests::World;
+use portcullis_testing::{World, outer::Outer};
 use portcullis_tools::policy::DEFAULT_POLICY;
 use portcullis_types::{Content, JsonSchema, ToolError, ToolMeta, ToolOutput};
 use serde_json::{Value, json};
@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use super::client::{Client, Setup, ends, natives, text};
 use crate::{
     modules::{portcullis, stdout},
-    outer::Outer,
     support::{Spy, enabled, world_enabling},
 };
 
@@ -365,7 +364,7 @@ fn a_client_is_configured_by_paths_that_hold_anywhere() {
     let printed = portcullis(&world, &["serve", "--print-config", "claude-code"]);
     let config: Value = serde_json::from_str(&stdout(&printed)).expect("JSON");
     let server = &config["mcpServers"]["portcullis"];
-    assert_eq!(server["command"], portcullis_tests::binary().to_str().expect("text"));
+    assert_eq!(server["command"], portcullis_testing::binary().to_str().expect("text"));
     let arguments: Vec<_> =
         server["args"].as_array().expect("a list").iter().filter_map(Value::as_str).collect();
     assert_eq!(arguments[..2], ["serve", "--workspace"]);

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis::mcp::{ClientError, Clients};
+use portcullis_mcp::{ClientError, Clients};
 use portcullis_types::{SafetyTier, ToolError, ToolOutput};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;

@@ -1,6 +1,6 @@
 //! Shell sessions of clients that bear one name: each has its own, and they end with it.
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use serde_json::{Value, json};
 
 use super::{

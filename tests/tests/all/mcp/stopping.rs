@@ -1,6 +1,6 @@
 //! A server that is told to end: what its clients asked for is cancelled, and each request has its answer.
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 

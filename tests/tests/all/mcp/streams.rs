@@ -7,7 +7,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
     termios::{OptionalActions, tcgetattr, tcsetattr},

@@ -3,7 +3,7 @@
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
-use portcullis_tests::{Answer, World, binary};
+use portcullis_testing::{Answer, World, binary};
 use portcullis_tools::{
     BootstrapError, HostWasmToolRunner, bootstrap_runtime_tools,
     confine::{Requirement, probe_kernel},

@@ -1,6 +1,6 @@
 //! A module that describes itself wrongly, in every field.
 
-use portcullis_tests::Answer;
+use portcullis_testing::Answer;
 use serde_json::{Value, json};
 
 use super::{module, refused, world};

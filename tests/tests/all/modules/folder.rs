@@ -5,7 +5,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::symlink},
 };
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{
     BootstrapError, OVERLAY_FILE, modules::FolderError, policy::ToolOrigin, sandbox::MAX_MODULE_BYTES,
     sandbox::mounts::MountError,

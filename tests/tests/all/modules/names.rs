@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use portcullis_tests::Answer;
+use portcullis_testing::Answer;
 use portcullis_tools::{BootstrapError, RegistryError, policy::ToolOrigin};
 use portcullis_types::ToolErrorKind::{NotFound, Unavailable};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_types::{SafetyTier, ToolErrorKind::InvalidArguments};
 use serde_json::{Value, json};
 

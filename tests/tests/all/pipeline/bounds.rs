@@ -6,7 +6,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_tests::{Answer, World, approving};
+use portcullis_testing::{Answer, World, approving};
 use portcullis_tools::{
     Caller, ToolResult,
     approval::{ApprovalAnswer, ApprovalRequest, Approver},

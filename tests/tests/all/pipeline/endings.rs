@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{
     ToolCall,
     audit::{self, Event, Outcome},

@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use portcullis_tests::{World, approving};
+use portcullis_testing::{World, approving};
 use portcullis_tools::{
     Caller, PolicyFiles, ToolRegistry,
     approval::ApprovalAnswer,

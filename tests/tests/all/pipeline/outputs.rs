@@ -1,6 +1,6 @@
 //! Outputs that are too long to be shown: how they are cut, and who may read the rest.
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{Caller, ToolRegistry, ToolResult};
 use portcullis_types::{
     ToolErrorKind::{self, Denied, InvalidArguments, NotFound},

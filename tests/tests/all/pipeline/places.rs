@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures_util::{FutureExt, future::join_all};
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::{ApprovalPolicy, ApprovalRule},

@@ -13,7 +13,7 @@ use std::{
 };
 
 use portcullis::OwnSidecar;
-use portcullis_tests::{World, approving, binary};
+use portcullis_testing::{World, approving, binary};
 use portcullis_tools::{
     Caller, ToolRegistry,
     approval::ApprovalAnswer,

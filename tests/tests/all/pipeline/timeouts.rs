@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_types::{SafetyTier, ToolErrorKind::Timeout};
 use tokio::sync::Notify;
 

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{
     BootstrapError,
     policy::{ToolOrigin, shipped_tools},

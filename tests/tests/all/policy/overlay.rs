@@ -1,6 +1,6 @@
 //! Taking away: what a workspace's overlay and a sandbox tier's section do to calls.
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{OVERLAY_FILE, bootstrap_runtime_tools};
 use portcullis_types::{SandboxTier, ToolErrorKind::Denied};
 use serde_json::json;

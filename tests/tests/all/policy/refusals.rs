@@ -2,7 +2,7 @@
 
 use std::{error::Error, fs, os::unix::fs::symlink};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::{BootstrapError, ToolRegistry, sandbox::mounts::MountError};
 
 use super::overlay;

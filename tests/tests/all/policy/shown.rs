@@ -1,6 +1,6 @@
 //! What `policy check` prints: all that holds, and what is hardly meant.
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind::Denied;
 use serde_json::json;
 

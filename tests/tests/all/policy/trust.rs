@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{PermissionsExt as _, chown},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::BootstrapError;
 
 use crate::modules::{portcullis, stderr};
@@ -46,7 +46,7 @@ fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
     fs::create_dir(&home).expect("made");
     fs::set_permissions(&home, Permissions::from_mode(0o777)).expect("opened");
     let call = || {
-        std::process::Command::new(portcullis_tests::binary())
+        std::process::Command::new(portcullis_testing::binary())
             .args(&world.options()[..4])
             .args(["call", "add", r#"{"a":1,"b":2}"#])
             .env_remove("XDG_CONFIG_HOME")

@@ -10,7 +10,7 @@ use std::{
 };
 
 use portcullis::OwnSidecar;
-use portcullis_tests::{Answer, World, binary};
+use portcullis_testing::{Answer, World, binary};
 use portcullis_tools::shell::{SHELL_EXEC, ShellPlace};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! What background jobs write after their command has ended: it comes with the next result of their session.
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output},
 };
 
-use portcullis_tests::{World, binary};
+use portcullis_testing::{World, binary};
 use serde_json::{Value, json};
 
 use crate::modules::{stderr, stdout};

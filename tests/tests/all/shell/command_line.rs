@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use serde_json::{Value, json};
 
 use crate::modules::{portcullis, stderr, stdout};
@@ -50,7 +50,7 @@ fn a_person_sees_what_jobs_write_after_their_command() {
     let job = "(until [ -e go ]; do sleep 0.01; done; echo later; touch done) & echo first";
     fs::write(&list, format!("{job}\ntouch go; until [ -e done ]; do sleep 0.01; done; echo second\n"))
         .expect("written");
-    let ran = Command::new(portcullis_tests::binary())
+    let ran = Command::new(portcullis_testing::binary())
         .args(world.options())
         .arg("shell")
         .stdin(fs::File::open(list).expect("there"))
@@ -66,7 +66,8 @@ fn the_doctor_does_not_take_a_containers_refusal_for_its_own() {
     let world = World::new();
     let free = stdout(&portcullis(&world, &["doctor"]));
     assert!(!free.contains("start a thread                                   ENOSYS →"), "{free}");
-    let container = stdout(&crate::outer::Outer::StockContainer.start(|| portcullis(&world, &["doctor"])));
+    let container =
+        stdout(&portcullis_testing::outer::Outer::StockContainer.start(|| portcullis(&world, &["doctor"])));
     let lines: Vec<_> = container.lines().filter(|line| line.contains("start a thread")).collect();
     assert!(!lines.is_empty(), "{container}");
     for line in lines {

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use portcullis_tests::{Answer, approving};
+use portcullis_testing::{Answer, approving};
 use portcullis_tools::audit::{Confinement, Event, SubjectKind};
 use portcullis_types::{ShellPosture, ToolErrorKind, ToolOutput};
 use serde_json::json;

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use portcullis_tests::{World, approving, binary};
+use portcullis_testing::{World, approving, binary};
 use portcullis_tools::audit::Outcome;
 use portcullis_types::ToolErrorKind;
 use rustix::process::{Pid, Signal, kill_process};

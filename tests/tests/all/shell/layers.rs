@@ -1,7 +1,7 @@
 //! Each layer taken away from the machine: the session says that it is missing, and so does the row; where the
 //! policy wants it, no command runs.
 
-use portcullis_tests::World;
+use portcullis_testing::{World, outer::Outer};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;
 
@@ -9,7 +9,6 @@ use super::{
     Shell,
     machine::{WITHOUT_LANDLOCK, WITHOUT_LIMITS, WITHOUT_SECCOMP, shell_on},
 };
-use crate::outer::Outer;
 
 /// The shipped policy, which wants `contained`, or one that wants something else.
 fn world(posture: &str) -> World {

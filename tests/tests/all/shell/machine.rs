@@ -4,11 +4,13 @@
 use std::{io, sync::Arc};
 
 use portcullis::OwnSidecar;
-use portcullis_tests::{World, binary};
+use portcullis_testing::{
+    World, binary,
+    outer::{Call, Outer},
+};
 use portcullis_tools::shell::{ShellPlace, SidecarTerms, StartSidecar, StartedSidecar};
 
 use super::Shell;
-use crate::outer::{Call, Outer};
 
 /// A kernel without Landlock.
 pub(super) const WITHOUT_LANDLOCK: Outer =

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use portcullis::OwnSidecar;
-use portcullis_tests::{World, approving, binary};
+use portcullis_testing::{World, approving, binary};
 use portcullis_tools::{Caller, shell::ShellPlace};
 use portcullis_types::ToolErrorKind;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Who may run what: approval, the policy's shell, and rules about commands.
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::Caller;
 use portcullis_types::ToolErrorKind;
 use serde_json::json;

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use portcullis_tests::{World, approving};
+use portcullis_testing::{World, approving};
 use portcullis_tools::{
     PolicyFiles, ToolRegistry,
     audit::{self, Event},

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use portcullis_tools::audit::{Event, Outcome};
 use portcullis_types::ToolErrorKind;
 use rustix::process::{Pid, Signal, kill_process};
@@ -81,7 +81,7 @@ fn a_shell_that_is_told_to_end_cancels_its_command_and_asks_for_no_other() {
 fn a_list_of_commands_ends_with_the_one_that_is_interrupted() {
     let world = World::new();
     let seconds = own_seconds(2);
-    let mut program = Command::new(portcullis_tests::binary())
+    let mut program = Command::new(portcullis_testing::binary())
         .args(world.options())
         .arg("shell")
         .stdin(Stdio::piped())

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use portcullis_tests::World;
+use portcullis_testing::World;
 use serde_json::Value;
 
 use super::{arguments, in_vault, same, saying};

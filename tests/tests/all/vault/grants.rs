@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{BootstrapError, RegistryError, audit::Row, new_call};
 use portcullis_types::{SafetyTier, ToolErrorKind::NotFound};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::{fs, os::unix::fs::symlink};
 
-use portcullis_tests::{Answer, World};
+use portcullis_testing::{Answer, World};
 use portcullis_tools::{OVERLAY_FILE, approval::ApprovalAnswer};
 use portcullis_types::{
     MAX_TRANSFER_BYTES,

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use portcullis_tests::{Answer, World, approving};
+use portcullis_testing::{Answer, World, approving};
 use portcullis_tools::{Caller, audit};
 use portcullis_types::{
     CancellationToken, MAX_TRANSFER_BYTES,

@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_manual_shows_what_is_printed() {
-        let manual = include_str!("../../../docs/mcp.md");
+        let manual = include_str!("../../docs/mcp.md");
         let arguments = ["serve", "--workspace", "/home/me/work"].map(OsString::from).to_vec();
         let launch = Launch { program: "/usr/local/bin/portcullis".into(), arguments };
         for client in [ConfigClient::ClaudeCode, ConfigClient::Codex] {

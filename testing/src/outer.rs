@@ -8,11 +8,11 @@ use seccompiler::{
     apply_filter,
 };
 
-use crate::stock_container::enter_stock_container;
+use crate::enter_stock_container;
 
 /// A system call, or those of it that have something about them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Call {
+pub enum Call {
     /// All of them.
     Any(libc::c_long),
     /// Where the first argument has this bit.
@@ -25,7 +25,7 @@ pub(crate) enum Call {
 
 /// What stands around a daemon.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Outer {
+pub enum Outer {
     /// Nothing.
     Nothing,
     /// What a container of a stock engine refuses.
@@ -36,13 +36,16 @@ pub(crate) enum Outer {
 
 impl Outer {
     /// A kernel without Landlock and without filters.
-    pub(crate) const BARE: Self = Self::Answer(&[
+    pub const BARE: Self = Self::Answer(&[
         (Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS),
         (Call::Any(libc::SYS_seccomp), libc::ENOSYS),
     ]);
 
     /// Starts a program in it.
-    pub(crate) fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> T {
+    ///
+    /// # Panics
+    /// When the kernel takes no filter, or the start panics.
+    pub fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> T {
         // A filter is for good: a thread that ends takes it along.
         std::thread::scope(|scope| {
             let started = scope.spawn(|| {

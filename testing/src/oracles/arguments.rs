@@ -1,6 +1,4 @@
-//! What must hold of a call's arguments, whatever a model writes and whatever schema a stranger brings. The
-//! fuzz targets and the replay of their seeds use it.
-#![allow(dead_code, clippy::allow_attributes, reason = "each target uses one of the two")]
+//! What must hold of a call's arguments, whatever a model writes and whatever schema a stranger brings.
 
 use std::sync::LazyLock;
 
@@ -12,7 +10,7 @@ use serde_json::{Value, json};
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
 /// A text of arguments against one of several schemas: the first byte chooses.
-pub(crate) fn text(input: &[u8]) {
+pub fn text(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
     let schema = &SCHEMAS[usize::from(*first) % SCHEMAS.len()];
@@ -20,7 +18,7 @@ pub(crate) fn text(input: &[u8]) {
 }
 
 /// A schema, and some arguments.
-pub(crate) fn schema(input: &[u8]) {
+pub fn schema(input: &[u8]) {
     let Ok(schema) = serde_json::from_slice::<Value>(input) else { return };
     let Ok(schema) = ArgumentSchema::compile(&JsonSchema::new(schema)) else { return };
     for text in ["{}", r#"{"a":1,"b":"2","c":[3.0,null],"d":{"a":"x"},"e":true}"#, r#"{"a":"{\"a\":\"1\"}"}"#]

@@ -1,9 +1,9 @@
-//! What must hold of a guest's lines, whatever they are. The fuzz target and the replay of its seeds use it.
+//! What must hold of a guest's lines, whatever they are.
 
 use portcullis_types::{FinalFrame, GuestFrame, ToolError, ToolErrorKind};
 
 /// Each line that decodes says the same after it was written again.
-pub(crate) fn lines(bytes: &[u8]) {
+pub fn lines(bytes: &[u8]) {
     for line in bytes.split(|byte| *byte == b'\n') {
         let Ok(frame) = serde_json::from_slice::<GuestFrame>(line) else { continue };
         let written = serde_json::to_vec(&frame).expect("a frame can be written");
@@ -25,8 +25,7 @@ pub(crate) fn lines(bytes: &[u8]) {
 }
 
 /// The final frames among the lines.
-#[allow(dead_code, clippy::allow_attributes, reason = "the fuzz target alone has a reader to compare with")]
-pub(crate) fn finals(bytes: &[u8]) -> Vec<FinalFrame> {
+pub fn finals(bytes: &[u8]) -> Vec<FinalFrame> {
     let decoded = bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     decoded
         .filter_map(|frame| match frame {

@@ -1,5 +1,4 @@
-//! What a container's own filter leaves: the tests of confinement run below it as well, also those of other
-//! crates, which include this file.
+//! What a container's own filter leaves: the tests of confinement run below it as well.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::collections::BTreeMap;
@@ -11,7 +10,10 @@ use seccompiler::{
 
 /// Filters the calling thread as Docker's default profile does for a container that is not privileged: no
 /// namespaces, no mounts, none of the kernel's rarer interfaces (`EPERM`), no `clone3` (`ENOSYS`).
-pub(crate) fn enter_stock_container() {
+///
+/// # Panics
+/// When the kernel takes no filter.
+pub fn enter_stock_container() {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
         FORBIDDEN.into_iter().map(|number| (number, Vec::new())).collect();
     let vsock = u64::from(libc::AF_VSOCK.cast_unsigned());

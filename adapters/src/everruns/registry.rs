@@ -1,0 +1,75 @@
+//! The registry's lines: what builds one, with tools of any interface.
+
+use std::path::PathBuf;
+
+use portcullis_tools::{BootstrapError, native::Capability, policy::WorkspaceSecurityPolicy};
+
+use crate::IntoTool;
+
+/// The registry by the name that specification 000 has for it ("ToolRegistry"): the way to one. What is built is a
+/// [`portcullis_tools::ToolRegistry`].
+#[derive(Debug)]
+pub enum ToolRegistry {}
+
+impl ToolRegistry {
+    /// A builder without tools.
+    #[must_use]
+    pub fn builder() -> RegistryBuilder {
+        RegistryBuilder(portcullis_tools::ToolRegistry::builder())
+    }
+
+    /// A registry of the shipped native tools, under the operator's policy where there is one, else the shipped one.
+    ///
+    /// # Errors
+    /// As [`portcullis_tools::RegistryBuilder::build`].
+    pub fn with_defaults() -> Result<portcullis_tools::ToolRegistry, BootstrapError> {
+        portcullis_tools::ToolRegistry::with_defaults()
+    }
+}
+
+/// Puts a registry together from tools of any interface.
+#[derive(Debug)]
+#[must_use = "nothing is built before `build`"]
+pub struct RegistryBuilder(portcullis_tools::RegistryBuilder);
+
+impl RegistryBuilder {
+    /// Adds a tool of this process. It runs outside the sandbox, so the policy must enable it by name
+    /// (`[tools.NAME] enabled = true`), else its calls are denied.
+    pub fn tool<Interface>(self, tool: impl IntoTool<Interface>) -> Self {
+        Self(self.0.shared_tool(tool.into_tool()))
+    }
+
+    /// Adds the shipped native tools: time, echo, arithmetic, and the one that always fails.
+    pub fn default_tools(self) -> Self {
+        Self(self.0.default_tools())
+    }
+
+    /// Adds the tools of a capability to the others, those that are there already excepted.
+    pub fn capability(self, capability: Capability) -> Self {
+        Self(self.0.capability(capability))
+    }
+
+    /// Uses this policy instead of the operator's.
+    pub fn policy(self, policy: WorkspaceSecurityPolicy) -> Self {
+        Self(self.0.policy(policy))
+    }
+
+    /// Keeps state in this folder instead of the user's.
+    pub fn state(self, state: impl Into<PathBuf>) -> Self {
+        Self(self.0.state(state))
+    }
+
+    /// Builds the registry.
+    ///
+    /// # Errors
+    /// As [`portcullis_tools::RegistryBuilder::build`].
+    pub fn build(self) -> Result<portcullis_tools::ToolRegistry, BootstrapError> {
+        self.0.build()
+    }
+}
+
+impl From<portcullis_tools::RegistryBuilder> for RegistryBuilder {
+    fn from(builder: portcullis_tools::RegistryBuilder) -> Self {
+        Self(builder)
+    }
+}

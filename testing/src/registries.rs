@@ -1,0 +1,68 @@
+//! Registries of native tools: one with guests would have to compile them.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use portcullis_tools::{
+    Caller, RegistryBuilder, ToolRegistry,
+    approval::{ApprovalAnswer, ApprovalRequest, Approver},
+    new_call,
+    policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy},
+};
+use portcullis_types::SandboxTier;
+use tempfile::TempDir;
+
+/// A builder with the native tools under a policy, and the state folder, which goes with it.
+///
+/// # Panics
+/// When the policy does not load.
+#[must_use]
+pub fn builder(policy: &str) -> (TempDir, RegistryBuilder) {
+    let state = tempfile::tempdir().expect("a folder");
+    let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
+        operator: PolicySource { name: "test", text: policy },
+        overlay: None,
+        sandbox_tier: SandboxTier::Process,
+    })
+    .expect("loads");
+    let builder = ToolRegistry::builder().default_tools().policy(policy).state(state.path());
+    (state, builder)
+}
+
+/// A registry of the native tools under the shipped policy with an addition.
+///
+/// # Panics
+/// When the policy does not load.
+#[must_use]
+pub fn registry(addition: &str) -> (TempDir, ToolRegistry) {
+    let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n{addition}"));
+    (state, builder.build().expect("builds"))
+}
+
+/// What an approver is asked about a call of `echo`.
+///
+/// # Panics
+/// When it is not asked.
+#[must_use]
+pub fn approval_request() -> ApprovalRequest {
+    let (_state, registry) = registry("[tools.echo]\napproval = \"ask\"\nprofile = \"WorkspaceRead\"\n");
+    let keeps = Arc::new(Keeps::default());
+    let mut caller = Caller::new("tester", "run");
+    caller.approver = Some(Arc::clone(&keeps) as Arc<dyn Approver>);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let call = new_call("echo", r#"{"message": "a"}"#);
+    runtime.block_on(registry.execute_with_policy(call, &caller)).outcome.expect_err("refused");
+    keeps.0.lock().expect("not poisoned").take().expect("asked")
+}
+
+/// Keeps what it is asked and says no.
+#[derive(Default)]
+struct Keeps(Mutex<Option<ApprovalRequest>>);
+
+#[async_trait]
+impl Approver for Keeps {
+    async fn decide(&self, request: &ApprovalRequest) -> ApprovalAnswer {
+        *self.0.lock().expect("not poisoned") = Some(request.clone());
+        ApprovalAnswer::Deny { reason: None }
+    }
+}
