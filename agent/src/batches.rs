@@ -16,7 +16,7 @@ pub(super) fn batches(strategy: ExecutionStrategy, beside_others: &[bool]) -> Ve
     for (at, &beside) in beside_others.iter().enumerate() {
         match batches.last_mut() {
             Some(batch) if beside && beside_others[batch.start] && batch.len() < largest => {
-                batch.end = at + 1
+                batch.end = at + 1;
             }
             _ => batches.push(at..at + 1),
         }

@@ -86,11 +86,13 @@ impl Exposed {
     }
 
     /// Some of them, by the names that they have at home: at most 20.
+    #[must_use]
     pub fn named(&self) -> &[String] {
         &self.named
     }
 
     /// How many there are that are not named.
+    #[must_use]
     pub fn unnamed(&self) -> usize {
         self.files.len() - self.named.len()
     }
@@ -108,6 +110,7 @@ impl Exposed {
 
 impl Unknown {
     /// Why, and what would be right, in words for a model and a person.
+    #[must_use]
     pub fn hint(self) -> String {
         match self {
             Self::TooMany => format!(

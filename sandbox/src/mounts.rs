@@ -90,6 +90,7 @@ impl MountTable {
     }
 
     /// Finds private files that have names in places that are not.
+    #[must_use]
     pub fn private_links(&self) -> &PrivateLinks {
         &self.links
     }
@@ -102,6 +103,9 @@ impl MountTable {
 }
 
 /// Resolves a path beneath a directory without opening what it leads to.
+///
+/// # Errors
+/// The system's reason, [`Errno::XDEV`] for a path that leaves the folder.
 pub fn resolve_beneath(from: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;

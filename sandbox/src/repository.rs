@@ -12,6 +12,7 @@ use crate::mounts::resolve_beneath;
 /// The pattern that protects a path, given as its parts below the mount with links resolved: it is what Git obeys of
 /// a repository, or the last thing that a folder lacks to be one. The second is refused as well since what the
 /// repository would obey may have been written before it was one.
+#[must_use]
 pub fn protects(protected: &ProtectedPaths, mount: BorrowedFd<'_>, below: &[String]) -> Option<String> {
     let parts = |from: usize| below[from..].iter().map(String::as_str);
     for at in 0..below.len() {

@@ -172,6 +172,7 @@ impl HostWasmToolRunner {
     }
 
     /// A module that this program carries. It is compiled, or its code loaded, when it is first called.
+    #[must_use]
     pub fn embedded(wasm: &'static [u8]) -> Arc<GuestModule> {
         Arc::new(GuestModule::embedded(wasm))
     }
@@ -285,6 +286,9 @@ impl HostWasmToolRunner {
     ///
     /// # Cancellation
     /// Dropping the future stops the guest, as does the job's token.
+    ///
+    /// # Errors
+    /// [`WasmError`] where the guest cannot be started or does not come to its end; a tool's own error is in the report.
     pub async fn run(&self, job: GuestJob, watch: impl FnMut(StreamFrame)) -> Result<GuestReport, WasmError> {
         self.run_verb(Verb::Call, job, watch).await
     }

@@ -72,6 +72,7 @@ pub(super) enum Received {
 
 impl Transfer {
     /// One that carries as much as a transfer may.
+    #[must_use]
     pub fn new() -> Arc<Self> {
         Self::with_limit(MAX_TRANSFER_BYTES)
     }

@@ -16,7 +16,6 @@ use tempfile::TempDir;
 ///
 /// # Panics
 /// When the policy does not load.
-#[must_use]
 pub fn builder(policy: &str) -> (TempDir, RegistryBuilder) {
     let state = tempfile::tempdir().expect("a folder");
     let policy = WorkspaceSecurityPolicy::load(&LoadOptions {

@@ -13,7 +13,6 @@ pub enum ToolRegistry {}
 
 impl ToolRegistry {
     /// A builder without tools.
-    #[must_use]
     pub fn builder() -> RegistryBuilder {
         RegistryBuilder(portcullis_tools::ToolRegistry::builder())
     }

@@ -57,6 +57,7 @@ struct Last {
 
 impl PrivateLinks {
     /// For these places. Nothing is looked at yet.
+    #[must_use]
     pub fn new(vault: Option<Arc<OwnedFd>>, private: &PrivatePaths) -> Self {
         let places = private.open(vault);
         if places.is_empty() {

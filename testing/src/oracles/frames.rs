@@ -3,6 +3,9 @@
 use portcullis_types::{FinalFrame, GuestFrame, ToolError, ToolErrorKind};
 
 /// Each line that decodes says the same after it was written again.
+///
+/// # Panics
+/// When it does not.
 pub fn lines(bytes: &[u8]) {
     for line in bytes.split(|byte| *byte == b'\n') {
         let Ok(frame) = serde_json::from_slice::<GuestFrame>(line) else { continue };
@@ -25,6 +28,7 @@ pub fn lines(bytes: &[u8]) {
 }
 
 /// The final frames among the lines.
+#[must_use]
 pub fn finals(bytes: &[u8]) -> Vec<FinalFrame> {
     let decoded = bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());
     decoded
