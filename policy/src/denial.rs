@@ -1,21 +1,9 @@
-//! Decisions as values: a grant, or a denial that says what, why and what would be right.
+//! [`Denial`]: a refusal as a value, which says what, why and what would be right.
 
 use std::fmt;
 
 use portcullis_types::{Shown, ToolError};
 use serde::Serialize;
-
-use crate::Grant;
-
-/// What the policy decides on one call. Match it without `_`, so that a third answer breaks every place
-/// that acts on one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Decision {
-    /// The call may run with this and nothing else. `approval` in it may still ask for somebody's consent.
-    Allow(Grant),
-    /// The call does not run.
-    Deny(Denial),
-}
 
 /// Why a call is refused. It holds guest paths and names of the policy only, so all of it may be shown to
 /// a model.

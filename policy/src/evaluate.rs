@@ -4,8 +4,8 @@ use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
 
 use crate::{
-    Approval, Decision, Denial, DenialCode, Grant, GrantLimits, GrantedMount, ShellGrant, ToolAssignment,
-    ToolFacts, WorkspaceSecurityPolicy,
+    Approval, Denial, DenialCode, Grant, GrantLimits, GrantedMount, ShellGrant, ToolAssignment, ToolFacts,
+    WorkspaceSecurityPolicy,
 };
 
 /// One call, as far as the policy is concerned.
@@ -47,19 +47,15 @@ pub enum RequestedSubject {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Decides on one call. Every subject must pass; the first that does not is the denial.
+    /// Decides on one call: what it may run with and nothing else. `approval` in the grant may still ask for
+    /// somebody's consent.
     ///
-    /// The decision is on names. A link may make another file of a name that passed here: that is for the
-    /// mount's directory handle, which must refuse it with a [`Denial`] of its own.
-    #[must_use]
-    pub fn authorize(&self, request: &CallRequest<'_>) -> Decision {
-        match self.decide(request) {
-            Ok(grant) => Decision::Allow(grant),
-            Err(denial) => Decision::Deny(denial),
-        }
-    }
-
-    fn decide(&self, request: &CallRequest<'_>) -> Result<Grant, Denial> {
+    /// The decision is on names. A link may make another file of a name that passed here: the mount's directory
+    /// handle must refuse that with a [`Denial`] of its own.
+    ///
+    /// # Errors
+    /// The [`Denial`] of the first subject that does not pass; every subject must.
+    pub fn authorize(&self, request: &CallRequest<'_>) -> Result<Grant, Denial> {
         let assignment = self.assign(request.tool)?;
         if assignment.approval == Approval::Deny {
             return Err(self.approval_denied(request.tool, &assignment));

@@ -2,7 +2,7 @@
 //!
 //! Values in, decisions out: callers hand over the text of an operator's file and perhaps of a workspace's
 //! overlay, and get a [`WorkspaceSecurityPolicy`] or a [`PolicyError`] that lists every fault with its
-//! place. What it decides is a [`Decision`]: a [`Grant`], or a [`Denial`] that says what was refused, by
+//! place. What it decides is a [`Grant`], or a [`Denial`] that says what was refused, by
 //! which rule, and what would be right.
 //!
 //! This crate deliberately opens no file, follows no link, reads no clock and asks nobody. It decides on
@@ -56,7 +56,7 @@ mod render;
 
 pub use approval::Approval;
 pub use commands::{CommandRefusal, CommandRules, InvalidCommandRule, Operator};
-pub use denial::{Decision, Denial, DenialCode};
+pub use denial::{Denial, DenialCode};
 pub use digest::PolicyDigest;
 pub use error::{PolicyError, PolicyFault};
 pub use evaluate::{CallRequest, RequestedSubject};

@@ -18,7 +18,8 @@ use portcullis_policy::{DEFAULT_POLICY, Layer, LoadOptions, PolicySource, Worksp
 use portcullis_types::{RunnerBootstrapEnvelope, SandboxTier, SidecarSocket};
 
 use crate::{
-    builder::{BootstrapError, RegistryBuilder},
+    builder::RegistryBuilder,
+    error::BootstrapError,
     modules::{ModuleError, ModulesFolder, Wanted, place, read_file},
     registry::ToolRegistry,
     sandbox::links::PrivatePaths,

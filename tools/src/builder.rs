@@ -2,39 +2,37 @@
 //! it uses, and what embedders with tools of their own use.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
 
 use portcullis_policy::{
-    Approval, AuditSync, GrantedMount, KnownTools, Operation, PolicyError, ToolFacts, ToolOrigin,
-    WorkspaceSecurityPolicy,
+    Approval, AuditSync, GrantedMount, KnownTools, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
-use portcullis_types::{Declarations, SandboxTier, Tool, ToolName};
+use portcullis_types::{SandboxTier, Tool, ToolName};
 use serde_json::Value;
-use thiserror::Error;
 
-use portcullis_confine::trusted::TrustError;
-
+use self::registration::{Registration, ShippedModule};
 use crate::{
-    audit::{AuditError, AuditLog, Recovery, SyncMode},
+    audit::{AuditLog, Recovery, SyncMode},
     bootstrap::PolicyFiles,
+    error::BootstrapError,
     hook::{CallHook, Hooks},
-    modules::{self, FolderError, Lock, LockError, ModuleError, OutsideModule, RefusedModule, Wanted},
-    native::{self, Capability, OutputRead, StillGranted},
-    output_store::{OutputStore, StoreError},
+    modules::{Lock, ModuleError, OutsideModule, RefusedModule, Wanted},
+    native::{self, Capability, StillGranted},
+    output_store::OutputStore,
+    pipeline::Host,
     rates::Rates,
-    registered::RegisteredTool,
-    registry::{NameHolder, RegistryError, ToolRegistry},
-    sandbox::mounts::{MountError, MountTable},
-    sandbox::{GuestModule, HostWasmToolRunner, WasmError},
-    shell::{BashTool, ShellBackend, ShellPlace, SidecarTerms},
+    registry::{Setup, ToolRegistry},
+    sandbox::{HostWasmToolRunner, WasmError, mounts::MountTable},
+    shell::{ShellBackend, ShellPlace, SidecarTerms},
     slots::CallSlots,
-    state::{self, StateError},
+    state,
     table::ToolTable,
-    vault,
 };
+
+mod registration;
 
 /// The policy in force, and what it must know of each registered tool.
 struct Known {
@@ -52,9 +50,9 @@ pub struct RegistryBuilder {
     natives: Vec<(Arc<dyn Tool>, ToolOrigin)>,
     capabilities: Vec<Capability>,
     hooks: Vec<Arc<dyn CallHook>>,
-    modules: Vec<(String, Arc<GuestModule>, Declarations)>,
+    modules: Vec<ShippedModule>,
     /// Modules whose tools are steps of operations.
-    steps: Vec<(String, Arc<GuestModule>, Declarations)>,
+    steps: Vec<ShippedModule>,
     outside: Vec<OutsideModule>,
     refused: Vec<RefusedModule>,
     shell: ShellPlace,
@@ -149,8 +147,8 @@ impl RegistryBuilder {
     }
 
     /// Lets the commands of `shell_exec` run there. Default: at the sidecar that the envelope names, else nowhere.
-    pub fn shell(mut self, slot: ShellPlace) -> Self {
-        self.shell = slot;
+    pub fn shell(mut self, place: ShellPlace) -> Self {
+        self.shell = place;
         self
     }
 
@@ -240,17 +238,10 @@ impl RegistryBuilder {
         };
         state::prepare(&state)?;
         let lock = Lock::read(&state)?;
-        let mut tools = ToolTable::default();
-        for (tool, origin) in self.natives {
-            register(&mut tools, RegisteredTool::native(tool, origin)?)?;
-        }
-        for tool in self.capabilities.into_iter().flat_map(Capability::tools) {
-            let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
-            let same = tools.get(&shipped.decl().name);
-            if same.is_none_or(|same| same.facts().origin != ToolOrigin::ShippedNative) {
-                register(&mut tools, shipped)?;
-            }
-        }
+
+        let mut registration = Registration::new(&lock);
+        registration.natives(self.natives)?;
+        registration.capabilities(self.capabilities)?;
         if let Some((workspace, private)) = self.workspace {
             let terms = SidecarTerms {
                 policy: Arc::new(policy.clone()),
@@ -259,45 +250,20 @@ impl RegistryBuilder {
                 private,
                 unconfined: false,
             };
-            let shell = BashTool::new(ShellBackend::new(&self.shell, terms));
-            register(&mut tools, shell.register(policy.shell())?)?;
+            registration.shell(ShellBackend::new(&self.shell, terms), policy.shell())?;
         }
-        let mut digests = Vec::new();
-        for (name, module, declarations) in self.modules {
-            for declaration in declarations.tools {
-                let origin = ToolOrigin::ShippedModule;
-                register(&mut tools, RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
-            }
-            digests.push((name, module.digest().0));
-        }
+        registration.shipped_modules(self.modules)?;
         let has_steps = !self.steps.is_empty();
-        let mut steps = ToolTable::default();
-        for (name, module, declarations) in self.steps {
-            for declaration in declarations.tools {
-                let origin = ToolOrigin::ShippedOperation;
-                steps.insert(RegisteredTool::guest(declaration, &name, &module, origin, &lock)?)?;
-            }
-            digests.push((name, module.digest().0));
-        }
-        if has_steps {
-            register(&mut tools, vault::tool(&steps)?)?;
-        }
+        registration.operations(self.steps)?;
         let outputs = Arc::new(OutputStore::open(&state)?);
         let known = Arc::new(OnceLock::new());
-        let still_granted = still_granted(Arc::clone(&known));
-        let output_read: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(&outputs), still_granted));
-        let output_read = RegisteredTool::native(output_read, ToolOrigin::ShippedNative)?.paging_itself();
-        register(&mut tools, output_read)?;
+        registration.output_read(&outputs, still_granted(Arc::clone(&known)))?;
         // Last, so that every name of ours is taken before a stranger asks for one.
-        let outside = modules::accept(self.outside, &tools, &lock)?;
-        for tool in outside.tools {
-            register(&mut tools, tool)?;
-        }
-        let mut refused = self.refused;
-        refused.extend(outside.refused);
-        digests.extend(outside.digests);
+        registration.outside(self.outside, self.refused)?;
+        let Registration { mut tools, steps, refused, digests, .. } = registration;
         // Before anything is opened for calls: an entry that names no tool restricts none.
         let idle = policy.check_tools(&known_tools(&tools, &steps, &lock, &refused))?;
+        tools.note_lost(lost(&tools, &lock, &refused));
 
         let policy = Arc::new(policy.with_modules(digests));
         let sync = match policy.audit_sync() {
@@ -309,25 +275,20 @@ impl RegistryBuilder {
         // Set when all are registered, and before any is called.
         let facts = tools.iter().map(|tool| (tool.facts().name.clone(), tool.facts().clone()));
         let _ = known.set(Known { policy: Arc::clone(&policy), tools: facts.collect() });
-        let mut registry = ToolRegistry {
-            lost: lost(&tools, &lock, &refused),
-            tools,
-            refused,
-            idle,
-            lock,
-            state,
-            slots: Arc::new(CallSlots::new(policy.concurrency())),
-            hooks: Hooks::new(self.hooks),
-            rates: Arc::new(Rates::new(policy.calls_per_minute())),
-            steps: None,
+        let host = Host {
+            tools: Arc::new(tools),
             mounts: self.mounts.unwrap_or_default(),
-            policy,
             audit: Arc::new(audit),
             outputs,
             runner: self.runner.map(Arc::new),
+            slots: Arc::new(CallSlots::new(policy.concurrency())),
+            rates: Arc::new(Rates::new(policy.calls_per_minute())),
+            hooks: Hooks::new(self.hooks),
+            steps: None,
+            policy,
         };
-        registry.steps = has_steps.then(|| Arc::new(registry.of_steps(steps)));
-        Ok(registry)
+        let setup = Setup { refused, idle, lock, state };
+        Ok(ToolRegistry::new(host, has_steps.then_some(steps), setup))
     }
 }
 
@@ -352,92 +313,10 @@ impl ToolRegistry {
     }
 }
 
-/// Why no registry could be put together. For the operator.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum BootstrapError {
-    /// The policy cannot be used.
-    #[error("the policy cannot be used")]
-    Policy(#[from] PolicyError),
-    /// A policy file cannot be read.
-    #[error("cannot read the policy file `{}`", path.display())]
-    PolicyFile {
-        /// The file.
-        path: PathBuf,
-        /// The system's reason.
-        #[source]
-        source: std::io::Error,
-    },
-    /// Somebody else could change the operator's policy, or the way to it.
-    #[error("the policy file `{}` is not obeyed", path.display())]
-    UntrustedPolicy {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and what would be right.
-        #[source]
-        source: TrustError,
-    },
-    /// The policy requires a layer that this kernel does not have.
-    #[error(
-        "the policy requires `{layer}`, which is not to be had here: {reason}; to run without it, take it out of `require` in the policy"
-    )]
-    MissingLayer {
-        /// The layer.
-        layer: &'static str,
-        /// Why it is missing.
-        reason: String,
-    },
-    /// A mount cannot be used.
-    #[error("a mount cannot be used")]
-    Mount(#[from] MountError),
-    /// The state folder cannot be used.
-    #[error("the state folder cannot be used")]
-    State(#[from] StateError),
-    /// There is no folder to keep state in.
-    #[error("neither XDG_STATE_HOME nor HOME is set, so there is no slot for state; name one")]
-    NoHome,
-    /// The audit log cannot be used, so nothing may run.
-    #[error("the audit log cannot be used")]
-    Audit(#[from] AuditError),
-    /// The store of whole outputs cannot be used.
-    #[error("the output store cannot be used")]
-    Outputs(#[from] StoreError),
-    /// The runner of guests cannot be started, or a module not be loaded.
-    #[error("the WebAssembly runner cannot be used")]
-    Wasm(#[from] WasmError),
-    /// The folder of modules cannot be used.
-    #[error("the folder of modules cannot be used")]
-    Folder(#[from] FolderError),
-    /// A module that was named cannot be used.
-    #[error("the module `{}` cannot be used", name.escape_debug())]
-    Module {
-        /// The module.
-        name: String,
-        /// What is wrong with it.
-        #[source]
-        source: ModuleError,
-    },
-    /// It cannot be known what was approved.
-    #[error("it cannot be known which modules were approved")]
-    Lock(#[from] LockError),
-    /// The tools do not go together.
-    #[error("the tools cannot be registered")]
-    Registry(#[from] RegistryError),
-}
-
 fn default_state() -> Option<PathBuf> {
     let base = std::env::var_os("XDG_STATE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let base = base.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".local/state")))?;
     Some(base.join("portcullis/in-process"))
-}
-
-/// Adds a tool, unless one of its names is a step's or another tool's.
-fn register(tools: &mut ToolTable, tool: RegisteredTool) -> Result<(), RegistryError> {
-    // The policy's entry of a step would be the tool's.
-    if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
-        return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::Shipped });
-    }
-    tools.insert(tool)
 }
 
 /// Whether the policy in force would still give what a stored output was made with: the tool that made it
@@ -479,7 +358,7 @@ fn known_tools(tools: &ToolTable, steps: &ToolTable, lock: &Lock, refused: &[Ref
 
 /// The tools that should be here and are not: those that were approved, and those of modules that are
 /// refused.
-fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> BTreeSet<ToolName> {
+fn lost(tools: &ToolTable, lock: &Lock, refused: &[RefusedModule]) -> Vec<ToolName> {
     let names = lock.tools().chain(refused.iter().flat_map(|module| &module.tools));
     names.filter(|name| tools.get(name.as_str()).is_none()).cloned().collect()
 }

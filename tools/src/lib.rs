@@ -25,6 +25,7 @@ mod bootstrap;
 mod builder;
 mod call;
 mod digest;
+mod error;
 mod executor;
 mod hint;
 pub mod hook;
@@ -46,8 +47,9 @@ pub use bootstrap::{
     OVERLAY_FILE, PolicyFiles, bootstrap_runtime_tools, describing_builder, runtime_builder,
     runtime_builder_with,
 };
-pub use builder::{BootstrapError, RegistryBuilder};
+pub use builder::RegistryBuilder;
 pub use call::{Caller, StderrFn, new_call};
+pub use error::BootstrapError;
 pub use executor::RegistryExecutor;
 pub use hint::hinted;
 pub use portcullis_sandbox::{

@@ -9,6 +9,7 @@ use serde_json::Value;
 use crate::{
     arguments::ArgumentSchema,
     modules::{Declared, Lock},
+    pipeline::{Backend, GuestTool, NativeTool},
     registry::RegistryError,
     sandbox::GuestModule,
     shell::{BashTool, ShellBackend},
@@ -27,31 +28,7 @@ pub struct RegisteredTool {
     schema: ArgumentSchema,
     defaults: BTreeMap<String, String>,
     pages_itself: bool,
-    backend: Backend,
-}
-
-/// What runs a tool.
-#[derive(Clone)]
-pub(crate) enum Backend {
-    /// A tool of this process, outside the sandbox.
-    Native(Arc<dyn Tool>),
-    /// A guest.
-    Guest(GuestTool),
-    /// An operation that is made of steps.
-    Operation(VaultCopy),
-    /// Commands, in the sessions of a sidecar.
-    Shell(BashTool),
-}
-
-impl std::fmt::Debug for Backend {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Native(_) => f.write_str("Native"),
-            Self::Guest(guest) => guest.fmt(f),
-            Self::Operation(operation) => operation.fmt(f),
-            Self::Shell(shell) => shell.fmt(f),
-        }
-    }
+    backend: Arc<dyn Backend>,
 }
 
 /// What a tool says of itself that the policy does not ask for.
@@ -64,21 +41,6 @@ struct Said {
 impl Said {
     fn only(label: &str) -> Self {
         Self { label: Some(label.to_owned()), output_schema: None, meta: ToolMeta::default() }
-    }
-}
-
-/// A tool of a module.
-#[derive(Debug, Clone)]
-pub(crate) struct GuestTool {
-    module: Arc<GuestModule>,
-    /// The file that the module was found in, or what an embedder calls it.
-    module_name: String,
-    declared: Declared,
-}
-
-impl GuestTool {
-    pub(crate) fn module(&self) -> &Arc<GuestModule> {
-        &self.module
     }
 }
 
@@ -97,7 +59,7 @@ impl RegisteredTool {
             standing: Standing::Unpinned,
         };
         let said = Said { label: tool.label(), output_schema: tool.output_schema(), meta };
-        Self::new(decl, said, facts, Backend::Native(tool))
+        Self::new(decl, said, facts, NativeTool(tool))
     }
 
     /// A tool of a module, from its declaration. What was approved of one from outside is in the lock.
@@ -129,7 +91,7 @@ impl RegisteredTool {
             standing,
         };
         let (module, module_name) = (Arc::clone(module), module_name.to_owned());
-        let backend = Backend::Guest(GuestTool { module, module_name, declared });
+        let backend = GuestTool { module, module_name, declared };
         let ToolDeclaration { label, output_schema, meta, .. } = declaration;
         Self::new(decl, Said { label, output_schema, meta }, facts, backend)
     }
@@ -141,7 +103,7 @@ impl RegisteredTool {
         facts: ToolFacts,
         operation: VaultCopy,
     ) -> Result<Self, RegistryError> {
-        Self::new(decl, Said::only(label), facts, Backend::Operation(operation))
+        Self::new(decl, Said::only(label), facts, operation)
     }
 
     /// A tool that runs commands.
@@ -151,14 +113,14 @@ impl RegisteredTool {
         facts: ToolFacts,
         shell: BashTool,
     ) -> Result<Self, RegistryError> {
-        Self::new(decl, Said::only(label), facts, Backend::Shell(shell))
+        Self::new(decl, Said::only(label), facts, shell)
     }
 
     fn new(
         decl: FunctionDecl,
         said: Said,
         facts: ToolFacts,
-        backend: Backend,
+        backend: impl Backend + 'static,
     ) -> Result<Self, RegistryError> {
         let Said { label, output_schema, meta } = said;
         let aliases = meta.aliases.iter().map(|alias| parse_name(alias)).collect::<Result<_, _>>()?;
@@ -172,7 +134,18 @@ impl RegisteredTool {
         }
         let defaults = string_defaults(&decl.parameters);
         let pages_itself = false;
-        Ok(Self { decl, label, output_schema, meta, aliases, facts, schema, defaults, pages_itself, backend })
+        Ok(Self {
+            decl,
+            label,
+            output_schema,
+            meta,
+            aliases,
+            facts,
+            schema,
+            defaults,
+            pages_itself,
+            backend: Arc::new(backend),
+        })
     }
 
     /// Exempts the tool from the output limit: it pages by itself, and would otherwise cut what it fetches
@@ -225,61 +198,41 @@ impl RegisteredTool {
     /// What keeps the tool in: `wasm`, `shell`, or `native, unconfined`.
     #[must_use]
     pub fn confinement(&self) -> crate::audit::Confinement {
-        match self.backend {
-            Backend::Native(_) => crate::audit::Confinement::Native,
-            Backend::Shell(_) => crate::audit::Confinement::Shell,
-            // An operation touches nothing but through its steps.
-            Backend::Guest(_) | Backend::Operation(_) => crate::audit::Confinement::Wasm,
-        }
+        self.backend.confinement()
     }
 
     /// The module that a guest tool is of.
     #[must_use]
     pub fn module(&self) -> Option<&Arc<GuestModule>> {
-        match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
-            Backend::Guest(guest) => Some(&guest.module),
-        }
+        self.backend.guest().map(|guest| &guest.module)
     }
 
     /// The file that a guest tool's module was found in, or what an embedder calls it.
     #[must_use]
     pub fn module_name(&self) -> Option<&str> {
-        match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
-            Backend::Guest(guest) => Some(&guest.module_name),
-        }
+        self.backend.guest().map(|guest| guest.module_name.as_str())
     }
 
     /// What a guest tool says of itself.
     #[must_use]
     pub fn declared(&self) -> Option<&Declared> {
-        match &self.backend {
-            Backend::Native(_) | Backend::Operation(_) | Backend::Shell(_) => None,
-            Backend::Guest(guest) => Some(&guest.declared),
-        }
+        self.backend.guest().map(|guest| &guest.declared)
     }
 
     /// The steps that an operation is made of, which cannot be called by themselves; none of any other tool.
     #[must_use]
     pub fn steps(&self) -> &[Arc<RegisteredTool>] {
-        match &self.backend {
-            Backend::Native(_) | Backend::Guest(_) | Backend::Shell(_) => &[],
-            Backend::Operation(operation) => operation.steps(),
-        }
+        self.backend.steps()
     }
 
     /// Where the tool's commands run, if it runs any.
     #[must_use]
     pub fn shell_backend(&self) -> Option<&ShellBackend> {
-        match &self.backend {
-            Backend::Shell(shell) => Some(shell.backend()),
-            Backend::Native(_) | Backend::Guest(_) | Backend::Operation(_) => None,
-        }
+        self.backend.shell()
     }
 
-    pub(crate) fn backend(&self) -> &Backend {
-        &self.backend
+    pub(crate) fn backend(&self) -> &dyn Backend {
+        &*self.backend
     }
 
     pub(crate) fn schema(&self) -> &ArgumentSchema {

@@ -1,11 +1,9 @@
 //! [`ToolRegistry`]: the tools, and the one way to call them.
 
-use std::{collections::BTreeSet, fmt, path::PathBuf, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 use portcullis_policy::{Approval, PolicyFault, ToolAssignment, ToolOrigin, WorkspaceSecurityPolicy};
-use portcullis_types::{
-    InvalidToolName, ToolCall, ToolError, ToolEvent, ToolName, ToolResult, escape_for_display,
-};
+use portcullis_types::{InvalidToolName, ToolCall, ToolError, ToolName, ToolResult, escape_for_display};
 use thiserror::Error;
 
 use crate::{
@@ -13,16 +11,10 @@ use crate::{
     audit::{AuditLog, CallRecord},
     builder::RegistryBuilder,
     call::Caller,
-    hook::Hooks,
     modules::{Lock, RefusedModule},
-    output_store::OutputStore,
-    pipeline::{PendingRecord, admit, after, authorize, check, record, resolve, run, shape},
-    rates::Rates,
-    registered::{Backend, RegisteredTool},
-    sandbox::HostWasmToolRunner,
-    sandbox::mounts::MountTable,
-    shell::ShellBackend,
-    slots::CallSlots,
+    pipeline::{Host, PendingRecord, admit, after, authorize, check, record, resolve, run, shape},
+    registered::RegisteredTool,
+    sandbox::{HostWasmToolRunner, mounts::MountTable},
     table::ToolTable,
 };
 
@@ -30,20 +22,13 @@ use crate::{
 /// it.
 #[derive(Debug)]
 pub struct ToolRegistry {
-    pub(crate) tools: ToolTable,
-    pub(crate) policy: Arc<WorkspaceSecurityPolicy>,
-    pub(crate) mounts: Arc<MountTable>,
-    pub(crate) audit: Arc<AuditLog>,
-    pub(crate) outputs: Arc<OutputStore>,
-    pub(crate) runner: Option<Arc<HostWasmToolRunner>>,
-    pub(crate) slots: Arc<CallSlots>,
-    pub(crate) rates: Arc<Rates>,
-    pub(crate) hooks: Hooks,
-    /// The steps of operations, in a registry of their own that nobody else can call. Everything but the tools
-    /// is shared with this one.
-    pub(crate) steps: Option<Arc<ToolRegistry>>,
-    /// Tools that should be here and are not.
-    pub(crate) lost: BTreeSet<ToolName>,
+    host: Host,
+    setup: Arc<Setup>,
+}
+
+/// What was found when a registry was put together: for listings and approvals, not for calls.
+#[derive(Debug)]
+pub(crate) struct Setup {
     pub(crate) refused: Vec<RefusedModule>,
     /// Entries of the policy whose tools are not here, and need not be.
     pub(crate) idle: Vec<PolicyFault>,
@@ -59,37 +44,44 @@ impl ToolRegistry {
         RegistryBuilder::new()
     }
 
+    /// The registry of this host; operations call their steps, where there are any, in a registry of their own.
+    pub(crate) fn new(mut host: Host, steps: Option<ToolTable>, setup: Setup) -> Self {
+        let setup = Arc::new(setup);
+        host.steps =
+            steps.map(|steps| Arc::new(Self { host: host.of_steps(steps), setup: Arc::clone(&setup) }));
+        Self { host, setup }
+    }
+
     /// Calls a tool: resolve, check, admit, authorize, run, shape, record (specification 004, "Execution
     /// Pipeline"). The audit row is on record before the result is returned.
     ///
     /// # Cancellation
     /// Dropping the future or firing `caller.cancel` stops the tool, and the row says `cancelled`.
     pub async fn execute_with_policy(&self, call: ToolCall, caller: &Caller) -> ToolResult {
+        let host = &self.host;
         let mut pending = self.pending(&call, caller);
         let outcome = async {
-            let resolved = resolve(&self.tools, &self.lost, call, &mut pending)?;
-            let checked = check(resolved, &self.hooks, caller, &mut pending).await?;
-            let gated = admit(checked, &self.policy, &self.rates, caller, &mut pending)?;
-            let means = (&*self.mounts, &*self.rates, &self.hooks);
-            let authorized = authorize(gated, &self.policy, means, caller, &mut pending).await?;
-            let (runner, steps) = (self.runner.as_deref(), self.steps.as_ref());
-            run(authorized, &self.slots, runner, steps, caller, &mut pending).await
+            let resolved = resolve(call, host, caller, &mut pending)?;
+            let checked = check(resolved, host, caller, &mut pending).await?;
+            let gated = admit(checked, host, caller, &mut pending)?;
+            let authorized = authorize(gated, host, caller, &mut pending).await?;
+            run(authorized, host, caller, &mut pending).await
         }
         .await;
-        let outcome = after(outcome, &self.hooks, caller).await;
-        let shaped = shape(outcome, &self.outputs, caller, &pending);
-        record(shaped, pending, caller)
+        let outcome = after(outcome, host, caller).await;
+        let shaped = shape(outcome, host, caller, &pending);
+        record(shaped, caller, pending)
     }
 
-    /// Gives a call its result that whoever drives the model refuses by itself: the answer that asked for it was cut
-    /// off, a person spoke in between, or it was given up before it began. It leaves a row as every call does, and
-    /// nothing of it runs.
-    #[must_use = "whoever asked is to be told"]
+    /// Records a call that the agent loop refused before it reached the pipeline, and returns the refusal as its
+    /// result: the answer that asked for the call was cut off, a person spoke in between, or the call was given up
+    /// before it began. It leaves a row as every call does; nothing of it runs.
+    #[must_use = "the model is to be told"]
     pub fn refuse(&self, call: ToolCall, caller: &Caller, error: ToolError) -> ToolResult {
         let mut pending = self.pending(&call, caller);
         // For what the row says of the tool; why the call is refused is said already.
-        let _ = resolve(&self.tools, &self.lost, call, &mut pending);
-        record(shape(Err(error), &self.outputs, caller, &pending), pending, caller)
+        let _ = resolve(call, &self.host, caller, &mut pending);
+        record(shape(Err(error), &self.host, caller, &pending), caller, pending)
     }
 
     /// Ends what lasts beyond the calls of this caller's run: its shell sessions, with all their processes. To be
@@ -103,7 +95,7 @@ impl ToolRegistry {
 
     /// The tools, by name.
     pub fn tools(&self) -> impl Iterator<Item = &RegisteredTool> {
-        self.tools.iter()
+        self.host.tools.iter()
     }
 
     /// The tools that a model may be shown, by name: not those that every call of is refused or can only fail, nor
@@ -118,34 +110,25 @@ impl ToolRegistry {
     /// run guests with. None of a tool that can.
     #[must_use]
     pub fn absence<'t>(&self, tool: &'t RegisteredTool) -> Option<&'t str> {
-        match tool.backend() {
-            Backend::Shell(shell) => match shell.backend() {
-                ShellBackend::Disabled { reason } => Some(reason),
-                ShellBackend::Session(sidecar) | ShellBackend::Host(sidecar) => sidecar.refusal(),
-            },
-            Backend::Guest(_) | Backend::Operation(_) if self.runner.is_none() => {
-                Some("no WebAssembly runner is set up")
-            }
-            Backend::Guest(_) | Backend::Operation(_) | Backend::Native(_) => None,
-        }
+        tool.backend().absence(&self.host)
     }
 
     /// The tool of a name or an alias.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&RegisteredTool> {
-        self.tools.get(name).map(AsRef::as_ref)
+        self.host.tools.get(name).map(AsRef::as_ref)
     }
 
     /// What is to be said of entries of the policy whose tools are not here, and which are no faults.
     #[must_use]
     pub fn idle_entries(&self) -> &[PolicyFault] {
-        &self.idle
+        &self.setup.idle
     }
 
     /// The modules from outside that were found and are not used, and why.
     #[must_use]
     pub fn refused_modules(&self) -> &[RefusedModule] {
-        &self.refused
+        &self.setup.refused
     }
 
     /// What the policy assigns to a tool; the reason where it refuses it, or one of its steps, altogether. The
@@ -157,9 +140,9 @@ impl ToolRegistry {
         &self,
         tool: &RegisteredTool,
     ) -> Result<ToolAssignment, Box<portcullis_policy::Denial>> {
-        let mut assignment = self.policy.assign(tool.facts()).map_err(Box::new)?;
+        let mut assignment = self.host.policy.assign(tool.facts()).map_err(Box::new)?;
         for step in tool.steps() {
-            let step = self.policy.assign(step.facts()).map_err(Box::new)?;
+            let step = self.host.policy.assign(step.facts()).map_err(Box::new)?;
             assignment.approval = assignment.approval.max(step.approval);
         }
         Ok(assignment)
@@ -168,65 +151,43 @@ impl ToolRegistry {
     /// The policy in force.
     #[must_use]
     pub fn policy(&self) -> &WorkspaceSecurityPolicy {
-        &self.policy
+        &self.host.policy
     }
 
     /// The mounts, open.
     #[must_use]
     pub fn mounts(&self) -> &MountTable {
-        &self.mounts
+        &self.host.mounts
     }
 
     /// The audit log.
     #[must_use]
     pub fn audit(&self) -> &AuditLog {
-        &self.audit
+        &self.host.audit
     }
 
     /// The runner of guests, where there is one.
     #[must_use]
     pub fn runner(&self) -> Option<&HostWasmToolRunner> {
-        self.runner.as_deref()
+        self.host.runner.as_deref()
     }
 
-    /// A registry of other tools that shares everything else with this one.
-    pub(crate) fn of_steps(&self, tools: ToolTable) -> Self {
-        Self {
-            tools,
-            policy: Arc::clone(&self.policy),
-            mounts: Arc::clone(&self.mounts),
-            audit: Arc::clone(&self.audit),
-            outputs: Arc::clone(&self.outputs),
-            runner: self.runner.clone(),
-            slots: Arc::clone(&self.slots),
-            rates: Arc::clone(&self.rates),
-            // The operation was asked about.
-            hooks: Hooks::default(),
-            steps: None,
-            lost: BTreeSet::new(),
-            refused: Vec::new(),
-            idle: Vec::new(),
-            lock: self.lock.clone(),
-            state: self.state.clone(),
-        }
+    /// What was found when the registry was put together.
+    pub(crate) fn setup(&self) -> &Setup {
+        &self.setup
     }
 
     fn pending(&self, call: &ToolCall, caller: &Caller) -> PendingRecord {
-        caller.emit(&ToolEvent::Requested {
-            call_id: call.id.clone(),
-            tool: call.tool.clone(),
-            arguments: call.arguments.clone(),
-        });
         let row = CallRecord {
             call_id: call.id.as_str().into(),
             run_id: Some(caller.run_id.as_str().into()),
             agent: Some(caller.agent_id.as_str().into()),
             operation_id: caller.operation_id.as_deref().map(Into::into),
             tool: call.tool.as_str().into(),
-            policy_digest: Some(self.policy.digest().as_str().into()),
+            policy_digest: Some(self.host.policy.digest().as_str().into()),
             ..CallRecord::default()
         };
-        PendingRecord::new(Arc::clone(&self.audit), row)
+        PendingRecord::new(Arc::clone(&self.host.audit), row)
     }
 }
 

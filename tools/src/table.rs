@@ -1,6 +1,9 @@
 //! [`ToolTable`]: the registered tools by name, and by the other names that they go by.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use portcullis_types::ToolName;
 
@@ -15,6 +18,8 @@ pub(crate) struct ToolTable {
     tools: BTreeMap<ToolName, Arc<RegisteredTool>>,
     /// The name of the tool that each alias stands for.
     aliases: BTreeMap<ToolName, ToolName>,
+    /// Tools that should be here and are not.
+    lost: BTreeSet<ToolName>,
 }
 
 impl ToolTable {
@@ -36,6 +41,16 @@ impl ToolTable {
     /// The tool of a name or an alias.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name).or_else(|| self.tools.get(self.aliases.get(name)?))
+    }
+
+    /// Notes tools that should be here and are not: their calls say so, in place of "unknown".
+    pub(crate) fn note_lost(&mut self, lost: impl IntoIterator<Item = ToolName>) {
+        self.lost.extend(lost);
+    }
+
+    /// The name of a tool that should be here and is not.
+    pub(crate) fn lost(&self, name: &str) -> Option<&ToolName> {
+        self.lost.get(name)
     }
 
     /// The tools, by name.

@@ -1,6 +1,6 @@
 //! Calls: what is allowed, what is denied, and what tries to get round.
 
-use portcullis_policy::{DEFAULT_POLICY, Decision, Denial, Grant, RequestedSubject, ToolFacts};
+use portcullis_policy::{DEFAULT_POLICY, Denial, Grant, RequestedSubject, ToolFacts};
 use portcullis_types::{Access, SafetyTier};
 use serde_json::json;
 
@@ -17,16 +17,16 @@ fn writer() -> ToolFacts {
 #[track_caller]
 fn allowed(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Grant {
     match decide(&load(DEFAULT_POLICY), tool, subjects) {
-        Decision::Allow(grant) => grant,
-        Decision::Deny(denial) => panic!("allowed, but: {denial}"),
+        Ok(grant) => grant,
+        Err(denial) => panic!("allowed, but: {denial}"),
     }
 }
 
 #[track_caller]
 fn denied(tool: &ToolFacts, subjects: &[RequestedSubject]) -> Denial {
     match decide(&load(DEFAULT_POLICY), tool, subjects) {
-        Decision::Allow(grant) => panic!("denied, but: {grant:?}"),
-        Decision::Deny(denial) => denial,
+        Ok(grant) => panic!("denied, but: {grant:?}"),
+        Err(denial) => denial,
     }
 }
 
@@ -200,11 +200,11 @@ fn a_tool_whose_approval_is_deny_or_that_is_disabled_is_denied_whatever_it_asks_
         (reader(), "approval_denied", "tools.file_read.approval"),
         (writer(), "tool_disabled", "tools.file_write.enabled"),
     ] {
-        let Decision::Deny(denial) = decide(&policy, &tool, &[]) else { panic!("denied") };
+        let Err(denial) = decide(&policy, &tool, &[]) else { panic!("denied") };
         assert_eq!((denial.code.as_str(), denial.rule.as_str()), (code, rule));
     }
     let by_tier = BASE.replace("\"ask\"", "\"deny\"");
-    let Decision::Deny(denial) = decide(&load(&by_tier), &tool("t", SafetyTier::Privileged), &[]) else {
+    let Err(denial) = decide(&load(&by_tier), &tool("t", SafetyTier::Privileged), &[]) else {
         panic!("denied")
     };
     assert_eq!(denial.rule, "tiers.privileged.approval");

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use portcullis_policy::{
-    Approval, Decision, Grant, RequestedSubject, ShellPolicy, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, Denial, Grant, RequestedSubject, ShellPolicy, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, SafetyTier, ToolPolicy};
 use proptest::prelude::*;
@@ -155,12 +155,12 @@ fn model_decides(lines: &Lines, tool: &ToolFacts, text: &str, access: Access) ->
     Ok(mounts)
 }
 
-fn verdict(decision: &Decision) -> Verdict {
+fn verdict(decision: &Result<Grant, Denial>) -> Verdict {
     match decision {
-        Decision::Allow(grant) => {
+        Ok(grant) => {
             Ok(grant.mounts.iter().map(|mount| (mount.name.to_string(), mount.access.to_string())).collect())
         }
-        Decision::Deny(denial) => Err(denial.code.as_str()),
+        Err(denial) => Err(denial.code.as_str()),
     }
 }
 
@@ -239,13 +239,13 @@ proptest! {
             for (tool, (text, access)) in calls {
                 let subjects = [path(&text, access)];
                 match (decide(&reduced, &tool, &subjects), decide(&before, &tool, &subjects)) {
-                    (Decision::Allow(grant), Decision::Allow(wider)) => {
+                    (Ok(grant), Ok(wider)) => {
                         prop_assert!(is_within(&grant, &wider), "{:?}\n{:?}", grant, wider);
                     }
-                    (Decision::Allow(grant), Decision::Deny(denial)) => {
+                    (Ok(grant), Err(denial)) => {
                         prop_assert!(false, "added {:?}, before: {}", grant, denial);
                     }
-                    (Decision::Deny(_), _) => {}
+                    (Err(_), _) => {}
                 }
             }
         }
@@ -263,14 +263,14 @@ proptest! {
             for command in commands {
                 let subjects = [RequestedSubject::Command { argument: "command".into(), command }];
                 match (decide(&reduced, &shell_exec(), &subjects), decide(&before, &shell_exec(), &subjects)) {
-                    (Decision::Allow(grant), Decision::Allow(wider)) => {
+                    (Ok(grant), Ok(wider)) => {
                         prop_assert!(is_within(&grant, &wider), "{:?}\n{:?}", grant, wider);
                         prop_assert!(grant.shell.is_some() && grant.access_to("vault").is_none());
                     }
-                    (Decision::Allow(grant), Decision::Deny(denial)) => {
+                    (Ok(grant), Err(denial)) => {
                         prop_assert!(false, "added {:?}, before: {}", grant, denial);
                     }
-                    (Decision::Deny(_), _) => {}
+                    (Err(_), _) => {}
                 }
             }
         }

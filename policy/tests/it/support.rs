@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    CallRequest, Decision, LoadOptions, PolicyError, PolicySource, RequestedSubject, Standing, ToolFacts,
-    ToolOrigin, WorkspaceSecurityPolicy,
+    CallRequest, Denial, Grant, LoadOptions, PolicyError, PolicySource, RequestedSubject, Standing,
+    ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, ArgumentRole, GuestPath, SafetyTier, SandboxTier, ToolName, ToolPolicy};
 
@@ -76,6 +76,6 @@ pub(crate) fn decide(
     policy: &WorkspaceSecurityPolicy,
     tool: &ToolFacts,
     subjects: &[RequestedSubject],
-) -> Decision {
+) -> Result<Grant, Denial> {
     policy.authorize(&CallRequest { tool, subjects })
 }

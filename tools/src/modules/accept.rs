@@ -7,9 +7,7 @@ use portcullis_policy::{Operation, ToolOrigin};
 use portcullis_types::ToolName;
 
 use super::{Lock, ModuleError, OutsideModule, RefusedModule, outside::Wanted};
-use crate::{
-    NameHolder, RegistryError, builder::BootstrapError, registered::RegisteredTool, table::ToolTable,
-};
+use crate::{NameHolder, RegistryError, error::BootstrapError, registered::RegisteredTool, table::ToolTable};
 
 /// What comes of the modules from outside.
 #[derive(Debug, Default)]

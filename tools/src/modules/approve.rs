@@ -45,9 +45,12 @@ impl ToolRegistry {
         let tool = self.get(name).ok_or_else(|| ApproveError::Unknown { name: name.to_owned() })?;
         let facts = tool.facts();
         match tool.declared() {
-            Some(declared) if facts.origin == ToolOrigin::ForeignModule => {
-                Ok(ModuleApproval { tool, declared, before: self.lock.pin(&facts.name), registry: self })
-            }
+            Some(declared) if facts.origin == ToolOrigin::ForeignModule => Ok(ModuleApproval {
+                tool,
+                declared,
+                before: self.setup().lock.pin(&facts.name),
+                registry: self,
+            }),
             _ => Err(ApproveError::NotOutside { name: facts.name.clone() }),
         }
     }
@@ -59,10 +62,11 @@ impl ToolRegistry {
     /// # Errors
     /// [`PinError`]; nothing is withdrawn then.
     pub fn revoke(&self, name: &str, agent: &str) -> Result<Pin, PinError> {
-        let pinned = ToolName::parse(name).ok().and_then(|name| Some((self.lock.pin(&name)?.clone(), name)));
+        let pinned =
+            ToolName::parse(name).ok().and_then(|name| Some((self.setup().lock.pin(&name)?.clone(), name)));
         let Some((pin, name)) = pinned else { return Err(PinError::NotPinned { name: name.to_owned() }) };
         let row = self.row("revoke", &name, &pin, agent);
-        self.recorded(&Record::revoke(&row), || Lock::unpin_now(&self.state, &name))?;
+        self.recorded(&Record::revoke(&row), || Lock::unpin_now(&self.setup().state, &name))?;
         Ok(pin)
     }
 
@@ -72,12 +76,12 @@ impl ToolRegistry {
         record: &Record,
         change: impl FnOnce() -> Result<(), LockError>,
     ) -> Result<(), PinError> {
-        self.audit.append(record)?;
+        self.audit().append(record)?;
         let changed = change();
         if changed.is_err() {
             let failed = Ending::new(Outcome::Error(ToolErrorKind::Failed));
             // Whoever asked is told in any case.
-            let _ = self.audit.append(&Record::end(&record.call, failed));
+            let _ = self.audit().append(&Record::end(&record.call, failed));
         }
         Ok(changed?)
     }
@@ -90,7 +94,7 @@ impl ToolRegistry {
             agent: Some(agent.into()),
             tool: name.as_str().into(),
             args_sha256: Some(pin.declarations_sha256.as_str().into()),
-            policy_digest: Some(self.policy.digest().as_str().into()),
+            policy_digest: Some(self.policy().digest().as_str().into()),
             module_sha256: Some(pin.module_sha256.as_str().into()),
             rule: Some(format!("portcullis.lock: tools.{name}").into()),
             ..CallRecord::default()
@@ -126,7 +130,7 @@ impl ModuleApproval<'_> {
     /// The file that the pin is written to.
     #[must_use]
     pub fn lock(&self) -> &Path {
-        self.registry.lock.path()
+        self.registry.setup().lock.path()
     }
 
     /// What is not as it was approved; nothing where nothing was.
@@ -156,7 +160,8 @@ impl ModuleApproval<'_> {
     pub fn pin(&self, agent: &str) -> Result<(), PinError> {
         let (name, pin) = (&self.tool.facts().name, self.as_pin());
         let row = self.registry.row("approve", name, &pin, agent);
-        self.registry.recorded(&Record::approve(&row), || Lock::pin_now(&self.registry.state, name, pin))
+        self.registry
+            .recorded(&Record::approve(&row), || Lock::pin_now(&self.registry.setup().state, name, pin))
     }
 
     fn as_pin(&self) -> Pin {

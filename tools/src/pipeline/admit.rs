@@ -3,11 +3,11 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use portcullis_policy::{Approval, Denial, DenialCode, WorkspaceSecurityPolicy};
+use portcullis_policy::{Approval, Denial, DenialCode};
 use portcullis_types::ToolError;
 
-use super::{PendingRecord, check::Checked};
-use crate::{approval::ApprovalRule, audit::Verdict, call::Caller, rates::Rates};
+use super::{Host, PendingRecord, check::Checked};
+use crate::{approval::ApprovalRule, audit::Verdict, call::Caller};
 
 /// A call that may go on, perhaps after a question.
 #[derive(Debug)]
@@ -22,11 +22,11 @@ pub(crate) struct Gated {
 /// Admits the call, or refuses it.
 pub(crate) fn admit(
     checked: Checked,
-    policy: &WorkspaceSecurityPolicy,
-    rates: &Rates,
+    host: &Host,
     caller: &Caller,
     pending: &mut PendingRecord,
 ) -> Result<Gated, ToolError> {
+    let policy = &*host.policy;
     let facts = checked.tool.facts();
     let assignment = policy.assign(facts).map_err(|denial| refuse(denial, pending))?;
     pending.row.tier = Some(assignment.tier);
@@ -60,7 +60,7 @@ pub(crate) fn admit(
         }
     }
     if caller.step.is_none() {
-        rates.admit(caller.counted_as(), facts.name.as_str())?;
+        host.rates.admit(caller.counted_as(), facts.name.as_str())?;
     }
     Ok(Gated { checked, approval, approval_rule })
 }

@@ -4,7 +4,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
 use portcullis_policy::{
-    Approval, CallRequest, Decision, Denial, DenialCode, Grant, RequestedSubject, WorkspaceSecurityPolicy,
+    Approval, CallRequest, Denial, DenialCode, Grant, RequestedSubject, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, ArgumentRole, GuestPath, RoleKind, ToolArgs, ToolError, ToolEvent};
 use rustix::{
@@ -14,7 +14,7 @@ use rustix::{
 use serde_json::Value;
 
 use super::{
-    PendingRecord,
+    Host, PendingRecord,
     admit::{Gated, admit, refuse},
     caller_deadline::within_deadline,
     check::{Checked, check_again},
@@ -23,13 +23,10 @@ use crate::{
     approval::{self, ApprovalRequest, NotApproved, StepGrant},
     audit::{self, Subject, SubjectKind},
     call::Caller,
-    hook::Hooks,
-    rates::Rates,
-    registered::{Backend, RegisteredTool},
+    registered::RegisteredTool,
     sandbox::links::{self, Exposed, Suspect},
     sandbox::mounts::{MountTable, real_path, resolve_beneath},
     sandbox::repository,
-    shell::ShellBackend,
 };
 
 /// How often an approver may change the arguments of one call.
@@ -40,22 +37,21 @@ const MAX_CHANGES: usize = 8;
 pub(crate) struct Authorized {
     pub(super) checked: Checked,
     pub(super) grant: Grant,
-    /// The mounts that nobody else may write while the call runs, by name.
+    /// The mounts that no other call may write while this one runs, by name.
     pub(super) writes: Vec<String>,
 }
 
 /// Authorizes the call, or refuses it. Arguments that the approver changed start again at the check.
 pub(crate) async fn authorize(
     gated: Gated,
-    policy: &WorkspaceSecurityPolicy,
-    (mounts, rates, hooks): (&MountTable, &Rates, &Hooks),
+    host: &Host,
     caller: &Caller,
     pending: &mut PendingRecord,
 ) -> Result<Authorized, ToolError> {
     let mut gated = gated;
     for _ in 0..=MAX_CHANGES {
-        let Grants { own: grant, steps } = grants(&gated.checked, policy, mounts, pending).await?;
-        let writes = writes(&gated.checked.tool, &grant, &steps, caller);
+        let Grants { own: grant, steps } = grants(&gated.checked, host, pending).await?;
+        let writes = writes(gated.checked.tool.backend().writes_alone(&grant, &steps, caller));
         let strictest = steps.iter().map(|step| step.grant.approval).max().unwrap_or(Approval::Allow);
         if gated.approval.max(grant.approval).max(strictest) != Approval::Ask {
             // Unless somebody was asked before and changed the arguments to these.
@@ -68,19 +64,19 @@ pub(crate) async fn authorize(
             return Ok(Authorized { checked: gated.checked, grant, writes });
         }
         let asked = Grants { own: grant.clone(), steps: steps.clone() };
-        match consent(&gated, &grant, steps, policy, caller, pending).await? {
+        match consent(&gated, &grant, steps, &host.policy, caller, pending).await? {
             // An answer may take minutes: what it was given for must still be so.
-            None if grants(&gated.checked, policy, mounts, pending).await? == asked => {
+            None if grants(&gated.checked, host, pending).await? == asked => {
                 return Ok(Authorized { checked: gated.checked, grant, writes });
             }
             None => {}
             Some(arguments) => {
                 let Checked { mut call, tool, .. } = gated.checked;
                 call.arguments = arguments;
-                let checked = check_again(call, tool, hooks, caller, pending).await?;
+                let checked = check_again(call, tool, host, caller, pending).await?;
                 // What a hook made of an approver's arguments nobody has seen.
                 let unseen = checked.notes.hooked;
-                gated = admit(checked, policy, rates, caller, pending)?;
+                gated = admit(checked, host, caller, pending)?;
                 if unseen {
                     gated.approval = gated.approval.max(Approval::Ask);
                 }
@@ -90,17 +86,12 @@ pub(crate) async fn authorize(
     Err(ToolError::denied(format!("the approver changed the arguments more than {MAX_CHANGES} times")))
 }
 
-/// The mounts that a call must be alone to write. A guest may read a file and write it back, and so may an operation's
-/// steps, for which the operation waits; a native tool is handed no mount, and a command may take as long as it likes:
-/// its session is what keeps it from others.
-fn writes(tool: &RegisteredTool, own: &Grant, steps: &[StepGrant], caller: &Caller) -> Vec<String> {
-    let grants: Vec<&Grant> = match tool.backend() {
-        Backend::Guest(_) if caller.step.is_none() => vec![own],
-        Backend::Operation(_) => steps.iter().map(|step| &step.grant).collect(),
-        Backend::Guest(_) | Backend::Native(_) | Backend::Shell(_) => return Vec::new(),
-    };
+/// The mounts that a call must be the only writer of, by name. A guest may read a file and write it back, and so may
+/// an operation's steps. A native tool is handed no mount; a command may take as long as it likes, and its session is
+/// what keeps it from others.
+fn writes(grants: Vec<&Grant>) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    for mount in grants.iter().flat_map(|grant| &*grant.mounts) {
+    for mount in grants.into_iter().flat_map(|grant| &*grant.mounts) {
         if mount.access == Access::Write && !names.iter().any(|name| name == mount.name.as_str()) {
             names.push(mount.name.as_str().to_owned());
         }
@@ -125,32 +116,22 @@ struct Grants {
 }
 
 /// The grants of a call, by names and by where they lead.
-async fn grants(
-    checked: &Checked,
-    policy: &WorkspaceSecurityPolicy,
-    mounts: &MountTable,
-    pending: &mut PendingRecord,
-) -> Result<Grants, ToolError> {
+async fn grants(checked: &Checked, host: &Host, pending: &mut PendingRecord) -> Result<Grants, ToolError> {
     let (tool, args) = (&checked.tool, &checked.args);
+    let (policy, mounts) = (&*host.policy, &*host.mounts);
     let exposed = &*mounts.private_links().exposed().await;
     let places = Places { mounts, exposed };
     let subjects = subjects(tool, args)?;
     pending.row.subjects = subjects.iter().map(row_subject).collect();
     let mut steps = Vec::new();
-    let grant = match tool.backend() {
-        Backend::Native(_) | Backend::Guest(_) | Backend::Shell(_) => judge(tool, &subjects, policy, places),
-        Backend::Operation(operation) => {
-            let own = judge(tool, &[], policy, places).map_err(|denial| refuse(*denial, pending))?;
-            for step in operation.steps() {
-                let subjects = self::subjects(step, args)?;
-                let grant = judge(step, &subjects, policy, places);
-                let grant = grant.map_err(|denial| refuse(*denial, pending))?;
-                steps.push(StepGrant { step: step.facts().name.to_string(), grant });
-            }
-            Ok(own)
-        }
-    };
-    let grant = grant.map_err(|denial| refuse(*denial, pending))?;
+    // An operation touches nothing by itself: its arguments are its steps'.
+    let own: &[RequestedSubject] = if tool.steps().is_empty() { &subjects } else { &[] };
+    let grant = judge(tool, own, policy, places).map_err(|denial| refuse(*denial, pending))?;
+    for step in tool.steps() {
+        let subjects = self::subjects(step, args)?;
+        let grant = judge(step, &subjects, policy, places).map_err(|denial| refuse(*denial, pending))?;
+        steps.push(StepGrant { step: step.facts().name.to_string(), grant });
+    }
     pending.row.decision = Some(audit::Verdict::Allow);
     pending.row.rule = Some(rule_of(&grant).into());
     pending.row.mounts = grant
@@ -176,10 +157,7 @@ fn judge(
     policy: &WorkspaceSecurityPolicy,
     places: Places<'_>,
 ) -> Result<Grant, Box<Denial>> {
-    let grant = match policy.authorize(&CallRequest { tool: tool.facts(), subjects }) {
-        Decision::Allow(grant) => grant,
-        Decision::Deny(denial) => return Err(Box::new(denial)),
-    };
+    let grant = policy.authorize(&CallRequest { tool: tool.facts(), subjects }).map_err(Box::new)?;
     // A command opens files past us, so one of its mounts could hold such a name.
     if grant.shell.is_some()
         && let Some(suspect) = places.exposed.suspects_any()
@@ -400,11 +378,7 @@ async fn consent(
         run_id: caller.run_id.clone(),
         tool: tool.to_owned(),
         tier: pending.row.tier.unwrap_or(portcullis_types::SafetyTier::Privileged),
-        unconfined: match checked.tool.backend() {
-            Backend::Native(_) => true,
-            Backend::Shell(shell) => matches!(shell.backend(), ShellBackend::Host(_)),
-            Backend::Guest(_) | Backend::Operation(_) => false,
-        },
+        unconfined: checked.tool.backend().is_unconfined(),
         arguments: checked.args.text().to_owned(),
         grant: grant.clone(),
         policy_digest: policy.digest().as_str().to_owned(),
@@ -438,13 +412,11 @@ async fn consent(
 
 /// What asks about a call: what gated it, else the rule of the first of its steps that asks.
 fn asking_rule(gated: &Gated, policy: &WorkspaceSecurityPolicy) -> String {
-    let Backend::Operation(operation) = gated.checked.tool.backend() else {
-        return gated.approval_rule.clone();
-    };
-    if gated.approval == Approval::Ask {
+    let steps = gated.checked.tool.steps();
+    if steps.is_empty() || gated.approval == Approval::Ask {
         return gated.approval_rule.clone();
     }
-    let steps = operation.steps().iter().map(|step| (step.facts(), policy.describe(step.facts())));
+    let steps = steps.iter().map(|step| (step.facts(), policy.describe(step.facts())));
     let mut asking = steps.filter(|(_, assigned)| assigned.approval == Approval::Ask);
     asking.next().map_or_else(String::new, |(facts, assigned)| policy.approval_rule(facts, &assigned))
 }

@@ -1,6 +1,6 @@
 //! What a call leaves behind: the facts for its audit row, gathered step by step.
 //!
-//! A pending that is dropped before its end was recorded writes the end itself: a caller that goes away does
+//! A record that is dropped before its end was recorded writes the end itself: a caller that goes away does
 //! not take the row with it.
 
 use std::{

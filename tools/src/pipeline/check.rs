@@ -6,7 +6,7 @@ use std::sync::Arc;
 use portcullis_types::{SafetyTier, ToolArgs, ToolCall, ToolError};
 use sha2::{Digest, Sha256};
 
-use super::{PendingRecord, hooks, resolve::Resolved};
+use super::{Host, PendingRecord, hooks, resolve::Resolved};
 use crate::{
     arguments::{CheckedArguments, Repairs},
     call::Caller,
@@ -37,22 +37,23 @@ pub(crate) struct Notes {
 /// Checks the arguments.
 pub(crate) async fn check(
     resolved: Resolved,
-    hooks: &Hooks,
+    host: &Host,
     caller: &Caller,
     pending: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
     let (call, tool) = resolved.into_parts();
-    check_again(call, tool, hooks, caller, pending).await
+    check_again(call, tool, host, caller, pending).await
 }
 
 /// Checks arguments of a tool that is known: the call's own, or those that an approver put in their place.
 pub(super) async fn check_again(
     call: ToolCall,
     tool: Arc<RegisteredTool>,
-    hooks: &Hooks,
+    host: &Host,
     caller: &Caller,
     pending: &mut PendingRecord,
 ) -> Result<Checked, ToolError> {
+    let hooks = &host.hooks;
     let mut checked = match fit(&call.arguments, &tool, pending) {
         Ok((args, notes)) => Checked { call, tool, args, notes },
         // A guess at what was meant is no basis for something dangerous.

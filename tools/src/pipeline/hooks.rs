@@ -7,7 +7,7 @@ use portcullis_policy::{Denial, DenialCode};
 use portcullis_types::{ToolError, ToolOutput};
 
 use super::{
-    PendingRecord,
+    Host, PendingRecord,
     admit::refuse,
     caller_deadline::{over, within_deadline},
     check::Checked,
@@ -74,10 +74,11 @@ pub(super) async fn repair(
 /// told, also to a caller that does not wait much longer.
 pub(crate) async fn after(
     outcome: Result<RawOutcome, ToolError>,
-    hooks: &Hooks,
+    host: &Host,
     caller: &Caller,
 ) -> Result<RawOutcome, ToolError> {
     let mut raw = outcome?;
+    let hooks = &host.hooks;
     if hooks.is_empty() {
         return Ok(raw);
     }

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Writes the end of the call and releases its result; a call whose end cannot be written has none.
-pub(crate) fn record(shaped: Shaped, mut pending: PendingRecord, caller: &Caller) -> ToolResult {
+pub(crate) fn record(shaped: Shaped, caller: &Caller, mut pending: PendingRecord) -> ToolResult {
     let call_id = pending.row.call_id.to_string();
     let tool = pending.row.tool.to_string();
     let duration = pending.elapsed();

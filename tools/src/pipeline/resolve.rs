@@ -1,14 +1,13 @@
 //! Step 1: find the tool by its name.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
-use portcullis_types::{ToolCall, ToolError, ToolName};
+use portcullis_types::{ToolCall, ToolError, ToolEvent, ToolName};
 
-use super::PendingRecord;
+use super::{Host, PendingRecord};
 use crate::{
-    audit::Confinement,
-    call::random_id,
-    registered::{Backend, RegisteredTool},
+    call::{Caller, random_id},
+    registered::RegisteredTool,
     table::ToolTable,
 };
 
@@ -33,34 +32,34 @@ impl Resolved {
 
 /// Finds the tool.
 pub(crate) fn resolve(
-    tools: &ToolTable,
-    lost: &BTreeSet<ToolName>,
     mut call: ToolCall,
+    host: &Host,
+    caller: &Caller,
     pending: &mut PendingRecord,
 ) -> Result<Resolved, ToolError> {
+    caller.emit(&ToolEvent::Requested {
+        call_id: call.id.clone(),
+        tool: call.tool.clone(),
+        arguments: call.arguments.clone(),
+    });
+    let tools = &*host.tools;
     let Some(tool) = tools.get(call.tool.as_str()) else {
-        return Err(match lost.get(call.tool.as_str()) {
+        return Err(match tools.lost(call.tool.as_str()) {
             Some(name) => unavailable(name),
             None => unknown(tools, &call.tool),
         });
     };
-    let (confinement, module) = match tool.backend() {
-        Backend::Native(_) => (Confinement::Native, None),
-        Backend::Shell(_) => (Confinement::Shell, None),
-        Backend::Guest(guest) => (Confinement::Wasm, Some(guest.module().digest().to_string().into())),
-        Backend::Operation(_) => {
-            // By it the rows of the steps are found.
-            pending.row.operation_id.get_or_insert_with(|| random_id("op").into());
-            (Confinement::Wasm, None)
-        }
-    };
+    if !tool.steps().is_empty() {
+        // By it the rows of the steps are found.
+        pending.row.operation_id.get_or_insert_with(|| random_id("op").into());
+    }
     if call.tool != tool.decl().name {
         // Under an alias; from here on it is the tool's own name that is judged, shown and recorded.
         call.tool.clone_from(&tool.decl().name);
         pending.row.tool = call.tool.as_str().into();
     }
-    pending.row.confinement = Some(confinement);
-    pending.row.module_sha256 = module;
+    pending.row.confinement = Some(tool.confinement());
+    pending.row.module_sha256 = tool.module().map(|module| module.digest().to_string().into());
     Ok(Resolved { call, tool: Arc::clone(tool) })
 }
 

@@ -1,30 +1,21 @@
 //! Step 5: the call itself. It takes a slot, its `begin` row is written if it has effects, the deadline
 //! starts, and the tool runs, once more where that can do no harm.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use portcullis_policy::Grant;
 use portcullis_types::{SafetyTier, ToolError, ToolEvent, ToolOutput};
 
 use super::{
-    PendingRecord,
-    attempt::{Attempt, GuestUsage, Tried},
+    Host, PendingRecord,
     authorize::Authorized,
+    backend::{Attempt, Tried, Usage},
     call_log::unrecorded,
     caller_deadline::{ensure_not_over, within_deadline},
     check::Checked,
     heartbeat::Watched,
 };
-use crate::{
-    call::Caller,
-    registered::Backend,
-    registry::ToolRegistry,
-    sandbox::HostWasmToolRunner,
-    slots::{CallSlots, LeaveOnDrop},
-};
+use crate::{call::Caller, slots::LeaveOnDrop};
 
 /// How long is waited before each further try.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
@@ -35,7 +26,7 @@ pub(crate) struct RawOutcome {
     pub(super) result: Result<ToolOutput, ToolError>,
     /// What a model reads after the text, whatever is cut from that.
     pub(super) trailer: Option<String>,
-    pub(super) usage: Option<GuestUsage>,
+    pub(super) usage: Option<Usage>,
     pub(super) grant: Grant,
     pub(super) checked: Checked,
     /// Whether hooks have made the text longer than the tool did.
@@ -47,16 +38,14 @@ pub(crate) struct RawOutcome {
 /// Runs the call.
 pub(crate) async fn run(
     authorized: Authorized,
-    slots: &CallSlots,
-    runner: Option<&HostWasmToolRunner>,
-    steps: Option<&Arc<ToolRegistry>>,
+    host: &Host,
     caller: &Caller,
     pending: &mut PendingRecord,
 ) -> Result<RawOutcome, ToolError> {
     let Authorized { mut checked, grant, writes } = authorized;
     let slot = match &caller.slot {
-        Some(parent) => within_deadline(caller, slots.within(parent, writes, &caller.cancel)).await??,
-        None => within_deadline(caller, slots.take(writes, &caller.cancel)).await??,
+        Some(parent) => within_deadline(caller, host.slots.within(parent, writes, &caller.cancel)).await??,
+        None => within_deadline(caller, host.slots.take(writes, &caller.cancel)).await??,
     };
     ensure_not_over(caller)?;
     if pending.row.tier != Some(SafetyTier::ReadOnly) {
@@ -70,7 +59,7 @@ pub(crate) async fn run(
     caller.emit(&ToolEvent::Started { call_id: checked.call.id.clone(), tool: checked.call.tool.clone() });
     // However the wait ends, a thread that a native tool blocks keeps no slot. A call that a tool makes leaves that to
     // its parent.
-    let leaves = matches!(checked.tool.backend(), Backend::Native(_)) && caller.slot.is_none();
+    let leaves = checked.tool.backend().may_block() && caller.slot.is_none();
     let _leave = leaves.then(|| LeaveOnDrop(slot.clone()));
     let watched = Watched::of(&checked.call.id, caller);
     let attempt = Attempt {
@@ -80,8 +69,7 @@ pub(crate) async fn run(
         time_limit,
         deadline,
         caller: watched.as_ref().map_or(caller, |watched| &watched.caller),
-        runner,
-        steps,
+        host,
     };
     let (Tried { result, trailer, usage, .. }, tries) = {
         let mut tried = std::pin::pin!(try_until_done(attempt, pending));
@@ -101,7 +89,7 @@ async fn try_until_done(
     pending: &mut PendingRecord,
 ) -> Result<(Tried, usize), ToolError> {
     for (before, pause) in PAUSES.into_iter().enumerate() {
-        let mut tried = attempt.make(pending).await?;
+        let mut tried = attempt.checked.tool.backend().attempt(attempt, pending).await?;
         let resume = Instant::now() + pause;
         if !tried.may_try_again || resume >= attempt.deadline {
             return Ok((tried, before + 1));
@@ -115,5 +103,5 @@ async fn try_until_done(
             () = tokio::time::sleep_until(resume.into()) => {}
         }
     }
-    Ok((attempt.make(pending).await?, PAUSES.len() + 1))
+    Ok((attempt.checked.tool.backend().attempt(attempt, pending).await?, PAUSES.len() + 1))
 }

@@ -5,8 +5,8 @@ use portcullis_types::{MAX_FINAL_FRAME_BYTES, ToolError, ToolErrorKind, ToolOutp
 use serde_json::{Map, Value, json};
 
 use super::{
-    PendingRecord,
-    attempt::GuestUsage,
+    Host, PendingRecord,
+    backend::Usage,
     bound::{append, cut, is_over, mark, whole, with_commas},
     check::Notes,
     run::RawOutcome,
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     call::{Caller, random_id},
     output_store::{OutputOwner, OutputStore},
-    registered::{Backend, RegisteredTool},
+    registered::RegisteredTool,
 };
 
 /// The most text of an error that a model gets, and as much of its hint; results have their own limit.
@@ -41,13 +41,13 @@ pub(crate) struct Shaped {
     pub(super) details: Value,
     pub(super) truncated: bool,
     pub(super) original_bytes: u64,
-    pub(super) usage: Option<GuestUsage>,
+    pub(super) usage: Option<Usage>,
 }
 
 /// Shapes what came of a call, whether it ran or was refused.
 pub(crate) fn shape(
     raw: Result<RawOutcome, ToolError>,
-    store: &OutputStore,
+    host: &Host,
     caller: &Caller,
     pending: &PendingRecord,
 ) -> Shaped {
@@ -63,7 +63,7 @@ pub(crate) fn shape(
     };
     let own = std::mem::take(&mut output.details);
     let size = Size::of(&output, &own, tool);
-    if size.all() > MAX_RESULT_BYTES && !matches!(tool.backend(), Backend::Shell(_)) {
+    if size.all() > MAX_RESULT_BYTES && !tool.backend().bounds_results() {
         return failed(too_large(size.all()), notes, usage, pending);
     }
     let part = Part::of(&own, tool);
@@ -84,7 +84,7 @@ pub(crate) fn shape(
         // Data whose text is there is in there.
         let is_apart = is_withheld && !is_text_of_data(&output);
         let all = whole(&output, is_apart, trailer.as_deref());
-        if let Some(id) = keep(&all, &grant, store, caller, pending) {
+        if let Some(id) = keep(&all, &grant, &host.outputs, caller, pending) {
             rest = match (&part, rest) {
                 (Some(part), _) => Some(part.rest(&id)),
                 (None, Some(page)) => {
@@ -321,7 +321,7 @@ fn listed(notes: Vec<String>) -> Vec<String> {
     listed
 }
 
-fn failed(error: ToolError, notes: Notes, usage: Option<GuestUsage>, pending: &PendingRecord) -> Shaped {
+fn failed(error: ToolError, notes: Notes, usage: Option<Usage>, pending: &PendingRecord) -> Shaped {
     let error = bounded(error);
     if error.kind() == ToolErrorKind::Internal {
         tracing::error!(

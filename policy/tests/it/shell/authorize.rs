@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use portcullis_policy::{
-    Approval, CallRequest, DEFAULT_POLICY, Decision, Denial, DenialCode, Grant, ProfileName,
-    RequestedSubject, ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
+    Approval, CallRequest, DEFAULT_POLICY, Denial, DenialCode, Grant, ProfileName, RequestedSubject,
+    ToolFacts, ToolOrigin, WorkspaceSecurityPolicy,
 };
 use portcullis_types::{Access, GuestPath, SafetyTier};
 use serde_json::json;
@@ -25,16 +25,16 @@ fn workdir(text: &str) -> RequestedSubject {
 #[track_caller]
 fn granted(policy: &WorkspaceSecurityPolicy, tool: &ToolFacts, subjects: &[RequestedSubject]) -> Grant {
     match policy.authorize(&CallRequest { tool, subjects }) {
-        Decision::Allow(grant) => grant,
-        Decision::Deny(denial) => panic!("allowed, but: {denial}"),
+        Ok(grant) => grant,
+        Err(denial) => panic!("allowed, but: {denial}"),
     }
 }
 
 #[track_caller]
 fn denied(policy: &WorkspaceSecurityPolicy, tool: &ToolFacts, subjects: &[RequestedSubject]) -> Denial {
     match policy.authorize(&CallRequest { tool, subjects }) {
-        Decision::Allow(grant) => panic!("denied, but: {grant:?}"),
-        Decision::Deny(denial) => denial,
+        Ok(grant) => panic!("denied, but: {grant:?}"),
+        Err(denial) => denial,
     }
 }
 

@@ -4,7 +4,7 @@
 use portcullis_tools::{
     PolicyFiles,
     policy::{
-        Approval, CallRequest, Decision, GrantedMount, ProfileName, RequestedSubject, ToolFacts,
+        Approval, CallRequest, GrantedMount, ProfileName, RequestedSubject, ToolFacts,
         WorkspaceSecurityPolicy,
     },
 };
@@ -52,10 +52,7 @@ pub(super) fn lines(files: &PolicyFiles, tier: SandboxTier, refused: Refused<'_>
 
 fn allows(policy: &WorkspaceSecurityPolicy, refused: Refused<'_>) -> bool {
     let request = CallRequest { tool: refused.tool, subjects: refused.subjects };
-    match policy.authorize(&request) {
-        Decision::Allow(grant) => grant.approval == Approval::Allow,
-        Decision::Deny(_) => false,
-    }
+    policy.authorize(&request).is_ok_and(|grant| grant.approval == Approval::Allow)
 }
 
 /// What an entry may say, least first: few keys before many, and of profiles those that give less before

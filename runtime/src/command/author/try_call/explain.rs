@@ -3,7 +3,7 @@
 use portcullis_tools::{
     PolicyFiles, RegisteredTool, ToolRegistry, ToolResult,
     audit::{self, Event, Row, SubjectKind},
-    policy::{CallRequest, Decision, DenialCode, RequestedSubject},
+    policy::{CallRequest, DenialCode, RequestedSubject},
 };
 use portcullis_types::{GuestPath, SandboxTier, ToolError, ToolErrorKind};
 
@@ -48,9 +48,9 @@ impl Refusal {
         let subjects = subjects(tool, &row);
         let request = CallRequest { tool: tool.facts(), subjects: &subjects };
         let (rule, subject) = match registry.policy().authorize(&request) {
-            Decision::Deny(denial) if denial.code == *code => (Some(denial.rule), Some(denial.subject)),
+            Err(denial) if denial.code == *code => (Some(denial.rule), Some(denial.subject)),
             // It was refused later: where a path leads, or for want of an approval.
-            Decision::Deny(_) | Decision::Allow(_) => {
+            _ => {
                 let rule = registry
                     .assignment(tool)
                     .ok()

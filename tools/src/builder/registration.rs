@@ -1,0 +1,141 @@
+//! The tools of a registry, one kind after the other.
+
+use std::sync::Arc;
+
+use portcullis_policy::{Operation, ShellPolicy, ToolOrigin};
+use portcullis_types::{Declarations, Tool};
+
+use crate::{
+    error::BootstrapError,
+    modules::{self, Lock, OutsideModule, RefusedModule},
+    native::{Capability, OutputRead, StillGranted},
+    output_store::OutputStore,
+    registered::RegisteredTool,
+    registry::{NameHolder, RegistryError},
+    sandbox::GuestModule,
+    shell::{BashTool, ShellBackend},
+    table::ToolTable,
+    vault,
+};
+
+/// A module that this program carries, with what it says of itself.
+pub(super) type ShippedModule = (String, Arc<GuestModule>, Declarations);
+
+/// The tools that were registered so far. A name goes to the tool that comes first.
+pub(super) struct Registration<'a> {
+    lock: &'a Lock,
+    pub(super) tools: ToolTable,
+    /// The steps of operations, which no caller can name.
+    pub(super) steps: ToolTable,
+    pub(super) refused: Vec<RefusedModule>,
+    /// Name and SHA-256 of each module that is used.
+    pub(super) digests: Vec<(String, [u8; 32])>,
+}
+
+impl<'a> Registration<'a> {
+    /// No tools yet. What was approved of modules from outside is in the lock.
+    pub(super) fn new(lock: &'a Lock) -> Self {
+        Self {
+            lock,
+            tools: ToolTable::default(),
+            steps: ToolTable::default(),
+            refused: Vec::new(),
+            digests: Vec::new(),
+        }
+    }
+
+    /// Tools of this process.
+    pub(super) fn natives(&mut self, natives: Vec<(Arc<dyn Tool>, ToolOrigin)>) -> Result<(), RegistryError> {
+        for (tool, origin) in natives {
+            self.add(RegisteredTool::native(tool, origin)?)?;
+        }
+        Ok(())
+    }
+
+    /// The tools of capabilities, those that are there already excepted.
+    pub(super) fn capabilities(&mut self, capabilities: Vec<Capability>) -> Result<(), RegistryError> {
+        for tool in capabilities.into_iter().flat_map(Capability::tools) {
+            let shipped = RegisteredTool::native(tool, ToolOrigin::ShippedNative)?;
+            let same = self.tools.get(&shipped.decl().name);
+            if same.is_none_or(|same| same.facts().origin != ToolOrigin::ShippedNative) {
+                self.add(shipped)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `shell_exec`.
+    pub(super) fn shell(
+        &mut self,
+        backend: ShellBackend,
+        policy: Option<&ShellPolicy>,
+    ) -> Result<(), RegistryError> {
+        self.add(BashTool::new(backend).register(policy)?)
+    }
+
+    /// The tools of modules that this program carries.
+    pub(super) fn shipped_modules(&mut self, shipped: Vec<ShippedModule>) -> Result<(), RegistryError> {
+        for (name, module, declarations) in shipped {
+            for declaration in declarations.tools {
+                let origin = ToolOrigin::ShippedModule;
+                self.add(RegisteredTool::guest(declaration, &name, &module, origin, self.lock)?)?;
+            }
+            self.digests.push((name, module.digest().0));
+        }
+        Ok(())
+    }
+
+    /// The steps that modules of this program have, and the operation that is made of them.
+    pub(super) fn operations(&mut self, steps: Vec<ShippedModule>) -> Result<(), RegistryError> {
+        if steps.is_empty() {
+            return Ok(());
+        }
+        for (name, module, declarations) in steps {
+            for declaration in declarations.tools {
+                let origin = ToolOrigin::ShippedOperation;
+                let step = RegisteredTool::guest(declaration, &name, &module, origin, self.lock)?;
+                self.steps.insert(step)?;
+            }
+            self.digests.push((name, module.digest().0));
+        }
+        self.add(vault::tool(&self.steps)?)
+    }
+
+    /// `output_read` over this store.
+    pub(super) fn output_read(
+        &mut self,
+        outputs: &Arc<OutputStore>,
+        still_granted: StillGranted,
+    ) -> Result<(), RegistryError> {
+        let tool: Arc<dyn Tool> = Arc::new(OutputRead::new(Arc::clone(outputs), still_granted));
+        self.add(RegisteredTool::native(tool, ToolOrigin::ShippedNative)?.paging_itself())
+    }
+
+    /// The tools of modules from outside, as far as their names are free.
+    ///
+    /// # Errors
+    /// A module that was named and cannot be used.
+    pub(super) fn outside(
+        &mut self,
+        outside: Vec<OutsideModule>,
+        refused: Vec<RefusedModule>,
+    ) -> Result<(), BootstrapError> {
+        let accepted = modules::accept(outside, &self.tools, self.lock)?;
+        for tool in accepted.tools {
+            self.add(tool)?;
+        }
+        self.refused = refused;
+        self.refused.extend(accepted.refused);
+        self.digests.extend(accepted.digests);
+        Ok(())
+    }
+
+    /// Adds a tool, unless one of its names is a step's or another tool's.
+    fn add(&mut self, tool: RegisteredTool) -> Result<(), RegistryError> {
+        // The policy's entry of a step would be the tool's.
+        if let Some(name) = tool.names().find(|name| Operation::has_step(name.as_str())) {
+            return Err(RegistryError::Taken { name: name.clone(), holder: NameHolder::Shipped });
+        }
+        self.tools.insert(tool)
+    }
+}

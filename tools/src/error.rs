@@ -1,0 +1,89 @@
+//! What keeps a registry from being put together. For the operator.
+
+use std::path::PathBuf;
+
+use portcullis_confine::trusted::TrustError;
+use portcullis_policy::PolicyError;
+use thiserror::Error;
+
+use crate::{
+    audit::AuditError,
+    modules::{FolderError, LockError, ModuleError},
+    output_store::StoreError,
+    registry::RegistryError,
+    sandbox::{WasmError, mounts::MountError},
+    state::StateError,
+};
+
+/// Why no registry could be put together. For the operator.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BootstrapError {
+    /// The policy cannot be used.
+    #[error("the policy cannot be used")]
+    Policy(#[from] PolicyError),
+    /// A policy file cannot be read.
+    #[error("cannot read the policy file `{}`", path.display())]
+    PolicyFile {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        #[source]
+        source: std::io::Error,
+    },
+    /// Somebody else could change the operator's policy, or the way to it.
+    #[error("the policy file `{}` is not obeyed", path.display())]
+    UntrustedPolicy {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong, and what would be right.
+        #[source]
+        source: TrustError,
+    },
+    /// The policy requires a layer that this kernel does not have.
+    #[error(
+        "the policy requires `{layer}`, which is not to be had here: {reason}; to run without it, take it out of `require` in the policy"
+    )]
+    MissingLayer {
+        /// The layer.
+        layer: &'static str,
+        /// Why it is missing.
+        reason: String,
+    },
+    /// A mount cannot be used.
+    #[error("a mount cannot be used")]
+    Mount(#[from] MountError),
+    /// The state folder cannot be used.
+    #[error("the state folder cannot be used")]
+    State(#[from] StateError),
+    /// There is no folder to keep state in.
+    #[error("neither XDG_STATE_HOME nor HOME is set, so there is no place for state; name one")]
+    NoHome,
+    /// The audit log cannot be used, so nothing may run.
+    #[error("the audit log cannot be used")]
+    Audit(#[from] AuditError),
+    /// The store of whole outputs cannot be used.
+    #[error("the output store cannot be used")]
+    Outputs(#[from] StoreError),
+    /// The runner of guests cannot be started, or a module not be loaded.
+    #[error("the WebAssembly runner cannot be used")]
+    Wasm(#[from] WasmError),
+    /// The folder of modules cannot be used.
+    #[error("the folder of modules cannot be used")]
+    Folder(#[from] FolderError),
+    /// A module that was named cannot be used.
+    #[error("the module `{}` cannot be used", name.escape_debug())]
+    Module {
+        /// The module.
+        name: String,
+        /// What is wrong with it.
+        #[source]
+        source: ModuleError,
+    },
+    /// It cannot be known what was approved.
+    #[error("it cannot be known which modules were approved")]
+    Lock(#[from] LockError),
+    /// The tools do not go together.
+    #[error("the tools cannot be registered")]
+    Registry(#[from] RegistryError),
+}

@@ -1,0 +1,193 @@
+//! Tools of modules: each call in a fresh store on a thread that is confined to the call's mounts.
+
+use std::{sync::Arc, time::Duration};
+
+use portcullis_policy::{Denial, DenialCode, Grant};
+use portcullis_types::{CallFrame, FRAME_VERSION, FinalFrame, ToolError, ToolOutput, async_trait};
+use serde_json::value::RawValue;
+
+use super::{
+    Attempt, Backend, Tried, Usage, overdue,
+    reports::{bounded, pass_on},
+};
+use crate::{
+    approval::StepGrant,
+    audit::Confinement,
+    call::Caller,
+    modules::Declared,
+    pipeline::{Host, PendingRecord, admit::refuse, check::Checked},
+    sandbox::{self, GuestJob, GuestModule, GuestReport, Violation, WasmError},
+};
+
+/// A tool of a module.
+#[derive(Debug, Clone)]
+pub(crate) struct GuestTool {
+    pub(crate) module: Arc<GuestModule>,
+    /// The file that the module was found in, or what an embedder calls it.
+    pub(crate) module_name: String,
+    pub(crate) declared: Declared,
+}
+
+#[async_trait]
+impl Backend for GuestTool {
+    fn confinement(&self) -> Confinement {
+        Confinement::Wasm
+    }
+
+    fn absence(&self, host: &Host) -> Option<&str> {
+        host.absence_of_guests()
+    }
+
+    /// A guest may read a file and write it back. For a step the operation has waited.
+    fn writes_alone<'g>(&self, own: &'g Grant, _steps: &'g [StepGrant], caller: &Caller) -> Vec<&'g Grant> {
+        if caller.step.is_none() { vec![own] } else { Vec::new() }
+    }
+
+    fn guest(&self) -> Option<&GuestTool> {
+        Some(self)
+    }
+
+    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
+        let Attempt { checked, grant, slot, time_limit, deadline, caller, host } = attempt;
+        let runner =
+            host.runner.as_ref().ok_or_else(|| ToolError::unavailable("no WebAssembly runner is set up"))?;
+        let job = GuestJob {
+            module: Arc::clone(&self.module),
+            stdin: call_frame(checked, time_limit)?,
+            mounts: grant.mounts.to_vec(),
+            memory_bytes: usize::try_from(grant.limits.memory.0).unwrap_or(usize::MAX),
+            time_limit,
+            deadline,
+            cancel: caller.cancel.clone(),
+            held: Some(Box::new(slot.clone())),
+            is_watched: caller.watches_frames(),
+            transfer: caller.step.as_ref().and_then(|step| step.transfer.clone()),
+        };
+        let call_id = &checked.call.id;
+        let limit = grant.limits.max_output;
+        let ran = runner.run(job, |frame| pass_on(bounded(frame, limit), call_id, caller)).await;
+        let report = match ran {
+            Ok(report) => report,
+            Err(error) => {
+                pending.row.posture = Some("unproven".into());
+                let may_try_again = may_try_again(&error, caller);
+                return Ok(Tried {
+                    may_try_again,
+                    ..Tried::once(Err(runner_error(&error, time_limit, caller)))
+                });
+            }
+        };
+        pending.row.posture = Some(report.posture.summary().into());
+        if !report.stderr.is_empty() {
+            tracing::info!(tool = %checked.call.tool, call_id, stderr = %report.stderr, "the guest wrote to its standard error");
+            if let Some(listener) = &caller.on_stderr {
+                listener(&report.stderr);
+            }
+        }
+        let usage = Usage {
+            cpu: report.cpu,
+            peak_memory_bytes: report.peak_memory_bytes as u64,
+            mounts_used: report.mounts_used.iter().map(|name| name.as_str().into()).collect(),
+        };
+        Ok(Tried { usage: Some(usage), ..Tried::once(guest_result(report, pending)) })
+    }
+}
+
+/// The frame on the guest's standard input.
+fn call_frame(checked: &Checked, time_limit: Duration) -> Result<Vec<u8>, ToolError> {
+    let internal = |error: serde_json::Error| ToolError::internal(error.to_string());
+    let frame = CallFrame {
+        v: FRAME_VERSION,
+        tool: checked.tool.guest_name().to_owned(),
+        call_id: checked.call.id.clone(),
+        arguments: RawValue::from_string(checked.args.text().to_owned()).map_err(internal)?,
+        deadline_ms: u64::try_from(time_limit.as_millis()).unwrap_or(u64::MAX),
+    };
+    let mut line = serde_json::to_vec(&frame).map_err(internal)?;
+    // The guest knows at once that this is all of it.
+    line.push(b'\n');
+    Ok(line)
+}
+
+/// What a guest's report means: a violation is a denial whatever the guest says.
+fn guest_result(report: GuestReport, pending: &mut PendingRecord) -> Result<ToolOutput, ToolError> {
+    if let Some(violation) = report.violation {
+        let mut denial = match violation {
+            Violation::Escape { path } => Denial {
+                code: DenialCode::PathEscapesMount,
+                rule: "mounts".to_owned(),
+                subject: path,
+                hint: "name a path within a mount".to_owned(),
+            },
+            Violation::Protected { path, pattern } => Denial {
+                code: DenialCode::ProtectedPath,
+                rule: format!("protect.paths[\"{pattern}\"]"),
+                subject: path,
+                hint: format!("`{pattern}` is protected at any depth; choose another path"),
+            },
+            Violation::HardLink { path } => Denial {
+                code: DenialCode::HardLink,
+                rule: "mounts".to_owned(),
+                subject: path,
+                hint: sandbox::links::REPLACE.to_owned(),
+            },
+        };
+        // What it had done before is done: a tool that tells must be heard.
+        if let Ok(FinalFrame::Error(error)) = report.result {
+            denial.hint = format!("{}; the tool said: {}", denial.hint, error.message);
+        }
+        return Err(refuse(denial, pending));
+    }
+    match report.result {
+        Ok(FinalFrame::Ok(output)) => Ok(output),
+        Ok(FinalFrame::Error(error)) => Err(error.into()),
+        Err(fault) => Err((&fault).into()),
+    }
+}
+
+/// Whether a guest that could not be run may be tried once more: nothing of it has run, and a thread may be free soon.
+/// A step of an operation is no longer what it was: the other end has begun.
+fn may_try_again(error: &WasmError, caller: &Caller) -> bool {
+    matches!(error, WasmError::Exhausted { .. }) && caller.step.is_none()
+}
+
+/// What a caller learns when the runner could not run the guest.
+fn runner_error(error: &WasmError, time_limit: Duration, caller: &Caller) -> ToolError {
+    tracing::error!(error = error as &dyn std::error::Error, "the runner could not run a guest");
+    let detail = error.to_string();
+    match error {
+        WasmError::Stuck if caller.cancel.is_cancelled() => ToolError::cancelled("the call was cancelled"),
+        WasmError::Stuck => overdue(time_limit),
+        WasmError::Exhausted { .. } => {
+            ToolError::unavailable("no thread is free that could run the tool").with_code("workers_exhausted")
+        }
+        WasmError::CodeGone => ToolError::unavailable(
+            "the tool's compiled code was removed or altered; it is compiled anew at the next start",
+        )
+        .with_code("module_gone"),
+        WasmError::Confine(_) | WasmError::Unconfined { .. } | WasmError::Preopen { .. } => {
+            ToolError::unavailable("the tool cannot be confined here, so it does not run")
+                .with_code("not_confined")
+        }
+        _ => return ToolError::internal(detail),
+    }
+    .with_operator_detail(detail)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Step;
+
+    #[test]
+    fn only_a_guest_that_has_not_begun_and_is_no_step_is_tried_again() {
+        let exhausted = WasmError::Exhausted { mounts: "shared".to_owned(), stuck: 5 };
+        let mut caller = Caller::new("tester", "run");
+        assert!(may_try_again(&exhausted, &caller));
+        for error in [WasmError::Stuck, WasmError::WorkerLost, WasmError::CodeGone] {
+            assert!(!may_try_again(&error, &caller), "{error}");
+        }
+        caller.step = Some(Step { transfer: None });
+        assert!(!may_try_again(&exhausted, &caller));
+    }
+}

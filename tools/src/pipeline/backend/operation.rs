@@ -1,0 +1,50 @@
+//! Operations: calls that are made of calls, each of which has a row of its own.
+
+use std::sync::Arc;
+
+use portcullis_policy::Grant;
+use portcullis_types::{ToolError, async_trait};
+
+use super::{Attempt, Backend, Tried, reports::on_progress};
+use crate::{
+    approval::StepGrant,
+    audit::Confinement,
+    call::Caller,
+    pipeline::{Host, PendingRecord},
+    registered::RegisteredTool,
+    vault::{Terms, VaultCopy},
+};
+
+#[async_trait]
+impl Backend for VaultCopy {
+    /// An operation touches nothing but through its steps, which are guests.
+    fn confinement(&self) -> Confinement {
+        Confinement::Wasm
+    }
+
+    fn absence(&self, host: &Host) -> Option<&str> {
+        host.absence_of_guests()
+    }
+
+    /// The operation waits for what its steps write.
+    fn writes_alone<'g>(&self, _own: &'g Grant, steps: &'g [StepGrant], _caller: &Caller) -> Vec<&'g Grant> {
+        steps.iter().map(|step| &step.grant).collect()
+    }
+
+    fn steps(&self) -> &[Arc<RegisteredTool>] {
+        self.steps()
+    }
+
+    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
+        let Attempt { checked, slot, time_limit, deadline, caller, host, .. } = attempt;
+        let terms = Terms {
+            operation_id: pending.row.operation_id.clone(),
+            time_limit,
+            deadline,
+            slot: slot.clone(),
+            on_progress: on_progress(&checked.call.id, caller),
+        };
+        let ran = self.run(host.steps.as_ref(), &checked.call.id, checked.args.value(), terms, caller).await;
+        Ok(Tried::once(ran))
+    }
+}

@@ -1,0 +1,91 @@
+//! Commands, in the sessions of a sidecar.
+
+use portcullis_policy::Grant;
+use portcullis_types::{ToolError, ToolOutput, async_trait};
+
+use super::{Attempt, Backend, Tried, Usage, reports::on_update};
+use crate::{
+    audit::{Confinement, Subject, SubjectKind},
+    pipeline::{Host, PendingRecord},
+    shell::{BashTool, ShellBackend, ShellRun, ShellTerms},
+};
+
+#[async_trait]
+impl Backend for BashTool {
+    fn confinement(&self) -> Confinement {
+        Confinement::Shell
+    }
+
+    fn is_unconfined(&self) -> bool {
+        matches!(self.backend(), ShellBackend::Host(_))
+    }
+
+    fn absence(&self, _host: &Host) -> Option<&str> {
+        match self.backend() {
+            ShellBackend::Disabled { reason } => Some(reason),
+            ShellBackend::Session(sidecar) | ShellBackend::Host(sidecar) => sidecar.refusal(),
+        }
+    }
+
+    /// A command's output has the policy's `shell.output` for a limit.
+    fn bounds_results(&self) -> bool {
+        true
+    }
+
+    fn shell(&self) -> Option<&ShellBackend> {
+        Some(self.backend())
+    }
+
+    async fn attempt(&self, attempt: Attempt<'_>, pending: &mut PendingRecord) -> Result<Tried, ToolError> {
+        let Attempt { checked, grant, time_limit, deadline, caller, .. } = attempt;
+        let terms = ShellTerms {
+            args: checked.args.value(),
+            grant,
+            time_limit,
+            deadline,
+            caller,
+            // Pieces of an output that was asked for, as long as the sidecar's messages may be.
+            on_update: on_update(&checked.call.id, caller, None),
+        };
+        let ran = self.run(terms).await;
+        let (trailer, may_try_again) = (ran.trailer.clone(), ran.found_no_session);
+        let (result, usage) = shell_result(ran, grant, pending);
+        Ok(Tried { result, trailer, usage, may_try_again })
+    }
+}
+
+/// What a shell's run means for the row: what confined it, what it used, what it should not have made.
+fn shell_result(
+    ran: ShellRun,
+    grant: &Grant,
+    pending: &mut PendingRecord,
+) -> (Result<ToolOutput, ToolError>, Option<Usage>) {
+    let Some(posture) = ran.posture else {
+        pending.row.posture = Some("unproven".into());
+        return (ran.result, None);
+    };
+    pending.row.posture = Some(posture.into());
+    if !ran.protected_complete {
+        tracing::warn!(call_id = %pending.row.call_id, "not all was looked at for protected paths after a command");
+        pending.row.subjects.push(Subject {
+            argument: "protected_paths_unseen".into(),
+            kind: SubjectKind::Path,
+            value: "/".into(),
+        });
+    }
+    for path in ran.protected_paths {
+        tracing::warn!(%path, call_id = %pending.row.call_id, "a command made a protected path");
+        pending.row.subjects.push(Subject {
+            argument: "protected_path_made".into(),
+            kind: SubjectKind::Path,
+            value: path.into(),
+        });
+    }
+    let usage = Usage {
+        cpu: ran.cpu,
+        peak_memory_bytes: ran.peak_memory_bytes,
+        // Which of them a program touched, the kernel does not tell.
+        mounts_used: grant.mounts.iter().map(|mount| mount.name.as_str().into()).collect(),
+    };
+    (ran.result, Some(usage))
+}
