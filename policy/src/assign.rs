@@ -96,11 +96,12 @@ fn profile(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: 
         return stated.clone();
     }
     match tool.origin {
-        ToolOrigin::ShippedNative if policy.shell.is_ok() && tool.may_run_commands() => ProfileName::shell(),
+        ToolOrigin::ShippedShell if policy.shell.is_ok() && tool.may_run_commands() => ProfileName::shell(),
         ToolOrigin::ShippedModule | ToolOrigin::Native => policy.tiers.rule(tier).profile.clone(),
-        ToolOrigin::ShippedNative | ToolOrigin::ShippedOperation | ToolOrigin::ForeignModule => {
-            ProfileName::nothing()
-        }
+        ToolOrigin::ShippedNative
+        | ToolOrigin::ShippedShell
+        | ToolOrigin::ShippedOperation
+        | ToolOrigin::ForeignModule => ProfileName::nothing(),
     }
 }
 
@@ -112,11 +113,15 @@ fn approval(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier:
     let assigned = match (tool.origin, stated) {
         // We vouch for the tier of our own tools, so the operator's word on one stands alone.
         (
-            ToolOrigin::ShippedNative | ToolOrigin::ShippedModule | ToolOrigin::ShippedOperation,
+            ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedShell
+            | ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation,
             Some(stated),
         ) => stated,
         (
             ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedShell
             | ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::Native,
@@ -143,6 +148,7 @@ fn is_enabled(rule: Option<&ToolRule>, origin: ToolOrigin) -> bool {
     match origin {
         ToolOrigin::Native => stated == Some(true),
         ToolOrigin::ShippedNative
+        | ToolOrigin::ShippedShell
         | ToolOrigin::ShippedModule
         | ToolOrigin::ShippedOperation
         | ToolOrigin::ForeignModule => stated != Some(false),

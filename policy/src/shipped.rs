@@ -6,7 +6,7 @@ use portcullis_types::{ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy}
 use crate::{Standing, ToolFacts, ToolOrigin};
 
 use SafetyTier::{Privileged, ReadOnly, SideEffecting};
-use ToolOrigin::{ShippedModule, ShippedNative, ShippedOperation};
+use ToolOrigin::{ShippedModule, ShippedNative, ShippedOperation, ShippedShell};
 
 /// All of them, sorted by name.
 const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
@@ -23,7 +23,7 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("get_current_time", ShippedNative, ReadOnly),
     ("multiply", ShippedNative, ReadOnly),
     ("output_read", ShippedNative, ReadOnly),
-    (SHELL_EXEC, ShippedNative, Privileged),
+    (SHELL_EXEC, ShippedShell, Privileged),
     ("subtract", ShippedNative, ReadOnly),
     ("vault_copyto", ShippedOperation, SideEffecting),
     ("vault_copyto_read", ShippedOperation, ReadOnly),

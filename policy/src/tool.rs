@@ -30,20 +30,21 @@ pub struct ToolFacts {
 
 impl ToolFacts {
     /// Whether a call may run a command where the policy has a shell: the tool declares an argument that is
-    /// one, and is ours and in this process. A guest has no shell whatever it declares.
+    /// one, and is our own tool of the shell. A guest has no shell whatever it declares.
     #[must_use]
     pub fn may_run_commands(&self) -> bool {
         let declares = self.roles.iter().any(|role| role.role == RoleKind::Command);
-        declares && self.origin == ToolOrigin::ShippedNative
+        declares && self.origin == ToolOrigin::ShippedShell
     }
 }
 
 /// Where a tool comes from; decides what it gets without an entry of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolOrigin {
-    /// A tool of ours in this process: it runs, with profile `Nothing` unless the policy names another, and with
-    /// `Shell` if it runs commands and the policy has a shell.
+    /// A tool of ours in this process: it runs, with profile `Nothing` unless the policy names another.
     ShippedNative,
+    /// A tool of ours whose calls are commands at the sidecar: profile `Shell` if the policy has a shell.
+    ShippedShell,
     /// An embedder's tool in this process, outside the sandbox: only with `enabled = true`.
     Native,
     /// A module of ours.

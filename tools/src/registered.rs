@@ -78,6 +78,7 @@ impl RegisteredTool {
             ToolOrigin::ShippedModule
             | ToolOrigin::ShippedOperation
             | ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedShell
             | ToolOrigin::Native => Standing::Unpinned,
         };
         let facts = ToolFacts {

@@ -214,9 +214,10 @@ impl NameHolder {
     /// Who has the names of this tool.
     pub(crate) fn of(tool: &RegisteredTool) -> Self {
         match tool.facts().origin {
-            ToolOrigin::ShippedModule | ToolOrigin::ShippedOperation | ToolOrigin::ShippedNative => {
-                Self::Shipped
-            }
+            ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation
+            | ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedShell => Self::Shipped,
             ToolOrigin::Native => Self::Program,
             ToolOrigin::ForeignModule => {
                 Self::Module { name: tool.module_name().unwrap_or_default().to_owned() }

@@ -8,7 +8,7 @@ use portcullis_types::{SafetyTier, ToolPolicy};
 use crate::support::{BASE, load, load_with, tool};
 
 use SafetyTier::{Privileged, ReadOnly, SideEffecting};
-use ToolOrigin::{ForeignModule, Native, ShippedModule, ShippedNative, ShippedOperation};
+use ToolOrigin::{ForeignModule, Native, ShippedModule, ShippedNative, ShippedOperation, ShippedShell};
 
 fn of(origin: ToolOrigin, tier: SafetyTier) -> ToolFacts {
     ToolFacts { origin, ..tool("t", tier) }
@@ -153,7 +153,7 @@ fn a_native_tool_is_enabled_by_name_or_not_at_all() {
 #[test]
 fn a_disabled_tool_is_described_and_not_assigned() {
     let policy = load(&format!("{BASE}\n[tools.t]\nenabled = false"));
-    for origin in [ShippedNative, Native, ShippedModule, ShippedOperation, ForeignModule] {
+    for origin in [ShippedNative, ShippedShell, Native, ShippedModule, ShippedOperation, ForeignModule] {
         let denial = policy.assign(&of(origin, ReadOnly)).expect_err("disabled");
         assert_eq!(denial.code, DenialCode::ToolDisabled);
         assert!(!policy.describe(&of(origin, ReadOnly)).enabled);

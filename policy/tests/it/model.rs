@@ -73,7 +73,10 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
     let has_entry = lines.keys().any(|key| key.starts_with(&format!("tools.{}.", tool.name)));
     let ours = matches!(
         tool.origin,
-        ToolOrigin::ShippedNative | ToolOrigin::ShippedModule | ToolOrigin::ShippedOperation
+        ToolOrigin::ShippedNative
+            | ToolOrigin::ShippedShell
+            | ToolOrigin::ShippedModule
+            | ToolOrigin::ShippedOperation
     );
     let foreign = tool.origin == ToolOrigin::ForeignModule;
     match entry("enabled") {
@@ -105,7 +108,10 @@ fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str
     }
     let fallback = match tool.origin {
         ToolOrigin::ShippedModule | ToolOrigin::Native => tier_profile,
-        ToolOrigin::ShippedNative | ToolOrigin::ShippedOperation | ToolOrigin::ForeignModule => "Nothing",
+        ToolOrigin::ShippedNative
+        | ToolOrigin::ShippedShell
+        | ToolOrigin::ShippedOperation
+        | ToolOrigin::ForeignModule => "Nothing",
     };
     Ok(entry("profile").unwrap_or(fallback).to_owned())
 }

@@ -120,6 +120,7 @@ pub(crate) fn plain_text(lines: &Lines, prefix: &str) -> String {
 pub(crate) fn some_tool() -> impl Strategy<Value = ToolFacts> {
     let origins = [
         ToolOrigin::ShippedNative,
+        ToolOrigin::ShippedShell,
         ToolOrigin::Native,
         ToolOrigin::ShippedModule,
         ToolOrigin::ShippedOperation,

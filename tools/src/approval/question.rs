@@ -191,7 +191,7 @@ mod tests {
             declared_timeout: None,
             declared_max_output: None,
             roles: vec![role],
-            origin: ToolOrigin::ShippedNative,
+            origin: ToolOrigin::ShippedShell,
             standing: Standing::Unpinned,
         };
         let command = "rm -rf /shared".to_owned();

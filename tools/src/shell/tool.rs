@@ -101,7 +101,7 @@ impl BashTool {
                 ArgumentRole { argument: "command".to_owned(), role: RoleKind::Command },
                 ArgumentRole::path("workdir", Access::Read),
             ],
-            origin: ToolOrigin::ShippedNative,
+            origin: ToolOrigin::ShippedShell,
             standing: Standing::Unpinned,
         };
         RegisteredTool::shell(declaration(), "Run a shell command", facts, self)

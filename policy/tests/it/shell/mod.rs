@@ -29,7 +29,7 @@ operators = ["|", "&&"]
 /// The host's own tool that runs commands.
 pub(crate) fn shell_exec() -> ToolFacts {
     ToolFacts {
-        origin: ToolOrigin::ShippedNative,
+        origin: ToolOrigin::ShippedShell,
         roles: vec![
             ArgumentRole { argument: "command".into(), role: RoleKind::Command },
             ArgumentRole::path("workdir", Access::Read),

@@ -195,6 +195,7 @@ impl<'a> Facts<'a> {
 fn origin(origin: ToolOrigin) -> &'static str {
     match origin {
         ToolOrigin::ShippedNative => "shipped_native",
+        ToolOrigin::ShippedShell => "shipped_shell",
         ToolOrigin::Native => "native",
         ToolOrigin::ShippedModule => "shipped_module",
         ToolOrigin::ShippedOperation => "shipped_operation",
