@@ -8,14 +8,14 @@ use clap::{
 };
 use portcullis_types::SandboxTier;
 
-use crate::sidecar::ShellOption;
-
 mod agent;
 mod serve;
+mod shell_option;
 mod tool;
 
 pub(crate) use agent::{Agent, Demo};
 pub(crate) use serve::Serve;
+pub(crate) use shell_option::ShellOption;
 pub(crate) use tool::{Approve, Build, New, Revoke, Test, Tool, Try};
 
 /// The agent and the run that calls from the command line belong to.

@@ -12,7 +12,9 @@ use portcullis_tools::{
 };
 use thiserror::Error;
 
-use crate::command::author::AuthorError;
+mod author;
+
+pub(crate) use author::AuthorError;
 
 /// The exit code for wrong usage and for policies that cannot be used.
 const USAGE: u8 = 2;

@@ -16,19 +16,15 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 
 use crate::{
-    cli::{Common, Modules},
+    cli::{Common, Modules, ShellOption},
     error::CliError,
     output::stream,
-    sidecar::ShellOption,
+    sidecar::OURSELVES,
     workspace,
 };
 
 /// How long a start may take before a person at a terminal is told why.
 const PATIENCE: Duration = Duration::from_millis(400);
-
-/// This very program, also where its file was replaced meanwhile: it compiles modules from outside, and is the
-/// sidecar of its shell.
-pub(crate) const OURSELVES: &str = "/proc/self/exe";
 
 /// How many characters of the workspace's digest name its state folder.
 const WORKSPACE_HASH_CHARS: usize = 16;

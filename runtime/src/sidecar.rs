@@ -1,7 +1,6 @@
 //! The shell sidecar of a command: which one the options name, and how this very program becomes one.
 
 use std::{
-    fmt,
     io::{self, Write as _},
     os::{
         fd::OwnedFd,
@@ -9,7 +8,6 @@ use std::{
     },
     path::PathBuf,
     process::{Command, Stdio},
-    str::FromStr,
     sync::Arc,
 };
 
@@ -17,48 +15,11 @@ use portcullis_shell_daemon::{DaemonConfig, EMBEDDED_ENTRY, EmbeddedSetup, Postu
 use portcullis_tools::shell::{ShellPlace, SidecarTerms, StartSidecar, StartedSidecar};
 use portcullis_types::ShellPosture;
 
-use crate::{cli::Common, setup::OURSELVES};
+use crate::cli::{Common, ShellOption};
 
-/// What `--shell` says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ShellOption {
-    /// A sidecar of our own.
-    Own,
-    /// One of our own that confines nothing.
-    Host,
-    /// None.
-    Off,
-    /// One that runs.
-    Socket(PathBuf),
-}
-
-impl FromStr for ShellOption {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match (text, text.strip_prefix("unix:")) {
-            ("own", _) => Ok(Self::Own),
-            ("host", _) => Ok(Self::Host),
-            ("off", _) => Ok(Self::Off),
-            (_, Some(path)) if !path.is_empty() => Ok(Self::Socket(path.into())),
-            _ => Err("expected `own`, `host`, `off` or `unix:PATH`".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for ShellOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Own => f.write_str("own"),
-            Self::Host => f.write_str("host"),
-            Self::Off => f.write_str("off"),
-            // As the path was given; a socket is not looked for from elsewhere by its relative name.
-            Self::Socket(path) => {
-                write!(f, "unix:{}", std::path::absolute(path).as_ref().unwrap_or(path).display())
-            }
-        }
-    }
-}
+/// This very program, also where its file was replaced meanwhile: it compiles modules from outside, and is the
+/// sidecar of its shell.
+pub(crate) const OURSELVES: &str = "/proc/self/exe";
 
 /// Where commands run.
 pub(crate) fn place(common: &Common) -> ShellPlace {
@@ -125,18 +86,4 @@ fn token() -> io::Result<String> {
     let mut bytes = [0_u8; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(hex::encode(bytes))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sidecar_is_named_in_one_of_four_ways() {
-        assert_eq!("own".parse(), Ok(ShellOption::Own));
-        assert_eq!("unix:/run/s.sock".parse(), Ok(ShellOption::Socket("/run/s.sock".into())));
-        for wrong in ["", "unix:", "tcp:1", "OWN"] {
-            wrong.parse::<ShellOption>().expect_err(wrong);
-        }
-    }
 }

@@ -162,7 +162,7 @@ fn launch(common: &Common, options: &Serve) -> Result<Launch, CliError> {
             arguments.extend([name.into(), absolute(path)?]);
         }
     }
-    if common.shell != sidecar::ShellOption::Own {
+    if common.shell != crate::cli::ShellOption::Own {
         arguments.extend(["--shell".into(), common.shell.to_string().into()]);
     }
     if common.sandbox_tier != portcullis_types::SandboxTier::Process {

@@ -9,10 +9,10 @@ use std::{
 
 use portcullis_tools::{RegisteredTool, sandbox::MAX_MODULE_BYTES};
 
-use super::{AuthorError, cargo::Package};
+use super::cargo::Package;
 use crate::{
     cli::{Build, Common},
-    error::CliError,
+    error::{AuthorError, CliError},
     output::{stream, table, text},
     setup, sidecar,
 };

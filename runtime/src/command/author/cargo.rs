@@ -15,7 +15,7 @@ use std::{
 
 use serde::Deserialize;
 
-use super::AuthorError;
+use crate::error::AuthorError;
 use crate::output::stream;
 
 #[path = "../../../../guest-tools/build/environment.rs"]

@@ -3,15 +3,12 @@
 mod approve;
 mod build;
 mod cargo;
-mod error;
 mod new;
 mod revoke;
 mod test;
 mod try_call;
 
 use std::process::ExitCode;
-
-pub(crate) use error::AuthorError;
 
 use crate::{
     cli::{Common, Tool},

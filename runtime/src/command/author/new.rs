@@ -14,8 +14,13 @@ use portcullis_tools::modules::shipped_name_like;
 use portcullis_types::ToolName;
 
 use self::names::Names;
-use super::AuthorError;
-use crate::{atomic_dir, cli::New, error::CliError, output::stream, setup};
+use crate::{
+    atomic_dir,
+    cli::New,
+    error::{AuthorError, CliError},
+    output::stream,
+    setup,
+};
 
 /// The files of the crate and where they lie in it. Each is text in which [`Names`] are filled in.
 const TEMPLATE: [(&str, &str); 6] = [

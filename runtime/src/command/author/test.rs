@@ -4,10 +4,10 @@ use std::{env, ffi::OsString, path::Path, process::ExitCode};
 
 use portcullis_tools::audit;
 
-use super::{AuthorError, cargo::Package};
+use super::cargo::Package;
 use crate::{
     cli::{Common, Test},
-    error::CliError,
+    error::{AuthorError, CliError},
     output::stream,
 };
 

@@ -12,14 +12,14 @@ use portcullis_tools::{Caller, PolicyFiles, ToolCall, ToolRegistry, new_call, sh
 use portcullis_types::RunnerBootstrapEnvelope;
 
 use self::{explain::Refusal, report::Attempt};
-use super::{AuthorError, build::is_of, cargo::Package};
+use super::{build::is_of, cargo::Package};
 use crate::{
     cli::{Common, Try},
     command::{
         call,
         interrupts::{INTERRUPTED, apart},
     },
-    error::CliError,
+    error::{AuthorError, CliError},
     output::diagnostics::Diagnostics,
     setup,
 };

@@ -3,10 +3,8 @@
 
 use std::{fs, io, path::Path};
 
-use super::super::{
-    AuthorError,
-    cargo::{Network, metadata},
-};
+use super::super::cargo::{Network, metadata};
+use crate::error::AuthorError;
 
 /// Makes it: of the checkout's lock file, which cargo cuts down to what the crate needs; else of the packages
 /// that are here; else with the network.

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::super::AuthorError;
+use crate::error::AuthorError;
 use crate::setup;
 
 /// The folder that is looked for, and the line of its manifest that says what it is.

@@ -6,7 +6,7 @@
 use portcullis_tools::PolicyFiles;
 use portcullis_types::ToolName;
 
-use super::super::AuthorError;
+use crate::error::AuthorError;
 
 /// A key of an entry, and its value as TOML.
 pub(super) type Key = (&'static str, String);

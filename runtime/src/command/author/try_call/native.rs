@@ -16,15 +16,12 @@ use portcullis_types::{
 };
 use serde_json::{Value, value::RawValue};
 
-use super::super::{
-    AuthorError,
-    cargo::{Package, program},
-};
+use super::super::cargo::{Package, program};
 use super::report::{self, Attempt};
 use crate::{
     cli::Try,
     command::call,
-    error::CliError,
+    error::{AuthorError, CliError},
     output::{stream, text},
     setup, workspace,
 };
