@@ -12,7 +12,7 @@ use portcullis_tools::{Caller, ToolRegistry, ToolResult, approval::ApproveAll, n
 use portcullis_types::{CancellationToken, RunnerBootstrapEnvelope, ToolOutput};
 use serde_json::{Value, json};
 
-use self::under_way::UnderWay;
+use self::under_way::{PROMPT, UnderWay};
 use super::{
     call,
     interrupts::{INTERRUPTED, apart},
@@ -29,9 +29,6 @@ const RUN: &str = "shell";
 
 /// What an exit by signal adds to the signal's number, as shells have it.
 const SIGNALLED: i64 = 128;
-
-/// What a person reads before a command.
-const PROMPT: &str = "portcullis$ ";
 
 /// Runs the command, or one line after the other.
 pub(crate) fn run(common: &Common, options: Shell) -> Result<ExitCode, CliError> {

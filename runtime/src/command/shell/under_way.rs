@@ -4,11 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use portcullis_types::CancellationToken;
 
-use super::PROMPT;
 use crate::{
     command::interrupts::{Interrupt, Interruptible},
     output::stream,
 };
+
+/// What a person reads where the next command is awaited.
+pub(super) const PROMPT: &str = "portcullis$ ";
 
 /// What is under way, shared with whoever interrupts it.
 #[derive(Debug, Clone, Default)]
