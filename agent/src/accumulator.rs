@@ -36,7 +36,7 @@ pub const MAX_CALLED_NAME_BYTES: usize = 256;
 /// Rebuilds the calls of one turn from their pieces.
 ///
 /// ```
-/// use portcullis::agent::{StopReason, ToolCallAccumulator, ToolCallDelta};
+/// use portcullis_agent::{StopReason, ToolCallAccumulator, ToolCallDelta};
 ///
 /// let mut accumulator = ToolCallAccumulator::new();
 /// for (id, name, arguments) in [(Some("c1"), Some("echo"), None), (None, None, Some(r#"{"text":"\ud8"#)),
@@ -51,7 +51,7 @@ pub const MAX_CALLED_NAME_BYTES: usize = 256;
 /// }
 /// let calls = accumulator.finish(&StopReason::ToolCalls, &[]);
 /// assert_eq!(calls[0].call.arguments, r#"{"text":"\ud83d\ude00"}"#);
-/// # Ok::<(), portcullis::agent::TooManyCalls>(())
+/// # Ok::<(), portcullis_agent::TooManyCalls>(())
 /// ```
 #[derive(Debug, Default)]
 pub struct ToolCallAccumulator {

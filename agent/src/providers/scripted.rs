@@ -100,7 +100,7 @@ impl ScriptedProvider {
     ///
     /// # Examples
     /// ```
-    /// use portcullis::agent::ScriptedProvider;
+    /// use portcullis_agent::ScriptedProvider;
     ///
     /// let script = r#"
     /// {"call": {"index": 0, "id": "call-1", "name": "file_read", "arguments": "{\"path\":\"README.md\"}"}}
@@ -110,7 +110,7 @@ impl ScriptedProvider {
     /// {"end": "stop"}
     /// "#;
     /// assert_eq!(ScriptedProvider::from_lines(script)?.turns_left(), 2);
-    /// # Ok::<(), portcullis::agent::ScriptError>(())
+    /// # Ok::<(), portcullis_agent::ScriptError>(())
     /// ```
     pub fn from_lines(script: &str) -> Result<Self, ScriptError> {
         let mut turns = VecDeque::new();

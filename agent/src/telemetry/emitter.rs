@@ -41,7 +41,7 @@ use super::{
 /// With the providers that the program has set for itself:
 /// ```
 /// use opentelemetry::global;
-/// use portcullis::agent::telemetry::{Telemetry, TelemetrySettings};
+/// use portcullis_agent::telemetry::{Telemetry, TelemetrySettings};
 ///
 /// let settings = TelemetrySettings::new("openai", "gpt-4o");
 /// let emitter = Telemetry::new((), settings, &global::tracer_provider(), &*global::meter_provider());

@@ -5,10 +5,10 @@
 //! embedded     … or one connection that was inherited
 //! └ serve      accepts, and lets tonic speak HTTP/2
 //!   ├ connection  one client: its sessions and commands, which end with it
-//!   ├ gate        token and version, before anything else is looked at
+//!   ├ auth        token and version, before anything else is looked at
 //!   └ service     the calls
 //!     ├ creation  what a new session gets
-//!     ├ held      a session and the thread that it is used from
+//!     ├ session_thread  a session and the thread that it is used from
 //!     └ command   a command that runs, and the stream of what comes of it
 //! ```
 
