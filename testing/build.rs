@@ -2,8 +2,7 @@
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
-#[path = "../guest-tools/build/nested.rs"]
-mod nested;
+use portcullis_guest_build as nested;
 
 /// What hostile guests' names begin with.
 const PREFIX: &str = "hostile_";

@@ -5,8 +5,7 @@
 
 use std::{env, fs, path::PathBuf};
 
-#[path = "../guest-tools/build/nested.rs"]
-mod nested;
+use portcullis_guest_build as nested;
 
 /// The modules that are embedded, and the variables that name them.
 const MODULES: [(&str, &str); 3] = [

@@ -14,17 +14,18 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("tools-macros", &[]),
     ("sdk", &["types", "tools-macros"]),
     ("guest-tools", &["sdk"]),
+    ("guest-build", &[]),
     ("policy", &["types"]),
     ("confine", &[]),
     ("audit", &["types"]),
     ("sandbox", &["types", "policy", "confine"]),
-    ("tools", &["types", "policy", "confine", "audit", "sandbox"]),
+    ("tools", &["types", "policy", "confine", "audit", "sandbox", "guest-build"]),
     ("agent", &["types"]),
     ("adapters", &["agent", "tools", "types"]),
     ("mcp", &["tools", "types"]),
     ("shell-daemon", &["types", "policy", "confine"]),
-    ("runtime", &["adapters", "agent", "mcp", "tools", "shell-daemon", "types"]),
-    ("testing", &["runtime", "tools", "types"]),
+    ("runtime", &["adapters", "agent", "mcp", "tools", "shell-daemon", "types", "guest-build"]),
+    ("testing", &["runtime", "tools", "types", "guest-build"]),
 ];
 
 /// Where `unsafe` may be: the system calls, and the checked loading of compiled modules. The hostile guests

@@ -18,9 +18,6 @@ use serde::Deserialize;
 use crate::error::AuthorError;
 use crate::output::stream;
 
-#[path = "../../../../guest-tools/build/environment.rs"]
-mod environment;
-
 /// What modules are built for.
 const TARGET: &str = "wasm32-wasip1";
 
@@ -205,7 +202,7 @@ pub(crate) fn program(name: impl AsRef<std::ffi::OsStr>, folder: &Path) -> Comma
     #[expect(clippy::disallowed_methods, reason = "authors build and run what they write; no call does")]
     let mut program = Command::new(name);
     for (name, _) in env::vars_os() {
-        if environment::is_inherited(&name.to_string_lossy()) {
+        if portcullis_guest_build::is_inherited(&name.to_string_lossy()) {
             program.env_remove(&name);
         }
     }

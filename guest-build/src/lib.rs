@@ -1,5 +1,7 @@
-//! Builds guests for WASI through a nested cargo. Part of the build scripts of the crates that embed or
-//! test them; it is no part of the guests themselves.
+//! Builds guests for WASI through a nested cargo: for the build scripts of the crates that embed or test them, and,
+//! as far as the environment of such a cargo goes, for the author's commands.
+#![forbid(unsafe_code)]
+#![expect(clippy::print_stdout, reason = "cargo reads a build script's standard output")]
 
 use std::{
     env, fs,
@@ -7,12 +9,16 @@ use std::{
     process::Command,
 };
 
-#[path = "environment.rs"]
 mod environment;
+
+pub use environment::is_inherited;
 
 /// Builds programs of this package and returns the folder with their modules. `which` are cargo's own
 /// arguments: `--bin NAME`, or `--bins`.
-pub(crate) fn build(which: &[&str]) -> PathBuf {
+///
+/// Ends the build where they cannot be built.
+#[must_use]
+pub fn build(which: &[&str]) -> PathBuf {
     let manifest = PathBuf::from(required("CARGO_MANIFEST_DIR"));
     let Some(root) = manifest.parent() else { fail("the crate has no workspace around it") };
     ensure_target(root);
@@ -21,7 +27,7 @@ pub(crate) fn build(which: &[&str]) -> PathBuf {
     let mut cargo = Command::new(required("CARGO"));
     for (name, _) in env::vars_os() {
         let name = name.to_string_lossy();
-        if environment::is_inherited(&name) {
+        if is_inherited(&name) {
             cargo.env_remove(&*name);
         }
     }
@@ -67,7 +73,7 @@ fn ensure_target(root: &Path) {
 
 /// Asks cargo to run the build script again when one of a module's sources changes, as the dependency file
 /// beside it lists them.
-pub(crate) fn rerun_if_sources_change(module: &Path) {
+pub fn rerun_if_sources_change(module: &Path) {
     let dependencies = module.with_extension("d");
     let Ok(text) = fs::read_to_string(&dependencies) else {
         fail(&format!("cannot read `{}`", dependencies.display()));
@@ -80,13 +86,14 @@ pub(crate) fn rerun_if_sources_change(module: &Path) {
 
 /// Ends the build with a reason that cargo shows.
 #[expect(clippy::exit, reason = "how a build script fails without a backtrace")]
-pub(crate) fn fail(reason: &str) -> ! {
+pub fn fail(reason: &str) -> ! {
     println!("cargo::error={reason}");
     std::process::exit(1)
 }
 
-/// A variable that cargo sets for build scripts.
-pub(crate) fn required(name: &str) -> String {
+/// A variable that cargo sets for build scripts. Ends the build where it is missing.
+#[must_use]
+pub fn required(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
 }
 

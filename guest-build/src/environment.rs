@@ -3,7 +3,8 @@
 
 /// Whether a variable was set for another cargo, or for another compiler than that of guests: target folders
 /// are locked, wrappers and flags are meant for the host. Where packages come from stays.
-pub(crate) fn is_inherited(name: &str) -> bool {
+#[must_use]
+pub fn is_inherited(name: &str) -> bool {
     name.starts_with("CARGO_") && name != "CARGO_HOME" && !name.starts_with("CARGO_NET_")
         || name.contains("RUSTFLAGS")
         || name.starts_with("RUSTC")
