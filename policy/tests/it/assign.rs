@@ -1,4 +1,4 @@
-//! What a tool is assigned, by its entry, its tier and where it comes from.
+//! The assignment of a tool, by its entry, its tier and its origin.
 
 use std::time::Duration;
 
@@ -87,13 +87,13 @@ fn a_strangers_module_that_may_write_is_not_taken_for_one_that_only_reads() {
         ("R", ForeignModule, ReadOnly, ReadOnly),
         ("Nothing", ForeignModule, ReadOnly, ReadOnly),
         ("W", ForeignModule, Privileged, Privileged),
-        // We vouch for our own, and an operator for a native tool.
+        // We vouch for shipped tools, and the operator for a native one.
         ("W", ShippedModule, ReadOnly, ReadOnly),
     ] {
         let policy = load(&format!("{BASE}\n[tools.t]\nprofile = '{profile}'\napproval = 'allow'"));
         let assignment = policy.assign(&of(origin, declared)).expect("enabled");
         assert_eq!(assignment.tier, tier, "{profile} {origin:?} {declared}");
-        // What the operator said of its approval stands.
+        // The approval of the operator's entry stands.
         assert_eq!(assignment.approval == Approval::Allow, declared == ReadOnly, "{profile} {declared}");
     }
 }

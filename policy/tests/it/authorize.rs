@@ -1,4 +1,4 @@
-//! Calls: what is allowed, what is denied, and what tries to get round.
+//! Calls: allowed ones, denied ones, and attempts to evade.
 
 use portcullis_policy::{DEFAULT_POLICY, Decision, Denial, Grant, RequestedSubject, ToolFacts};
 use portcullis_types::{Access, SafetyTier};

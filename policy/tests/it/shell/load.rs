@@ -1,4 +1,4 @@
-//! Loading `[shell]`: its values, its defaults, its faults.
+//! Loading `[shell]`: values, defaults and faults.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,7 +15,7 @@ fn shell(section: &str) -> ShellPolicy {
     load(&format!("{BASE}\n{section}")).shell().expect("a shell").clone()
 }
 
-/// Faults of `[shell]` in line 5.
+/// Checks for faults of `[shell]` in line 5.
 #[track_caller]
 fn check(line: &str, fault: &str) {
     let text = format!("version = 1\nmounts.shared = 's'\nmounts.vault = 'v'\n[shell]\n{line}\n");
