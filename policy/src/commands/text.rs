@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arithmetic_begins_and_ends_with_two_brackets_that_belong_together() {
+    fn arithmetic_has_matching_double_brackets() {
         for text in ["((1))", "((a + (b)))", "(((1)))", "((i < 5))"] {
             assert!(is_arithmetic(text), "{text}");
         }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_sets_or_a_shell_obeys_is_refused_with_the_reason() {
+    fn variables_of_session_and_shell_are_refused_with_the_reason() {
         for (name, shown) in [
             ("PATH", "`PATH` is set by the session itself; leave it out"),
             ("HOME", "`HOME` is set by the session itself; leave it out"),

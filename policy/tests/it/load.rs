@@ -52,7 +52,7 @@ fn the_shipped_policy_says_what_the_design_says() {
 }
 
 #[test]
-fn no_shipped_profile_has_the_vault_with_a_writable_mount_and_no_tier_reaches_it() {
+fn shipped_profiles_and_tiers_keep_the_vault_apart() {
     let policy = load(DEFAULT_POLICY);
     for (name, mounts) in policy.profiles() {
         let vault = mounts.iter().find(|mount| mount.name.is_vault());

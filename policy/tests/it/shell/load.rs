@@ -155,7 +155,7 @@ fn the_section_of_a_disabled_shell_is_checked_as_well() {
 }
 
 #[test]
-fn the_shells_profile_is_neither_defined_nor_assigned_by_a_policy() {
+fn a_policy_cannot_define_or_assign_the_shells_profile() {
     for (section, fault) in [
         ("[profiles.Shell]", "the mounts of a shell stand in `[shell]`; use another name for a profile"),
         (

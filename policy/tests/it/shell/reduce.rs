@@ -63,7 +63,7 @@ fn a_reduction_makes_every_value_smaller() {
 }
 
 #[test]
-fn of_several_lists_of_what_is_allowed_each_must_cover_a_command() {
+fn each_allow_list_must_cover_a_command() {
     let base = format!(
         "{BASE}\n[shell]\nallow = ['git', 'ls', 'cat']\n[sandbox.process.shell]\nallow = ['git', 'cat']"
     );
@@ -144,7 +144,7 @@ fn a_reduction_that_repeats_the_operator_changes_nothing() {
 }
 
 #[test]
-fn a_section_of_a_sandbox_tier_is_checked_against_the_shell_in_every_tier() {
+fn sandbox_sections_are_checked_against_the_shell_in_every_tier() {
     let text = format!("{BASE}\n{SECTION}\n[sandbox.micro_vm.shell]\nprocesses = 65");
     assert!(try_load(&text, None).is_err());
     let text = format!("{BASE}\n{SECTION}\n[sandbox.micro_vm.shell]\nenabled = false");
