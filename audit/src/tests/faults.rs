@@ -1,4 +1,4 @@
-//! Disks that are full, read-only, or lose what they were given.
+//! Faulty disks: full, read-only, or losing data.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use crate::{
     writer::{Kernel, Medium},
 };
 
-/// Does what the real one does, except where the plan says something else.
+/// Acts like the real medium, except where the plan says otherwise.
 #[derive(Debug)]
 struct Faulty {
     writes: Mutex<VecDeque<Result<usize, Errno>>>,
@@ -129,7 +129,7 @@ fn a_failure_of_the_background_thread_stops_further_rows() {
     faulty.syncs.store(false, Ordering::Relaxed);
     log.append(&end("a")).expect("appends");
     syncs.recv_timeout(Duration::from_secs(10)).expect("synchronises");
-    // Whether the thread has kept the failure yet is a matter of microseconds.
+    // The thread keeps the failure within microseconds.
     for _ in 0..1_000_000 {
         if log.check_synced().is_err() {
             break;
@@ -165,7 +165,8 @@ fn rows_that_come_together_are_synchronised_together() {
         log.append(&end("a")).expect("appends");
     }
     drop(log);
-    // However slow the disk is: once an interval, once for what came in the last one, and once at the end.
+    // Upper bound, independent of the disk's speed: one per interval, one for the last interval, one at the
+    // end.
     let intervals = begun.elapsed().as_millis() / crate::SYNC_INTERVAL.as_millis();
     let count = syncs.try_iter().count();
     assert!((1..=intervals + 2).contains(&(count as u128)), "{count} in {intervals} intervals");

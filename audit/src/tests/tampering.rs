@@ -1,4 +1,4 @@
-//! What somebody does to a closed log, and that the verifier says so; and to an open one.
+//! Tampering: the verifier detects it in a closed log, the writer in an open one.
 
 use std::{
     fs::{self, OpenOptions},
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{AuditError, BreakReason, Broken};
 
-/// Writes these lines as a log and tells where it breaks.
+/// Writes these lines as a log and returns the first break.
 fn broken(lines: &[&[u8]]) -> Option<Broken> {
     let dir = tempfile::tempdir().expect("makes a folder");
     fs::write(log_path(dir.path()), lines.concat()).expect("writes");
