@@ -63,7 +63,7 @@ fn killed_after(dir: &Path, rows: usize) -> u64 {
 }
 
 #[test]
-fn every_call_of_a_killed_process_is_closed_once_even_by_two_starts_at_once() {
+fn two_starts_at_once_close_each_call_of_a_killed_process_once() {
     let dir = tempfile::tempdir().expect("makes a folder");
     for round in 0..6 {
         let last = killed_after(dir.path(), 1 + round * 7);
@@ -101,7 +101,7 @@ fn the_calls_of_a_living_process_are_left_alone() {
 }
 
 #[test]
-fn a_log_that_is_dropped_with_open_calls_leaves_them_to_the_next_start() {
+fn a_dropped_log_leaves_open_calls_to_the_next_start() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
     for id in ["a", "b", "b", "c"] {
@@ -231,7 +231,7 @@ fn a_torn_end_is_kept_and_cut_off_and_said_so() {
 }
 
 #[test]
-fn a_whole_line_at_the_end_that_is_no_row_is_not_mended_but_refused() {
+fn an_invalid_whole_line_at_the_end_is_refused() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let whole = filled(dir.path(), 4);
     let mut flipped = whole.clone();

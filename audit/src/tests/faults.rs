@@ -80,7 +80,7 @@ fn a_full_disk_refuses_the_row_and_leaves_nothing_of_it() {
 }
 
 #[test]
-fn a_piece_that_could_not_be_taken_back_is_put_aside_by_the_next_row() {
+fn the_next_append_puts_aside_a_piece_that_was_not_truncated() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (log, faulty, _) = open_faulty(dir.path(), SyncMode::Interval);
     log.append(&end("a")).expect("appends");
@@ -140,7 +140,7 @@ fn a_failure_of_the_background_thread_stops_further_rows() {
 }
 
 #[test]
-fn the_thread_synchronises_only_while_there_is_something_to_and_once_more_at_the_end() {
+fn the_thread_syncs_only_requested_work_and_once_at_the_end() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (log, _, syncs) = open_faulty(dir.path(), SyncMode::Interval);
     assert_eq!(syncs.try_iter().count(), 0);

@@ -118,7 +118,7 @@ fn an_open_log_that_was_filled_up_again_is_refused() {
 }
 
 #[test]
-fn an_open_log_that_was_deleted_or_replaced_is_refused_and_not_begun_anew() {
+fn an_open_log_that_was_deleted_or_replaced_is_refused() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (path, aside) = (log_path(dir.path()), dir.path().join("aside"));
     let log = open(dir.path());
