@@ -8,23 +8,23 @@ use crate::{JsonSchema, ToolPolicy};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolDefinition {
-    /// Where the tool comes from.
+    /// The origin of the tool.
     #[serde(rename = "type")]
     pub definition_type: DefinitionType,
     /// Its name.
     pub name: String,
-    /// What it does.
+    /// Its description.
     pub description: String,
     /// The schema of its arguments.
     pub parameters: JsonSchema,
-    /// Which built-in it is.
+    /// The kind of built-in.
     pub kind: String,
-    /// Whether a call needs an approval; `auto` where it is not said.
+    /// Whether a call needs an approval. Default: `auto`.
     #[serde(default)]
     pub policy: ToolPolicy,
 }
 
-/// Where a defined tool comes from.
+/// The origin of a defined tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefinitionType {

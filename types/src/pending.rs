@@ -1,5 +1,5 @@
-//! Calls whose result comes from outside and perhaps later (specification 003): shapes only, so that
-//! registry and audit log have room for them.
+//! Calls whose result comes from outside, perhaps later (specification 003): shapes only, so that the
+//! registry and the audit log have room for them.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::JsonSchema;
 
-/// Who produces a configured tool's result.
+/// The producer of a configured tool's result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ExecutionType {
@@ -18,32 +18,34 @@ pub enum ExecutionType {
     External,
     /// A person in a space.
     Space,
-    /// Nobody: the arguments are the result.
+    /// None: the arguments are the result.
     Internal,
 }
 
-/// The configuration of such a tool, with the defaults of specification 003 ("Fields").
+/// The configuration of a tool whose result comes from outside, with the defaults of specification 003
+/// ("Fields").
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct ConfiguredTool {
-    /// The tool's name; a user interface is chosen by it.
+    /// The tool's name; it selects the user interface.
     pub name: String,
-    /// What it does, for the model.
+    /// The description for the model.
     pub description: String,
     /// The schema of its arguments.
     pub input_schema: JsonSchema,
-    /// Who produces the result.
+    /// The producer of the result.
     pub execution_type: ExecutionType,
-    /// Whether call and result appear in the active space; [`ConfiguredTool::is_visible`] has the default.
+    /// Whether call and result appear in the active space. [`ConfiguredTool::is_visible`] applies the
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub visible: Option<bool>,
     /// Whether the call answers `pending` at once. Default: false.
     #[serde(default)]
     pub is_async: bool,
-    /// Milliseconds to wait for a result at most. Default: 30 000.
+    /// The longest wait for a result, in milliseconds. Default: 30 000.
     #[serde(default = "default_timeout_ms")]
     pub timeout: u64,
-    /// Where to send the call, for [`ExecutionType::Gateway`].
+    /// The target of the call, for [`ExecutionType::Gateway`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution: Option<HttpExecution>,
 }
@@ -61,7 +63,7 @@ fn default_timeout_ms() -> u64 {
     30_000
 }
 
-/// Where a gateway call goes.
+/// The target of a gateway call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HttpExecution {
@@ -79,23 +81,23 @@ fn default_method() -> String {
     "POST".to_owned()
 }
 
-/// Where a pending call stands. `waiting` answers inline, `pending` through the inbox.
+/// The state of a pending call. `waiting` answers inline, `pending` through the inbox.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PendingStatus {
-    /// The caller still waits.
+    /// The caller is waiting.
     Waiting,
     /// The caller went on; the result will be delivered later.
     Pending,
-    /// The result is there.
+    /// The result has arrived.
     Resolved,
     /// The result came too late or never.
     Expired,
-    /// The caller gave up.
+    /// The caller cancelled the call.
     Cancelled,
 }
 
-/// A call whose result is awaited from outside.
+/// A call that awaits its result from outside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingToolCall {
@@ -109,12 +111,12 @@ pub struct PendingToolCall {
     pub tool_name: String,
     /// The arguments.
     pub args: Value,
-    /// Where it stands.
+    /// Its state.
     pub status: PendingStatus,
     /// The result, once resolved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// When it expires, RFC 3339.
+    /// The expiry time, RFC 3339.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<String>,
 }

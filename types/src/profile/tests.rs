@@ -1,4 +1,4 @@
-//! Each rule of each dialect alone. Whole tools are in the goldens of `portcullis-sdk`.
+//! Each rule of each dialect separately. The goldens of `portcullis-sdk` cover whole tools.
 
 use serde_json::{Value, json};
 
