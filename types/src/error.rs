@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_internal_error_shows_its_detail_to_nobody_but_the_operator() {
+    fn only_the_operator_sees_the_detail_of_an_internal_error() {
         for error in [
             ToolError::internal("password is hunter2"),
             ToolError::new(ToolErrorKind::Internal, "password is hunter2"),
