@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_no_end_of_a_transfer_has_nothing_to_send_or_receive() {
+    fn a_call_outside_a_transfer_can_neither_send_nor_receive() {
         let ctx = ToolContext::detached("t");
         assert_eq!(send(&ctx, b"x").expect_err("nowhere").kind(), ToolErrorKind::Unavailable);
         assert_eq!(receive(&ctx).expect_err("nothing").kind(), ToolErrorKind::Unavailable);
