@@ -1,8 +1,8 @@
-//! What of an environment is not for a cargo that is started in it. Shared by the build scripts that build
-//! guests, and by the author's commands, which build tools.
+//! Selects the environment variables that a nested cargo must not inherit. Used by the build scripts that
+//! build guests, and by the author's commands, which build tools.
 
 /// Whether a variable was set for another cargo, or for another compiler than that of guests: target folders
-/// are locked, wrappers and flags are meant for the host. Where packages come from stays.
+/// are locked, and wrappers and flags are meant for the host. Variables about package sources are kept.
 pub(crate) fn is_inherited(name: &str) -> bool {
     name.starts_with("CARGO_") && name != "CARGO_HOME" && !name.starts_with("CARGO_NET_")
         || name.contains("RUSTFLAGS")

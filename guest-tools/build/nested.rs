@@ -1,5 +1,5 @@
-//! Builds guests for WASI through a nested cargo. Part of the build scripts of the crates that embed or
-//! test them; it is no part of the guests themselves.
+//! Builds guests for WASI with a nested cargo. Part of the build scripts of crates that embed or test the
+//! guests, not of the guests.
 
 use std::{
     env, fs,
@@ -10,8 +10,8 @@ use std::{
 #[path = "environment.rs"]
 mod environment;
 
-/// Builds programs of this package and returns the folder with their modules. `which` are cargo's own
-/// arguments: `--bin NAME`, or `--bins`.
+/// Builds programs of this package and returns the folder with their modules. `which` are arguments of cargo:
+/// `--bin NAME`, or `--bins`.
 pub(crate) fn build(which: &[&str]) -> PathBuf {
     let manifest = PathBuf::from(required("CARGO_MANIFEST_DIR"));
     let Some(root) = manifest.parent() else { fail("the crate has no workspace around it") };
@@ -42,10 +42,10 @@ pub(crate) fn build(which: &[&str]) -> PathBuf {
     target.join("wasm32-wasip1/guest")
 }
 
-/// Has the target installed that guests are compiled to, or ends the build with the command that installs it.
+/// Installs the target of guests, or ends the build with a message that tells the command to install it.
 ///
-/// cargo's first question to the compiler has done so before, where cargo read the workspace's configuration and did
-/// not remember the answer.
+/// If cargo read the workspace's configuration, its first query of the compiler has installed the target
+/// already, unless cargo had cached the answer.
 fn ensure_target(root: &Path) {
     let program = root.join(".cargo/with-wasi-target");
     #[expect(
@@ -65,8 +65,8 @@ fn ensure_target(root: &Path) {
     }
 }
 
-/// Asks cargo to run the build script again when one of a module's sources changes, as the dependency file
-/// beside it lists them.
+/// Makes cargo rerun the build script when one of a module's sources changes. The dependency file beside the
+/// module lists the sources.
 pub(crate) fn rerun_if_sources_change(module: &Path) {
     let dependencies = module.with_extension("d");
     let Ok(text) = fs::read_to_string(&dependencies) else {
@@ -78,7 +78,7 @@ pub(crate) fn rerun_if_sources_change(module: &Path) {
     }
 }
 
-/// Ends the build with a reason that cargo shows.
+/// Ends the build with a reason, which cargo shows.
 #[expect(clippy::exit, reason = "how a build script fails without a backtrace")]
 pub(crate) fn fail(reason: &str) -> ! {
     println!("cargo::error={reason}");
@@ -90,10 +90,10 @@ pub(crate) fn required(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
 }
 
-/// SIMD, a first heap, and no path of the building machine in panic messages.
+/// The compiler flags: SIMD, an initial heap, and no host paths in panic messages.
 fn rustflags(root: &Path) -> String {
-    // Room for the first allocations, so that a short call never grows its memory: each growth is two
-    // changes of the process' address space, under a lock that all threads share.
+    // An initial heap, so that a short call never grows its memory: each growth changes the address space of
+    // the process twice, under a lock shared by all threads.
     let mut flags =
         vec!["-Ctarget-feature=+simd128".to_owned(), "-Clink-arg=--initial-heap=1048576".to_owned()];
     flags.push(format!("--remap-path-prefix={}=portcullis", root.display()));
@@ -104,7 +104,7 @@ fn rustflags(root: &Path) -> String {
     flags.join("\u{1f}")
 }
 
-/// `<target>/guests`, shared by all profiles. The build script's own folder is
+/// The folder `<target>/guests`, shared by all profiles. The build script's own folder is
 /// `<target>/[<triple>/]<profile>/build/<crate>-<hash>/out`, and cargo marks the target folder.
 fn guests_folder() -> PathBuf {
     let out = PathBuf::from(required("OUT_DIR"));

@@ -1,4 +1,4 @@
-//! `file_list` run natively, on a folder that stands for the mounts.
+//! `file_list` run natively, on a folder in place of the mounts.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
