@@ -157,7 +157,7 @@ fn a_directory_that_is_read_in_parts_goes_too() {
 }
 
 #[test]
-fn a_deletion_that_stops_half_way_says_what_is_gone_and_what_is_not() {
+fn a_deletion_that_stops_half_way_says_what_is_gone_and_left() {
     let target = Path::new("/host/shared/tree");
     let path = GuestPath::parse("tree").expect("a path");
     let deleted = Counts { files: 2, links: 0, directories: 1 };

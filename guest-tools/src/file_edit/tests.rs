@@ -171,7 +171,7 @@ fn what_is_not_there_is_looked_for_without_white_space() {
 }
 
 #[test]
-fn a_passage_that_is_there_more_than_once_is_refused_with_the_lines() {
+fn an_ambiguous_passage_is_refused_with_its_lines() {
     refused(
         "x\ny\nx x\n",
         ("x", "z"),

@@ -91,7 +91,7 @@ fn lines_come_with_guest_path_and_number_in_the_order_of_paths() {
 }
 
 #[test]
-fn a_text_in_any_case_is_found_in_letters_of_other_alphabets_too() {
+fn a_text_in_any_case_is_found_in_other_alphabets_too() {
     let files: &[(&str, &[u8])] = &[("a", "aſ\u{212a} q\nASK\nas k\nÉCOLE\n".as_bytes())];
     let said = "/shared/a:1:aſ\u{212a} q\n/shared/a:2:ASK";
     check(files, &json!({"query": "ask", "case_sensitive": false}), said);
@@ -309,7 +309,7 @@ fn a_long_file_streams() {
 }
 
 #[test]
-fn what_is_no_file_is_left_alone_and_what_cannot_be_read_is_counted() {
+fn special_files_are_skipped_and_unreadable_ones_are_counted() {
     let folder = folder(&[("real/a", b"x\n"), ("locked", b"x\n"), ("locked.d/x", b"x\n")]);
     let shared = folder.path().join("shared");
     symlink("real", shared.join("link")).expect("a link");
