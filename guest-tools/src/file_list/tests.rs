@@ -39,7 +39,7 @@ fn entries_are_sorted_and_marked() {
 }
 
 #[test]
-fn deeper_levels_follow_their_directory_but_links_are_not_opened() {
+fn deeper_levels_are_listed_and_links_are_not_followed() {
     let folder = folder();
     let two = TOP.replace("src/\n", "src/\nsrc/inner/\nsrc/main.rs\n");
     assert_eq!(list(folder.path(), r#"{"depth":2}"#).expect("lists"), two);
