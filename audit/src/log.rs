@@ -202,6 +202,7 @@ impl Shared {
             let unsynced = state.live.as_mut().and_then(Live::take_unsynced);
             (unsynced, state.writer.end(), state.first_open())
         };
+        // The live file before the log: after a power loss no row may be on the disk without its mark.
         let synced = unsynced.map_or(Ok(()), |handles| handles.sync()).and_then(|()| self.files.sync());
         if let Err(errno) = synced {
             self.syncer.fail(errno);
@@ -227,6 +228,7 @@ impl State {
         self.writer.catch_up()?;
         match &record.phase {
             Phase::Begin => {
+                // Before the row: a mark after it would be too late if the process dies in between.
                 self.cover(shared)?;
                 let offset = self.writer.end();
                 self.writer.write(&self.process, &record.call, &record.phase, 0)?;

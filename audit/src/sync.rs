@@ -82,6 +82,7 @@ impl Syncer {
                 .changed
                 .wait_timeout_while(wanted, SYNC_INTERVAL, |wanted| !wanted.stop)
                 .unwrap_or_else(PoisonError::into_inner);
+            // Before the work: a request that comes during it starts another round.
             wanted.sync = false;
             drop(wanted);
             work();

@@ -132,6 +132,7 @@ impl Writer {
             match self.files.medium.write(&self.files.log, &self.line) {
                 Ok(written) if written == self.line.len() => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                // Interrupted before a byte was written: a write that wrote some would return their number.
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -160,6 +161,7 @@ impl Writer {
         let file = File::from(file);
         file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(failed)?;
 
+        // Only now: the copy is on the disk.
         files.medium.truncate(&files.log, tail.end).map_err(|errno| files.write_error(errno.into()))?;
         Ok(TornTail { bytes: tail.torn_bytes, kept_in })
     }

@@ -53,6 +53,7 @@ impl WorkspaceSecurityPolicy {
             if *tier == options.sandbox_tier {
                 reduce(&mut effective, reduction, &mut faults);
             } else {
+                // A section of another tier is only checked: its result is dropped.
                 reduce(&mut effective.clone(), reduction, &mut faults);
             }
             places.extend(tool_places(reduction, &faults));

@@ -43,6 +43,7 @@ pub(super) fn read(command: &str) -> Result<Found, String> {
             Ok(walker.found)
         });
         let reader = reader.map_err(|error| format!("no thread to read it: {error}"))?;
+        // Fail closed: a panic of the parser refuses the command.
         reader.join().unwrap_or_else(|_panic| Err("its syntax".to_owned()))
     })
 }
