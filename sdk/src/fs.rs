@@ -84,8 +84,8 @@ pub fn parse(path: &str) -> Result<GuestPath, ToolError> {
     GuestPath::parse(path).map_err(|error| ToolError::invalid_arguments(format!("field 'path': {error}")))
 }
 
-/// Describes for the model why an operation on a path failed: `error(e, "read", path)` may give ``no such
-/// file `/shared/x` ``.
+/// Describes for the model why an operation on a path failed: `error(e, "read", path)` may give
+/// ``no such file `/shared/x` ``.
 #[must_use]
 #[expect(clippy::needless_pass_by_value, reason = "made for `map_err`, and the error ends here")]
 pub fn error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
