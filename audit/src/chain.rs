@@ -1,33 +1,32 @@
-//! The form that makes a line a link of the chain: `{"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`.
+//! The form of a line as a link of the chain: `{"seq":N,…,"prev":"<64 hex>","hash":"<64 hex>"}\n`.
 //!
-//! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed
-//! width, so whoever verifies slices bytes and never serialises anything again: `head -c -76 | sha256sum`
-//! does for a single line.
+//! The hash is the SHA-256 of the raw bytes before `,"hash":"`. It is the last field and has a fixed width,
+//! so a verifier slices bytes and never serialises again: `head -c -76 | sha256sum` checks a single line.
 
 use sha2::{Digest as _, Sha256};
 
-/// The longest row, with its newline. No input makes a longer one, since every field is bounded.
-/// Without it, a model could make the log's readers take a line of any size into memory.
+/// The longest row, with its newline. Every field is bounded, so no input makes a longer row. Without this
+/// bound, a model could make readers of the log load a line of any size into memory.
 pub const MAX_ROW_BYTES: usize = 64 * 1024;
 
 /// A hash as it stands in the log: 64 lower-case hexadecimal digits.
 pub(super) type Hash = [u8; HASH_BYTES];
 
-/// What stands for the hash before the first row.
+/// The `prev` of the first row.
 pub(super) const GENESIS: Hash = [b'0'; HASH_BYTES];
 
-/// What the chain needs of a line.
+/// The part of a line that the chain needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Link {
     /// The row's number, from 1.
     pub(super) seq: u64,
     /// The hash of the row before.
     pub(super) prev: Hash,
-    /// The hash of this row, which was compared with its bytes.
+    /// The hash of this row, already compared with its bytes.
     pub(super) hash: Hash,
 }
 
-/// Why a line is no link.
+/// The reason why a line is not a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadLine {
     /// It does not have the form.
@@ -36,7 +35,7 @@ pub(super) enum BadLine {
     Hash,
 }
 
-/// Ends a row that was written up to and without its `prev`, and tells its hash.
+/// Completes a row, written up to its `prev`, and returns its hash.
 pub(super) fn seal(line: &mut Vec<u8>, prev: &Hash) -> Hash {
     line.extend_from_slice(PREV_KEY);
     line.extend_from_slice(prev);
@@ -48,7 +47,7 @@ pub(super) fn seal(line: &mut Vec<u8>, prev: &Hash) -> Hash {
     hash
 }
 
-/// Takes a line, newline included, apart and compares its hash.
+/// Parses a line, newline included, and checks its hash.
 pub(super) fn check(line: &[u8]) -> Result<Link, BadLine> {
     let body = line.strip_suffix(END).ok_or(BadLine::Form)?;
     let (body, hash) = body.split_last_chunk::<HASH_BYTES>().ok_or(BadLine::Form)?;
@@ -66,10 +65,10 @@ pub(super) fn check(line: &[u8]) -> Result<Link, BadLine> {
     Ok(Link { seq, prev: *prev, hash: *hash })
 }
 
-/// The number of bytes that end every line after its own hash begins.
+/// The length of the end of every line, from its own hash on.
 pub(super) const SEALED_TAIL_BYTES: usize = HASH_BYTES + END.len();
 
-/// Whether these last [`SEALED_TAIL_BYTES`] of a line say this hash.
+/// Whether the last [`SEALED_TAIL_BYTES`] of a line contain this hash.
 pub(super) fn tail_says(tail: &[u8], hash: &Hash) -> bool {
     tail.strip_suffix(END) == Some(hash.as_slice())
 }
@@ -86,7 +85,7 @@ fn seq_of(head: &[u8]) -> Option<u64> {
     std::str::from_utf8(&rest[..digits]).ok()?.parse().ok()
 }
 
-/// How every line starts.
+/// The start of every line.
 pub(super) const SEQ_KEY: &[u8] = b"{\"seq\":";
 const PREV_KEY: &[u8] = b",\"prev\":\"";
 const HASH_KEY: &[u8] = b",\"hash\":\"";

@@ -1,35 +1,35 @@
-//! What can go wrong with the audit log. Every one of these means that the call at hand must not run, or
-//! that its result must not be released. Operators read them; models never do.
+//! Errors of the audit log. After each of them the call at hand must not run, or its result must not be
+//! released. Operators read them; models never do.
 
 use std::{io, path::PathBuf, time::Duration};
 
 use thiserror::Error;
 
-/// Why the audit log can't be used.
+/// The reason why the audit log can't be used.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// The log, or the state folder it lies in, can't be opened.
+    /// The log, or its state folder, can't be opened.
     #[error("cannot open the audit log `{path}`", path = .path.display())]
     Open {
-        /// What was opened.
+        /// The file or folder.
         path: PathBuf,
         /// Why it failed.
         #[source]
         source: io::Error,
     },
-    /// Something else has the log's name: a link, a folder, a pipe, a device.
+    /// Another kind of file has the log's name: a link, a folder, a pipe, a device.
     #[error("the audit log `{path}` is not a regular file", path = .path.display())]
     NotAFile {
         /// Its path.
         path: PathBuf,
     },
-    /// Another process holds the log's lock for too long; perhaps it is stopped.
+    /// Another process holds the log's lock for too long; it may be stopped.
     #[error("the audit log `{path}` is locked by another process since {waited:?}", path = .path.display())]
     Busy {
         /// The log.
         path: PathBuf,
-        /// How long we waited.
+        /// The time waited.
         waited: Duration,
     },
     /// The log can't be read.
@@ -41,7 +41,7 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// A row can't be written, for instance since the disk is full. Nothing of it is left in the log.
+    /// A row can't be written, for instance because the disk is full. No part of it is left in the log.
     #[error("cannot write to the audit log `{path}`", path = .path.display())]
     Write {
         /// The log.
@@ -50,7 +50,7 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// Rows did not reach the disk. This stays: what the kernel dropped once it does not report twice.
+    /// Rows did not reach the disk. The error is permanent: the kernel reports a lost page only once.
     #[error("the audit log `{path}` cannot be synchronised to the disk", path = .path.display())]
     Sync {
         /// The log.
@@ -75,33 +75,32 @@ pub enum AuditError {
         /// The log.
         path: PathBuf,
     },
-    /// A row that this process relies on is no longer what was written, or a row that follows is not
-    /// from us or our like.
+    /// A row that this process relies on has changed, or a following line is not a valid row.
     #[error("the audit log `{path}` was altered at byte {offset}; look at it with `portcullis audit verify`, and move it away to start a new one", path = .path.display())]
     Altered {
         /// The log.
         path: PathBuf,
-        /// Where.
+        /// The byte offset of the row.
         offset: u64,
     },
-    /// More of the log's end is broken than a crash can explain, so nothing is cut off.
+    /// The broken end of the log is longer than a crash can explain, so it is not cut off.
     #[error("the last {bytes} bytes of the audit log `{path}` hold no valid row", path = .path.display())]
     Corrupt {
-        /// The log.
+        /// The number of bytes examined.
         path: PathBuf,
         /// How many bytes were looked at.
         bytes: u64,
     },
-    /// A torn tail can't be put aside, so it is not cut off either.
+    /// A torn tail can't be saved, so it is not cut off either.
     #[error("cannot keep the torn end of the audit log in `{path}`", path = .path.display())]
     KeepTorn {
-        /// The file it was to go to.
+        /// The file that should have held it.
         path: PathBuf,
         /// Why it failed.
         #[source]
         source: io::Error,
     },
-    /// The file that says that this process is alive can't be made, read or removed.
+    /// This process's live file can't be made, read or removed.
     #[error("cannot use the audit log's process file `{path}`", path = .path.display())]
     Live {
         /// The file or its folder.
@@ -117,14 +116,14 @@ pub enum AuditError {
         #[source]
         source: io::Error,
     },
-    /// A line of the log is no row. [`super::verify()`] says more.
+    /// A line of the log is not a row. [`super::verify()`] tells more.
     #[error("line {line} of the audit log `{path}` is not a row", path = .path.display())]
     Malformed {
         /// The log.
         path: PathBuf,
         /// The line's number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The parse error.
         #[source]
         source: serde_json::Error,
     },
@@ -139,7 +138,7 @@ pub enum AuditError {
 }
 
 impl AuditError {
-    /// Whether there simply is no log yet, as in a fresh state folder.
+    /// Whether the log does not exist yet, as in a fresh state folder.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Open { source, .. } if source.kind() == io::ErrorKind::NotFound)

@@ -1,4 +1,4 @@
-//! The files behind a log: opened once by name, then used by handle. Knows of bytes, not of rows.
+//! The files of a log: opened once by name, then used by handle. Handles bytes, not rows.
 
 use std::{
     fs::File,
@@ -18,13 +18,13 @@ use super::{error::AuditError, writer::Medium};
 /// The log's name in the state folder.
 pub const LOG_NAME: &str = "audit.jsonl";
 
-/// Where the log of a state folder is.
+/// The path of the log in a state folder.
 #[must_use]
 pub fn log_path(state_dir: &Path) -> PathBuf {
     state_dir.join(LOG_NAME)
 }
 
-/// The files behind a log, opened once.
+/// The files of a log, opened once.
 #[derive(Debug)]
 pub(super) struct Files {
     /// The state folder.
@@ -35,21 +35,22 @@ pub(super) struct Files {
     pub(super) log: File,
     /// Its path, for messages only.
     pub(super) path: PathBuf,
-    /// How the log is written.
+    /// The system calls that write the log.
     pub(super) medium: Box<dyn Medium>,
     identity: (u64, u64),
-    /// Whether the log's name must still reach the disk.
+    /// Whether the log's directory entry must still reach the disk.
     is_new: AtomicBool,
 }
 
 impl Files {
-    /// Opens them, and makes the log if there is none.
+    /// Opens the files, and makes the log if it does not exist.
     pub(super) fn open(state_dir: &Path, medium: Box<dyn Medium>) -> Result<Self, AuditError> {
         let path = log_path(state_dir);
         let failed = |errno: Errno| AuditError::Open { path: path.clone(), source: errno.into() };
         let folder = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let dir = openat(CWD, state_dir, folder, Mode::empty()).map_err(failed)?;
-        // Non-blocking, lest a FIFO in the log's place hangs us; it means nothing for a regular file.
+        // Non-blocking, so that a FIFO in the log's place does not hang us. It has no effect on a regular
+        // file.
         let flags = OFlags::RDWR
             | OFlags::APPEND
             | OFlags::CREATE
@@ -76,8 +77,8 @@ impl Files {
         })
     }
 
-    /// The log's size now. Makes sure that its name still means the file that is open: a log that was moved
-    /// away or deleted takes rows that nobody will ever read.
+    /// The log's current size. Checks that the log's name still refers to the open file: rows in a moved or
+    /// deleted log would be lost.
     pub(super) fn size(&self) -> Result<u64, AuditError> {
         match statat(&self.dir, LOG_NAME, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if (stat.st_dev, stat.st_ino) == self.identity => {
@@ -88,7 +89,7 @@ impl Files {
         }
     }
 
-    /// Brings the log to the disk.
+    /// Syncs the log to the disk.
     pub(super) fn sync(&self) -> Result<(), Errno> {
         self.medium.sync(&self.log)?;
         if self.is_new.swap(false, Ordering::Relaxed) {

@@ -1,17 +1,17 @@
-//! The audit log: append-only, hash-chained, written ahead of whatever has effects; one JSON line a row.
+//! The audit log: append-only, hash-chained, and written ahead of every effect; one JSON line per row.
 //!
 //! ```text
 //! <state>/audit.jsonl            the log; its exclusive flock orders the processes that share it
-//! <state>/audit.live/<process>   held locked by a living process; says where its oldest open begin is
-//! <state>/audit.torn-<time>      what recovery cut off the end of the log; nothing is thrown away
+//! <state>/audit.live/<process>   held locked by a living process; holds the offset of its oldest open begin
+//! <state>/audit.torn-<time>      a torn tail that recovery cut off the log; nothing is thrown away
 //! ```
 //!
-//! What it proves: no row was changed, removed from between two others, moved or slipped in by anybody who
-//! did not also rewrite all that follows. What it can't prove: that rows are missing at the very end, or
-//! that the whole file was not written anew by somebody with this user's rights. For both, note
+//! The chain proves that no row was changed, moved, inserted, or removed between two others, unless the
+//! attacker also rewrote all following rows. It cannot prove that no rows are missing at the very end, nor
+//! that an attacker with this user's rights did not rewrite the whole file. To detect both, keep
 //! [`VerifyReport::head`] in another place.
 //!
-//! This module decides nothing: what a call may do, and whether it waits for its row, is the pipeline's.
+//! This crate makes no decisions: the pipeline decides what a call may do and whether it waits for its row.
 #![forbid(unsafe_code)]
 
 mod chain;

@@ -1,4 +1,4 @@
-//! Reads a log line by line with bounded memory, whatever somebody put into it.
+//! Reads a log line by line with bounded memory, for any content.
 
 use std::{
     borrow::Borrow,
@@ -9,7 +9,7 @@ use std::{
 
 use super::chain::MAX_ROW_BYTES;
 
-/// The lines of a stretch of a file.
+/// The lines of a part of a file.
 #[derive(Debug)]
 pub(super) struct Lines<F> {
     reader: BufReader<Stretch<F>>,
@@ -21,17 +21,17 @@ pub(super) struct Lines<F> {
 /// One line.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// Its number, from 1, counted from where the reading began.
+    /// Its number, from 1, counted from the start of the reading.
     pub(super) number: u64,
-    /// Where it begins in the file.
+    /// Its byte offset in the file.
     pub(super) offset: u64,
-    /// Its bytes, newline included; not all of them if it is too long.
+    /// Its bytes, newline included; the first ones only if the line is too long.
     pub(super) bytes: &'a [u8],
     /// How it ends.
     pub(super) end: LineEnd,
 }
 
-/// How a line ends.
+/// The end of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LineEnd {
     /// With a newline.
@@ -86,7 +86,7 @@ impl<F: Borrow<File>> Lines<F> {
     }
 }
 
-/// Reads by position, so that it does not disturb the offset of a file that others use too.
+/// Reads by position, so that a shared file's offset does not change.
 #[derive(Debug)]
 struct Stretch<F> {
     file: F,

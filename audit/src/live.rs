@@ -1,11 +1,11 @@
-//! Which processes that share a log are alive, and where to look for the calls of those that are not.
+//! Live files: which processes that share a log are alive, and where the open calls of dead ones begin.
 //!
-//! A process that writes a `begin` first makes a file `audit.live/<process>` and keeps it locked; the
-//! kernel gives the lock back when the process dies, however it dies. The file holds one number, the
-//! *mark*: every `begin` of that process without an `end` stands at or behind that byte of the log. So a
-//! start after a crash reads the last calls of the dead and not the whole log. The mark is put before the
-//! first open `begin` is written, and moved on by the synchronising thread only, once the `end`s before it
-//! are on the disk: it may be too low, which costs time, and is never too high.
+//! Before its first `begin`, a process makes a file `audit.live/<process>` and keeps it locked; the kernel
+//! releases the lock when the process dies, in whatever way. The file holds one number, the *mark*: every
+//! `begin` of that process without an `end` stands at or after that byte of the log. So recovery after a
+//! crash reads only the last calls of the dead process and not the whole log. The mark is written before the
+//! first open `begin`. Only the syncing thread advances it, after the `end`s before it are on the disk: the
+//! mark may be too low, which costs time, and is never too high.
 
 use std::{fs::File, io, os::fd::OwnedFd, os::unix::fs::FileExt as _, path::PathBuf, sync::Arc};
 
@@ -16,10 +16,10 @@ use rustix::{
 
 use super::{error::AuditError, files::Files, lock};
 
-/// The folder of the files of living processes.
+/// The folder of the live files.
 const LIVE_DIR: &str = "audit.live";
 
-/// This process's file, locked as long as this exists.
+/// This process's live file, locked as long as this value exists.
 #[derive(Debug)]
 pub(super) struct Live {
     handles: Arc<Handles>,
@@ -27,7 +27,7 @@ pub(super) struct Live {
     unsynced: bool,
 }
 
-/// The part of it that the synchronising thread uses while others append.
+/// The part that the syncing thread uses while others append.
 #[derive(Debug)]
 pub(super) struct Handles {
     folder: OwnedFd,
@@ -37,7 +37,8 @@ pub(super) struct Handles {
 }
 
 impl Live {
-    /// Makes the file. The caller holds the log's lock, so nobody sees the file before it is locked.
+    /// Makes the file. The caller holds the log's lock, so no other process sees the file before it is
+    /// locked.
     pub(super) fn create(files: &Files, process: &str) -> Result<Self, AuditError> {
         let path = files.state_dir.join(LIVE_DIR).join(process);
         let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
@@ -56,7 +57,7 @@ impl Live {
         Ok(Self { handles, mark: None, unsynced: true })
     }
 
-    /// Makes sure that the mark is not behind a `begin` that is about to be written at this offset.
+    /// Sets the mark, if there is none, to the offset of the `begin` that is about to be written.
     pub(super) fn cover(&mut self, offset: u64) -> Result<(), AuditError> {
         if self.mark.is_none() {
             self.handles.write_mark(Some(offset))?;
@@ -66,7 +67,7 @@ impl Live {
         Ok(())
     }
 
-    /// Moves the mark on, or takes it away where no call is open: see [`Live`] for when that is right.
+    /// Advances the mark, or removes it if no call is open. The module doc says when that is safe.
     pub(super) fn settle(&mut self, first_open: Option<u64>) {
         let worth_it = match (self.mark, first_open) {
             (None, _) => false,
@@ -78,25 +79,25 @@ impl Live {
         }
         match self.handles.write_mark(first_open) {
             Ok(()) => self.mark = first_open,
-            // The old mark is as right as before, and only costs time.
+            // The old mark stays valid and only costs time.
             Err(error) => tracing::warn!(%error, "the audit log's mark was not moved"),
         }
     }
 
-    /// The handles, if something of the file must still reach the disk. Whoever takes them does that.
+    /// Takes the handles if the file is not synced yet. The caller must sync them.
     pub(super) fn take_unsynced(&mut self) -> Option<Arc<Handles>> {
         std::mem::take(&mut self.unsynced).then(|| Arc::clone(&self.handles))
     }
 
-    /// Says that this process left no call open.
+    /// Removes the file: this process left no call open.
     pub(super) fn remove(self) -> Result<(), AuditError> {
         self.handles.remove()
     }
 }
 
 impl Handles {
-    /// Brings file and name to the disk. Done before the rows that the mark covers, so that these are not
-    /// there without it after a power loss.
+    /// Syncs the file and its directory entry. Runs before the rows that the mark covers are synced, so that
+    /// after a power loss they are never on the disk without it.
     pub(super) fn sync(&self) -> Result<(), Errno> {
         fdatasync(&self.file)?;
         fsync(&self.folder)
@@ -122,33 +123,33 @@ impl Handles {
 
 impl Drop for Handles {
     fn drop(&mut self) {
-        // Closing would not do: a child that another thread is just starting has a copy of the descriptor
-        // until its `exec`, and the lock would last as long.
+        // Unlock explicitly: closing is not enough, since a child that another thread is starting holds a
+        // copy of the descriptor until its `exec`, and the lock would last that long.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
 
-/// The file of a process that is gone; ours alone as long as this exists.
+/// The live file of a dead process, locked by us as long as this value exists.
 #[derive(Debug)]
 pub(super) struct Dead {
     handles: Handles,
-    /// From where on it may have left calls open; none if it has not.
+    /// The offset from which it may have left calls open; none if it left none.
     pub(super) mark: Option<u64>,
 }
 
 impl Dead {
-    /// Which process it was.
+    /// The name of the process.
     pub(super) fn process(&self) -> &str {
         &self.handles.name
     }
 
-    /// Says that its calls are closed.
+    /// Removes the file: its calls are closed.
     pub(super) fn remove(&self) -> Result<(), AuditError> {
         self.handles.remove()
     }
 }
 
-/// The processes that died. The caller holds the log's lock, so no two look for them at once.
+/// The dead processes. The caller holds the log's lock, so only one process searches at a time.
 pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
     let path = files.state_dir.join(LIVE_DIR);
     let failed = |errno: Errno| AuditError::Live { path: path.clone(), source: errno.into() };
@@ -160,7 +161,7 @@ pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
     let mut dead = Vec::new();
     for entry in Dir::read_from(&folder).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // A name that is not UTF-8 is not one of ours.
+        // A name that is not UTF-8 is not ours.
         let Ok(name) = entry.file_name().to_str() else {
             continue;
         };
@@ -172,7 +173,7 @@ pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = match openat(&folder, name, flags, Mode::empty()) {
             Ok(file) => File::from(file),
-            // Its process ended in order just now.
+            // The process has just exited cleanly.
             Err(Errno::NOENT) => continue,
             Err(errno) => return Err(failed(errno.into())),
         };
@@ -189,7 +190,7 @@ pub(super) fn dead(files: &Files) -> Result<Vec<Dead>, AuditError> {
     Ok(dead)
 }
 
-/// A mark that can't be read, as of a process killed between two system calls, covers the whole log.
+/// Reads a mark. An unreadable one, of a process killed between two system calls, covers the whole log.
 fn read_mark(file: &File) -> io::Result<Option<u64>> {
     let mut bytes = [0; NO_MARK.len()];
     let read = file.read_at(&mut bytes, 0)?;
@@ -200,7 +201,7 @@ fn read_mark(file: &File) -> io::Result<Option<u64>> {
     Ok(Some(text.strip_suffix('\n').and_then(|digits| digits.parse().ok()).unwrap_or(0)))
 }
 
-/// How far the oldest open call must have moved before the mark follows, to spare writes.
+/// The distance from the mark to the oldest open call at which the mark advances, to save writes.
 const MARK_STEP_BYTES: u64 = 64 * 1024;
 
 /// As long as any mark, so that one write replaces the other.

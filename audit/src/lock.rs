@@ -1,8 +1,8 @@
-//! The lock that orders the processes sharing a log: `flock` on the log itself.
+//! The lock that orders the processes which share a log: `flock` on the log itself.
 //!
-//! `flock` belongs to an open file description: the kernel gives it back when the process dies, and two
-//! handles within one process exclude each other as two processes do. A lock file beside the log would
-//! need the same care and could be deleted by itself.
+//! `flock` belongs to an open file description: the kernel releases it when the process dies, and two handles
+//! within one process exclude each other as two processes do. A lock file beside the log would need the same
+//! care, and could be deleted.
 
 use std::{
     fs::File,
@@ -18,23 +18,23 @@ use rustix::{
 
 use super::error::AuditError;
 
-/// How long anybody waits for the lock. It is held for some microseconds, and for a scan of the last
-/// calls at a start after a crash; a process that was stopped while it held it would block all others for
-/// ever.
+/// The longest wait for the lock. The lock is held for microseconds, or for a scan of the last calls at a
+/// start after a crash. A process that is stopped while it holds the lock would otherwise block all others
+/// for ever.
 pub(super) const LOCK_WAIT: Duration = Duration::from_secs(5);
 
-/// A held lock; given back on drop.
+/// A held lock, released on drop.
 #[derive(Debug)]
 pub(super) struct Locked<'file>(&'file File);
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // Can't fail for a descriptor that is open and holds the lock.
+        // Cannot fail for an open descriptor that holds the lock.
         let _ = flock(self.0, FlockOperation::Unlock);
     }
 }
 
-/// Waits for the lock that lets one process write.
+/// Waits for the exclusive lock, for writing.
 pub(super) fn exclusive<'file>(
     file: &'file File,
     path: &Path,
@@ -43,7 +43,7 @@ pub(super) fn exclusive<'file>(
     acquire(file, path, wait, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// Waits until nobody is writing.
+/// Waits for the shared lock, during which no process writes.
 pub(super) fn shared<'file>(
     file: &'file File,
     path: &Path,
@@ -52,7 +52,7 @@ pub(super) fn shared<'file>(
     acquire(file, path, wait, FlockOperation::NonBlockingLockShared)
 }
 
-/// Takes the lock if nobody has it. Not given back before the file is closed.
+/// Takes the lock if it is free, and keeps it until the file is closed.
 pub(super) fn try_keep(file: &File) -> Result<bool, Errno> {
     match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
@@ -61,8 +61,8 @@ pub(super) fn try_keep(file: &File) -> Result<bool, Errno> {
     }
 }
 
-/// A blocking `flock` can't be given a time limit without signals, so this asks again and again: first
-/// at once, since the lock is mostly held for less than a context switch takes, then at growing distance.
+/// Retries a non-blocking `flock`, since a blocking one has no timeout without signals. First it retries at
+/// once, since the lock is mostly held for less than a context switch, then at growing intervals.
 fn acquire<'file>(
     file: &'file File,
     path: &Path,

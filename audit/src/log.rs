@@ -1,8 +1,8 @@
 //! The log as the pipeline uses it: open, append, flush.
 //!
-//! An append takes this process's mutex, then the lock that orders the processes, catches up with what
-//! others wrote, and hands the kernel one whole line by one `write`. From then on the row survives the
-//! death of the process.
+//! An append takes this process's mutex, then the lock that orders the processes, catches up with the rows of
+//! others, and writes one whole line with one `write`. From then on the row survives the death of the
+//! process.
 
 use std::{
     path::Path,
@@ -28,16 +28,16 @@ use super::{
     writer::{Kernel, Medium, Writer},
 };
 
-/// A log that is open for writing. Threads share one by `Arc`; processes each open their own.
+/// A log that is open for writing. Threads share one through an `Arc`; each process opens its own.
 ///
-/// Dropping it brings the last rows to the disk.
+/// Dropping it syncs the last rows to the disk.
 #[derive(Debug)]
 pub struct AuditLog {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// A row that was written.
+/// A written row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RowRef {
     /// Its number in the log, from 1.
@@ -45,20 +45,21 @@ pub struct RowRef {
 }
 
 impl AuditLog {
-    /// Opens the log of a state folder, which must exist, and makes it if there is none. Then puts in
-    /// order what a crash left: the [`Recovery`] is for the operator.
+    /// Opens the log of a state folder, which must exist, and makes the log if it does not exist. Then
+    /// repairs the leftovers of a crash: the [`Recovery`] is for the operator.
     ///
-    /// Takes one `flock` and one short read, and after a crash a scan of the last calls.
+    /// Takes one `flock` and one short read; after a crash, also a scan of the last calls.
     ///
     /// # Errors
-    /// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`] if another process does not
-    /// let go of the log, [`AuditError::Corrupt`] if there is more broken than a crash explains, and what
-    /// reading, writing and synchronising can meet.
+    /// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`] if another process holds the log,
+    /// [`AuditError::Corrupt`] if more is broken than a crash explains, and the errors of reading, writing
+    /// and syncing.
     pub fn open(state_dir: &Path, sync: SyncMode) -> Result<(Self, Recovery), AuditError> {
         Self::open_on(state_dir, sync, Box::new(Kernel))
     }
 
-    /// As [`AuditLog::open`], with the writing system calls given, so that tests can let them fail.
+    /// Like [`AuditLog::open`], with the writing system calls as an argument, so that tests can make them
+    /// fail.
     pub(super) fn open_on(
         state_dir: &Path,
         mode: SyncMode,
@@ -80,7 +81,7 @@ impl AuditLog {
             Arc::clone(&shared),
             |shared| &shared.syncer,
             |shared| {
-                // The failure is kept, and the next append reports it.
+                // The failure is kept; the next append reports it.
                 let _ = shared.sync();
             },
         )
@@ -88,18 +89,18 @@ impl AuditLog {
         Ok((Self { shared, thread: Some(thread) }, Recovery { torn, closed_begins }))
     }
 
-    /// Writes one row. When this returns, the row is in the log, whatever happens to this process; with
+    /// Writes one row. When this returns, the row survives the death of this process; with
     /// [`SyncMode::Always`] it is also on the disk.
     ///
     /// Blocks: some microseconds, or up to five seconds while another process holds the log.
     ///
     /// # Errors
-    /// After each of these the call must not run, or its result not be released. Except for
-    /// [`AuditError::Sync`], nothing of the row is left in the log and a later append may succeed.
-    /// [`AuditError::Write`]: the disk is full or the like. [`AuditError::Truncated`],
-    /// [`AuditError::Replaced`], [`AuditError::Altered`]: somebody tampers with the log.
-    /// [`AuditError::Busy`]: another process does not let go of it. [`AuditError::Live`],
-    /// [`AuditError::Read`], [`AuditError::KeepTorn`]: the state folder is in disorder.
+    /// After each of these the call must not run, or its result must not be released. Except for
+    /// [`AuditError::Sync`], no part of the row is left in the log and a later append may succeed.
+    /// [`AuditError::Write`]: for instance, the disk is full. [`AuditError::Truncated`],
+    /// [`AuditError::Replaced`], [`AuditError::Altered`]: the log was tampered with. [`AuditError::Busy`]:
+    /// another process holds it. [`AuditError::Live`], [`AuditError::Read`], [`AuditError::KeepTorn`]: the
+    /// state folder is in disorder.
     pub fn append(&self, record: &Record) -> Result<RowRef, AuditError> {
         self.shared.check_synced()?;
         let row = {
@@ -115,17 +116,17 @@ impl AuditLog {
         Ok(row)
     }
 
-    /// Brings all rows to the disk now.
+    /// Syncs all rows to the disk now.
     ///
     /// # Errors
-    /// [`AuditError::Sync`], also if an earlier synchronisation failed.
+    /// [`AuditError::Sync`], also if an earlier sync failed.
     pub fn flush(&self) -> Result<(), AuditError> {
         self.check_synced()?;
         self.shared.sync()
     }
 
-    /// Whether all that was synchronised so far reached the disk. Says what the next append would say of
-    /// it, without appending.
+    /// Checks that every sync so far succeeded. Reports the sync error that the next append would report,
+    /// without appending.
     ///
     /// # Errors
     /// [`AuditError::Sync`].
@@ -133,7 +134,7 @@ impl AuditLog {
         self.shared.check_synced()
     }
 
-    /// Where the log is.
+    /// The log's path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.files.path
@@ -144,11 +145,11 @@ impl Drop for AuditLog {
     fn drop(&mut self) {
         self.shared.syncer.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic in it was printed; there is nothing left to do here.
+            // A panic of the thread was printed already.
             let _ = thread.join();
         }
         let mut state = self.shared.state();
-        // With a call still open the file stays, unlocked: the next start then writes that call's end.
+        // With a call still open the file stays, unlocked: the next start then writes that call's `end`.
         if state.open.is_empty()
             && let Some(live) = state.live.take()
             && let Err(error) = live.remove()
@@ -158,7 +159,7 @@ impl Drop for AuditLog {
     }
 }
 
-/// What threads share.
+/// The state shared by threads.
 #[derive(Debug)]
 struct Shared {
     files: Arc<Files>,
@@ -167,14 +168,14 @@ struct Shared {
     syncer: Syncer,
 }
 
-/// What one thread at a time changes.
+/// The state behind the mutex.
 #[derive(Debug)]
 struct State {
     writer: Writer,
     process: String,
-    /// None before the first `begin`: a process that only reads leaves no file.
+    /// None before the first `begin`: a process that only reads makes no live file.
     live: Option<Live>,
-    /// The calls of this process that have begun and not ended, oldest first.
+    /// The calls of this process that are open, oldest first.
     open: Vec<OpenCall>,
 }
 
@@ -186,7 +187,7 @@ struct OpenCall {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        // The writer looks at the file's real end before each row, so it recovers from anything.
+        // A poisoned state is usable: the writer reads the file's real end before each row.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -194,13 +195,14 @@ impl Shared {
         self.syncer.failure().map_or(Ok(()), |errno| Err(self.sync_error(errno)))
     }
 
-    /// Brings to the disk what is written, without keeping others from appending meanwhile.
+    /// Syncs the written rows, without blocking appends in the meantime.
     fn sync(&self) -> Result<(), AuditError> {
         let (unsynced, end, first_open) = {
             let mut state = self.state();
             let unsynced = state.live.as_mut().and_then(Live::take_unsynced);
             (unsynced, state.writer.end(), state.first_open())
         };
+        // The live file before the log: after a power loss no row may be on the disk without its mark.
         let synced = unsynced.map_or(Ok(()), |handles| handles.sync()).and_then(|()| self.files.sync());
         if let Err(errno) = synced {
             self.syncer.fail(errno);
@@ -209,7 +211,7 @@ impl Shared {
         let mut state = self.state();
         let still_idle = first_open.is_none() && state.writer.end() == end;
         if let Some(live) = &mut state.live {
-            // All rows before `end` are on the disk, but later ones perhaps not.
+            // All rows before `end` are on the disk; later ones may not be.
             live.settle(if still_idle { None } else { Some(first_open.unwrap_or(end)) });
         }
         Ok(())
@@ -221,11 +223,12 @@ impl Shared {
 }
 
 impl State {
-    /// Appends with the log's lock held.
+    /// Appends, with the log's lock held.
     fn append(&mut self, shared: &Shared, record: &Record) -> Result<RowRef, AuditError> {
         self.writer.catch_up()?;
         match &record.phase {
             Phase::Begin => {
+                // Before the row: a mark after it would be too late if the process dies in between.
                 self.cover(shared)?;
                 let offset = self.writer.end();
                 self.writer.write(&self.process, &record.call, &record.phase, 0)?;
@@ -245,7 +248,7 @@ impl State {
         Ok(RowRef { seq: self.writer.seq() })
     }
 
-    /// Lets a successor find the `begin` that comes next.
+    /// Makes sure that recovery would find the next `begin`.
     fn cover(&mut self, shared: &Shared) -> Result<(), AuditError> {
         let live = match &mut self.live {
             Some(live) => live,
@@ -267,8 +270,8 @@ impl State {
     }
 }
 
-/// A name that no other open log has: process ids come again, and differ between containers that share a
-/// state folder, so the time is part of it.
+/// The name of an open log, unique: process ids are reused, and differ between containers that share a state
+/// folder, so the name includes the time.
 fn process_name() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);

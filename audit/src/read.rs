@@ -1,4 +1,4 @@
-//! Reads rows for `audit log`. Shows what is there and does not judge it: [`super::verify()`] does.
+//! Reads rows for `audit log`, without judging them: [`super::verify()`] does that.
 
 use std::{borrow::Cow, fs::File, path::Path};
 
@@ -14,7 +14,7 @@ use super::{
     row::{CallRecord, Confinement, Event, MountAccess, Outcome, Subject, Text, Verdict},
 };
 
-/// A row as it stands in the log. Fields that this version does not know are passed over.
+/// A row as it stands in the log. Unknown fields are ignored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
     /// The row's number, from 1.
@@ -22,7 +22,7 @@ pub struct Row {
     /// When it was written.
     #[serde(serialize_with = "microseconds")]
     pub time: Timestamp,
-    /// Which of the call's rows it is.
+    /// Which row of the call it is.
     pub event: Event,
     /// As [`CallRecord::call_id`].
     pub call_id: Text,
@@ -76,7 +76,7 @@ pub struct Row {
     pub posture: Option<Text>,
     /// The process that made the call, as `pid-start-count`.
     pub process: Text,
-    /// How many entries of the lists did not fit into the row.
+    /// The number of list entries that did not fit into the row.
     pub omitted: u64,
     /// The hash of the row before.
     pub prev: Text,
@@ -85,7 +85,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// What the row says of the call itself, to write a further row about it.
+    /// The call of this row, for a further row about it.
     pub(super) fn into_call(self) -> CallRecord {
         CallRecord {
             call_id: self.call_id,
@@ -110,7 +110,7 @@ impl Row {
     }
 }
 
-/// The part of a row that tells which calls are open; cheaper to read than a [`Row`].
+/// The part of a row that tells which calls are open; cheaper to parse than a [`Row`].
 #[derive(Debug, Deserialize)]
 pub(super) struct Glance<'line> {
     pub(super) seq: u64,
@@ -123,10 +123,10 @@ pub(super) struct Glance<'line> {
     pub(super) process: Cow<'line, str>,
 }
 
-/// The rows of a log, oldest first, up to where the log ended when this was called.
+/// The rows of a log, oldest first, up to the log's end at the time of the call.
 ///
-/// A line that is no row is an error in its place, and the reading goes on behind it. A torn last line is
-/// passed over: the next start of a writer reports it. An error in opening or reading is the last item.
+/// An invalid line yields an error in its place, and reading continues after it. A torn last line is skipped:
+/// the next start of a writer reports it. An error in opening or reading is the last item.
 pub fn rows(path: &Path) -> impl Iterator<Item = Result<Row, AuditError>> + use<> {
     let path = path.to_owned();
     let mut state = match open(&path) {
@@ -171,10 +171,10 @@ fn next_row(lines: &mut Lines<File>, path: &Path) -> Option<Result<Row, AuditErr
     }
 }
 
-/// Opens a log to read it, and tells how long it is at a moment when nobody writes.
+/// Opens a log for reading, and returns its length at a moment without writers.
 pub(super) fn open(path: &Path) -> Result<(File, u64), AuditError> {
     let failed = |source| AuditError::Open { path: path.to_owned(), source };
-    // Non-blocking, lest a FIFO in the log's place hangs us.
+    // Non-blocking, so that a FIFO in the log's place does not hang us.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(CWD, path, flags, Mode::empty()) {
         Ok(file) => File::from(file),

@@ -1,8 +1,8 @@
-//! What a start puts in order after a crash: calls that began and whose process did not live to end them.
+//! Recovery at a start after a crash: closes the open calls of dead processes.
 //!
-//! Runs under the log's lock, so of two processes that start at once the second finds nothing to do. If
-//! this process is killed here, the next one goes on: an `end` that is written already is found by the
-//! scan, and the file of the dead process goes last.
+//! Runs under the log's lock, so of two processes that start at once the second finds nothing to do. If this
+//! process is killed here, the next one continues: the scan finds the `end`s already written, and the live
+//! file of the dead process is removed last.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,34 +20,33 @@ use super::{
     writer::Writer,
 };
 
-/// What was put in order when a log was opened: for the operator.
+/// The repairs made when a log was opened, for the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Recovery {
-    /// What was cut off the log's end.
+    /// The torn tail that was cut off.
     pub torn: Option<TornTail>,
-    /// The calls that got an `end` with the outcome `unknown`, by id, oldest first.
+    /// The ids of the calls that got an `end` with the outcome `unknown`, oldest first.
     pub closed_begins: Vec<String>,
 }
 
 impl Recovery {
-    /// Whether there was nothing to do.
+    /// Whether there was nothing to repair.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.torn.is_none() && self.closed_begins.is_empty()
     }
 }
 
-/// The end of a log that was no row: a line that a killed process, or a machine without power, did not
-/// finish.
+/// The end of a log that is not a row: a line that a killed process, or a power loss, left unfinished.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TornTail {
-    /// How many bytes it had.
+    /// Its length.
     pub bytes: u64,
-    /// The file that has them now.
+    /// The file that holds it now.
     pub kept_in: PathBuf,
 }
 
-/// Writes `end: unknown` for every open call of a process that is gone, and tells the calls.
+/// Writes `end: unknown` for every open call of a dead process, and returns their ids.
 pub(super) fn close_dead_calls(files: &Files, writer: &mut Writer) -> Result<Vec<String>, AuditError> {
     let dead = live::dead(files)?;
     let mut closed = Vec::new();
@@ -61,7 +60,7 @@ pub(super) fn close_dead_calls(files: &Files, writer: &mut Writer) -> Result<Vec
         }
     }
     if !closed.is_empty() {
-        // Before the files go that would let the next start find these calls.
+        // Sync before removing the live files, without which the next start could not find these calls.
         let synced = files.sync();
         synced.map_err(|errno| AuditError::Sync { path: files.path.clone(), source: errno.into() })?;
     }
@@ -75,13 +74,13 @@ pub(super) fn close_dead_calls(files: &Files, writer: &mut Writer) -> Result<Vec
 fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Result<Vec<Row>, AuditError> {
     let processes: HashSet<&str> = dead.iter().map(Dead::process).collect();
     let mut lines = Lines::new(&files.log, row_boundary(files, from, writer.end()), writer.end());
-    // A call id may come twice, since models choose them: so it is counted, not noted.
+    // Count the begins: a call id may occur twice, since models choose them.
     let mut open: HashMap<(String, String), Vec<Vec<u8>>> = HashMap::new();
     while let Some(line) = lines.next().map_err(|source| files.read_error(source))? {
         if line.end != LineEnd::Newline {
             continue;
         }
-        // What is no row was no call. To find fault with it is the verifier's part.
+        // An invalid line is no call. Only the verifier reports it.
         let Ok(glance) = serde_json::from_slice::<Glance<'_>>(line.bytes) else {
             continue;
         };
@@ -99,7 +98,7 @@ fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Resu
                     }
                 }
             }
-            // No calls.
+            // Not rows of calls.
             Event::Approve | Event::Revoke => {}
         }
     }
@@ -109,8 +108,7 @@ fn open_begins(files: &Files, writer: &Writer, dead: &[Dead], from: u64) -> Resu
     Ok(rows)
 }
 
-/// The mark, if a row begins there. Otherwise the log is not the one that it was made for, or was cut
-/// short, and only the whole log is sure to hold every call.
+/// The mark, if a row begins there. Otherwise the log was replaced or truncated, so the whole log is scanned.
 fn row_boundary(files: &Files, mark: u64, end: u64) -> u64 {
     let mut byte = [0];
     let before = mark.checked_sub(1).filter(|_| mark <= end);

@@ -1,8 +1,7 @@
-//! What a row says of a call, and how it becomes a line.
+//! The fields of a row, and its serialisation to a line.
 //!
-//! Every field is in every row, in the order of the design; what is not known is `null`, and a list that
-//! is not known is `[]`. Strings come from models and tools, so each has a limit, and the limits add up
-//! to less than [`MAX_ROW_BYTES`].
+//! Every row has every field, in a fixed order; an unknown field is `null`, an unknown list `[]`. Strings
+//! come from models and tools, so each has a limit, and the limits add up to less than [`MAX_ROW_BYTES`].
 
 use std::{fmt, io::Write as _, sync::Arc, time::Duration};
 
@@ -15,7 +14,7 @@ use super::{
     text::{push_number, push_string},
 };
 
-/// A text that is shared by rows: cheap to clone, made by `.into()`.
+/// A text shared by rows: cheap to clone, made with `.into()`.
 pub type Text = Arc<str>;
 
 /// The longest id, name, code or digest in a row, in escaped bytes. A provider, and so a model, may choose
@@ -25,15 +24,15 @@ pub(super) const MAX_NAME_BYTES: usize = 512;
 /// The longest subject (path, address, command) in a row, in escaped bytes: a guest path of full length.
 pub(super) const MAX_VALUE_BYTES: usize = 4096;
 
-/// What all subjects of a row may take together. Those beyond it are counted in `omitted`; the digest of
-/// the arguments still binds them.
+/// The most bytes of all subjects of a row. Those beyond it are counted in `omitted`; the digest of the
+/// arguments still covers them.
 const MAX_SUBJECTS_BYTES: usize = 40 * 1024;
 
-/// What the mounts of a row may take together, and what the used ones may.
+/// The most bytes of a row's mounts, and of its used mounts.
 const MAX_MOUNTS_BYTES: usize = 4 * 1024;
 
-/// What a call is, the same in its `begin` and its `end`. Everything but the call's id and the tool's
-/// name can be unknown: a call that names no tool has no tier.
+/// The description of a call, the same in its `begin` and its `end`. Only the call's id and the tool's name
+/// are always known: a call of an unknown tool has no tier.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CallRecord {
     /// The call's id.
@@ -42,19 +41,19 @@ pub struct CallRecord {
     pub run_id: Option<Text>,
     /// The agent that makes it.
     pub agent: Option<Text>,
-    /// What joins the calls of one operation, such as the two steps of `vault_copyto`.
+    /// An id shared by the calls of one operation, such as the two steps of `vault_copyto`.
     pub operation_id: Option<Text>,
     /// The tool's name, as the caller wrote it.
     pub tool: Text,
     /// The tool's tier.
     pub tier: Option<SafetyTier>,
-    /// What keeps it in.
+    /// The confinement of the tool.
     pub confinement: Option<Confinement>,
     /// The profile that it runs with.
     pub profile: Option<Text>,
     /// The mounts that it was granted.
     pub mounts: Vec<MountAccess>,
-    /// What its arguments name. Never contents.
+    /// The subjects of its arguments. Never file contents.
     pub subjects: Vec<Subject>,
     /// SHA-256 of the raw arguments, in hexadecimal.
     pub args_sha256: Option<Text>,
@@ -62,24 +61,24 @@ pub struct CallRecord {
     pub policy_digest: Option<Text>,
     /// SHA-256 of the module.
     pub module_sha256: Option<Text>,
-    /// What the policy said.
+    /// The policy's decision.
     pub decision: Option<Verdict>,
-    /// The stable code of a denial or an error. [`Ending::code`] goes before it.
+    /// The stable code of a denial or an error. [`Ending::code`] takes precedence.
     pub code: Option<Text>,
     /// The rule that decided.
     pub rule: Option<Text>,
-    /// What became of the approval: `not_required`, `approved`, `refused`, ….
+    /// The result of the approval: `not_required`, `approved`, `refused`, ….
     pub approval: Option<Text>,
-    /// Which layers held the call, as `doctor` names them.
+    /// The confinement layers of the call, named as in `doctor`.
     pub posture: Option<Text>,
 }
 
-/// One row to be written.
+/// One row to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
     /// The call.
     pub call: Arc<CallRecord>,
-    /// What happens to it.
+    /// The phase of the call.
     pub phase: Phase,
 }
 
@@ -90,7 +89,7 @@ impl Record {
         Self { call: Arc::clone(call), phase: Phase::Begin }
     }
 
-    /// The row after a call, or of one that was refused.
+    /// The row after a call, or the only row of a refused one.
     #[must_use]
     pub fn end(call: &Arc<CallRecord>, ending: Ending) -> Self {
         Self { call: Arc::clone(call), phase: Phase::End(ending) }
@@ -102,14 +101,14 @@ impl Record {
         Self { call: Arc::clone(pin), phase: Phase::Approve }
     }
 
-    /// The row before such a pin is withdrawn.
+    /// The row before a pin is withdrawn.
     #[must_use]
     pub fn revoke(pin: &Arc<CallRecord>) -> Self {
         Self { call: Arc::clone(pin), phase: Phase::Revoke }
     }
 }
 
-/// Which of its rows a call writes; or, since approvals are on record beside the calls, what becomes of a pin.
+/// The phase of a call, or, since the log also records approvals of modules, the change of a pin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Phase {
     /// It is about to run.
@@ -118,16 +117,16 @@ pub enum Phase {
     End(Ending),
     /// No call: a tool of a module is about to be pinned.
     Approve,
-    /// No call: such a pin is about to be withdrawn.
+    /// No call: a pin is about to be withdrawn.
     Revoke,
 }
 
-/// How a call ended. [`Ending::new`] leaves out what is not measured.
+/// The result of a call with its measurements. [`Ending::new`] leaves the measurements out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ending {
     /// The result.
     pub outcome: Outcome,
-    /// The error's code, where it is finer than what [`CallRecord::code`] says.
+    /// The error's code, if more precise than [`CallRecord::code`].
     pub code: Option<Text>,
     /// From the call's arrival to its result.
     pub duration: Option<Duration>,
@@ -144,7 +143,7 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// An ending of which only the outcome is known.
+    /// An ending with the outcome alone.
     #[must_use]
     pub fn new(outcome: Outcome) -> Self {
         Self {
@@ -160,12 +159,12 @@ impl Ending {
     }
 }
 
-/// How a call ended, in one word.
+/// The outcome of a call, one word in the row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     /// With a result.
     Ok,
-    /// Nobody knows: its process died. Only recovery writes this.
+    /// Unknown, since its process died. Only recovery writes this.
     Unknown,
     /// With an error of this kind.
     Error(ToolErrorKind),
@@ -207,17 +206,17 @@ impl<'de> Deserialize<'de> for Outcome {
     }
 }
 
-/// Which of a call's rows a row is.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Event {
     /// Written before the call runs.
     Begin,
-    /// Written after it, or instead of it.
+    /// Written after the call, or instead of its run.
     End,
     /// No call: written before a tool of a module is pinned.
     Approve,
-    /// No call: written before such a pin is withdrawn.
+    /// No call: written before a pin is withdrawn.
     Revoke,
 }
 
@@ -234,16 +233,16 @@ impl Event {
     }
 }
 
-/// What keeps a tool in.
+/// The confinement of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Confinement {
     /// The WASM sandbox, with the kernel behind it.
     #[serde(rename = "wasm")]
     Wasm,
-    /// The sessions of a shell sidecar; the row's posture says how far.
+    /// The sessions of a shell sidecar; the row's posture tells the layers.
     #[serde(rename = "shell")]
     Shell,
-    /// Nothing: it is host code.
+    /// None: it is host code.
     #[serde(rename = "native, unconfined")]
     Native,
 }
@@ -260,13 +259,13 @@ impl Confinement {
     }
 }
 
-/// What the policy said.
+/// The policy's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// The call may run.
     Allow,
-    /// It may not.
+    /// The call may not run.
     Deny,
 }
 
@@ -286,22 +285,22 @@ impl Verdict {
 pub struct MountAccess {
     /// The mount's name.
     pub name: Text,
-    /// What for.
+    /// The access.
     pub access: Access,
 }
 
-/// What one argument names.
+/// The subject of one argument.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The argument's name.
     pub argument: Text,
-    /// What it names.
+    /// The kind of subject.
     pub kind: SubjectKind,
     /// The path, address or command itself.
     pub value: Text,
 }
 
-/// What an argument names.
+/// The kind of a subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SubjectKind {
@@ -325,25 +324,25 @@ impl SubjectKind {
     }
 }
 
-/// What the log adds to a record.
+/// The fields that the log adds to a record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Head<'a> {
     /// The row's number.
     pub(super) seq: u64,
-    /// When it is written.
+    /// The time of writing.
     pub(super) time: Timestamp,
     /// The process that the call belongs to.
     pub(super) process: &'a str,
-    /// How many list entries an earlier row of the call left out already.
+    /// The number of list entries that an earlier row of the call omitted.
     pub(super) omitted: u64,
     /// The hash of the row before.
     pub(super) prev: &'a Hash,
 }
 
-/// Puts a whole line in place of what `out` held, and tells its hash.
+/// Replaces the content of `out` by a whole line, and returns its hash.
 ///
-/// Written by hand, since a derived serialisation would need a borrowed twin of the record, gives no hold
-/// on the length of a string, and leaves line separators and direction marks as they are.
+/// Written by hand: a derived serialisation would need a borrowed copy of the record type, could not bound
+/// strings, and would not escape line separators and direction marks.
 pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, phase: &Phase) -> Hash {
     let (event, ending) = match phase {
         Phase::Begin => (Event::Begin, None),
@@ -357,7 +356,7 @@ pub(super) fn write_line(out: &mut Vec<u8>, head: &Head<'_>, call: &CallRecord, 
     out.clear();
     out.extend_from_slice(chain::SEQ_KEY);
     push_number(out, head.seq);
-    // A `Vec` takes every write.
+    // Writing to a `Vec` cannot fail.
     let _ = write!(out, ",\"time\":\"{:.6}\"", head.time);
     field_word(out, "event", Some(event.as_str()));
     field_text(out, "call_id", Some(&call.call_id));
@@ -419,7 +418,7 @@ fn push_subject(out: &mut Vec<u8>, subject: &Subject) {
     out.push(b'}');
 }
 
-/// Writes as many entries as fit, and tells how many do not.
+/// Writes as many entries as fit, and returns the number of the others.
 fn field_list<T>(
     out: &mut Vec<u8>,
     key: &str,
@@ -455,7 +454,7 @@ fn field_text(out: &mut Vec<u8>, key: &str, text: Option<&str>) {
     }
 }
 
-/// For our own words, which need neither bound nor escape.
+/// Writes a word from our vocabulary, which needs no bound and no escapes.
 fn field_word(out: &mut Vec<u8>, key: &str, word: Option<&'static str>) {
     push_key(out, key);
     match word {

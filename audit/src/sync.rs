@@ -1,4 +1,4 @@
-//! When rows reach the disk. Knows of no rows: it runs a piece of work some time after it was asked to.
+//! Schedules the syncs of the log. Knows no rows: it runs a piece of work some time after a request.
 
 use std::{
     io,
@@ -9,10 +9,10 @@ use std::{
 
 use rustix::io::Errno;
 
-/// How long a row waits for the disk at most, with [`SyncMode::Interval`].
+/// The longest delay of a row's sync with [`SyncMode::Interval`].
 pub const SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
-/// When a row is on the disk. In both modes a row survives the death of its process as soon as
+/// The time of a row's sync. In both modes a row survives the death of its process as soon as
 /// [`super::AuditLog::append`] returns: this is about power loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SyncMode {
@@ -23,7 +23,7 @@ pub enum SyncMode {
     Always,
 }
 
-/// What the appenders and the synchronising thread share.
+/// The state shared by the appenders and the syncing thread.
 #[derive(Debug, Default)]
 pub(super) struct Syncer {
     wanted: Mutex<Wanted>,
@@ -38,7 +38,7 @@ struct Wanted {
 }
 
 impl Syncer {
-    /// Asks for a synchronisation. Wakes the thread only if it had nothing to do.
+    /// Requests a sync. Wakes the thread only if it was idle.
     pub(super) fn request(&self) {
         let mut wanted = self.wanted();
         if !wanted.sync {
@@ -48,26 +48,26 @@ impl Syncer {
         }
     }
 
-    /// Lets the thread do what was asked for, at once, and end.
+    /// Lets the thread do requested work at once, and end.
     pub(super) fn stop(&self) {
         self.wanted().stop = true;
         self.changed.notify_one();
     }
 
-    /// Keeps a failure. It stays: the kernel reports a lost page once and then calls it clean, so a
-    /// second, successful try would prove nothing.
+    /// Keeps a failure, permanently: the kernel reports a lost page once and then marks it clean, so a
+    /// second, successful sync would prove nothing.
     pub(super) fn fail(&self, errno: Errno) {
         if self.failed.set(errno).is_ok() {
             tracing::error!(%errno, "the audit log does not reach the disk; no further call will run");
         }
     }
 
-    /// The failure, if there was one.
+    /// The kept failure.
     pub(super) fn failure(&self) -> Option<Errno> {
         self.failed.get().copied()
     }
 
-    /// The thread: sleeps until asked, gathers for [`SYNC_INTERVAL`], works, and so on until stopped.
+    /// The thread's loop: waits for a request, gathers more for [`SYNC_INTERVAL`], works; until stopped.
     fn run(&self, work: impl Fn()) {
         loop {
             let wanted = self.wanted();
@@ -82,6 +82,7 @@ impl Syncer {
                 .changed
                 .wait_timeout_while(wanted, SYNC_INTERVAL, |wanted| !wanted.stop)
                 .unwrap_or_else(PoisonError::into_inner);
+            // Before the work: a request that comes during it starts another round.
             wanted.sync = false;
             drop(wanted);
             work();
@@ -89,7 +90,7 @@ impl Syncer {
     }
 
     fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        // Nothing panics between two assignments, so a poisoned state is a whole one.
+        // A poisoned state is consistent: there is no panic between two assignments.
         self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

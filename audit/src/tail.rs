@@ -1,6 +1,6 @@
-//! Finds out where a log really ends: the last whole row, and what was torn behind it.
+//! Finds the real end of a log: its last whole row, and a torn tail after it.
 //!
-//! Reads backwards and never more than a fixed number of bytes, however long the log is.
+//! Reads backwards, at most a fixed number of bytes, however long the log is.
 
 use std::{fs::File, io, os::unix::fs::FileExt as _, path::Path};
 
@@ -9,24 +9,24 @@ use super::{
     error::AuditError,
 };
 
-/// How much broken end a crash can leave: what is written between two synchronisations of a busy log.
-/// More than that is not a crash, and nobody but the operator should cut it off.
+/// The longest torn tail that a crash can leave: the writes between two syncs of a busy log. A longer one is
+/// not from a crash, and only the operator may cut it off.
 const MAX_TORN_BYTES: usize = 4 * 1024 * 1024;
 
-/// How a log ends.
+/// The end of a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tail {
     /// The number of the last row; 0 without one.
     pub(super) seq: u64,
     /// Its hash.
     pub(super) hash: Hash,
-    /// Where the next row goes.
+    /// The offset of the next row.
     pub(super) end: u64,
-    /// What follows there and is no row.
+    /// The number of bytes after it that are not a row.
     pub(super) torn_bytes: u64,
 }
 
-/// Reads the end of a log of this size, whose lock the caller holds.
+/// Reads the end of a log of this size. The caller holds the log's lock.
 pub(super) fn read(file: &File, path: &Path, size: u64) -> Result<Tail, AuditError> {
     let mut window = Vec::new();
     for wanted in [8 * 1024, 2 * MAX_ROW_BYTES, MAX_TORN_BYTES + MAX_ROW_BYTES] {
@@ -69,8 +69,8 @@ enum Found {
     WindowTooSmall,
 }
 
-/// What stands at the end: a row, perhaps with a piece of a line behind it. A whole line that is no row is
-/// not what a crash leaves behind, so it is not cut off: that would hide a row that was tampered with.
+/// The end of a window: a row, perhaps followed by a piece of a line. A whole invalid line does not come from
+/// a crash, so it is not cut off: that would hide tampering.
 fn last_row(window: &[u8], whole: bool) -> Found {
     let too_small = if whole { Found::NoRow } else { Found::WindowTooSmall };
     let Some(newline) = window.iter().rposition(|byte| *byte == b'\n') else { return too_small };

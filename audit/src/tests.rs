@@ -1,4 +1,4 @@
-//! Tests of the whole log, and what they share. What concerns one file is tested in that file.
+//! Tests of the whole log, and their helpers. Tests of one file are in that file.
 
 mod crash;
 mod faults;
@@ -12,7 +12,7 @@ use super::{
     AuditLog, CallRecord, Ending, Event, Outcome, Record, Row, SyncMode, VerifyReport, log_path, rows, verify,
 };
 
-/// A log in a fresh folder or an old one; there must be nothing to recover.
+/// Opens a log; there must be nothing to recover.
 #[track_caller]
 fn open(dir: &Path) -> AuditLog {
     let (log, recovery) = AuditLog::open(dir, SyncMode::Interval).expect("opens");
@@ -32,7 +32,7 @@ fn end(call_id: &str) -> Record {
     Record::end(&call(call_id), Ending::new(Outcome::Ok))
 }
 
-/// A closed log of so many rows.
+/// The bytes of a closed log with this many rows.
 fn filled(dir: &Path, rows: usize) -> Vec<u8> {
     let log = open(dir);
     for row in 0..rows {
@@ -53,7 +53,7 @@ fn intact(dir: &Path) -> VerifyReport {
     report
 }
 
-/// Every `begin` has one `end`, and no `end` says `unknown` of a call that ended.
+/// Checks that every `begin` has exactly one `end`.
 #[track_caller]
 fn all_closed_once(dir: &Path) {
     let mut calls: HashMap<_, (usize, usize)> = HashMap::new();
@@ -70,7 +70,7 @@ fn all_closed_once(dir: &Path) {
     }
 }
 
-/// What else than the log is in the state folder, below `audit.live` or beside the log.
+/// The names in the state folder and in `audit.live`, except the log.
 fn leftovers(dir: &Path) -> Vec<String> {
     let names = |dir: &Path| -> Vec<String> {
         let Ok(entries) = fs::read_dir(dir) else {

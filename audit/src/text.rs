@@ -1,6 +1,6 @@
-//! Strings on their way into a row: bounded, escaped, on one line. Knows nothing of rows.
+//! Strings of a row: bounded, escaped, on one line. Knows no rows.
 //!
-//! The bound counts escaped bytes. A bound on the raw text would let a model blow a row up sixfold with
+//! The bound counts escaped bytes. With a bound on the raw text a model could blow up a row sixfold with
 //! control characters.
 
 use std::io::Write as _;
@@ -10,8 +10,8 @@ use portcullis_types::is_deceptive;
 /// Room for `…[cut: N bytes]` with any `N`.
 const MARKER_BYTES: usize = 40;
 
-/// Appends `text` as a JSON string whose inside has at most `limit` bytes. What does not fit is replaced
-/// by a marker with the text's whole length; doing it again to the result changes nothing more.
+/// Appends `text` as a JSON string of at most `limit` bytes between the quotes. Text beyond the limit is
+/// replaced by a marker with the text's whole length. Applying it to its own result changes nothing.
 pub(super) fn push_string(out: &mut Vec<u8>, text: &str, limit: usize) {
     out.push(b'"');
     let start = out.len();
@@ -25,11 +25,12 @@ pub(super) fn push_string(out: &mut Vec<u8>, text: &str, limit: usize) {
 
 /// Appends a number.
 pub(super) fn push_number(out: &mut Vec<u8>, number: u64) {
-    // A `Vec` takes every write.
+    // Writing to a `Vec` cannot fail.
     let _ = write!(out, "{number}");
 }
 
-/// Appends the escaped text; where it does not fit, as much as leaves room for the marker, and `false`.
+/// Appends the escaped text. If it does not fit, appends as much as leaves room for the marker and returns
+/// `false`.
 fn push_escaped(out: &mut Vec<u8>, text: &str, start: usize, limit: usize) -> bool {
     let mut cut_at = start;
     for char in text.chars() {

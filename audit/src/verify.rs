@@ -1,4 +1,4 @@
-//! Walks a whole log and tells whether anything was done to it. Reads raw bytes and changes nothing.
+//! Verifies a whole log. Reads raw bytes and changes nothing.
 
 use std::{collections::HashMap, fmt, path::Path};
 
@@ -10,19 +10,20 @@ use super::{
     row::Event,
 };
 
-/// What the walk found.
+/// The result of a verification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifyReport {
-    /// How many whole lines there are.
+    /// The number of whole lines.
     pub rows: u64,
     /// The number of the last row before the break, or of the last row; 0 for an empty log.
     pub last_seq: u64,
-    /// That row's hash; 64 zeros for an empty log. Noted elsewhere, it proves that all rows up to it are
-    /// as they were, and that none was cut off the end.
+    /// That row's hash; 64 zeros for an empty log. Kept elsewhere, it later proves that all rows up to it are
+    /// unchanged and that none was cut off the end.
     pub head: String,
-    /// Where the chain breaks first. Nothing behind that place is proven.
+    /// The first break of the chain. Nothing after it is proven.
     pub broken: Option<Broken>,
-    /// Calls that began and did not end: they run now, or their process died and no other started since.
+    /// Calls that began and did not end: they are running, or their process died and no other has started
+    /// since.
     pub open_begins: Vec<OpenBegin>,
 }
 
@@ -39,30 +40,31 @@ impl VerifyReport {
 pub struct Broken {
     /// The line's number, from 1.
     pub line: u64,
-    /// Where the line begins, in bytes.
+    /// The byte offset of the line.
     pub offset: u64,
-    /// What is wrong with it.
+    /// The reason.
     pub why: BreakReason,
 }
 
-/// Why a line is not the next one of the chain.
+/// The reason why a line is not the next link of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakReason {
-    /// It is no row.
+    /// It is not a row.
     Malformed,
-    /// Its bytes are not those that its hash was made of.
+    /// Its bytes do not match its hash.
     HashMismatch,
     /// Its number does not follow: rows were removed, doubled or moved.
     SequenceGap {
         /// The number that should be here.
         expected: u64,
-        /// The number that is.
+        /// The number found.
         found: u64,
     },
     /// It has the right number but follows another row.
     ChainBroken,
-    /// It is the last line and has no end. A crash leaves such; the next start of a writer puts it aside.
+    /// It is the last line and incomplete. A crash leaves such lines; the next start of a writer saves them
+    /// elsewhere.
     TornTail,
 }
 
@@ -93,7 +95,7 @@ pub struct OpenBegin {
     pub process: String,
 }
 
-/// Verifies a log, up to where it ended when this was called. Others may write on meanwhile.
+/// Verifies a log, up to its end at the time of the call. Other processes may continue to write.
 ///
 /// # Errors
 /// [`AuditError::Open`], [`AuditError::NotAFile`], [`AuditError::Busy`], [`AuditError::Read`]. A broken
@@ -133,7 +135,7 @@ impl Walk {
                 }
             }
         }
-        // Also behind a break: an auditor wants to know all the same.
+        // Also after a break: the auditor wants to know these calls too.
         if let Some(glance) = glance
             && line.end == LineEnd::Newline
         {
@@ -183,7 +185,7 @@ impl Walk {
                     }
                 }
             }
-            // No calls.
+            // Not rows of calls.
             Event::Approve | Event::Revoke => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Puts whole lines at the end of the log, wherever that is by now. Every method wants the log's lock held.
+//! Writes whole lines at the current end of the log. Every method requires the log's lock.
 
 use std::{fmt, fs::File, io, os::unix::fs::FileExt as _, sync::Arc};
 
@@ -17,7 +17,7 @@ use super::{
     tail::{self, Tail},
 };
 
-/// The system calls that change the log or make it durable; tests let them fail.
+/// The system calls that change the log or make it durable; tests make them fail.
 pub(super) trait Medium: fmt::Debug + Send + Sync {
     /// `write(2)`: may take less than it is given.
     fn write(&self, file: &File, bytes: &[u8]) -> Result<usize, Errno>;
@@ -27,7 +27,7 @@ pub(super) trait Medium: fmt::Debug + Send + Sync {
     fn sync(&self, file: &File) -> Result<(), Errno>;
 }
 
-/// The real ones.
+/// The real system calls.
 #[derive(Debug)]
 pub(super) struct Kernel;
 
@@ -43,7 +43,7 @@ impl Medium for Kernel {
     }
 }
 
-/// Where this process believes the log to end, and the buffer of its lines.
+/// The end of the log as this process knows it, and a line buffer.
 #[derive(Debug)]
 pub(super) struct Writer {
     files: Arc<Files>,
@@ -54,7 +54,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Finds the end of a log that was just opened, and cuts off what a crash left behind it.
+    /// Finds the end of a log that was just opened, and cuts off a torn tail.
     pub(super) fn start(files: Arc<Files>) -> Result<(Self, Option<TornTail>), AuditError> {
         let tail = tail::read(&files.log, &files.path, files.size()?)?;
         let mut writer =
@@ -63,7 +63,7 @@ impl Writer {
         Ok((writer, torn))
     }
 
-    /// Finds the end that other processes left, and makes sure that ours is still below it.
+    /// Finds the end that other processes left, and checks that our last row is still there.
     pub(super) fn catch_up(&mut self) -> Result<(), AuditError> {
         let files = Arc::clone(&self.files);
         let size = files.size()?;
@@ -71,7 +71,7 @@ impl Writer {
             return Err(AuditError::Truncated { path: files.path.clone(), expected: self.end, found: size });
         }
         let altered = |offset| AuditError::Altered { path: files.path.clone(), offset };
-        // Also when the size is right: a log that was cut and filled up again is not the one we left.
+        // Even if the size is right: a log that was truncated and refilled is not the one we left.
         let ours = tail::still_ends_with(&files.log, self.end, &self.hash);
         if !ours.map_err(|source| files.read_error(source))? {
             return Err(altered(self.end));
@@ -93,7 +93,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes a row of a process's call. After an error the log is as it was before.
+    /// Writes a row about a call of a process. After an error the log is unchanged.
     pub(super) fn write(
         &mut self,
         process: &str,
@@ -104,8 +104,8 @@ impl Writer {
         let head = Head { seq: self.seq + 1, time: Timestamp::now(), process, omitted, prev: &self.hash };
         let hash = row::write_line(&mut self.line, &head, call, phase);
         if let Err(source) = self.write_out() {
-            // Part of the line may be there. If even this fails, the next append finds a torn piece and
-            // puts it aside.
+            // Part of the line may be there. If this fails too, the next append finds the torn piece and
+            // saves it elsewhere.
             let _ = self.files.medium.truncate(&self.files.log, self.end);
             return Err(self.files.write_error(source));
         }
@@ -120,18 +120,19 @@ impl Writer {
         self.seq
     }
 
-    /// Where the next row goes.
+    /// The offset of the next row.
     pub(super) fn end(&self) -> u64 {
         self.end
     }
 
-    /// One `write`, so that a process that is killed leaves a line whole or without its newline. The rest
-    /// of a short write is not tried: it is short because the disk is full.
+    /// One `write`, so that a killed process leaves a line either whole or without its newline. A short write
+    /// is not continued: it is short because the disk is full.
     fn write_out(&self) -> io::Result<()> {
         loop {
             match self.files.medium.write(&self.files.log, &self.line) {
                 Ok(written) if written == self.line.len() => return Ok(()),
                 Ok(_) => return Err(io::ErrorKind::WriteZero.into()),
+                // Interrupted before a byte was written: a write that wrote some would return their number.
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
             }
@@ -144,10 +145,10 @@ impl Writer {
         Ok(torn)
     }
 
-    /// Copies what is torn to a file of its own, and only then cuts it off.
+    /// Copies the torn tail to a separate file, and only then cuts it off.
     fn put_aside(&self, tail: &Tail) -> Result<TornTail, AuditError> {
         let files = &self.files;
-        // Below 5 MiB: `tail::read` looks no further back.
+        // Below 5 MiB, since `tail::read` looks no further back.
         let mut bytes = vec![0; usize::try_from(tail.torn_bytes).unwrap_or(usize::MAX)];
         files.log.read_exact_at(&mut bytes, tail.end).map_err(|source| files.read_error(source))?;
 
@@ -160,6 +161,7 @@ impl Writer {
         let file = File::from(file);
         file.write_all_at(&bytes, 0).and_then(|()| file.sync_data()).map_err(failed)?;
 
+        // Only now: the copy is on the disk.
         files.medium.truncate(&files.log, tail.end).map_err(|errno| files.write_error(errno.into()))?;
         Ok(TornTail { bytes: tail.torn_bytes, kept_in })
     }

@@ -1,5 +1,5 @@
-//! What of an environment is not for a cargo that is started in it. Shared by the build scripts that build
-//! guests, and by the author's commands, which build tools.
+//! Selects the environment variables that a nested cargo must not inherit. Used by the build scripts that
+//! build guests, and by the author's commands, which build tools.
 
 /// Whether a variable was set for another cargo, or for another compiler than that of guests: target folders
 /// are locked, wrappers and flags are meant for the host. Where packages come from stays.

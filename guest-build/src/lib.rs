@@ -48,10 +48,10 @@ pub fn build(which: &[&str]) -> PathBuf {
     target.join("wasm32-wasip1/guest")
 }
 
-/// Has the target installed that guests are compiled to, or ends the build with the command that installs it.
+/// Installs the target of guests, or ends the build with a message that tells the command to install it.
 ///
-/// cargo's first question to the compiler has done so before, where cargo read the workspace's configuration and did
-/// not remember the answer.
+/// If cargo read the workspace's configuration, its first query of the compiler has installed the target
+/// already, unless cargo had cached the answer.
 fn ensure_target(root: &Path) {
     let program = root.join(".cargo/with-wasi-target");
     #[expect(
@@ -84,7 +84,7 @@ pub fn rerun_if_sources_change(module: &Path) {
     }
 }
 
-/// Ends the build with a reason that cargo shows.
+/// Ends the build with a reason, which cargo shows.
 #[expect(clippy::exit, reason = "how a build script fails without a backtrace")]
 pub fn fail(reason: &str) -> ! {
     println!("cargo::error={reason}");
@@ -97,10 +97,10 @@ pub fn required(name: &str) -> String {
     env::var(name).unwrap_or_else(|_| fail(&format!("cargo did not set {name}")))
 }
 
-/// SIMD, a first heap, and no path of the building machine in panic messages.
+/// The compiler flags: SIMD, an initial heap, and no host paths in panic messages.
 fn rustflags(root: &Path) -> String {
-    // Room for the first allocations, so that a short call never grows its memory: each growth is two
-    // changes of the process' address space, under a lock that all threads share.
+    // An initial heap, so that a short call never grows its memory: each growth changes the address space of
+    // the process twice, under a lock shared by all threads.
     let mut flags =
         vec!["-Ctarget-feature=+simd128".to_owned(), "-Clink-arg=--initial-heap=1048576".to_owned()];
     flags.push(format!("--remap-path-prefix={}=portcullis", root.display()));
@@ -111,7 +111,7 @@ fn rustflags(root: &Path) -> String {
     flags.join("\u{1f}")
 }
 
-/// `<target>/guests`, shared by all profiles. The build script's own folder is
+/// The folder `<target>/guests`, shared by all profiles. The build script's own folder is
 /// `<target>/[<triple>/]<profile>/build/<crate>-<hash>/out`, and cargo marks the target folder.
 fn guests_folder() -> PathBuf {
     let out = PathBuf::from(required("OUT_DIR"));

@@ -1,7 +1,7 @@
 //! `file_delete`: removes a file, a link, or a directory.
 //!
-//! Nothing is followed: a link is removed, never what it leads to. The tree is walked with a list of its
-//! own, not by recursion, so that no depth of directories can end the guest.
+//! Links are not followed: a link is removed, never its target. The tree is walked with an explicit list
+//! instead of recursion, so that deep directories cannot overflow the stack.
 
 use std::{
     fs::{self as system, FileType},
@@ -51,18 +51,18 @@ pub async fn file_delete(
     }
 }
 
-/// How many files and directories one call deletes: what has more is deleted by several calls. Keeps a call
-/// well within its time.
+/// The most files and directories that one call deletes; larger trees take several calls. Keeps a call well
+/// within its time.
 const MAX_DELETED: u64 = 100_000;
 
-/// How much the names take that wait to be deleted, in bytes. Directories of directories could fill the
-/// guest's memory otherwise; one that is read only in part is read again.
+/// The most bytes of names that wait to be deleted. Without it, directories of directories could fill the
+/// guest's memory. A directory read only in part is read again.
 const MAX_PENDING_BYTES: usize = 4 << 20;
 
-/// What a name costs beside its bytes.
+/// The cost of a name in addition to its bytes.
 const NAME_BYTES: usize = 32;
 
-/// How many entries a directory is said to have at most.
+/// The most entries of a directory that are counted.
 const MAX_COUNTED: usize = 10_000;
 
 /// A deletion of a whole tree.
@@ -71,7 +71,7 @@ struct Deletion {
     pending_bytes: usize,
 }
 
-/// What was deleted.
+/// The number of deleted entries by kind.
 #[derive(Default)]
 struct Counts {
     files: u64,
@@ -79,16 +79,16 @@ struct Counts {
     directories: u64,
 }
 
-/// What ended a deletion early.
+/// The reason why a deletion ended early.
 enum Stop {
     At { path: PathBuf, error: io::Error },
     Limit,
 }
 
-/// A directory that is to be emptied and deleted.
+/// A directory to empty and delete.
 struct Level {
     directory: PathBuf,
-    /// Names of directories in it that were read but not looked into yet.
+    /// The names of its subdirectories that were read but not entered yet.
     subdirectories: Vec<std::ffi::OsString>,
 }
 
@@ -102,8 +102,8 @@ impl Deletion {
                 levels.push(Level { directory, subdirectories: Vec::new() });
                 continue;
             }
-            // A directory is read until nothing is found in it: that may take several readings, and somebody
-            // may put something in meanwhile.
+            // A directory is read until it is empty: that may take several readings, and another process may
+            // add entries meanwhile.
             if self.delete_entries(level)? == 0 {
                 self.count_limit()?;
                 gone(system::remove_dir(&level.directory), &level.directory)?;
@@ -114,8 +114,8 @@ impl Deletion {
         Ok(())
     }
 
-    /// Deletes what a directory holds, except for directories, which are kept to be looked into. Returns how
-    /// many entries were found.
+    /// Deletes the entries of a directory except its subdirectories, which are noted. Returns the number of
+    /// entries found.
     fn delete_entries(&mut self, level: &mut Level) -> Result<usize, Stop> {
         let directory = &level.directory;
         let stop = |error| Stop::At { path: directory.clone(), error };
@@ -149,7 +149,7 @@ impl Deletion {
         Ok(found)
     }
 
-    /// What an entry is; none if it is gone. Some file systems do not tell it with the name.
+    /// The kind of an entry; none if it is gone. Some file systems do not report it with the name.
     fn kind(&self, told: Option<FileType>, path: &Path) -> Result<Option<FileType>, Stop> {
         match told {
             Some(kind) if kind.is_file() || kind.is_dir() || kind.is_symlink() => Ok(Some(kind)),
@@ -167,7 +167,7 @@ impl Deletion {
     }
 }
 
-/// What is gone already, by somebody else's hand, is as good as deleted.
+/// An entry that another process has removed counts as deleted.
 fn gone(removed: io::Result<()>, path: &Path) -> Result<(), Stop> {
     match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -187,7 +187,7 @@ impl Counts {
 }
 
 impl Stop {
-    /// The error for the model: first what was deleted nevertheless.
+    /// The error for the model; it first says what was deleted.
     fn error(self, deleted: &Counts, target: &Path, path: &GuestPath) -> ToolError {
         let words = deleted.words();
         match self {
@@ -212,7 +212,7 @@ fn said((count, one, many): &(u64, &str, &str)) -> String {
     format!("{count} {}", if *count == 1 { one } else { many })
 }
 
-/// Says how much is in a directory that could not be deleted for it.
+/// The error of a directory that is not empty, with the number of its entries.
 fn refused_directory(error: io::Error, target: &Path, path: &GuestPath) -> ToolError {
     let entries = system::read_dir(target).map_or(0, |entries| entries.take(MAX_COUNTED).count());
     if error.kind() == io::ErrorKind::PermissionDenied || entries == 0 {

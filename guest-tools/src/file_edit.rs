@@ -1,7 +1,7 @@
 //! `file_edit`: replaces a passage of a file by another.
 //!
-//! The passage is matched exactly; nothing is guessed. The new file replaces the old one at once
-//! ([`fs::replace`]), and only if nobody else changed that since it was read.
+//! The passage is matched exactly, without guesses. The new file replaces the old one atomically
+//! ([`fs::replace`]), and only if the old one has not changed since it was read.
 
 use std::{
     fs::{File, Metadata},
@@ -59,27 +59,26 @@ pub async fn file_edit(
     Ok(edit.report(&text, &path))
 }
 
-/// The largest file that is edited, before and after, in bytes: 8 MiB. Both texts are in the guest's
-/// memory at once.
+/// The largest file that is edited, before and after, in bytes: 8 MiB. The guest holds both texts in memory.
 const MAX_FILE_BYTES: usize = 8 << 20;
 
-/// How many places are told one by one.
+/// The number of places that are listed.
 const TOLD_PLACES: usize = 20;
 
-/// What an edit makes of a text.
+/// The result of an edit.
 struct Edit {
     text: String,
-    /// How long the replaced passage is, in bytes.
+    /// The length of the replaced passage, in bytes.
     old_bytes: usize,
-    /// How long what replaces it is, in bytes.
+    /// The length of its replacement, in bytes.
     new_bytes: usize,
-    /// How many passages were replaced.
+    /// The number of replaced passages.
     count: usize,
-    /// Where the first of them began in the old text.
+    /// The byte offsets of the first ones in the old text.
     places: Vec<usize>,
 }
 
-/// The place after the character at this one.
+/// The offset after the character at this one.
 fn after_char(text: &str, at: usize) -> usize {
     at + text[at..].chars().next().map_or(0, char::len_utf8)
 }
@@ -96,7 +95,7 @@ impl Edit {
                 missing::explain(text, old)
             )));
         }
-        // `aa` is in `aaa` at two places, though they overlap: which of them is meant, nobody has said.
+        // `aa` is in `aaa` twice, overlapping: it is unknown which one is meant.
         let overlaps = || places.first().is_some_and(|&first| text[after_char(text, first)..].contains(old));
         if !all && count == 1 && overlaps() {
             return Err(ToolError::failed(format!(
@@ -134,7 +133,7 @@ impl Edit {
         Ok(Self { text: edited, old_bytes: old.len(), new_bytes: new.len(), count, places })
     }
 
-    /// What was done, for the model: how often, where, and the lines before and after.
+    /// The report for the model: the number of replacements, their places, and the lines before and after.
     fn report(&self, old: &str, path: &GuestPath) -> String {
         let Self { count, places, .. } = self;
         let lines = told_lines(old, places, *count);
@@ -156,7 +155,7 @@ fn read(target: &Path, path: &GuestPath) -> Result<String, ToolError> {
     };
     let room = usize::try_from(bytes).ok().filter(|room| *room <= MAX_FILE_BYTES).ok_or_else(too_long)?;
     let mut content = Vec::with_capacity(room + 1);
-    // It may grow while it is read.
+    // The file may grow while it is read.
     file.take(MAX_FILE_BYTES as u64 + 1).read_to_end(&mut content).map_err(failed)?;
     if content.len() > MAX_FILE_BYTES {
         return Err(too_long());
@@ -167,8 +166,8 @@ fn read(target: &Path, path: &GuestPath) -> Result<String, ToolError> {
         .ok_or_else(|| ToolError::failed(format!("`{path}` is not UTF-8 text ({total} bytes)")))
 }
 
-/// Keeps what somebody else wrote meanwhile from being lost. What happens between this look and the rename
-/// is lost all the same: WASI has no way to rename only if.
+/// Refuses to overwrite a concurrent change. A change between this check and the rename is still lost: WASI
+/// has no conditional rename.
 fn refuse_changed(target: &Path, before: &Metadata, path: &GuestPath) -> Result<(), ToolError> {
     let same = std::fs::symlink_metadata(target).is_ok_and(|now| {
         now.is_file() && now.len() == before.len() && now.modified().ok() == before.modified().ok()
@@ -179,11 +178,11 @@ fn refuse_changed(target: &Path, before: &Metadata, path: &GuestPath) -> Result<
     Err(ToolError::failed(format!("`{path}` was changed by somebody else meanwhile: read it again")))
 }
 
-/// The new passage with CRLF line breaks, where all of the file's are such and it has others.
+/// The new passage with CRLF line breaks, if the file has only such and the passage has others.
 fn in_crlf(text: &str, old: &str, new: &str) -> Option<String> {
     let breaks = text.matches('\n').count();
     let keeps = breaks > 0 && text.matches("\r\n").count() == breaks;
-    // An old passage that begins within a CRLF is meant to the byte.
+    // An old passage that begins within a CRLF is taken literally.
     if !keeps || old.starts_with('\n') || !has_bare_line_feed(new) {
         return None;
     }

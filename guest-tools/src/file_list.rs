@@ -1,7 +1,7 @@
 //! `file_list`: the entries of a directory.
 //!
-//! The kinds of entries come with their names, as the directory tells them; no entry is looked at by
-//! itself, so that 20 000 of them are listed as fast as they are read.
+//! The directory reports the kind of each entry with its name. No entry is examined separately, so 20 000 of
+//! them are listed as fast as they are read.
 
 use std::{fs::FileType, io, path::Path};
 
@@ -43,10 +43,10 @@ enum Kind {
     Other,
 }
 
-/// The lines so far.
+/// The lines collected so far.
 struct Listing {
     text: String,
-    /// Whether the text reached its limit; then nothing more is added.
+    /// Whether the text reached its limit; then no more is added.
     full: bool,
 }
 
@@ -124,7 +124,7 @@ fn entries(directory: &Path) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Adds a name. One with control characters is written as a quoted string, so that a line is an entry.
+/// Appends a name. A name with control characters becomes a quoted string, so that each line is one entry.
 fn push_name(text: &mut String, name: &str) {
     if name.chars().any(char::is_control) {
         text.push_str(&format!("{name:?}"));

@@ -1,7 +1,7 @@
 //! `file_read`: the exact text of a file, or of a part of it.
 //!
-//! The file is read forward, never further than the answer needs, and at most
-//! [`MAX_TEXT_BYTES`] of it are kept. Only what is returned is checked for UTF-8.
+//! Reads the file forward, no further than the answer needs, and keeps at most [`MAX_TEXT_BYTES`] of it. Only
+//! the returned part is checked for UTF-8.
 
 use std::{
     fs::File,
@@ -48,38 +48,38 @@ pub async fn file_read(
     source.output(part.map_err(|error| error.at(&path))?, &path)
 }
 
-/// An open file and how far it was read.
+/// An open file and the position in it.
 struct Source {
     file: File,
-    /// How long the file was when it was opened. What is written to it later is not read; a length of 0 may
-    /// also mean that the file does not know, so it is read until it ends.
+    /// The file's length when it was opened. Later additions are not read. Length 0 may also mean that the
+    /// length is unknown, so the file is read to its end.
     bytes: u64,
     position: u64,
 }
 
 /// A part of a file.
 struct Part {
-    /// Where it begins in the file.
+    /// Its offset in the file.
     begin: u64,
     bytes: Vec<u8>,
-    /// Whether it ends where the file or the wanted lines end, rather than at a limit of ours.
+    /// Whether it ends at the end of the file or of the wanted lines, not at our limit.
     whole: bool,
 }
 
-/// What ended a reading early.
+/// The reason why a reading ended early.
 enum Stop {
     Io(io::Error),
     Refused(ToolError),
 }
 
-/// How much is read at a time while lines are counted.
+/// The read size while lines are counted.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// The longest UTF-8 character, in bytes.
 const CHAR_BYTES: usize = 4;
 
 impl Source {
-    /// The text from a byte on, or from the next character's first byte.
+    /// The text from a byte, or from the next character's first byte.
     fn text_from_byte(&mut self, byte: u64, path: &GuestPath) -> Result<Part, Stop> {
         if byte > self.bytes {
             let bytes = self.bytes;
@@ -91,13 +91,13 @@ impl Source {
         let mut bytes = Vec::new();
         let whole = self.fill(&mut bytes, MAX_TEXT_BYTES + CHAR_BYTES)?;
         let split = bytes.iter().take(CHAR_BYTES - 1).take_while(|byte| is_continuation(**byte)).count();
-        // At the very start nothing can be the rest of a character: leave it to the check for UTF-8.
+        // At offset 0 a continuation byte is not the rest of a character: the check for UTF-8 reports it.
         let split = if byte == 0 { 0 } else { split };
         bytes.drain(..split);
         Ok(Part { begin: byte + split as u64, bytes, whole })
     }
 
-    /// Some lines, each with its line break.
+    /// A number of lines, each with its line break.
     fn lines(&mut self, first: u64, limit: Option<u64>, path: &GuestPath) -> Result<Part, Stop> {
         let mut bytes = Vec::new();
         if first == 1 && limit.is_none() {
@@ -114,7 +114,7 @@ impl Source {
             let end = end_of_line(&bytes, &mut to_skip);
             bytes.drain(..end);
         }
-        // A last line without a line break is a line; nothing after a line break is none.
+        // A last line without a line break counts as a line; an empty rest after a line break does not.
         let nothing_left = bytes.is_empty() && ended;
         if first > 1 && nothing_left {
             let unfinished = u64::from(last.is_some_and(|byte| byte != b'\n'));
@@ -135,7 +135,7 @@ impl Source {
         Ok(Part { begin, bytes, whole: ended || wanted == 0 })
     }
 
-    /// Reads at most so much more; whether the file has ended.
+    /// Reads at most this many more bytes; returns whether the file has ended.
     fn fill(&mut self, bytes: &mut Vec<u8>, more: usize) -> io::Result<bool> {
         let known = self.bytes.saturating_sub(self.position);
         let known = if self.bytes == 0 { CHUNK_BYTES } else { usize::try_from(known).unwrap_or(more) };
@@ -153,17 +153,17 @@ impl Source {
         }
         bytes.truncate(filled);
         self.position += (filled - from) as u64;
-        // Asking once more whether a file that gave all its bytes has ended would be a host call for nothing.
+        // All known bytes are read: asking once more for the end would waste a host call.
         Ok(filled < from + wanted || (self.bytes > 0 && self.position >= self.bytes))
     }
 
-    /// Checks and bounds a part. Where it ends before what was asked for does, the details say where to read on and how
-    /// long the file is: the host puts both after the text, where a model reads them.
+    /// Checks and bounds a part. If it ends before the requested end, the details say where to read on and
+    /// the file's length: the host shows both to the model after the text.
     fn output(&self, part: Part, path: &GuestPath) -> Result<ToolOutput, ToolError> {
         let Part { begin, mut bytes, whole } = part;
         let valid = match std::str::from_utf8(&bytes) {
             Ok(text) => text.len(),
-            // A character that our limit split is not the file's fault.
+            // An incomplete character was split by our limit and is not an error of the file.
             Err(error) if !whole && error.error_len().is_none() => error.valid_up_to(),
             Err(_) => {
                 let total = self.bytes.max(self.position);
@@ -201,12 +201,12 @@ impl Stop {
     }
 }
 
-/// Where so many lines end in these bytes; lowers the count by the lines found.
+/// The offset after this many lines; lowers the count by the lines found.
 fn end_of_line(bytes: &[u8], lines: &mut u64) -> usize {
     if *lines == 0 {
         return 0;
     }
-    // Counting is much faster than searching, and most chunks are counted whole.
+    // Counting is much faster than searching, and most chunks only need to be counted.
     let found = bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
     if found < *lines {
         *lines -= found;

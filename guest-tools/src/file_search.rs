@@ -1,7 +1,7 @@
 //! `file_search`: ripgrep's search, with ripgrep's crates, in one thread.
 //!
-//! The searching is `grep-searcher`'s and `grep-regex`'s, the rules of ignore files and globs are those of
-//! `ignore`; walking the directories is ours (see [`walk`]).
+//! `grep-searcher` and `grep-regex` do the search, `ignore` the rules of ignore files and globs; the walk
+//! over directories is ours (see [`walk`]).
 
 use std::path::Path;
 
@@ -80,7 +80,7 @@ pub async fn file_search(
     Ok(answer(&files.report, Some(&walk)))
 }
 
-/// How a file came to be searched.
+/// The reason why a file is searched.
 #[derive(Clone, Copy, PartialEq)]
 enum Chosen {
     /// The call names it.
@@ -88,10 +88,10 @@ enum Chosen {
     ByWalk,
 }
 
-/// How long before the deadline a search ends, so that what it found is not lost.
+/// The time before the deadline at which a search stops, so that its results are not lost.
 const MARGIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// The lines, then what the reader must know about what they leave out.
+/// The lines, then notes about what they leave out.
 fn answer(report: &Report, walk: Option<&Walk>) -> ToolOutput {
     let mut text = report.lines();
     if report.matching_lines == 0 {
@@ -111,7 +111,7 @@ fn answer(report: &Report, walk: Option<&Walk>) -> ToolOutput {
     }))
 }
 
-/// The honest statement where nothing matched: what was searched, and what was not.
+/// The answer without matches: what was searched and what was skipped.
 fn nothing_found(report: &Report, walk: Option<&Walk>) -> String {
     let mut skipped = Vec::new();
     if report.binary > 0 {

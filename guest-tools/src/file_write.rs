@@ -47,7 +47,8 @@ pub async fn file_write(
     Ok(format!("{verb} {} bytes to {path}", content.len()))
 }
 
-/// Makes a file that must not exist; the system decides that, so no two callers both succeed.
+/// Creates a file that must not exist. The system checks that atomically, so only one of several callers
+/// succeeds.
 fn create(target: &Path, content: &[u8]) -> io::Result<()> {
     fill(create_new(target)?, content).inspect_err(|_| discard(target))
 }

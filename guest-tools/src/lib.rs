@@ -1,9 +1,9 @@
-//! The core tools, one per file, authored with `#[tool]` like any author's.
+//! The core tools, one per file, written with `#[tool]` like any author's.
 //!
-//! `src/bin/core_tools.rs` is the module that Portcullis embeds. The other programs in `src/bin` are the
-//! hostile guests of the tests: one misbehaviour each, never embedded.
+//! Portcullis embeds the module of `src/bin/core_tools.rs`. The other programs in `src/bin` are further
+//! modules and the hostile guests of the tests: each of these has one misbehaviour and is never embedded.
 //!
-//! The tools know no policy: they open what they are asked to open, and the sandbox decides.
+//! The tools do not know the policy: they open the requested paths, and the sandbox decides.
 #![forbid(unsafe_code)]
 
 mod file_delete;

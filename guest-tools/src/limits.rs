@@ -1,16 +1,16 @@
-//! How much one call of a core tool returns at most.
+//! Limits on the result of one call of a core tool.
 
 /// The most text of one result, in bytes: 4 MiB. Without it a model could make a call fill the guest's
 /// memory. The host shows far less and pages the rest.
 pub(crate) const MAX_TEXT_BYTES: usize = 4 << 20;
 
-/// The most that a text may take as a JSON string, in bytes: 6 MiB. A final frame has 8 MiB, and a file of
-/// control characters takes six bytes for each.
+/// The longest text as a JSON string, in bytes: 6 MiB. A final frame has 8 MiB, and a control character takes
+/// six bytes.
 const MAX_ESCAPED_BYTES: usize = 6 << 20;
 
-/// How much of the beginning of a text one result can hold, in bytes; always a character boundary.
+/// The length of the longest beginning of a text that fits one result, in bytes; always a character boundary.
 pub(crate) fn that_fits(text: &str) -> usize {
-    // No byte takes more than six, and most texts are far from the limit.
+    // No byte takes more than six, and most texts are far below the limit.
     if text.len() <= MAX_ESCAPED_BYTES / 6 {
         return text.len();
     }

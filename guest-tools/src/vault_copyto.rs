@@ -1,7 +1,8 @@
-//! The two steps of `vault_copyto`: one reads in the vault and sends, the other receives and writes elsewhere.
+//! The two steps of `vault_copyto`: one reads in the vault and sends, the other receives and writes
+//! elsewhere.
 //!
-//! Each runs in a call of its own with a grant of its own, and neither grant holds what the other does. What
-//! passes between them goes through the host.
+//! Each step runs in a separate call with a separate grant, and neither grant includes the access of the
+//! other. The bytes pass from one to the other through the host.
 
 mod read_step;
 #[cfg(test)]

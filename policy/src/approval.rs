@@ -1,16 +1,16 @@
-//! Whether a call runs at once, is asked about, or is refused.
+//! Approval: whether a call runs at once, is asked about, or is refused.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// What policy says of a tool's calls. The order is by strictness, so the stricter of two is their maximum.
+/// The approval that a tool's calls need. Ordered by strictness: the stricter of two is their maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
     /// The call runs.
     Allow,
-    /// The call runs if somebody approves of it.
+    /// The call runs if a person approves it.
     Ask,
     /// The call does not run.
     Deny,

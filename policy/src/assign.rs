@@ -1,4 +1,4 @@
-//! What a tool gets before any argument is looked at: profile, approval, limits.
+//! Assigns a tool its profile, approval and limits, before any argument is looked at.
 
 use portcullis_types::{Access, DEFAULT_TIMEOUT, SafetyTier, ToolPolicy};
 
@@ -9,20 +9,20 @@ use crate::{
 };
 
 impl WorkspaceSecurityPolicy {
-    /// Assigns tier, profile, approval and limits to a tool. The answer depends on the policy and these
-    /// facts alone; asked at registration and again for every call.
+    /// Assigns tier, profile, approval and limits to a tool. The result depends on the policy and these facts
+    /// alone. Called at registration and again for every call.
     ///
     /// # Errors
-    /// [`Denial`] for a tool with `enabled = false`, for a quarantined one, and for a native one that is not
-    /// enabled by name. A tool whose approval is `deny` is assigned all the same: [`Self::authorize`] refuses
+    /// [`Denial`] for a tool with `enabled = false`, for a quarantined tool, and for a native tool that is
+    /// not enabled by name. A tool whose approval is `deny` gets an assignment: [`Self::authorize`] refuses
     /// its calls.
     pub fn assign(&self, tool: &ToolFacts) -> Result<ToolAssignment, Denial> {
         let assignment = self.describe(tool);
         if assignment.enabled { Ok(assignment) } else { Err(not_enabled(self.effective(), tool)) }
     }
 
-    /// As [`Self::assign`], for listings: a tool that may not be called is described as well, with
-    /// `enabled` false.
+    /// Like [`Self::assign`], for listings: describes a tool that may not be called too, with `enabled`
+    /// false.
     #[must_use]
     pub fn describe(&self, tool: &ToolFacts) -> ToolAssignment {
         let policy = self.effective();
@@ -36,7 +36,7 @@ impl WorkspaceSecurityPolicy {
         let profile = profile(policy, rule, tool, declared);
         let tier = self.tier(tool, declared, &profile);
         let (timeout, memory) = match &policy.shell {
-            // What the operator says of the shell stands in for what the tool says of itself.
+            // The operator's settings of the shell replace what the tool declares.
             Ok(shell) if profile.is_shell() => (
                 stated.map_or(shell.timeout, |stated| stated.min(shell.timeout)),
                 memory.map_or(shell.memory, |memory| memory.min(shell.memory)),
@@ -49,8 +49,8 @@ impl WorkspaceSecurityPolicy {
         ToolAssignment {
             tier,
             profile,
-            // By the tier that counts: by the declared one, a module that calls itself harmless would be asked about
-            // less than an honest one with the same grant.
+            // By the effective tier: with the declared one, a module that calls itself harmless would be
+            // asked about less than an honest one with the same grant.
             approval: approval(policy, rule, tool, tier),
             timeout: timeout.min(timeout_cap),
             memory,
@@ -59,16 +59,16 @@ impl WorkspaceSecurityPolicy {
         }
     }
 
-    /// The tier that a tool counts as: the declared one; a stranger's that may write is not taken at its word that it
-    /// only reads. It decides what runs beside others, which calls have a row before they run, and what clients are
-    /// told.
+    /// The effective tier of a tool: the declared one, but at least side-effecting for a foreign module that
+    /// may write, whose claim to only read is not trusted. The effective tier decides which calls run
+    /// concurrently, which have an audit row before they run, and what clients are told.
     fn tier(&self, tool: &ToolFacts, declared: SafetyTier, profile: &ProfileName) -> SafetyTier {
         let is_strange = tool.origin == ToolOrigin::ForeignModule;
         let may_write = self.mounts_of(profile).iter().any(|mount| mount.access == Access::Write);
         if is_strange && may_write { declared.max(SafetyTier::SideEffecting) } else { declared }
     }
 
-    /// What gave a tool its approval: a key of the policy file, or the tool's own declaration.
+    /// The source of a tool's approval: a key of the policy file, or the tool's own declaration.
     #[must_use]
     pub fn approval_rule(&self, tool: &ToolFacts, assignment: &ToolAssignment) -> String {
         let (name, wanted) = (&tool.name, assignment.approval);
@@ -82,15 +82,15 @@ impl WorkspaceSecurityPolicy {
         }
         match tool.declared_policy {
             ToolPolicy::RequiresApproval => "the tool's own declaration".to_owned(),
-            // A tool that the policy does not know by name.
+            // No entry and no tier asked for it: this tool is unknown to the policy.
             ToolPolicy::Auto => format!("tools.{name}"),
         }
     }
 }
 
-/// The profile of the tool's entry; without one, the tier's for modules of ours and for natives that the
-/// operator enabled, the shell's for tools of ours that run commands, and none for all others, steps of
-/// operations among them.
+/// The profile that the tool's entry states. Without one: the tier's for shipped modules and enabled natives,
+/// the shell's for shipped tools that run commands, and `Nothing` for all others, among them steps of
+/// operations.
 fn profile(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: SafetyTier) -> ProfileName {
     if let Some(stated) = rule.and_then(|rule| rule.profile.as_ref()) {
         return stated.clone();
@@ -105,13 +105,13 @@ fn profile(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: 
     }
 }
 
-/// The strictest of what is assigned, what the tool asks for, and what reductions demand. The tier is the one that
-/// counts.
+/// The strictest of the assigned approval, the tool's own request, and the floors of reductions. The tier is
+/// the effective one.
 fn approval(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier: SafetyTier) -> Approval {
     let by_tier = policy.tiers.rule(tier);
     let stated = rule.and_then(|rule| rule.approval);
     let assigned = match (tool.origin, stated) {
-        // We vouch for the tier of our own tools, so the operator's word on one stands alone.
+        // The operator's approval stands alone: the tier of a shipped tool can be trusted.
         (
             ToolOrigin::ShippedNative
             | ToolOrigin::ShippedShell
@@ -127,9 +127,10 @@ fn approval(policy: &Effective, rule: Option<&ToolRule>, tool: &ToolFacts, tier:
             | ToolOrigin::Native,
             None,
         ) => by_tier.approval,
-        // A stranger's tier can raise what the operator said.
+        // The tier of a foreign tool can raise the operator's approval.
         (ToolOrigin::Native | ToolOrigin::ForeignModule, Some(stated)) => stated.max(by_tier.approval),
-        // It cannot lower what a tool without a tier would get, nor make an unknown module a known one.
+        // It cannot lower the approval below that of a tool without a tier, nor make an unknown module a
+        // known one.
         (ToolOrigin::ForeignModule, None) if rule.is_some_and(|rule| rule.by_operator) => {
             by_tier.approval.max(policy.tiers.rule(SafetyTier::SideEffecting).approval)
         }

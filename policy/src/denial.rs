@@ -11,18 +11,18 @@ use serde::Serialize;
 pub struct Denial {
     /// The stable code.
     pub code: DenialCode,
-    /// The rule that refuses, as a path in the policy, such as `profiles.FileReadOnly.mounts.vault`.
+    /// The rule that refuses it, as a path in the policy, such as `profiles.FileReadOnly.mounts.vault`.
     pub rule: String,
-    /// What is refused: a guest path, an address, a command, or a tool's name.
+    /// The refused subject: a guest path, an address, a command, or a tool's name.
     pub subject: String,
-    /// What the model may do instead; empty where there is nothing.
+    /// A hint what the model may do instead; may be empty.
     pub hint: String,
 }
 
 macro_rules! denial_codes {
     ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
-        /// The stable codes of denials. Those of links, special files and approvals are raised by the
-        /// crates that open files and ask people; they are listed here so that there is one list.
+        /// The stable codes of denials. Other crates raise those of links, special files, approvals and
+        /// hooks; they are listed here so that there is one list.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum DenialCode {
             $($(#[$doc])* #[serde(rename = $name)] $variant,)*
@@ -48,41 +48,41 @@ denial_codes! {
     PathEscapesMount = "path_escapes_mount",
     /// The path is below no mount of the policy.
     UnknownMount = "unknown_mount",
-    /// The tool's profile does not have the path's mount.
+    /// The tool's profile does not grant the path's mount.
     MountNotGranted = "mount_not_granted",
-    /// The tool's profile has the path's mount for reading only.
+    /// The tool's profile grants the path's mount for reading only.
     MountReadOnly = "mount_read_only",
-    /// The path is one that no tool writes.
+    /// The path is protected: no tool writes it.
     ProtectedPath = "protected_path",
     /// A link leads out of the mount. Raised where files are opened.
     LinkEscapesMount = "link_escapes_mount",
     /// The path is a FIFO, a socket or a device. Raised where files are opened.
     SpecialFile = "special_file",
-    /// The file has other names, hard links, under which the call would change or read it. Raised where files are
-    /// opened.
+    /// The file has hard links: the call would change or read it under its other names too. Raised where
+    /// files are opened.
     HardLink = "hard_link",
-    /// It cannot be told whether a file is a private one under another name: there are too many private files, or they
-    /// could not be looked at in time. Raised where files are opened.
+    /// A file may be a hard link to a private one: there are too many private files to compare, or they could
+    /// not be looked at in time. Raised where files are opened.
     LinksUnknown = "links_unknown",
     /// The tool has `enabled = false`.
     ToolDisabled = "tool_disabled",
-    /// The tool's module or its declarations are not those that the operator approved.
+    /// The tool's module or its declarations differ from what the operator approved.
     ModuleChanged = "module_changed",
-    /// A native tool of an embedder is not enabled by name.
+    /// A native tool of an embedder, not enabled by name.
     NativeNotEnabled = "native_not_enabled",
     /// The policy has `approval = "deny"` for the tool.
     ApprovalDenied = "approval_denied",
-    /// Somebody was asked and said no. Raised where people are asked.
+    /// A person was asked and said no. Raised where people are asked.
     ApprovalRefused = "approval_refused",
-    /// There is nobody to ask, or asking failed. Raised where people are asked.
+    /// There is no approver, or asking failed. Raised where people are asked.
     ApprovalUnavailable = "approval_unavailable",
-    /// Nobody answered in time. Raised where people are asked.
+    /// No answer came in time. Raised where people are asked.
     ApprovalTimedOut = "approval_timed_out",
     /// A hook of the embedding program refuses the call. Raised where hooks are asked.
     HookRefused = "hook_refused",
     /// No profile grants network access.
     EgressNotGranted = "egress_not_granted",
-    /// The policy grants no shell, or not to this tool.
+    /// The policy grants no shell, or none to this tool.
     CommandsNotGranted = "commands_not_granted",
     /// The policy's shell has `enabled = false`.
     ShellDisabled = "shell_disabled",

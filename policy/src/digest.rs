@@ -1,4 +1,4 @@
-//! The policy digest: one value that changes whenever the meaning of a policy does.
+//! The policy digest: a hash that changes whenever the meaning of a policy does.
 
 use std::fmt;
 

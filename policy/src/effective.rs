@@ -1,5 +1,5 @@
-//! The effective policy: every name resolved, every default filled in, everything sorted. Decisions are
-//! made from it and the digest is made of it.
+//! The effective policy: every name resolved, every default filled in, everything sorted. Decisions read it,
+//! and the digest is its hash.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,7 +19,7 @@ use crate::{
     source::DEFAULT_POLICY,
 };
 
-/// What a policy means. Two texts that mean the same have equal values of this type.
+/// The meaning of a policy. Two texts with the same meaning have equal values of this type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Effective {
     pub(crate) version: u32,
@@ -35,7 +35,7 @@ pub(crate) struct Effective {
     #[serde(serialize_with = "serialize_shell")]
     pub(crate) shell: Shell,
     pub(crate) limits: Limits,
-    /// Where modules from outside lie, as the operator wrote it.
+    /// The folder of foreign modules, as the operator wrote it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) modules_dir: Option<String>,
     /// The hash of each module, in hexadecimal, by the module's name.
@@ -50,37 +50,39 @@ pub(crate) struct Tiers {
     pub(crate) privileged: TierRule,
 }
 
-/// What tools of a tier get that have no entry of their own.
+/// The rule for tools of a tier that have no entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct TierRule {
     pub(crate) profile: ProfileName,
     pub(crate) approval: Approval,
-    /// What a reduction demands of every tool of the tier, whatever its own entry says.
+    /// The least approval that reductions demand of every tool of the tier, even one whose entry sets
+    /// another.
     pub(crate) approval_floor: Approval,
 }
 
-/// What a tool's own entry says.
+/// The rule of one tool's entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct ToolRule {
-    /// Whether the operator has an entry for the tool. A reduction may have one as well, but that must not
-    /// make a stranger's module a known one.
+    /// Whether the operator has an entry for the tool. An entry in a reduction must not make a foreign module
+    /// a known one.
     pub(crate) by_operator: bool,
     pub(crate) enabled: Option<bool>,
     pub(crate) profile: Option<ProfileName>,
     pub(crate) approval: Option<Approval>,
-    /// What a reduction demands where the operator's entry sets no approval.
+    /// The least approval that a reduction demands where the operator's entry sets none.
     pub(crate) approval_floor: Approval,
     #[serde(rename = "timeout_ms", serialize_with = "as_optional_millis")]
     pub(crate) timeout: Option<Duration>,
-    /// The most that a call may take; below `limits.max_timeout` where a reduction shortened a tool without
-    /// a `timeout` of its own in the operator's policy.
+    /// The upper bound on a call's time. Below `limits.max_timeout` where a reduction shortened a tool whose
+    /// entry in the operator's policy sets no `timeout`.
     #[serde(rename = "timeout_cap_ms", serialize_with = "as_millis")]
     pub(crate) timeout_cap: Duration,
-    /// What a guest's memories may hold together, or a command with its jobs; none leaves the first to
-    /// `limits.wasm_memory` and the second to `shell.memory`.
+    /// The memory of a guest (all its memories together), or of a command with its jobs. Default:
+    /// `limits.wasm_memory` for a guest, `shell.memory` for a command.
     pub(crate) memory: Option<MemoryBytes>,
     pub(crate) max_output_bytes: OutputBytes,
-    /// Whether the operator's entry may stand without its tool. It changes nothing where the tool is there.
+    /// Whether the operator's entry may stand without its tool. It has no effect where the tool is
+    /// registered.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) optional: bool,
 }
@@ -104,14 +106,14 @@ impl Tiers {
 }
 
 impl TierRule {
-    /// What holds for a tier that the policy does not name: no mounts, and somebody has to approve.
+    /// The rule of a tier that the policy does not name: no mounts, approval `ask`.
     fn unnamed() -> Self {
         Self { profile: ProfileName::nothing(), approval: Approval::Ask, approval_floor: Approval::Allow }
     }
 }
 
 impl ToolRule {
-    /// The rule of a tool that only a reduction has an entry for.
+    /// The rule of a tool that has an entry in a reduction only.
     pub(crate) fn unnamed(limits: &Limits) -> Self {
         Self {
             by_operator: false,
@@ -128,10 +130,10 @@ impl ToolRule {
     }
 }
 
-/// Resolves the names of a policy and fills in what it leaves out. Unknown names are faults.
+/// Resolves the names of a policy and fills in defaults. Unknown names are faults.
 ///
-/// What is left out never grants: a missing tier gets nothing and asks, a missing `require` means all
-/// layers, and the shipped protected names hold unless one is taken away by name.
+/// Defaults never grant: a missing tier gets no mounts and asks, a missing `require` means all layers, and
+/// the shipped protected names hold unless one is excepted by name.
 pub(crate) fn resolve(file: &PolicyFile, faults: &mut Faults<'_>) -> Effective {
     let limits = resolve_limits(&file.limits);
     let mounts: BTreeMap<MountName, String> =
@@ -256,8 +258,9 @@ fn resolve_limits(entries: &LimitEntries) -> Limits {
     }
 }
 
-/// The shipped names but those that the operator takes away by name, and the operator's own. A list of one's own does
-/// not drop the shipped names: its author thinks of a name to add, and would not see what is gone.
+/// The shipped names without those that the operator excepts by name, and the operator's own. `paths` adds to
+/// the shipped names and does not replace them: an author who adds a name would not see that the others are
+/// gone.
 fn resolve_protection(entries: &ProtectEntries, faults: &mut Faults<'_>) -> ProtectedPaths {
     let mut protected = SHIPPED_PROTECTION.clone();
     for except in &entries.except {

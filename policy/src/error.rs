@@ -1,4 +1,4 @@
-//! Why a policy cannot be used: all faults of one load, each with its place. For the operator.
+//! Why a policy cannot be used: all faults of one load, each with its place. The operator reads it.
 
 use std::fmt;
 
@@ -9,15 +9,15 @@ use thiserror::Error;
 /// [`Display`](fmt::Display) is `file:line:column: key: message` on one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyFault {
-    /// The name that the text was loaded under.
+    /// The name under which the text was loaded.
     pub file: String,
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// The key's path, such as `tools.file_read.profile`; empty where the text is no TOML.
+    /// The key's path, such as `tools.file_read.profile`; empty where the text is not valid TOML.
     pub key: String,
-    /// What is wrong and what would be right.
+    /// The mistake, and what to write instead.
     pub message: String,
 }
 
@@ -32,7 +32,7 @@ impl fmt::Display for PolicyFault {
     }
 }
 
-/// A policy that is not used: nothing of it holds, and no other takes its place.
+/// A policy that was rejected as a whole. No other policy takes its place.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{}", lines(faults, *left_out))]
 pub struct PolicyError {

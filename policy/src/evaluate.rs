@@ -1,4 +1,4 @@
-//! Authorizing a call: what its arguments name, against what its tool is assigned.
+//! Authorizes a call: checks the subjects of its arguments against the tool's assignment.
 
 use portcullis_types::{Access, GuestPath, RoleKind};
 use serde::Serialize;
@@ -8,16 +8,16 @@ use crate::{
     WorkspaceSecurityPolicy,
 };
 
-/// One call, as far as the policy is concerned.
+/// One call, as the policy sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct CallRequest<'a> {
     /// The tool.
     pub tool: &'a ToolFacts,
-    /// What its arguments name, by their roles; an argument that is left out has no subject.
+    /// The subjects of its arguments, by their roles. An omitted argument has no subject.
     pub subjects: &'a [RequestedSubject],
 }
 
-/// What one argument names.
+/// The subject that one argument names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum RequestedSubject {
@@ -25,23 +25,23 @@ pub enum RequestedSubject {
     Path {
         /// The argument.
         argument: String,
-        /// What it names.
+        /// The path that it names.
         path: GuestPath,
-        /// What the tool does with it.
+        /// How the tool accesses it.
         access: Access,
     },
     /// An address.
     Url {
         /// The argument.
         argument: String,
-        /// What it names.
+        /// The address that it names.
         url: String,
     },
     /// A shell command.
     Command {
         /// The argument.
         argument: String,
-        /// What it says.
+        /// The command line.
         command: String,
     },
 }
@@ -145,14 +145,14 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// The stronger of the access that is asked for and the one that the argument's role declares: a caller
-/// that reads the roles wrongly must not get a write for a read.
+/// The stronger of the requested access and the one that the argument's role declares: a caller that misreads
+/// the roles must not get write access for a read.
 fn stricter_of_role(tool: &ToolFacts, argument: &str, requested: Access) -> Access {
     let role = tool.roles.iter().find(|role| role.argument == argument).map(|role| role.role);
     role.and_then(RoleKind::path_access).map_or(requested, |declared| declared.max(requested))
 }
 
-/// Says which mounts the tool does have.
+/// The hint that lists the mounts which the tool has for this access.
 fn within_reach(access: Access, mounts: &[GrantedMount]) -> String {
     let (word, usable): (_, Vec<String>) = match access {
         Access::Read => ("readable", mounts.iter().map(|mount| format!("/{}", mount.name)).collect()),

@@ -1,4 +1,4 @@
-//! What an allowed call may touch.
+//! The grant of an allowed call: what it may touch.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,22 +10,21 @@ use crate::{
     limits::as_millis,
 };
 
-/// Everything that an allowed call gets, and nothing that is not in here. Only
-/// [`crate::WorkspaceSecurityPolicy::authorize`] makes these.
+/// All that an allowed call gets. Only [`crate::WorkspaceSecurityPolicy::authorize`] makes grants.
 ///
 /// Its JSON is stable: it is hashed into approvals and written into audit rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Grant {
-    /// The profile that the mounts are of.
+    /// The profile whose mounts these are.
     pub profile: ProfileName,
-    /// The mounts, sorted by name; a mount that is not here is not there.
+    /// The granted mounts, sorted by name; the call sees no others.
     pub mounts: Arc<[GrantedMount]>,
     /// Whether the call may run at once or must be approved first; never `deny`.
     pub approval: Approval,
     /// The limits of the call.
     pub limits: GrantLimits,
-    /// What the call's arguments name, in the order in which they were handed in.
+    /// The subjects of the call's arguments, in the order of the request.
     pub subjects: Vec<RequestedSubject>,
     /// The shell that the call's command may run in; none for a call that runs no command.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -38,26 +37,26 @@ pub struct Grant {
 pub struct GrantedMount {
     /// Its name.
     pub name: MountName,
-    /// What may be done with it.
+    /// The granted access.
     pub access: Access,
 }
 
 /// The limits of one call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 pub struct GrantLimits {
-    /// How long it may take.
+    /// The call's time limit.
     #[serde(rename = "timeout_ms", serialize_with = "as_millis")]
     pub timeout: Duration,
-    /// What its memories may hold together.
+    /// The limit on all memories of a call together.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
-    /// How much text it hands to the model.
+    /// The limit on the text that the call returns to the model.
     #[serde(rename = "max_output_bytes")]
     pub max_output: OutputBytes,
 }
 
 impl Grant {
-    /// What may be done with a mount; none if it is not granted.
+    /// The granted access to a mount; none if it is not granted.
     #[must_use]
     pub fn access_to(&self, mount: &str) -> Option<Access> {
         self.mounts.iter().find(|granted| granted.name.as_str() == mount).map(|granted| granted.access)

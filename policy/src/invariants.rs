@@ -1,4 +1,4 @@
-//! What holds in every policy, whatever its author wanted. A policy that breaks one of these is not used.
+//! The invariants of every policy. A policy that breaks one is rejected.
 
 use portcullis_types::Access;
 
@@ -8,8 +8,8 @@ use crate::{
     mount::folders_overlap,
 };
 
-/// Checks every invariant but that no shell has the vault, which is checked where `[shell]` is resolved. A
-/// reduction cannot break one: it only takes mounts and access away.
+/// Checks every invariant except one: that no shell has the vault is checked where `[shell]` is resolved. A
+/// reduction cannot break an invariant, since it only takes mounts and access away.
 pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     mounts_are_disjoint(file, faults);
     nothing_is_nothing(file, faults);
@@ -24,8 +24,8 @@ pub(crate) fn check(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// Two mounts on one folder would give one profile's files another profile's access. Links are for the
-/// opener to find out.
+/// Two mounts on one folder would expose the files of one profile with the access of another. This compares
+/// names; the code that opens the folders detects links.
 fn mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.mounts.iter().enumerate() {
         for earlier in &file.mounts[..index] {
@@ -41,7 +41,7 @@ fn mounts_are_disjoint(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// Strangers' modules and tools without a profile run with `Nothing`; it must be what it is called.
+/// Foreign modules and tools without a profile run with `Nothing`, so it must not have mounts.
 fn nothing_is_nothing(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         if profile.value.name.as_str() == ProfileName::NOTHING {
@@ -52,14 +52,14 @@ fn nothing_is_nothing(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// What a shell gets stands in `[shell]`; a profile of the same name would be taken for it.
+/// The grants of a shell stand in `[shell]`; a profile called `Shell` would be taken for them.
 fn no_profile_is_called_shell(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in file.profiles.iter().filter(|profile| profile.value.name.is_shell()) {
         faults.add_at(profile, "the mounts of a shell stand in `[shell]`; use another name for a profile");
     }
 }
 
-/// One of them would be taken for the other, by whoever reads the policy and by whoever writes an entry.
+/// Readers of the policy and authors of entries would confuse such names.
 fn no_two_profiles_differ_in_case_only(file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in file.profiles.iter().enumerate() {
         let name = later.value.name.as_str();
@@ -81,7 +81,7 @@ fn the_vault_is_never_writable(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// A call that reads the vault and writes elsewhere carries secrets out in one step.
+/// A call that reads the vault and can write elsewhere could leak secrets in one step.
 fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Faults<'_>) {
     for profile in &file.profiles {
         let writable = profile
@@ -99,7 +99,7 @@ fn the_vault_is_never_beside_a_writable_mount(file: &PolicyFile, faults: &mut Fa
     }
 }
 
-/// A tool that names no profile must not get at secrets by saying that it is harmless.
+/// A tool without a profile must not reach secrets by declaring a harmless tier.
 fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     for tier in &file.tiers {
         if find(&tier.profile, file).is_some_and(reaches_vault) {
@@ -114,8 +114,8 @@ fn no_tier_reaches_the_vault(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// What an operation touches is what its steps touch, each with its own grant. A profile of its own would be a
-/// promise that nothing keeps.
+/// An operation touches only what its steps touch, each with its own grant. A profile for the operation
+/// itself would have no effect, and promise one.
 fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     if let Some(profile) = stated_profile(operation.name, file)
         && profile.value != ProfileName::NOTHING
@@ -130,7 +130,7 @@ fn an_operation_has_nothing_itself(operation: &Operation, file: &PolicyFile, fau
     }
 }
 
-/// A mount that two steps share would be a way from one grant to the other beside the operation.
+/// A mount shared by two steps would let data pass from one grant to the other without the operation.
 fn steps_share_no_mount(operation: &Operation, file: &PolicyFile, faults: &mut Faults<'_>) {
     for (index, later) in operation.steps.iter().enumerate() {
         let Some(stated) = stated_profile(later, file) else { continue };

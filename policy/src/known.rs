@@ -1,5 +1,5 @@
-//! Which tools there are, and which entries of a policy name none: an entry that restricts nothing must not look as if
-//! it did.
+//! The known tools, and the entries of a policy that name none of them. An entry without a tool restricts
+//! nothing, and must not look as if it did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use crate::{
     shipped,
 };
 
-/// The names that entries `[tools.NAME]` may have: those of the shipped tools, whether or not they are registered, and
-/// those that are added.
+/// The names that entries `[tools.NAME]` may have: those of the shipped tools, registered or not, and those
+/// added.
 #[derive(Debug, Clone)]
 pub struct KnownTools {
     names: BTreeSet<String>,
-    /// Other names that calls may use, and the tools that they stand for. The policy knows a tool by its own.
+    /// Aliases that calls may use, and their tools. An entry uses the tool's own name.
     aliases: BTreeMap<String, String>,
-    /// Whether there are modules that could not be asked what they have.
+    /// Whether a module could not be asked for its tools.
     has_unreadable: bool,
 }
 
@@ -38,24 +38,24 @@ impl KnownTools {
         self.names.insert(name.to_string());
     }
 
-    /// Adds another name of a tool, which calls may use and entries may not.
+    /// Adds an alias of a tool, which calls may use and entries may not.
     pub fn add_alias(&mut self, alias: &ToolName, tool: &ToolName) {
         self.aliases.insert(alias.to_string(), tool.to_string());
     }
 
-    /// Remembers that a module could not be asked what it has, which is told by itself: one that is damaged keeps
-    /// nothing else from working. An entry whose name is like none that is known may be for a tool of it; one that is
-    /// like another stays a fault.
+    /// Notes that a module could not be asked for its tools. The damaged module is reported elsewhere and
+    /// must not keep other tools from working. An entry may then name a tool of that module, unless its name
+    /// resembles a known one: such an entry stays a fault.
     pub fn add_unreadable(&mut self) {
         self.has_unreadable = true;
     }
 
-    /// Whether an entry that names no tool may be for one of a module that could not be asked.
+    /// Whether an entry without a known tool may name one of an unreadable module.
     fn may_be_unreadable(&self, name: &str) -> bool {
         self.has_unreadable && nearest(name, self.names.iter().map(String::as_str)).is_none()
     }
 
-    /// Why an entry is a fault whose name is no tool's.
+    /// The fault of an entry that names no known tool.
     fn fault(&self, name: &str) -> String {
         if let Some(tool) = self.aliases.get(name) {
             return format!("this is another name of `{tool}`; write `[tools.{tool}]`");
@@ -67,12 +67,12 @@ impl KnownTools {
     }
 }
 
-/// An entry of a policy text for a tool, and what is to be said of its place.
+/// An entry for a tool in a policy text, with its place.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolPlace {
     name: ToolName,
     optional: bool,
-    /// Without a message.
+    /// The place, with an empty message.
     place: PolicyFault,
 }
 
@@ -83,11 +83,12 @@ impl ToolPlace {
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Holds every entry `[tools.NAME]`, of the operator's policy with all its sandbox sections and of the overlay,
-    /// against the tools that there are. Whoever puts a registry together asks this before a call is served.
+    /// Checks every entry `[tools.NAME]` against the known tools: those of the operator's policy with all its
+    /// sandbox sections, and those of the overlay. Call this after the registry is built and before it serves
+    /// a call.
     ///
-    /// What comes back are warnings: the entries with `optional = true` whose tools are not here, at most 50 and how
-    /// many there are besides.
+    /// Returns warnings: the entries with `optional = true` whose tools are missing, at most 50, then the
+    /// number of the others.
     ///
     /// # Errors
     /// [`PolicyError`] with each entry that names no tool and has no `optional = true`.
@@ -106,7 +107,7 @@ impl WorkspaceSecurityPolicy {
                 let message = "no tool of this name is here, so the entry does nothing".to_owned();
                 warnings.push(PolicyFault { message, ..place.clone() });
             } else if faults.len() == MAX_FAULTS {
-                // Before the message is made, which compares with every name.
+                // Counted before the message is made: making it compares the name with every known one.
                 faults_out += 1;
             } else {
                 let message = known.fault(name.as_str());
@@ -126,5 +127,5 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// How many faults, and how many warnings, are told; the rest is counted.
+/// The most faults, and the most warnings, that are listed; the rest is counted.
 const MAX_FAULTS: usize = 50;

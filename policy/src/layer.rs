@@ -1,5 +1,5 @@
-//! The two settings that other crates enforce by name: kernel layers that a call must have, and when an
-//! audit row is on disk.
+//! Two settings that other crates enforce: kernel layers that a call must have, and when an audit row is
+//! synced to disk.
 
 use std::{fmt, str::FromStr};
 
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// File-system rights of the worker's thread.
+    /// The file-system rights of the worker thread.
     Landlock,
-    /// The worker's system-call filter.
+    /// The system-call filter of the worker thread.
     Seccomp,
 }
 
@@ -46,7 +46,7 @@ impl FromStr for Layer {
     }
 }
 
-/// When an audit row is forced to disk. Either way it is written before the call's result is released.
+/// When an audit row is synced to disk. In both cases it is written before the call's result is released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AuditSync {
@@ -58,7 +58,7 @@ pub enum AuditSync {
 }
 
 impl AuditSync {
-    /// Both.
+    /// Both variants.
     pub const ALL: [Self; 2] = [Self::Interval, Self::Always];
 
     /// The name used in policy files.

@@ -1,12 +1,11 @@
 //! The policy file and the decisions made from it.
 //!
-//! Values in, decisions out: callers hand over the text of an operator's file and perhaps of a workspace's
-//! overlay, and get a [`WorkspaceSecurityPolicy`] or a [`PolicyError`] that lists every fault with its
-//! place. What it decides is a [`Grant`], or a [`Denial`] that says what was refused, by
-//! which rule, and what would be right.
+//! Values in, decisions out. Callers pass the text of an operator's file and optionally that of a workspace's
+//! overlay. They get a [`WorkspaceSecurityPolicy`], or a [`PolicyError`] that lists every fault with its
+//! place. Each decision is a [`Grant`], or a [`Denial`] that names the refused subject, the rule, and a hint.
 //!
-//! This crate deliberately opens no file, follows no link, reads no clock and asks nobody. It decides on
-//! parsed guest paths; the directory handles of the mounts enforce.
+//! This crate deliberately opens no file, follows no link, reads no clock and asks no person. It decides on
+//! parsed guest paths; the directory handles of the mounts enforce the decision.
 //!
 //! ```
 //! use portcullis_policy::{DEFAULT_POLICY, LoadOptions, PolicySource, WorkspaceSecurityPolicy};

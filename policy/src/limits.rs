@@ -4,12 +4,12 @@ use std::{fmt, time::Duration};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// An amount of memory, in bytes: of a guest, or of a process.
+/// An amount of memory of a guest or a process, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MemoryBytes(pub u64);
 
-/// A length of what a call or a command writes, in bytes.
+/// A length of a call's or a command's output, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct OutputBytes(pub u64);
@@ -40,17 +40,17 @@ impl fmt::Display for FileBytes {
 /// `[limits]`, with every default filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// How many calls run at a time; 1 to 1 024. Default: 10.
+    /// The number of calls that run concurrently; 1 to 1 024. Default: 10.
     pub concurrency: usize,
-    /// How many calls an agent may make of one tool in a minute; 1 to 1 000 000. Default: 600.
+    /// The number of calls that an agent may make of one tool in a minute; 1 to 1 000 000. Default: 600.
     pub calls_per_minute: u32,
-    /// How much text one call hands to the model, for tools whose entry does not say; up to 64 MiB.
+    /// The text that one call returns to the model, for tools whose entry sets no other limit; up to 64 MiB.
     /// Default: 16 KiB.
     pub max_output_bytes: OutputBytes,
-    /// What one call's memories may hold together, for tools whose entry does not say; one page of 64 KiB
-    /// up to the 4 GiB that a 32-bit guest can address. Default: 64 MiB.
+    /// The memories of one call together, for tools whose entry sets no other limit; from one page of 64 KiB
+    /// to the 4 GiB that a 32-bit guest can address. Default: 64 MiB.
     pub wasm_memory: MemoryBytes,
-    /// How long any call may take, whatever its tool or its entry says; up to 24 h. Default: 10 min.
+    /// The time of any call, an upper bound for its tool and its entry; up to 24 h. Default: 10 min.
     #[serde(rename = "max_timeout_ms", serialize_with = "as_millis")]
     pub max_timeout: Duration,
 }
@@ -67,9 +67,8 @@ impl Default for Limits {
     }
 }
 
-/// The smallest and the largest value that a policy may set. Nothing may be zero: a limit of nothing is a
-/// tool that is switched off, and `enabled = false` says that. The upper ends keep a slip of the keyboard
-/// from switching a limit off.
+/// The smallest and the largest value that a policy may set. Zero is not allowed: it would switch a tool off,
+/// and `enabled = false` says that. The upper ends keep a typing mistake from switching a limit off.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds<T> {
     pub(crate) least: T,
@@ -91,7 +90,7 @@ pub(crate) const KIB: u64 = 1024;
 pub(crate) const MIB: u64 = 1024 * KIB;
 pub(crate) const GIB: u64 = 1024 * MIB;
 
-/// The exact size in the largest unit that divides it, as a policy file may write it.
+/// The exact size in the largest unit that divides it, in the notation of a policy file.
 pub(crate) fn in_largest_unit(bytes: u64) -> String {
     for (unit, factor) in [("GiB", GIB), ("MiB", MIB), ("KiB", KIB)] {
         if bytes >= factor && bytes.is_multiple_of(factor) {
@@ -106,12 +105,12 @@ pub(crate) fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Re
     serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Reads what [`as_millis`] wrote.
+/// Reads a duration that [`as_millis`] wrote.
 pub(crate) fn from_millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     u64::deserialize(deserializer).map(Duration::from_millis)
 }
 
-/// As [`as_millis`], for one that may be missing.
+/// Like [`as_millis`], for an optional duration.
 pub(crate) fn as_optional_millis<S: Serializer>(
     duration: &Option<Duration>,
     serializer: S,

@@ -1,4 +1,4 @@
-//! Mounts: which folders of the workspace a policy speaks of. Opening them is the caller's.
+//! Mounts: the folders of the workspace that a policy names. The caller opens them.
 
 use serde::Serialize;
 
@@ -13,10 +13,10 @@ pub struct MountSpec {
     pub folder: String,
 }
 
-/// Checks a folder as `[mounts]` names it and brings it into the form of [`MountSpec::folder`].
+/// Checks a folder of `[mounts]` and converts it to the form of [`MountSpec::folder`].
 ///
-/// A mount is a proper part of the workspace: the workspace itself holds what no tool may reach, its
-/// `portcullis.toml` for one.
+/// A mount is a proper subfolder of the workspace: the workspace itself holds files that no tool may reach,
+/// such as its `portcullis.toml`.
 pub(crate) fn parse_folder(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
         return Err("a mount needs a folder");
@@ -40,8 +40,8 @@ pub(crate) fn parse_folder(text: &str) -> Result<String, &'static str> {
     Ok(parts.join("/"))
 }
 
-/// Checks a folder of the host that is no mount: absolute, or relative to where the policy file lies. What it
-/// leads to is the caller's to find out.
+/// Checks a folder of the host that is not a mount: absolute, or relative to the policy file. The caller
+/// resolves it.
 pub(crate) fn parse_host_folder(text: &str) -> Result<String, &'static str> {
     if text.is_empty() {
         return Err("a folder is missing; write its path, absolute or relative to this file");
@@ -63,7 +63,7 @@ pub(crate) fn folders_overlap(one: &str, other: &str) -> bool {
     one.split('/').zip(other.split('/')).all(|(one, other)| one == other)
 }
 
-/// Linux's own `PATH_MAX`.
+/// Linux's `PATH_MAX`.
 const MAX_FOLDER_BYTES: usize = 4096;
 
 #[cfg(test)]

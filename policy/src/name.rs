@@ -1,4 +1,4 @@
-//! The names that an operator gives: of mounts and of profiles.
+//! The names of mounts and profiles, which the operator chooses.
 
 use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 
@@ -8,8 +8,8 @@ use thiserror::Error;
 /// The longest name of a mount or a profile.
 const MAX_NAME_BYTES: usize = 64;
 
-/// The name of a mount: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. It is the first component of
-/// the guest paths below it, so no two names may look alike and none may be `.` or `..`.
+/// The name of a mount: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. It is the first component of the
+/// guest paths below the mount. The small alphabet excludes look-alikes, `.` and `..`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MountName(Arc<str>);
 
@@ -23,14 +23,14 @@ pub struct ProfileName(Arc<str>);
 pub struct InvalidName {
     /// The text.
     pub name: String,
-    /// What it should have named.
+    /// The kind of name that was expected.
     pub what: &'static str,
-    /// The characters that may be used.
+    /// The allowed characters.
     pub allowed: &'static str,
 }
 
 impl MountName {
-    /// The mount that secrets lie in: never writable, never together with a writable mount.
+    /// The mount that holds secrets: never writable, never together with a writable mount.
     pub const VAULT: &'static str = "vault";
 
     /// Checks a name.
@@ -54,11 +54,11 @@ impl MountName {
 }
 
 impl ProfileName {
-    /// The profile without any mount. It exists in every policy, named there or not.
+    /// The profile without mounts. Every policy has it, whether or not it defines it.
     pub const NOTHING: &'static str = "Nothing";
 
     /// The profile of a tool that runs commands, where the policy has a shell. Its mounts are those of
-    /// `[shell]`; no policy defines or assigns one of this name.
+    /// `[shell]`; a policy cannot define or assign it.
     pub const SHELL: &'static str = "Shell";
 
     /// Checks a name.

@@ -1,12 +1,12 @@
-//! Operations: tools that are made of steps. A step is a tool to the policy, with an entry and a grant of its
-//! own, and to nobody else.
+//! Operations: tools that are made of steps. To the policy a step is a tool with an entry and a grant; to all
+//! others it does not exist.
 
-/// A tool that is made of steps, so that no grant holds what all of them hold together.
+/// A tool that is made of steps, so that no single grant holds the access of all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
     /// The tool's name.
     pub name: &'static str,
-    /// The names of its steps. No other tool may have one of them.
+    /// The names of its steps, reserved for them.
     pub steps: &'static [&'static str],
 }
 
@@ -18,7 +18,7 @@ impl Operation {
     pub const VAULT_COPYTO: Self =
         Self { name: "vault_copyto", steps: &["vault_copyto_read", "vault_copyto_write"] };
 
-    /// Whether a name is that of a step.
+    /// Whether this is the name of a step.
     #[must_use]
     pub fn has_step(name: &str) -> bool {
         Self::ALL.iter().any(|operation| operation.steps.contains(&name))

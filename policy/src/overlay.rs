@@ -1,7 +1,7 @@
-//! Taking away: applies a `[sandbox.TIER]` section or a workspace's overlay to a policy.
+//! Reductions: applies a `[sandbox.TIER]` section or a workspace's overlay to a policy.
 //!
-//! Whatever a reduction says can only make the policy smaller. A value that would make it larger is a
-//! fault that names both values, never silently ignored: its author believes in it.
+//! A reduction can only make the policy stricter. A value that would widen it is a fault that names both
+//! values. It is not ignored, because its author would believe that it holds.
 
 use std::{fmt::Display, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::{
     shell::reduce_shell,
 };
 
-/// Applies a reduction. The result is only worth something if there are no faults.
+/// Applies a reduction. The resulting policy is valid only if there are no faults.
 pub(crate) fn reduce(policy: &mut Effective, reduction: &Reduction, faults: &mut Faults<'_>) {
     for layer in &reduction.require {
         if !policy.require.insert(layer.value) {
@@ -35,7 +35,7 @@ pub(crate) fn reduce(policy: &mut Effective, reduction: &Reduction, faults: &mut
     for tier in &reduction.tiers {
         reduce_tier(policy, tier, faults);
     }
-    // The tools before the limits: an entry is compared with what the operator gave the tool.
+    // Tools before limits: an entry is compared with what the operator gave the tool.
     for tool in &reduction.tools {
         reduce_tool(policy, tool, faults);
     }
@@ -76,14 +76,14 @@ fn reduce_profile(policy: &mut Effective, reduced: &ReducedProfile, faults: &mut
     }
 }
 
-/// What a reduction says of a tier holds for every tool of it, those with an approval of their own too.
+/// Reduces a tier: the approval holds for every tool of it, even one whose entry sets its approval.
 fn reduce_tier(policy: &mut Effective, reduced: &ReducedTier, faults: &mut Faults<'_>) {
     let rule = policy.tiers.rule_mut(reduced.tier);
     if reduced.approval.value < rule.approval {
         widens(&reduced.approval, reduced.approval.value, rule.approval, faults);
         return;
     }
-    // A floor holds for tools with an approval of their own too, so `ask` over `ask` takes something.
+    // The floor also holds for tools whose entry sets an approval, so `ask` over `ask` takes something away.
     if reduced.approval.value <= rule.approval_floor {
         takes_nothing(&reduced.approval, faults);
     }
@@ -116,7 +116,7 @@ fn reduce_tool(policy: &mut Effective, reduced: &ReducedTool, faults: &mut Fault
         } else if rule.timeout.is_some() {
             rule.timeout = Some(timeout.value);
         } else {
-            // The tool may declare a shorter time than this one, which must stay.
+            // Only the cap: the tool may declare a shorter time, which must stay.
             rule.timeout_cap = timeout.value;
         }
     }
@@ -139,14 +139,14 @@ fn reduce_tool_approval(rule: &mut ToolRule, approval: &Placed<Approval>, faults
     } else if rule.approval.is_some() {
         rule.approval = Some(approval.value);
     } else if approval.value == Approval::Allow {
-        // It would look like a permission and be none.
+        // `allow` would look like a permission and grant nothing.
         faults.add_at(approval, "`allow` takes nothing away: the operator's policy sets no approval here");
     } else {
         rule.approval_floor = approval.value;
     }
 }
 
-/// Lowers limits, and with them every tool's entry that lies above.
+/// Lowers limits, and every tool's entry that lies above one.
 fn reduce_limits(policy: &mut Effective, reduced: &LimitEntries, faults: &mut Faults<'_>) {
     let limits = &mut policy.limits;
     if let Some(concurrency) = &reduced.concurrency {
@@ -203,7 +203,7 @@ pub(crate) fn lower_duration(before: &mut Duration, reduced: &Placed<Duration>, 
     }
 }
 
-/// Warns of a value that the policy has already.
+/// Warns of a value that leaves the policy as it is.
 pub(crate) fn takes_nothing<T>(placed: &Placed<T>, faults: &mut Faults<'_>) {
     faults.warn_at(placed, "this takes nothing away: the operator's policy gives no more");
 }

@@ -15,29 +15,29 @@ use crate::{
     warnings,
 };
 
-/// A policy that was read completely, breaks no invariant and is ready to decide. It does not change:
-/// another policy is another value with another [`PolicyDigest`].
+/// A policy that was read completely, breaks no invariant and is ready to decide. It is immutable: another
+/// policy is another value with another [`PolicyDigest`].
 #[derive(Debug, Clone)]
 pub struct WorkspaceSecurityPolicy {
     effective: Effective,
-    /// The mounts of the policy, in the form that callers open them by.
+    /// The mounts of the policy, in the form in which callers open them.
     mounts: Vec<MountSpec>,
-    /// The mounts of every profile, in the form that grants hold.
+    /// The mounts of every profile, in the form of a grant.
     profiles: BTreeMap<ProfileName, Arc<[GrantedMount]>>,
-    /// The mounts of the shell, in the same form; none where there is no shell.
+    /// The mounts of the shell in the form of a grant; none without a shell.
     shell_mounts: Option<Arc<[GrantedMount]>>,
     digest: PolicyDigest,
-    /// What is wrong with no text, and hardly meant.
+    /// Suspicious but valid lines of the texts.
     warnings: Arc<[PolicyFault]>,
-    /// Every entry for a tool of all texts.
+    /// Every entry for a tool, of all texts.
     tool_places: Arc<[ToolPlace]>,
     /// The sandbox sections, and which of them was applied.
     sandbox: Arc<[(SandboxTier, bool)]>,
 }
 
 impl WorkspaceSecurityPolicy {
-    /// Reads the operator's policy, takes away what the section of the sandbox tier says, then what the
-    /// workspace's overlay says.
+    /// Loads a policy: reads the operator's text, then applies the reductions of the sandbox tier's section
+    /// and of the workspace's overlay.
     ///
     /// # Errors
     /// [`PolicyError`] with every fault of both texts. Sections of other sandbox tiers are checked as well.
@@ -53,6 +53,7 @@ impl WorkspaceSecurityPolicy {
             if *tier == options.sandbox_tier {
                 reduce(&mut effective, reduction, &mut faults);
             } else {
+                // A section of another tier is only checked: its result is dropped.
                 reduce(&mut effective.clone(), reduction, &mut faults);
             }
             places.extend(tool_places(reduction, &faults));
@@ -65,7 +66,7 @@ impl WorkspaceSecurityPolicy {
         if let Some(overlay) = options.overlay {
             let mut faults = Faults::new(overlay);
             let reduction = read_overlay(&mut faults);
-            // Against a policy that is wrong itself, every comparison would be a fault of its own.
+            // Skipped for a faulty policy: every comparison with it would add a fault.
             if usable {
                 reduce(&mut effective, &reduction, &mut faults);
             }
@@ -86,8 +87,8 @@ impl WorkspaceSecurityPolicy {
         }
     }
 
-    /// The same policy bound to modules: their hashes (SHA-256) enter the digest. A module that was bound
-    /// before under the same name is replaced.
+    /// Binds modules to the policy: their SHA-256 hashes enter the digest. A module bound before under the
+    /// same name is replaced.
     #[must_use]
     pub fn with_modules(self, modules: impl IntoIterator<Item = (String, [u8; 32])>) -> Self {
         let Self { mut effective, warnings, tool_places, sandbox, .. } = self;
@@ -95,9 +96,8 @@ impl WorkspaceSecurityPolicy {
         Self { warnings, tool_places, sandbox, ..Self::from_effective(effective) }
     }
 
-    /// What holds as it is written, and is hardly what its author means: unused names, lines without effect, names of
-    /// variables that look like secrets. In the order of the texts, at most 50 for each, and
-    /// how many there are besides.
+    /// Valid lines that their author hardly meant: unused names, lines without effect, variables whose names
+    /// look like secrets. In the order of the texts, at most 50 for each, then the number of the others.
     #[must_use]
     pub fn warnings(&self) -> &[PolicyFault] {
         &self.warnings
@@ -113,14 +113,14 @@ impl WorkspaceSecurityPolicy {
         &self.tool_places
     }
 
-    /// Where modules from outside lie, as the operator wrote it: absolute, or relative to the policy file.
+    /// The folder of foreign modules, as the operator wrote it: absolute, or relative to the policy file.
     #[must_use]
     pub fn modules_dir(&self) -> Option<&str> {
         self.effective.modules_dir.as_deref()
     }
 
-    /// The mounts, sorted by name. Their folders are disjoint as far as names tell; that no link joins them
-    /// is for whoever opens them.
+    /// The mounts, sorted by name. Their folders have disjoint names; the code that opens them must check
+    /// that no link joins them.
     #[must_use]
     pub fn mounts(&self) -> &[MountSpec] {
         &self.mounts
@@ -137,13 +137,13 @@ impl WorkspaceSecurityPolicy {
         self.effective.require.iter().copied()
     }
 
-    /// The paths that no tool writes.
+    /// The protected paths, which no tool writes.
     #[must_use]
     pub fn protected(&self) -> &ProtectedPaths {
         &self.effective.protect
     }
 
-    /// When audit rows are forced to disk.
+    /// When audit rows are synced to disk.
     #[must_use]
     pub fn audit_sync(&self) -> AuditSync {
         self.effective.audit_sync
@@ -155,43 +155,44 @@ impl WorkspaceSecurityPolicy {
         &self.effective.limits
     }
 
-    /// How many calls run at a time.
+    /// The number of calls that run concurrently.
     #[must_use]
     pub fn concurrency(&self) -> usize {
         self.effective.limits.concurrency
     }
 
-    /// How many calls an agent may make of one tool in a minute.
+    /// The number of calls that an agent may make of one tool in a minute.
     #[must_use]
     pub fn calls_per_minute(&self) -> u32 {
         self.effective.limits.calls_per_minute
     }
 
-    /// How long any call may take.
+    /// The upper bound on the time of any call.
     #[must_use]
     pub fn max_timeout(&self) -> Duration {
         self.effective.limits.max_timeout
     }
 
-    /// The shell; none where commands do not run, for the reason that [`Self::shell_absence`] gives.
+    /// The shell; none if commands do not run, for the reason that [`Self::shell_absence`] gives.
     #[must_use]
     pub fn shell(&self) -> Option<&ShellPolicy> {
         self.effective.shell.as_ref().ok()
     }
 
-    /// Why there is no shell; none where there is one.
+    /// The reason why there is no shell; none if there is one.
     #[must_use]
     pub fn shell_absence(&self) -> Option<ShellAbsence> {
         self.effective.shell.as_ref().err().copied()
     }
 
-    /// The profiles and their mounts, sorted by name: one worker pool each. The shell's is not among them.
+    /// The profiles and their mounts, sorted by name: one worker pool each. The shell's profile is not
+    /// included.
     pub fn profiles(&self) -> impl Iterator<Item = (&ProfileName, &[GrantedMount])> {
         self.profiles.iter().map(|(name, mounts)| (name, &**mounts))
     }
 
-    /// The mounts of a profile, sorted by name, those of the shell for [`ProfileName::SHELL`]; none for a
-    /// profile that does not exist.
+    /// The mounts of a profile, sorted by name; those of the shell for [`ProfileName::SHELL`]; empty for an
+    /// unknown profile.
     #[must_use]
     pub fn mounts_of(&self, profile: &ProfileName) -> &[GrantedMount] {
         if profile.is_shell() {

@@ -1,4 +1,4 @@
-//! Protected paths: names that no tool writes at any depth, because other programs run what they hold.
+//! Protected paths: names that no tool writes at any depth, because other programs execute their content.
 
 use serde::{Serialize, Serializer};
 use thiserror::Error;
@@ -7,17 +7,17 @@ use portcullis_types::is_invisible;
 
 /// The patterns of `[protect] paths`, ready for matching.
 ///
-/// A pattern is a list of components. It covers a path when its components follow one another anywhere in
-/// the path: `.git/hooks` covers `/shared/.git/hooks` and `/shared/a/b/.git/hooks/pre-commit`, but neither
+/// A pattern is a list of components. It covers a path that contains these components in sequence:
+/// `.git/hooks` covers `/shared/.git/hooks` and `/shared/a/b/.git/hooks/pre-commit`, but neither
 /// `/shared/.git/index` nor `/shared/x.git/hooks`.
 ///
-/// Names are compared without regard to case, by Unicode's mapping and not only ASCII's, and invisible
-/// characters do not count: on some file systems `.GIT`, `.gıt` and `.g<U+200C>it` open the same folder.
-/// That errs on the side of refusing. Both are cheap enough to be asked at every opening of a file:
-/// nothing is allocated unless a path has `..` in it.
+/// Names are compared without case, by Unicode's mapping and not only ASCII's, and without invisible
+/// characters: on some file systems `.GIT`, `.gıt` and `.g<U+200C>it` open the same folder. Wrong matches
+/// only refuse more. Both checks are cheap enough for every opening of a file: they allocate only for a path
+/// with `..`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProtectedPaths {
-    /// Sorted by text, each once, so that equal sets are equal values.
+    /// Sorted by text and deduplicated, so that equal sets are equal values.
     patterns: Vec<Pattern>,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Pattern {
     parts: Vec<String>,
 }
 
-/// A text that is no pattern of a protected path.
+/// A text that is not a valid pattern of a protected path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidPattern {
     /// It has no components.
@@ -56,7 +56,7 @@ impl ProtectedPaths {
     /// Parses patterns; for callers without a policy file, such as tests of the enforcing layer.
     ///
     /// # Errors
-    /// [`InvalidPattern`] for the first text that is none.
+    /// [`InvalidPattern`] for the first invalid text.
     pub fn parse<'a>(patterns: impl IntoIterator<Item = &'a str>) -> Result<Self, InvalidPattern> {
         let patterns: Result<Vec<_>, _> = patterns.into_iter().map(Pattern::parse).collect();
         Ok(Self::new(patterns?))
@@ -68,14 +68,14 @@ impl ProtectedPaths {
         Self { patterns }
     }
 
-    /// Takes a pattern away; false if it is not there.
+    /// Removes a pattern; returns false if it is not present.
     pub(crate) fn remove(&mut self, pattern: &Pattern) -> bool {
         let before = self.patterns.len();
         self.patterns.retain(|one| one != pattern);
         self.patterns.len() < before
     }
 
-    /// Whether a pattern is there.
+    /// Whether a pattern is present.
     pub(crate) fn has(&self, pattern: &Pattern) -> bool {
         self.patterns.contains(pattern)
     }
@@ -92,12 +92,13 @@ impl ProtectedPaths {
         self.patterns.iter().map(|pattern| pattern.text.as_str())
     }
 
-    /// The pattern that protects a path: the path is what the pattern names, or lies below it. Such a path
-    /// must not be opened for writing, created, removed, renamed, linked or made a target of these.
+    /// The pattern that protects a path, which is named by the pattern or lies below it. A protected path
+    /// must not be opened for writing, created, removed, renamed, linked, or be the target of a rename or
+    /// link.
     ///
-    /// `components` are those below the mount (`path.split('/')` will do: empty ones and `.` do not
-    /// count). A path with `..` is matched both as it is written and with `..` taken lexically; what links
-    /// make of it is for the opener to find out.
+    /// `components` are those below the mount (pass `path.split('/')`: empty ones and `.` are skipped). A
+    /// path with `..` is matched both as written and with `..` resolved lexically; links are for the opener
+    /// to resolve.
     pub fn covers<I>(&self, components: I) -> Option<&str>
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
@@ -112,8 +113,8 @@ impl ProtectedPaths {
 
     /// Whether a path ends in a proper beginning of a pattern, as `/shared/a/.git` does for `.git/hooks`.
     ///
-    /// Creating such a folder or files in it is harmless. Renaming or linking something onto it is not:
-    /// what the thing holds would turn into protected paths.
+    /// Creating such a folder or files in it is harmless. Renaming or linking something onto it is not: its
+    /// content would become protected paths.
     pub fn is_prefix_of_protected<I>(&self, components: I) -> bool
     where
         I: IntoIterator<Item: AsRef<str>, IntoIter: Clone>,
@@ -124,7 +125,7 @@ impl ProtectedPaths {
                 .is_some_and(|resolved| self.find(resolved.iter(), Pattern::goes_on_after).is_some())
     }
 
-    /// Tries every pattern at the first component of a path, as it is written and with `..` taken lexically.
+    /// Tries every pattern at the first component of a path, as written and with `..` resolved lexically.
     pub(crate) fn find_first<'a>(
         &self,
         path: &(impl Iterator<Item = &'a str> + Clone),
@@ -151,7 +152,7 @@ impl ProtectedPaths {
         loop {
             let here = rest.clone();
             let name = rest.next()?;
-            // Hardly any name is a pattern's first, so that most names are compared once per pattern.
+            // Few names start a pattern, so most names cost one comparison per pattern.
             let mut candidates = self.patterns.iter().filter(|pattern| pattern.starts_with(name.as_ref()));
             if let Some(pattern) = candidates.find(|pattern| matches(pattern, &mut here.clone())) {
                 return Some(&pattern.text);
@@ -200,12 +201,12 @@ impl Pattern {
         self.parts.first().is_some_and(|part| same_name(name, part))
     }
 
-    /// Whether the pattern's components are the first of these.
+    /// Whether the components start with the whole pattern.
     pub(crate) fn begins<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         self.parts.iter().all(|part| components.next().is_some_and(|name| same_name(name.as_ref(), part)))
     }
 
-    /// Whether these are the first of the pattern's components, and there are more of it.
+    /// Whether the components are a proper beginning of the pattern.
     pub(crate) fn goes_on_after<C: AsRef<str>>(&self, components: &mut dyn Iterator<Item = C>) -> bool {
         let mut parts = self.parts.iter();
         let mut any = false;
@@ -219,8 +220,8 @@ impl Pattern {
     }
 }
 
-/// Takes `..` lexically: none where there is no `..`. One that leads above the beginning is dropped, as the
-/// kernel does at a root.
+/// Resolves `..` lexically; none where there is no `..`. A `..` above the beginning is dropped, as the kernel
+/// does at a root.
 fn resolve_dots<I>(components: I) -> Option<Vec<I::Item>>
 where
     I: Iterator<Item: AsRef<str>> + Clone,
@@ -239,13 +240,13 @@ where
     Some(resolved)
 }
 
-/// Whether a name is the same as a folded one.
+/// Whether a name equals a folded one.
 fn same_name(name: &str, folded: &str) -> bool {
     if name.is_ascii() { name.eq_ignore_ascii_case(folded) } else { fold(name).eq(folded.chars()) }
 }
 
-/// A name without case. Upper case first, since some characters have the same upper case but not the same
-/// lower case (`ſ` and `s`, `ı` and `i`).
+/// Folds a name's case and drops invisible characters. Upper case first, since some characters share the
+/// upper case but not the lower case (`ſ` and `s`, `ı` and `i`).
 fn fold(name: &str) -> impl Iterator<Item = char> {
     name.chars()
         .filter(|character| !is_invisible(*character))
@@ -253,7 +254,7 @@ fn fold(name: &str) -> impl Iterator<Item = char> {
         .flat_map(char::to_lowercase)
 }
 
-/// Linux's own `PATH_MAX`.
+/// Linux's `PATH_MAX`.
 const MAX_PATTERN_BYTES: usize = 4096;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The effective policy as text for people: as a policy file, and as a listing of who gets what.
+//! Renders the effective policy for people: as a policy file, and as a summary.
 
 use std::fmt::Write as _;
 
@@ -12,10 +12,10 @@ use crate::{
 };
 
 impl WorkspaceSecurityPolicy {
-    /// The effective policy as a policy file, with every default written out. Loading it gives the same digest. What a
-    /// reduction demands and no key of an operator's says stands in sections `[sandbox.…]`, the same one for each
-    /// sandbox tier, so that it is demanded wherever the file is loaded. Two things are comments: the second and any
-    /// further list of commands that reductions allow, and module hashes.
+    /// The effective policy as a policy file, with every default written out. Loading it gives the same
+    /// digest. Demands of reductions that no operator's key can express stand in sections `[sandbox.…]`, the
+    /// same for each sandbox tier, so that they hold wherever the file is loaded. Two things are comments:
+    /// every list of allowed commands after the first, and module hashes.
     #[must_use]
     pub fn effective_toml(&self) -> String {
         let policy = self.effective();
@@ -25,12 +25,12 @@ impl WorkspaceSecurityPolicy {
         out
     }
 
-    /// A listing of what the policy gives to whom: tiers, tools with an entry, profiles with their mounts.
+    /// A listing of grants: tiers, tools with an entry, profiles with their mounts.
     #[must_use]
     pub fn summary(&self) -> String {
         let policy = self.effective();
         let mut out = String::new();
-        // As above.
+        // Writing to a string cannot fail.
         let _ = write_summary(&mut out, policy);
         out
     }
@@ -56,7 +56,7 @@ fn write_toml(out: &mut String, policy: &Effective) -> std::fmt::Result {
         let rule = policy.tiers.rule(tier);
         writeln!(out, "{tier} = {{ profile = \"{}\", approval = \"{}\" }}", rule.profile, rule.approval)?;
     }
-    // An entry that only a reduction has would make a tool one that the operator knows.
+    // Entries from reductions are left out: here they would make a tool known to the operator.
     for (name, rule) in policy.tools.iter().filter(|(_, rule)| rule.by_operator) {
         writeln!(out, "\n[tools.{name}]")?;
         write_tool(out, rule)?;
@@ -111,7 +111,7 @@ fn write_tool(out: &mut String, rule: &ToolRule) -> std::fmt::Result {
     Ok(())
 }
 
-/// Writes what reductions demand as a reduction of a sandbox tier.
+/// Writes the demands of reductions as a reduction of a sandbox tier.
 fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &Effective) -> std::fmt::Result {
     let sandbox = sandbox.as_str();
     for tier in SafetyTier::ALL {
@@ -143,7 +143,7 @@ fn write_demands(out: &mut String, sandbox: SandboxTier, policy: &Effective) -> 
         if let Some(enabled) = rule.enabled {
             writeln!(out, "enabled = {enabled}")?;
         }
-        // Whether its tool is always here, the effective policy does not say.
+        // The effective policy does not know whether the tool is always present.
         writeln!(out, "optional = true")?;
     }
     write_shell_demands(out, sandbox, &policy.shell)
@@ -198,12 +198,12 @@ pub(crate) fn shown_mounts<'a>(mounts: impl Iterator<Item = (&'a MountName, &'a 
     if mounts.is_empty() { "no mounts".to_owned() } else { mounts.join(", ") }
 }
 
-/// TOML strings of texts, with commas between them.
+/// Texts as TOML strings, separated by commas.
 pub(crate) fn quoted_texts(texts: &[String]) -> String {
     quoted(texts.iter().map(String::as_str))
 }
 
-/// As [`quoted_texts`].
+/// Like [`quoted_texts`].
 pub(crate) fn quoted<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts.map(quote).collect::<Vec<_>>().join(", ")
 }
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
     use crate::{LoadOptions, PolicySource, file::keys};
 
-    /// What the samples refer to.
+    /// The mounts and profiles to which the samples refer.
     const BASE: &str = "version = 1\nrequire = [\"landlock\"]\nmounts = { shared = \"s\", tmp = \"t\" }\n[profiles.P]\n\
         mounts = { shared = \"write\" }\n[profiles.Q]\nmounts = { tmp = \"read\" }\n";
 
@@ -244,7 +244,7 @@ mod tests {
         policy.unwrap_or_else(|error| panic!("{text}\n{error}")).effective_toml()
     }
 
-    /// A section, its keys, and for each a value that is no default with the line that shows it.
+    /// A section, its keys, and for each key a non-default value with the line that shows it.
     struct Sample {
         section: &'static str,
         keys: &'static [&'static str],

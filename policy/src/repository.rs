@@ -1,15 +1,15 @@
-//! Folders that Git takes for a repository although they are not called `.git`: bare ones, those of submodules and
-//! worktrees. Git reads their configuration and runs their hooks when somebody works in them, or by way of a file
-//! `.git` that leads to them, so what is protected in `.git` is protected in them.
+//! Git repositories in folders that are not called `.git`: bare ones, and those of submodules and worktrees.
+//! Git reads their configuration and runs their hooks when a user works in them, or follows a `.git` file to
+//! them, so the protection of `.git` applies to them too.
 //!
-//! Knows names only; whoever has the folder says which are there.
+//! Compares names only; the caller, which holds the folder, lists them.
 
 use crate::{ProtectedPaths, protect::Pattern};
 
-/// The names in a folder by which Git tells whether it is a repository (gitrepository-layout(5)), as far as they were
+/// The names in a folder by which Git recognises a repository (gitrepository-layout(5)), as far as they were
 /// seen.
 ///
-/// Without regard to case, as some file systems have it. What the names stand for is not looked at: each may be a
+/// Case is ignored, since some file systems ignore it. The names' targets are not looked at: each may be a
 /// link.
 #[expect(clippy::struct_excessive_bools, reason = "one for each name, independent of the others")]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -21,10 +21,10 @@ pub struct RepositoryMarks {
 }
 
 impl RepositoryMarks {
-    /// The names that count.
+    /// The names that mark a repository.
     pub const NAMES: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
-    /// Takes note of a name in the folder. Whether it is one that counts.
+    /// Notes a name in the folder; returns whether it is a mark.
     pub fn see(&mut self, name: &[u8]) -> bool {
         let marks = [&mut self.head, &mut self.objects, &mut self.refs, &mut self.common];
         let mut named =
@@ -32,7 +32,8 @@ impl RepositoryMarks {
         named.next().map(|(_, mark)| *mark = true).is_some()
     }
 
-    /// Whether Git would take the folder for a repository. Of a worktree's, `commondir` says where all but `HEAD` is.
+    /// Whether Git would take the folder for a repository. In a worktree's folder, `commondir` names the
+    /// place of all but `HEAD`.
     #[must_use]
     pub fn is_repository(self) -> bool {
         self.head && (self.common || (self.objects && self.refs))
@@ -40,8 +41,8 @@ impl RepositoryMarks {
 }
 
 impl ProtectedPaths {
-    /// The pattern that protects a path below a repository whose folder has any name: what it would be if that were
-    /// called `.git`. Patterns that hold at any place, whatever is above them, are [`ProtectedPaths::covers`]'s.
+    /// The pattern that protects a path below a repository, matched as if the repository's folder were called
+    /// `.git`. For patterns that hold anywhere, use [`ProtectedPaths::covers`].
     pub fn covers_in_repository<'a, I>(&self, below: I) -> Option<&str>
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
@@ -49,7 +50,7 @@ impl ProtectedPaths {
         self.find_first(&std::iter::once(GIT).chain(below), Pattern::begins)
     }
 
-    /// Whether such a path is a proper beginning of a protected one.
+    /// Whether a path below a repository is a proper beginning of a protected one.
     pub fn is_prefix_in_repository<'a, I>(&self, below: I) -> bool
     where
         I: IntoIterator<Item = &'a str, IntoIter: Clone>,
@@ -57,11 +58,11 @@ impl ProtectedPaths {
         self.find_first(&std::iter::once(GIT).chain(below), Pattern::goes_on_after).is_some()
     }
 
-    /// Whether a name is that of a repository's folder, of which something is protected. A file of this name leads
-    /// Git to another folder, which may have any name.
+    /// Whether this is the name of a repository's folder in which something is protected. A file of this name
+    /// leads Git to another folder, of any name.
     #[must_use]
     pub fn names_repository(&self, name: &str) -> bool {
-        // Nearly all names are asked about for nothing.
+        // Fast path: nearly all names are ASCII and not `.git`.
         if name.is_ascii() && !name.eq_ignore_ascii_case(GIT) {
             return false;
         }
@@ -73,7 +74,7 @@ impl ProtectedPaths {
     }
 }
 
-/// Where Git looks for a repository.
+/// The name under which Git looks for a repository.
 const GIT: &str = ".git";
 
 #[cfg(test)]

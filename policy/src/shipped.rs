@@ -1,5 +1,5 @@
-//! The tools that this program has by itself, as far as a policy must know them without any being there: their names,
-//! where they come from, and the tier that they declare. A test holds the list against the real tools.
+//! The shipped tools, as a policy must know them without a registry: names, origins and declared tiers. A
+//! test compares the list with the real tools.
 
 use portcullis_types::{ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy};
 
@@ -8,7 +8,7 @@ use crate::{Standing, ToolFacts, ToolOrigin};
 use SafetyTier::{Privileged, ReadOnly, SideEffecting};
 use ToolOrigin::{ShippedModule, ShippedNative, ShippedOperation, ShippedShell};
 
-/// All of them, sorted by name.
+/// All shipped tools, sorted by name.
 const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
     ("add", ShippedNative, ReadOnly),
     ("divide", ShippedNative, ReadOnly),
@@ -33,13 +33,13 @@ const ALL: &[(&str, ToolOrigin, SafetyTier)] = &[
 /// The tool that runs commands.
 const SHELL_EXEC: &str = "shell_exec";
 
-/// The names of all of them, sorted. An entry of the policy may name each, whether or not a program has registered
-/// the tool.
+/// The names of the shipped tools, sorted. A policy's entry may name each, whether or not the program has
+/// registered the tool.
 pub fn shipped_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|(name, _, _)| *name)
 }
 
-/// What a policy must know of all of them, sorted by name. What they say of their own time and output is left out.
+/// The facts of all shipped tools, sorted by name. The time and output that they declare are left out.
 ///
 /// # Panics
 /// Never: the names are valid.

@@ -1,18 +1,18 @@
-//! What a policy is loaded from: texts that the caller has read.
+//! The texts that a policy is loaded from, read by the caller.
 
 use portcullis_types::SandboxTier;
 
-/// The policy that holds when no other is given, exactly as `portcullis policy default` prints it.
+/// The policy that holds when no other is given, as `portcullis policy default` prints it.
 pub const DEFAULT_POLICY: &str = include_str!("../default.toml");
 
 /// The longest policy text: 256 KiB.
 pub(crate) const MAX_POLICY_BYTES: usize = 256 * 1024;
 
-/// The longest overlay: 64 KiB. It comes from the workspace, where an agent may have written it; without a bound it
-/// could make every start slow.
+/// The longest overlay: 64 KiB. It comes from the workspace, where an agent may have written it; without a
+/// bound it could slow every start.
 pub(crate) const MAX_OVERLAY_BYTES: usize = 64 * 1024;
 
-/// One policy text and the name that errors call it by.
+/// One policy text and its name in errors.
 #[derive(Debug, Clone, Copy)]
 pub struct PolicySource<'a> {
     /// The name shown in errors, usually the file's path.
@@ -21,13 +21,13 @@ pub struct PolicySource<'a> {
     pub text: &'a str,
 }
 
-/// What [`crate::WorkspaceSecurityPolicy::load`] puts a policy together from.
+/// The inputs of [`crate::WorkspaceSecurityPolicy::load`].
 #[derive(Debug, Clone, Copy)]
 pub struct LoadOptions<'a> {
     /// The operator's policy, or [`DEFAULT_POLICY`]. The only text that grants anything.
     pub operator: PolicySource<'a>,
-    /// The `portcullis.toml` of the workspace, if there is one. It may only take away.
+    /// The `portcullis.toml` of the workspace, if present. It may only take away.
     pub overlay: Option<PolicySource<'a>>,
-    /// What isolates the runner; chooses the operator's `[sandbox.…]` section.
+    /// The isolation of the runner; selects the operator's `[sandbox.…]` section.
     pub sandbox_tier: SandboxTier,
 }

@@ -6,25 +6,25 @@ use portcullis_types::{ArgumentRole, RoleKind, SafetyTier, ToolName, ToolPolicy}
 
 use crate::{Approval, MemoryBytes, OutputBytes, ProfileName};
 
-/// What a tool says of itself, and where it comes from. Policy trusts the second, and the first only where
-/// it asks for less.
+/// The declarations of a tool, and its origin. Policy trusts the origin, and a declaration only where it asks
+/// for less.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolFacts {
-    /// The name that it is registered under.
+    /// Its registered name.
     pub name: ToolName,
-    /// The tier that it declares; none counts as [`SafetyTier::SideEffecting`].
+    /// The declared tier; none counts as [`SafetyTier::SideEffecting`].
     pub declared_tier: Option<SafetyTier>,
-    /// Whether it wants every call approved.
+    /// Whether the tool asks for approval of every call.
     pub declared_policy: ToolPolicy,
-    /// How long a call may take by its own account; none means 30 seconds.
+    /// The declared time of a call; none means 30 seconds.
     pub declared_timeout: Option<Duration>,
-    /// How much text a call hands to a model at most by its own account; none leaves it to the policy.
+    /// The declared maximum of text returned to a model; none leaves it to the policy.
     pub declared_max_output: Option<OutputBytes>,
     /// Which of its arguments are paths, addresses or commands.
     pub roles: Vec<ArgumentRole>,
     /// Where it comes from.
     pub origin: ToolOrigin,
-    /// What the operator's approvals say of it.
+    /// Its standing with the operator's approvals.
     pub standing: Standing,
 }
 
@@ -38,7 +38,7 @@ impl ToolFacts {
     }
 }
 
-/// Where a tool comes from; decides what it gets without an entry of its own.
+/// The origin of a tool. It decides what the tool gets without an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ToolOrigin {
     /// A tool of ours in this process: it runs, with profile `Nothing` unless the policy names another.
@@ -47,24 +47,24 @@ pub enum ToolOrigin {
     ShippedShell,
     /// An embedder's tool in this process, outside the sandbox: only with `enabled = true`.
     Native,
-    /// A module of ours.
+    /// A shipped module.
     ShippedModule,
-    /// An operation of ours or one of its steps: profile `Nothing` unless the policy names another, since no
-    /// tier's profile was meant for one.
+    /// A shipped operation or one of its steps: profile `Nothing` unless the policy names another, since no
+    /// tier's profile is meant for one.
     ShippedOperation,
-    /// A module from outside: profile `Nothing` and approval `ask` unless the policy has an entry.
+    /// A foreign module: profile `Nothing` and approval `ask` unless the policy has an entry.
     ForeignModule,
 }
 
-/// What the operator's approvals say of a tool: whether its module and its declarations are those that
-/// `portcullis tool approve` pinned.
+/// A tool's standing: whether its module and its declarations are those that `portcullis tool approve`
+/// pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Standing {
-    /// Nothing is pinned under the tool's name, as for every tool that is no module from outside.
+    /// Nothing is pinned under the tool's name. Holds for every tool that is not a foreign module.
     Unpinned,
-    /// What is pinned is what is there.
+    /// The tool equals what is pinned.
     Approved,
-    /// Something else is pinned than what is there: no call is served until it is approved again.
+    /// The tool differs from what is pinned: calls are refused until it is approved again.
     Quarantined,
 }
 
@@ -80,22 +80,22 @@ impl Standing {
     }
 }
 
-/// What the policy assigns to a tool: the same for each of its calls.
+/// The policy's assignment to a tool, the same for each of its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolAssignment {
-    /// The tier that counts.
+    /// The effective tier.
     pub tier: SafetyTier,
-    /// The profile whose mounts a call gets.
+    /// The profile with the mounts of a call.
     pub profile: ProfileName,
     /// Whether calls run, are asked about or are refused.
     pub approval: Approval,
-    /// How long a call may take; never above `limits.max_timeout`.
+    /// The time limit of a call; never above `limits.max_timeout`.
     pub timeout: Duration,
-    /// What a call's memories may hold together; with the profile `Shell`, what a command and its jobs may have.
+    /// The limit on a call's memories together; with the profile `Shell`, on a command with its jobs.
     pub memory: MemoryBytes,
-    /// How much text a call hands to the model.
+    /// The limit on the text that a call returns to the model.
     pub max_output: OutputBytes,
-    /// Whether the tool may be called at all. Always true in what
-    /// [`crate::WorkspaceSecurityPolicy::assign`] returns.
+    /// Whether the tool may be called. Always true in the result of
+    /// [`crate::WorkspaceSecurityPolicy::assign`].
     pub enabled: bool,
 }

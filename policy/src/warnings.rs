@@ -1,12 +1,12 @@
-//! What an operator's policy says and hardly means: names that nothing uses, rules that never apply, secrets that a
-//! shell would get. Lines of a reduction without effect are noticed where it is applied.
+//! Warnings of an operator's policy: unused names, rules that never apply, secrets that a shell would get.
+//! Lines of a reduction without effect are noticed where the reduction is applied.
 
 use crate::{
     ProfileName,
     file::{Faults, Placed, PolicyFile, ShellEntries},
 };
 
-/// Looks at all of a policy.
+/// Adds all warnings of a policy.
 pub(crate) fn look(file: &PolicyFile, faults: &mut Faults<'_>) {
     unused_profiles(file, faults);
     unused_mounts(file, faults);
@@ -37,7 +37,7 @@ fn unused_mounts(file: &PolicyFile, faults: &mut Faults<'_>) {
     }
 }
 
-/// Every command may read its environment, and write what it read into a mount.
+/// Every command can read its environment and write the secret into a mount.
 fn secrets<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for name in shell.environment.iter().flatten().filter(|name| name.value.looks_secret()) {
         faults.warn_at(
@@ -47,7 +47,7 @@ fn secrets<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     }
 }
 
-/// `deny` beats `allow`, so that a rule of `allow` that `deny` covers allows nothing.
+/// `deny` beats `allow`, so a rule of `allow` that `deny` covers allows nothing.
 fn shadowed<A>(shell: &ShellEntries<A>, faults: &mut Faults<'_>) {
     for allowed in shell.allow.iter().flatten() {
         if let Some(denied) = shell.deny.iter().find(|denied| denied.covers_rule(allowed)) {

@@ -1,7 +1,7 @@
-//! Takes the text of a call's arguments apart, field by field, and collects all mistakes of one call.
+//! Parses the text of a call's arguments field by field, and collects all mistakes of one call.
 //!
-//! The registry has checked the same text against the schema before; this is what makes a tool right on
-//! its own, for instance where somebody calls `Tool::execute` directly. Numbers are decoded from their
+//! The registry has already checked the same text against the schema. This check makes a tool correct without
+//! a registry, for instance where a program calls `Tool::execute` directly. Numbers are decoded from their
 //! text, since a JSON value in memory cannot hold a `u128`.
 
 use std::{collections::BTreeSet, fmt};
@@ -22,17 +22,17 @@ use crate::{
 #[derive(Debug)]
 pub struct Fields<'a> {
     spec: &'static ToolSpec,
-    /// The arguments' texts, by the parameter's place.
+    /// The texts of the arguments, by the index of the parameter.
     slots: Vec<Option<&'a RawValue>>,
     problems: Vec<String>,
-    /// Whether the text is no object: then no field is missing on its own account.
+    /// Whether the text is not an object: then missing fields are not reported as well.
     broken: bool,
-    /// Makes an example of what would be right, where a mistake calls for one.
+    /// Makes example arguments, if a mistake calls for them.
     example: Option<fn(&ToolSpec) -> String>,
 }
 
 impl<'a> Fields<'a> {
-    /// Takes the text apart. Mistakes are kept until [`Fields::into_error`] is asked for them.
+    /// Parses the text. Mistakes are kept for [`Fields::into_error`].
     #[must_use]
     pub fn parse(text: &'a str, spec: &'static ToolSpec) -> Self {
         let mut fields = Self {
@@ -42,7 +42,7 @@ impl<'a> Fields<'a> {
             broken: false,
             example: None,
         };
-        // No text at all is how some models write "no arguments".
+        // Some models write "no arguments" as an empty text.
         if text.trim_ascii().is_empty() {
             return fields;
         }
@@ -60,13 +60,13 @@ impl<'a> Fields<'a> {
         fields
     }
 
-    /// A primitive that must be there; none after a mistake.
+    /// A required primitive; none after a mistake.
     pub fn required<T: Primitive>(&mut self, index: usize) -> Option<T> {
         self.required_by(index, primitive)
     }
 
-    /// A primitive that may be left out or be null; none after a mistake.
-    // "Left out" and "mistaken" are different answers, and the caller takes them apart by layers.
+    /// A primitive that may be omitted or null; none after a mistake.
+    // Two layers of `Option`: "mistaken" is the outer none, "omitted" the inner one.
     pub fn optional<T: Primitive>(&mut self, index: usize) -> Option<Option<T>> {
         self.optional_by(index, primitive)
     }
@@ -76,9 +76,9 @@ impl<'a> Fields<'a> {
         Some(self.optional(index)?.unwrap_or(default))
     }
 
-    /// An argument that must be there; none after a mistake.
+    /// A required argument; none after a mistake.
     pub fn required_by<T>(&mut self, index: usize, decode: DecodeFn<T>) -> Option<T> {
-        // A type of the author's may have a meaning for null.
+        // An author's type may give null a meaning.
         if let Some(raw) = self.slots[index].filter(|raw| raw.get() == "null")
             && self.spec.params[index].kind.is_structured()
             && let Ok(value) = decode(raw, &self.spec.params[index])
@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// An argument that may be left out or be null; none after a mistake.
+    /// An argument that may be omitted or null; none after a mistake.
     pub fn optional_by<T>(&mut self, index: usize, decode: DecodeFn<T>) -> Option<Option<T>> {
         let param = &self.spec.params[index];
         let Some(raw) = self.slots[index].filter(|raw| raw.get() != "null") else {
@@ -123,7 +123,7 @@ impl<'a> Fields<'a> {
         Some(self.optional_by(index, decode)?.unwrap_or_else(default))
     }
 
-    /// Whether no mistake was found.
+    /// Whether there are no mistakes.
     #[must_use]
     pub fn complete(&self) -> bool {
         self.problems.is_empty()
@@ -184,7 +184,8 @@ impl<'de> Visitor<'de> for Object<'_, 'de> {
                 }
             };
             let raw: &RawValue = map.next_value()?;
-            // A reader that keeps the first and one that keeps the last would see different calls.
+            // Duplicate keys are refused: a reader that keeps the first and one that keeps the last would see
+            // different calls.
             if std::mem::replace(&mut seen[index], true) {
                 let name = fields.spec.params[index].name;
                 fields.problems.push(format!("field '{name}' is given twice"));

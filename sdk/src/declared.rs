@@ -1,4 +1,4 @@
-//! A tool that can say of itself all that a registry or a module's `describe` asks.
+//! A tool with all declarations that a registry or a module's `describe` needs.
 
 use std::pin::Pin;
 
@@ -6,31 +6,31 @@ use portcullis_types::{Tool, ToolContext, ToolDeclaration, ToolError, ToolOutput
 
 use crate::ToolSpec;
 
-/// What a running tool is: a future that may move between threads.
+/// The future of a running tool; it may move between threads.
 pub type ToolFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, ToolError>> + Send + 'a>>;
 
 /// A tool made by [`macro@crate::tool`].
 ///
-/// A native registry takes it as a [`Tool`]. A module's entry point uses what this trait adds: it finds the
-/// tool by the name in [`DeclaredTool::spec`] and runs it on the text of its arguments, which it does not
-/// decode a second time.
+/// A native registry uses it as a [`Tool`]. A module's entry point uses what this trait adds: it finds the
+/// tool by the name in [`DeclaredTool::spec`] and runs it on the text of its arguments, without decoding it
+/// twice.
 pub trait DeclaredTool: Tool {
-    /// What the attribute and the signature say.
+    /// The declarations of the attribute and the signature.
     fn spec(&self) -> &'static ToolSpec;
 
     /// Decodes the arguments, runs the function and converts its result.
     ///
     /// # Cancellation
-    /// Dropping the future drops the function's own.
+    /// Dropping the future drops the function's future.
     fn run<'a>(&'a self, ctx: &'a ToolContext, arguments: &'a str) -> ToolFuture<'a, ToolOutput>;
 
-    /// What `describe` answers for this tool.
+    /// The tool's answer to `describe`.
     fn declaration(&self) -> ToolDeclaration {
         self.spec().declaration()
     }
 }
 
-/// [`Tool::execute`] of a declared tool: runs it without a caller's context and joins its text.
+/// [`Tool::execute`] of a declared tool: runs it in a detached context and joins its text.
 pub fn execute<'a, T: DeclaredTool>(tool: &'a T, arguments: &'a str) -> ToolFuture<'a, String> {
     Box::pin(async move {
         let ctx = ToolContext::detached(tool.spec().name);
@@ -38,7 +38,7 @@ pub fn execute<'a, T: DeclaredTool>(tool: &'a T, arguments: &'a str) -> ToolFutu
     })
 }
 
-/// Runs a function's future to its end on this thread, so that it need not be `Send`. Nobody can drop it
+/// Runs a function's future to its end on this thread, so that it need not be `Send`. It cannot be dropped
 /// meanwhile.
 pub fn run_local<T>(future: impl Future<Output = T>) -> T {
     pollster::block_on(future)

@@ -1,16 +1,16 @@
-//! How a tool reaches the files that it was lent.
+//! Access to the files that a tool was lent.
 //!
-//! In a module the operating system's own calls go through the sandbox, so a tool uses `std::fs` like any
-//! program. Three things are this module's: the place that a guest path stands for ([`locate`]), which a
-//! test can set; the words for what went wrong ([`error`]), which name the guest path and nothing else; and writing a
-//! file so that nobody reads a part of it ([`write_atomic`]).
+//! In a module the operating system's calls go through the sandbox, so a tool uses `std::fs` like any
+//! program. This module provides three more things: the host path of a guest path ([`locate`]), which a test
+//! can set; error messages ([`error`]) that name only the guest path; and an atomic write ([`write_atomic`]).
 //!
 //! # Reading a file and writing it back
-//! No lock is needed between calls of one process. A call that may write a mount runs beside no other call of a module
-//! that may write it, so nothing is written between its reading and its writing. Calls that only read, commands of the
-//! shell and other processes do go on meanwhile: write with [`write_atomic`], so that none of them reads a half-written
-//! file. Against another process that writes the same file there is no lock here: keep a file of its own for each
-//! process, or take a name with [`replace::create_new`], which only one of them gets.
+//! Calls of one process need no lock. A module's call that may write a mount never runs concurrently with
+//! another such call, so no other call writes between its reading and its writing. Calls that only read,
+//! commands of the shell and other processes do run concurrently: write with [`write_atomic`], so that none
+//! of them reads a half-written file. There is no lock against another process that writes the same file: use
+//! a separate file for each process, or reserve a name with [`replace::create_new`], which succeeds for only
+//! one of them.
 
 use std::{io, path::PathBuf};
 
@@ -19,8 +19,8 @@ use portcullis_types::{GuestPath, ToolError};
 /// The path to give to `std::fs`.
 ///
 /// # Errors
-/// Natively alone: `unavailable` outside [`crate::testing::with_root`], since a native tool has no sandbox
-/// to open paths in; `denied` where `..` leads out of the mount.
+/// Only natively: `unavailable` outside [`crate::testing::with_root`], since a native tool has no sandbox to
+/// open paths in; `denied` if `..` leads out of the mount.
 #[cfg(not(target_family = "wasm"))]
 pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
     let Some(root) = crate::testing::root() else {
@@ -35,7 +35,7 @@ pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
 /// The path to give to `std::fs`: the guest path itself.
 ///
 /// # Errors
-/// None in a module; natively, see there.
+/// None in a module; for native errors see the native function.
 #[cfg(target_family = "wasm")]
 pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
     Ok(PathBuf::from(path.as_str()))
@@ -43,10 +43,10 @@ pub fn locate(path: &GuestPath) -> Result<PathBuf, ToolError> {
 
 pub mod replace;
 
-/// Writes a file whole, or replaces it whole: whoever reads it meanwhile has the old content or the new one, never a
-/// part. Missing parent directories are made. A file that is replaced keeps its permissions.
+/// Writes or replaces a file atomically: a concurrent reader sees the old content or the new one, never a
+/// part. Makes missing parent directories. A replaced file keeps its permissions.
 ///
-/// The content is written to a file `.portcullis-tmp-…` beside it, which takes its name at the end. A call that is
+/// The content is written to a file `.portcullis-tmp-…` beside the target and then renamed. A call that is
 /// killed while it writes leaves that file, and the old content in place.
 ///
 /// ```
@@ -64,8 +64,8 @@ pub mod replace;
 /// ```
 ///
 /// # Errors
-/// `invalid_arguments` where the path names no file; `failed` where a link, a directory or a special file stands there;
-/// else what the system refuses, in the words of [`error`].
+/// `invalid_arguments` if the path names no file; `failed` if there is a link, a directory or a special file;
+/// else the system's error in the words of [`error`].
 pub fn write_atomic(path: &GuestPath, content: impl AsRef<[u8]>) -> Result<(), ToolError> {
     let target = locate(path)?;
     if target.file_name().is_none() {
@@ -79,13 +79,13 @@ pub fn write_atomic(path: &GuestPath, content: impl AsRef<[u8]>) -> Result<(), T
 /// Parses a path argument; relative ones start at `/shared`.
 ///
 /// # Errors
-/// `invalid_arguments`, with what is wrong.
+/// `invalid_arguments`, with the reason.
 pub fn parse(path: &str) -> Result<GuestPath, ToolError> {
     GuestPath::parse(path).map_err(|error| ToolError::invalid_arguments(format!("field 'path': {error}")))
 }
 
-/// Says what kept a tool from doing something with a path, in words for the model:
-/// `error(e, "read", path)` may give ``no such file `/shared/x` ``.
+/// Describes for the model why an operation on a path failed: `error(e, "read", path)` may give
+/// ``no such file `/shared/x` ``.
 #[must_use]
 #[expect(clippy::needless_pass_by_value, reason = "made for `map_err`, and the error ends here")]
 pub fn error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
@@ -98,13 +98,13 @@ pub fn error(error: io::Error, verb: &str, path: &GuestPath) -> ToolError {
         Kind::NotADirectory => ToolError::failed(format!("cannot {verb} `{path}`: a part of it is a file")),
         Kind::IsADirectory => ToolError::failed(format!("cannot {verb} `{path}`: it is a directory")),
         Kind::AlreadyExists => ToolError::failed(format!("`{path}` already exists")),
-        // The kind's words are stable and short; the system's own may hold numbers and host details.
+        // The text of the kind is stable and short; the system's own may hold numbers and host details.
         kind => ToolError::failed(format!("cannot {verb} `{path}`: {kind}"))
             .with_operator_detail(error.to_string()),
     }
 }
 
-/// Whether the sandbox or the file's permissions refused.
+/// Whether the sandbox or the file's permissions refused the operation.
 fn refused(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     /// WASI's `ENOTCAPABLE`, for which the standard library has no kind.

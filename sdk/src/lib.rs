@@ -1,5 +1,5 @@
-//! All that a tool author depends on: `#[tool]`, `#[args]` for the types it takes, the types it speaks in,
-//! and the entry point of a module.
+//! The dependency of a tool author: `#[tool]`, `#[args]` for types of arguments, the vocabulary, and the
+//! entry point of a module.
 //!
 //! A tool is an async function. Its parameters become the schema that a model sees, its documentation the
 //! descriptions, and its arguments arrive decoded and checked:
@@ -23,13 +23,13 @@
 //! ```
 //!
 //! The same function serves a native registry (`greet_tool()`) and a sandboxed module ([`export_tools!`]).
-//! [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it
-//! was lent, and [`testing`] how it is tested without a sandbox.
+//! [`macro@tool`] documents the attribute in full, [`fs`] how a tool opens the files that it was lent, and
+//! [`testing`] how to test it without a sandbox.
 //!
-//! What this crate is not: it grants nothing. A tool says what it wants; the operator's policy decides.
+//! This crate grants nothing. A tool declares its wishes; the operator's policy decides.
 #![forbid(unsafe_code)]
 
-// The macros name this crate from outside, and so do its own tests and examples.
+// The macros refer to this crate by its external name, and so do its own tests and examples.
 extern crate self as portcullis_sdk;
 
 mod arguments;
@@ -73,7 +73,7 @@ pub use schemars;
 pub use serde;
 pub use serde_json;
 
-/// What the macros write. Not for people: it changes with them.
+/// Used by the macros' expansions. Not public API: it changes with the macros.
 #[doc(hidden)]
 pub mod __private {
     pub use crate::{

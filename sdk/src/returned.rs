@@ -1,9 +1,9 @@
-//! What a tool function returns, told apart by its type.
+//! Handles a tool function's return value by its type.
 //!
 //! The macro sees how a return type is written, not what it is: `Outcome` may be an alias of `Result`. So the
-//! type is asked, by method resolution: it prefers the implementation for more references, and each question
-//! below has one implementation per answer. The last answer of each is for types that are no result; it
-//! compiles nowhere and says why.
+//! generated code asks the type by method resolution (autoref specialisation), which prefers the
+//! implementation for more references. Each question below has one implementation per answer. The last answer
+//! of each is for unsupported types; it never compiles and its error names the reason.
 
 use std::{convert::Infallible, error::Error, marker::PhantomData};
 
@@ -28,7 +28,7 @@ impl<T> Ask<T> {
     }
 }
 
-/// Is it a `Result`? Asked as `(&&Ask::about(&value)).split()`.
+/// Is the value a `Result`? Asked as `(&&Ask::about(&value)).split()`.
 pub trait ResultValue {
     /// Yes.
     fn split(&self) -> Fallible {
@@ -48,16 +48,16 @@ pub trait PlainValue {
 
 impl<T> PlainValue for Ask<T> {}
 
-/// It is a `Result`.
+/// The value is a `Result`.
 #[derive(Debug)]
 pub struct Fallible;
 
-/// It is none.
+/// The value is not a `Result`.
 #[derive(Debug)]
 pub struct Plain;
 
 impl Fallible {
-    /// The result itself.
+    /// Returns the result unchanged.
     ///
     /// # Errors
     /// The function's.
@@ -67,7 +67,7 @@ impl Fallible {
 }
 
 impl Plain {
-    /// The value as a result.
+    /// Wraps the value in `Ok`.
     ///
     /// # Errors
     /// None.
@@ -76,7 +76,7 @@ impl Plain {
     }
 }
 
-/// The error of what cannot fail.
+/// The error type of a function that cannot fail.
 #[derive(Debug)]
 pub struct Never(Infallible);
 
@@ -86,9 +86,9 @@ impl From<Never> for ToolError {
     }
 }
 
-/// What kind of error is it? Asked as `(&&&Ask::about(&error)).error()`.
+/// Which kind of error is it? Asked as `(&&&Ask::about(&error)).error()`.
 pub trait KnownError {
-    /// One that says what the model reads.
+    /// An error with a message for the model.
     fn error(&self) -> Told {
         Told
     }
@@ -98,7 +98,7 @@ impl<E: Into<ToolError>> KnownError for &&Ask<E> {}
 
 /// See [`KnownError`].
 pub trait StandardError {
-    /// Any other; it is the operator's.
+    /// Any other error, for the operator.
     fn error(&self) -> Hidden {
         Hidden
     }
@@ -108,7 +108,7 @@ impl<E: Into<Box<dyn Error + Send + Sync>>> StandardError for &Ask<E> {}
 
 /// See [`KnownError`].
 pub trait AnyError {
-    /// None.
+    /// Not an error.
     fn error(&self) -> Told {
         Told
     }
@@ -116,11 +116,11 @@ pub trait AnyError {
 
 impl<E> AnyError for Ask<E> {}
 
-/// The error says what the model reads.
+/// The error has a message for the model.
 #[derive(Debug)]
 pub struct Told;
 
-/// The error is the operator's.
+/// The error is for the operator.
 #[derive(Debug)]
 pub struct Hidden;
 
@@ -138,9 +138,9 @@ impl Hidden {
     }
 }
 
-/// What kind of value is it? Asked as `(&&&&Ask::about(&value)).output()`.
+/// Which kind of value is it? Asked as `(&&&&Ask::about(&value)).output()`.
 pub trait KnownOutput {
-    /// One that says how it is shown.
+    /// A value with its own conversion.
     fn output(&self) -> Shown {
         Shown
     }
@@ -150,7 +150,7 @@ impl<T: IntoToolOutput> KnownOutput for &&&Ask<T> {}
 
 /// See [`KnownOutput`]. Without it the `Ok` and `Err` of a result within a result would pass for data.
 pub trait NestedResult {
-    /// A result whose parts are none of ours.
+    /// A result with unsupported parts.
     fn output(&self) -> Shown {
         Shown
     }
@@ -170,7 +170,7 @@ impl<T: Serialize> DataOutput for &Ask<T> {}
 
 /// See [`KnownOutput`].
 pub trait AnyOutput {
-    /// None of ours.
+    /// An unsupported value.
     fn output(&self) -> Shown {
         Shown
     }
@@ -178,7 +178,7 @@ pub trait AnyOutput {
 
 impl<T> AnyOutput for Ask<T> {}
 
-/// The value says how it is shown.
+/// The value has its own conversion.
 #[derive(Debug)]
 pub struct Shown;
 
@@ -190,7 +190,7 @@ impl Shown {
     /// Converts the value.
     ///
     /// # Errors
-    /// What the conversion reports.
+    /// The error of the conversion.
     pub fn output<T: IntoToolOutput>(self, value: T) -> Result<ToolOutput, ToolError> {
         value.into_tool_output()
     }
@@ -200,19 +200,19 @@ impl Data {
     /// Converts the value.
     ///
     /// # Errors
-    /// What kept it from being written as JSON.
+    /// The failure to write it as JSON.
     pub fn output<T: Serialize>(self, value: T) -> Result<ToolOutput, ToolError> {
         Json(value).into_tool_output()
     }
 }
 
-/// Has a return type a schema? Asked as `(&&&&&&&OutputOf::<T>::NEW).schema()`; the traits below are in the order
-/// in which they answer.
+/// Does a return type have a schema? Asked as `(&&&&&&&OutputOf::<T>::NEW).schema()`. The traits below are in
+/// the order of precedence.
 #[derive(Debug)]
 pub struct OutputOf<T>(PhantomData<fn() -> T>);
 
 impl<T> OutputOf<T> {
-    /// The question.
+    /// The selector.
     pub const NEW: Self = Self(PhantomData);
 }
 
@@ -234,9 +234,9 @@ impl<T: Serialize + schemars::JsonSchema, E> Declared for &&&&&&OutputOf<Result<
     }
 }
 
-/// See [`OutputOf`]: `Json` of other data. Does not compile where it is used.
+/// See [`OutputOf`]: `Json` of other data. It never compiles.
 pub trait Undescribed<T> {
-    /// Asks for what the data lacks.
+    /// Requires the missing trait.
     fn schema(&self) -> Option<JsonSchema>
     where
         T: DescribedData;
@@ -260,7 +260,7 @@ impl<T, E> Undescribed<T> for &&&&&OutputOf<Result<Json<T>, E>> {
     }
 }
 
-/// See [`OutputOf`]: what says itself how it is shown, such as a text, though it has a schema as well.
+/// See [`OutputOf`]: a type with its own conversion, such as a text, even if it also has a schema.
 pub trait ShownOutput {
     /// No schema.
     fn schema(&self) -> Option<JsonSchema> {
@@ -270,7 +270,7 @@ pub trait ShownOutput {
 
 impl<T: IntoToolOutput> ShownOutput for &&&&OutputOf<T> {}
 
-/// See [`OutputOf`]: the same in a `Result`, whatever its error is.
+/// See [`OutputOf`]: the same in a `Result` with any error.
 pub trait ShownResult {
     /// No schema.
     fn schema(&self) -> Option<JsonSchema> {
@@ -280,8 +280,8 @@ pub trait ShownResult {
 
 impl<T: IntoToolOutput, E> ShownResult for &&&OutputOf<Result<T, E>> {}
 
-/// See [`OutputOf`]: described data in a `Result`. It stands before [`DescribedOutput`], to which a `Result` of
-/// described data and a described error would be data itself.
+/// See [`OutputOf`]: described data in a `Result`. It precedes [`DescribedOutput`], which would take a
+/// `Result` of described data and a described error for data itself.
 pub trait DescribedResult {
     /// The schema, if it is an object's.
     fn schema(&self) -> Option<JsonSchema>;
@@ -305,7 +305,8 @@ impl<T: Serialize + schemars::JsonSchema> DescribedOutput for &OutputOf<T> {
     }
 }
 
-/// Clients take only objects for data. A number or a list is data as well, and promises nothing.
+/// Clients accept only objects as structured data. A number or a list is returned as data too, but without a
+/// schema.
 fn of_object<T: schemars::JsonSchema>() -> Option<JsonSchema> {
     of_output::<T>().filter(JsonSchema::describes_object)
 }
@@ -322,9 +323,9 @@ impl<T> AnyOutputType for OutputOf<T> {
     }
 }
 
-/// Can a default be shown in a schema? Asked as `(&&Ask::about(&value)).show()`.
+/// Can the schema show a default? Asked as `(&&Ask::about(&value)).show()`.
 pub trait Showable<T> {
-    /// It can.
+    /// Yes.
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 
@@ -336,7 +337,7 @@ impl<T: Serialize> Showable<T> for &Ask<T> {
 
 /// See [`Showable`].
 pub trait Unshowable<T> {
-    /// It cannot; the model learns of it from the description.
+    /// No; the model learns the default from the description.
     fn show(&self) -> fn(T) -> Option<Value>;
 }
 

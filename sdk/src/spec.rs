@@ -1,4 +1,4 @@
-//! What a tool says of itself, as constant data: the one source of schema, declaration and decoding.
+//! The declarations of a tool as constant data: the only source of schema, declaration and decoding.
 
 use std::time::Duration;
 
@@ -9,48 +9,48 @@ use serde_json::{Map, Value};
 
 use crate::schema::{Definitions, ParamKind, sorted};
 
-/// What `#[tool]` writes down of a function.
+/// The declarations that `#[tool]` makes from a function.
 #[derive(Debug)]
 pub struct ToolSpec {
     /// The tool's name.
     pub name: &'static str,
     /// A name for people.
     pub label: Option<&'static str>,
-    /// What the tool does, for the model.
+    /// The description for the model.
     pub description: Option<&'static str>,
-    /// How dangerous it is, if the author said so.
+    /// The declared safety tier, if any.
     pub tier: Option<SafetyTier>,
-    /// How long a call may take, in milliseconds, if the author said so.
+    /// The declared time limit of a call, in milliseconds, if any.
     pub timeout_ms: Option<u64>,
     /// Whether every call needs an approval.
     pub policy: ToolPolicy,
-    /// The profile that the author had in mind.
+    /// The profile that the author suggests.
     pub profile: Option<&'static str>,
-    /// What happens to arguments that are no parameter's.
+    /// The treatment of unknown arguments.
     pub unknown_keys: UnknownKeys,
     /// The parameters, in order of declaration.
     pub params: &'static [ParamSpec],
-    /// Makes the schema of structured results, where there is one.
+    /// Makes the schema of structured results, if any.
     pub output_schema: fn() -> Option<JsonSchema>,
     /// Hints for the registry.
     pub hints: Hints,
 }
 
-/// What [`ToolMeta`] carries, as constant data.
+/// The content of [`ToolMeta`], as constant data.
 #[derive(Debug)]
 pub struct Hints {
-    /// Other names of the tool.
+    /// The aliases of the tool.
     pub aliases: &'static [&'static str],
-    /// Whether a second call with the same arguments changes nothing more; a hint for clients.
+    /// Whether a repeated call with the same arguments has no further effect; a hint for clients.
     pub idempotent: bool,
-    /// Whether models are not shown the tool.
+    /// Whether the tool is hidden from models.
     pub hidden: bool,
-    /// How much of an output a model is shown, in bytes.
+    /// The most bytes of an output for a model.
     pub output_cap_bytes: Option<u64>,
 }
 
 impl Hints {
-    /// Nothing is said.
+    /// No hints.
     pub const NONE: Self = Self { aliases: &[], idempotent: false, hidden: false, output_cap_bytes: None };
 }
 
@@ -59,30 +59,30 @@ impl Hints {
 pub struct ParamSpec {
     /// Its name in the schema.
     pub name: &'static str,
-    /// What it means, for the model.
+    /// The description for the model.
     pub description: Option<&'static str>,
     /// Its JSON type.
     pub kind: ParamKind,
-    /// Whether it must be given.
+    /// Whether it is required.
     pub presence: Presence,
-    /// The least value of a number.
+    /// The least allowed number.
     pub minimum: Option<LiteralValue>,
-    /// The greatest value of a number.
+    /// The greatest allowed number.
     pub maximum: Option<LiteralValue>,
-    /// The allowed texts; empty where any is.
+    /// The allowed texts; empty if any text is.
     pub one_of: &'static [&'static str],
-    /// What it is to the policy.
+    /// Its role for the policy.
     pub role: Option<RoleKind>,
 }
 
-/// Whether a parameter must be given.
+/// Whether a parameter is required.
 #[derive(Debug, Clone, Copy)]
 pub enum Presence {
-    /// It must.
+    /// It is required.
     Required,
-    /// It may be left out or be null.
+    /// It may be omitted or null.
     Optional,
-    /// Left out or null, it has this value.
+    /// If omitted or null, it has this value.
     Default(DefaultValue),
 }
 
@@ -111,21 +111,21 @@ impl std::fmt::Display for LiteralValue {
 pub enum DefaultValue {
     /// A primitive's.
     Literal(LiteralValue),
-    /// What an expression gives; none where it cannot be shown as JSON.
+    /// The value of an expression; none if it cannot be shown as JSON.
     Computed(fn() -> Option<Value>),
 }
 
-/// What happens to arguments that are no parameter's.
+/// The treatment of unknown arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownKeys {
-    /// They are not read.
+    /// They are ignored.
     Ignore,
     /// The call is refused.
     Refuse,
 }
 
 impl ToolSpec {
-    /// Stands in for a tool whose function has mistakes, so that the compiler reports only those.
+    /// Replaces the spec of a tool whose function has mistakes, so that the compiler reports only those.
     #[doc(hidden)]
     pub const STUB: Self = Self {
         name: "stub",
@@ -141,7 +141,7 @@ impl ToolSpec {
         hints: Hints::NONE,
     };
 
-    /// The part that a model sees.
+    /// The part for a model.
     #[must_use]
     pub fn function_decl(&self) -> FunctionDecl {
         FunctionDecl {
@@ -151,7 +151,7 @@ impl ToolSpec {
         }
     }
 
-    /// All of it, as a module's `describe` answers it.
+    /// The whole declaration, as a module's `describe` prints it.
     #[must_use]
     pub fn declaration(&self) -> ToolDeclaration {
         ToolDeclaration {
@@ -196,7 +196,7 @@ impl ToolSpec {
         JsonSchema::new(sorted(schema.into()))
     }
 
-    /// The schema of structured results: that of `T` for a function that returns `Json<T>`, or a described `T`
+    /// The schema of structured results: that of `T` if the function returns `Json<T>`, or a described `T`
     /// that is an object.
     #[must_use]
     pub fn output_schema(&self) -> Option<JsonSchema> {
@@ -211,13 +211,13 @@ impl ToolSpec {
         ToolMeta { aliases, idempotent, hidden, output_cap_bytes }
     }
 
-    /// How long a call may take; [`portcullis_types::DEFAULT_TIMEOUT`] where the author did not say.
+    /// The time limit of a call; [`portcullis_types::DEFAULT_TIMEOUT`] if none is declared.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout_ms.map_or(portcullis_types::DEFAULT_TIMEOUT, Duration::from_millis)
     }
 
-    /// How dangerous the tool counts as: `SideEffecting` where the author did not say.
+    /// The effective safety tier: `SideEffecting` if none is declared.
     #[must_use]
     pub fn safety_tier(&self) -> SafetyTier {
         self.tier.unwrap_or(SafetyTier::SideEffecting)
@@ -261,7 +261,7 @@ impl ParamSpec {
 }
 
 impl DefaultValue {
-    /// The default as the schema shows it.
+    /// The default in the form of the schema.
     fn shown(self) -> Option<Value> {
         match self {
             Self::Literal(value) => Some(value.shown()),
@@ -271,7 +271,7 @@ impl DefaultValue {
 }
 
 impl LiteralValue {
-    /// Whether both are numbers of one type, and this is the less.
+    /// Whether both are numbers of one type and this one is smaller.
     pub(crate) fn is_below(self, other: Self) -> bool {
         match (self, other) {
             (Self::Integer(this), Self::Integer(other)) => this < other,
@@ -280,12 +280,12 @@ impl LiteralValue {
         }
     }
 
-    /// The value as the schema shows it.
+    /// The value in the form of the schema.
     pub(crate) fn shown(self) -> Value {
         match self {
             Self::String(text) => text.into(),
             Self::Boolean(value) => value.into(),
-            // The macro admits only what fits `i64` or `u64`.
+            // The macro admits only integers that fit `i64` or `u64`.
             Self::Integer(value) => serde_json::Number::from_i128(value).map_or(Value::Null, Value::Number),
             Self::Number(value) => value.into(),
         }

@@ -1,5 +1,5 @@
-//! Testing a tool: [`Case`] makes one call natively, and in the sandbox too where `portcullis tool test` runs
-//! the tests; [`call`] and [`with_root`] run a tool natively alone.
+//! Tests of a tool: [`Case`] makes one call natively, and also in the sandbox if `portcullis tool test` runs
+//! the tests. [`call`] and [`with_root`] run a tool natively only.
 //!
 //! ```
 //! use portcullis_sdk::{ToolError, ToolErrorKind, fs, serde_json::json, testing::Case, tool};
@@ -21,7 +21,7 @@
 //! # }
 //! ```
 //!
-//! Natively alone:
+//! Natively only:
 //!
 //! ```
 //! use portcullis_sdk::{testing, tool, ToolError, GuestPath};
@@ -64,9 +64,9 @@ thread_local! {
     static ROOT: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
 }
 
-/// Runs something for which the guest path `/shared` means the folder `shared` below `root`, and so on.
+/// Runs `body` with guest paths mapped to the host: `/shared` is the folder `shared` below `root`, and so on.
 ///
-/// Holds for this thread until `body` returns or panics, so tests on other threads are not disturbed.
+/// Applies to this thread until `body` returns or panics, so tests on other threads are not affected.
 pub fn with_root<T>(root: impl AsRef<Path>, body: impl FnOnce() -> T) -> T {
     struct Restore(Option<PathBuf>);
     impl Drop for Restore {
@@ -82,20 +82,20 @@ pub fn with_root<T>(root: impl AsRef<Path>, body: impl FnOnce() -> T) -> T {
 /// Runs a tool on the JSON text of its arguments and waits for its result.
 ///
 /// # Errors
-/// What the tool reports.
+/// The tool's error.
 pub fn call(tool: &dyn DeclaredTool, arguments: &str) -> Result<ToolOutput, ToolError> {
     call_in(&ToolContext::detached(tool.spec().name), tool, arguments)
 }
 
-/// As [`call`], in a context of the test's own.
+/// Like [`call`], in a context given by the test.
 ///
 /// # Errors
-/// What the tool reports.
+/// The tool's error.
 pub fn call_in(ctx: &ToolContext, tool: &dyn DeclaredTool, arguments: &str) -> Result<ToolOutput, ToolError> {
     pollster::block_on(tool.run(ctx, arguments))
 }
 
-/// The folder that stands for `/`, if a test set one.
+/// The folder that stands for `/`, if a test has set one.
 pub(crate) fn root() -> Option<PathBuf> {
     ROOT.with_borrow(Clone::clone)
 }

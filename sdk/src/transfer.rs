@@ -1,8 +1,8 @@
-//! Bytes that pass beside a result, from one tool to another that the host calls at the same time.
+//! Transfers: bytes passed from one tool to another that the host calls at the same time.
 //!
-//! This is how the steps of a shipped operation such as `vault_copyto` hand a file on, of any bytes and of any
-//! size that fits through in chunks. It is of no use to other tools: a host that did not call a tool as an end
-//! of a transfer gives it nothing to [`receive`], and ends its call if it tries to [`send`].
+//! The steps of a shipped operation such as `vault_copyto` pass a file this way, of any content, in chunks.
+//! Other tools cannot use it: a host that did not call a tool as an end of a transfer gives it nothing to
+//! [`receive`], and ends its call if it tries to [`send`].
 
 use std::{
     fmt,
@@ -12,20 +12,20 @@ use std::{
 
 use portcullis_types::{InputFrame, MAX_CHUNK_BYTES, ToolContext, ToolError};
 
-/// Sends a chunk of at most [`MAX_CHUNK_BYTES`]; waits while the other end is slow.
+/// Sends a chunk of at most [`MAX_CHUNK_BYTES`]; blocks while the other end is slow.
 ///
 /// # Errors
-/// `unavailable` where the call is no end of a transfer, `failed` where the host takes no more.
+/// `unavailable` if the call is not an end of a transfer, `failed` if the host accepts no more.
 pub fn send(ctx: &ToolContext, bytes: &[u8]) -> Result<(), ToolError> {
     let outlet = ctx.extensions.get::<Outlet>().ok_or_else(no_transfer)?;
     (outlet.0)(bytes).map_err(|error| broken_off(&error))
 }
 
-/// The next chunk; none where all of them were received. Waits for the other end.
+/// The next chunk; none after the last one. Blocks until the other end sends it.
 ///
 /// # Errors
-/// `unavailable` where the call is no end of a transfer, `failed` where the other end broke off: what was
-/// received so far is a part then, and whatever was made of it must go.
+/// `unavailable` if the call is not an end of a transfer, `failed` if the other end was interrupted: then the
+/// received chunks are only a part, and anything made from them must be removed.
 pub fn receive(ctx: &ToolContext) -> Result<Option<Vec<u8>>, ToolError> {
     let inlet = ctx.extensions.get::<Inlet>().ok_or_else(no_transfer)?;
     let mut inlet = inlet.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,14 +40,14 @@ fn broken_off(error: &io::Error) -> ToolError {
     ToolError::failed("the transfer broke off").with_operator_detail(error.to_string())
 }
 
-/// Takes a chunk, or says why not.
+/// Accepts a chunk, or fails.
 type TakeChunk = dyn Fn(&[u8]) -> io::Result<()> + Send + Sync;
 
 /// The sending end, in the extensions of a call's context.
 pub struct Outlet(Box<TakeChunk>);
 
 impl Outlet {
-    /// An end that hands each chunk to a function.
+    /// An end that passes each chunk to a function.
     pub fn new(take: impl Fn(&[u8]) -> io::Result<()> + Send + Sync + 'static) -> Self {
         Self(Box::new(take))
     }
@@ -81,7 +81,7 @@ struct Input {
     is_over: bool,
 }
 
-/// The longest line of an input: far more than any takes.
+/// The longest line of an input, far above any valid one.
 const MAX_LINE_BYTES: u64 = 64;
 
 impl Input {
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// A call that receives this.
+    /// A call that receives this input.
     fn receiving(input: &[u8]) -> ToolContext {
         let mut ctx = ToolContext::detached("t");
         ctx.extensions.insert(Inlet::new(io::Cursor::new(input.to_vec())));
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_no_end_of_a_transfer_has_nothing_to_send_or_receive() {
+    fn a_call_outside_a_transfer_can_neither_send_nor_receive() {
         let ctx = ToolContext::detached("t");
         assert_eq!(send(&ctx, b"x").expect_err("nowhere").kind(), ToolErrorKind::Unavailable);
         assert_eq!(receive(&ctx).expect_err("nothing").kind(), ToolErrorKind::Unavailable);

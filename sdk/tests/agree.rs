@@ -1,9 +1,9 @@
-//! Schema and decoder agree: for every type here and any JSON, either both take it or neither does.
+//! Schema and decoder agree: for every type here and any JSON, both accept or both refuse.
 //!
-//! Two things are exempt, on purpose. A number too large for its type is the decoder's to refuse (the schema
-//! does not speak of widths), so all whole numbers here fit every type; `numbers_too_large_are_the_decoders`
-//! shows that side. And null for something optional stands for its absence, which a schema has no word for:
-//! it is taken out before the schema is asked, as the registry does.
+//! There are two intended exceptions. Only the decoder refuses a number too large for its type (a schema does
+//! not limit the width), so all integers here fit every type; `numbers_too_large_are_the_decoders` tests that
+//! side. And null for something optional means absence, which a schema cannot express: it is removed before
+//! validation, as in the registry.
 
 mod agree {
     pub(crate) mod generate;
@@ -19,7 +19,7 @@ use portcullis_sdk::{
 };
 use proptest::prelude::*;
 
-/// Whether the tool's decoder takes the arguments, in the given text or in the value's own.
+/// Whether the tool's decoder accepts the arguments.
 fn decodes(tool: &dyn DeclaredTool, text: &str) -> bool {
     match testing::call(tool, text) {
         Ok(_) => true,
@@ -111,7 +111,7 @@ fn a_key_twice_is_refused_wherever_it_is() {
         let error = testing::call(tool, r#"{"value":{"a":{"x":1,"x":1}}}"#).expect_err("twice");
         let takes_text =
             tool.spec().params.iter().any(|it| it.name == "value" && matches!(it.kind, ParamKind::String));
-        // No object is a text, whatever is in it.
+        // An object is never a text, whatever its content.
         let expected = if takes_text { "is not a string" } else { "key 'x' is given twice" };
         assert!(error.message().contains(expected), "{}: {error}", tool.spec().name);
     }

@@ -1,7 +1,7 @@
-//! Whole tools in every dialect, against `golden/TOOL.PROFILE.json`.
+//! Whole tools in every dialect, compared with `golden/TOOL.PROFILE.json`.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p portcullis-sdk --test schemas` writes them anew; read the difference. A
-//! dialect that cannot say a tool has `golden/TOOL.PROFILE.refused` instead.
+//! `UPDATE_GOLDEN=1 cargo test -p portcullis-sdk --test schemas` rewrites the goldens; review the difference.
+//! A tool that a dialect cannot express has `golden/TOOL.PROFILE.refused` instead.
 
 #![allow(dead_code, reason = "described, not called")]
 

@@ -1,9 +1,10 @@
-//! What `#[tool]` and `export_tools!` accept, and what they say where they do not.
+//! The code that `#[tool]` and `export_tools!` accept, and their messages for other code.
 //!
 //! `ui/fail` holds one mistake per file, named after it, with the compiler's whole output beside it.
-//! `TRYBUILD=overwrite cargo test -p portcullis-sdk --test ui` writes that output anew; read the difference.
+//! `TRYBUILD=overwrite cargo test -p portcullis-sdk --test ui` rewrites that output; review the difference.
 
-/// Apart from what is right: mistakes alone are all checked by one run of cargo, and programs are built one by one.
+/// Separate from the passing cases: one run of cargo checks all mistakes together, but builds programs one by
+/// one.
 #[test]
 fn mistakes_are_reported_once_and_in_place() {
     trybuild::TestCases::new().compile_fail("tests/ui/fail/*.rs");

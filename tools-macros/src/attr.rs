@@ -1,4 +1,4 @@
-//! The keys of `#[tool(…)]` and `#[arg(…)]`. Syntax alone: what the values mean is for [`crate::validate`].
+//! The keys of `#[tool(…)]` and `#[arg(…)]`: syntax only. [`crate::validate`] checks their meaning.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;
@@ -12,7 +12,7 @@ use crate::{
     suggest::{did_you_mean, list},
 };
 
-/// What `#[tool(…)]` says.
+/// The keys of `#[tool(…)]`.
 #[derive(Default)]
 pub(crate) struct ToolKeys {
     pub(crate) name: Option<LitStr>,
@@ -27,11 +27,11 @@ pub(crate) struct ToolKeys {
     pub(crate) local: Option<Path>,
     pub(crate) output_cap: Option<LitStr>,
     pub(crate) aliases: Option<Vec<LitStr>>,
-    /// Where the facade is, if not where the dependencies say.
+    /// The path of the facade, if the author gives one.
     pub(crate) facade: Option<LitStr>,
 }
 
-/// What the `#[arg(…)]`s of one parameter say.
+/// The keys of all `#[arg(…)]`s of one parameter.
 #[derive(Default)]
 pub(crate) struct ArgKeys {
     pub(crate) path: Option<LitStr>,
@@ -105,7 +105,7 @@ impl ToolKeys {
 impl ArgKeys {
     const KNOWN: [&str; 8] = ["path", "entry", "url", "command", "default", "min", "max", "one_of"];
 
-    /// Adds the keys of one more `#[arg(…)]`.
+    /// Adds the keys of another `#[arg(…)]`.
     pub(crate) fn add(&mut self, tokens: TokenStream, errors: &mut Errors) {
         for meta in metas(tokens, errors) {
             match key(&meta).as_str() {

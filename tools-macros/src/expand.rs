@@ -1,8 +1,7 @@
 //! Writes out a tool without mistakes.
 //!
-//! Everything is named by absolute paths, so that nothing the author defines can change its meaning. What
-//! can be data is data: the schema, the declaration and the decoding are done by the facade from one
-//! `static` description.
+//! All paths are absolute, so that the author's definitions cannot change their meaning. As much as possible
+//! is data: the facade derives the schema, the declaration and the decoding from one `static` description.
 
 use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::{format_ident, quote, quote_spanned};
@@ -16,7 +15,7 @@ use crate::{
     spec, undocumented,
 };
 
-/// The function and what belongs to it.
+/// The function and its companions.
 pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> TokenStream {
     let Parsed { mut item, .. } = parsed;
     let names = Names::of(&item.sig);
@@ -26,7 +25,7 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
     let body = body(facade, &names, &item.sig.output, model);
     let companions = companions(facade, &names, &item.vis, &item.attrs, &spec, &body);
     if needs_errors_section(&item.sig.output, model) {
-        // Lints overlook documentation that a macro wrote, so it stands at the function's name.
+        // Lints ignore documentation from a macro's span, so it gets the function name's span.
         item.attrs.push(parse_quote_spanned! {item.sig.ident.span()=>
             #[doc = "\n# Errors\nWhat the tool reports to its caller."]
         });
@@ -39,7 +38,7 @@ pub(crate) fn expand(facade: &TokenStream, parsed: Parsed, model: &Model) -> Tok
     }
 }
 
-/// The defaults that are expressions, each compiled once: schema and decoding both call them.
+/// The defaults that are expressions, each compiled once: schema and decoding call the same function.
 fn defaults(facade: &TokenStream, names: &Names, attrs: &[Attribute], model: &Model) -> TokenStream {
     let functions: Vec<TokenStream> = model
         .arguments()
@@ -70,8 +69,8 @@ fn defaults(facade: &TokenStream, names: &Names, attrs: &[Attribute], model: &Mo
     }
 }
 
-/// Whether rustdoc readers, and clippy, expect a section on errors that is not there. The section is not part
-/// of the description: a model has no use for it.
+/// Whether readers of rustdoc, and clippy, expect a section on errors that is missing. The section is not
+/// part of the description: a model does not need it.
 fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
     let fails = match output {
         ReturnType::Type(_, ty) => match &**ty {
@@ -83,7 +82,7 @@ fn needs_errors_section(output: &ReturnType, model: &Model) -> bool {
     fails && model.description.as_ref().is_some_and(|text| !text.contains("# Errors"))
 }
 
-/// Everything beside the function: structure, constructor, hidden functions, trait implementations.
+/// The companions of the function: structure, constructor, hidden functions, trait implementations.
 pub(crate) fn companions(
     facade: &TokenStream,
     names: &Names,
@@ -129,7 +128,7 @@ pub(crate) fn companions(
             #facade::DeclaredTool::spec(&#structure).meta()
         }
 
-        // A tool that nothing exports yet is no dead code.
+        // Avoids a dead-code warning for a tool that is not exported yet.
         #(#cfgs)*
         const _: () = {
             let _: fn() -> #structure = #constructor;
@@ -221,7 +220,7 @@ pub(crate) fn companions(
     }
 }
 
-/// Decodes the arguments, calls the function, converts what it returns.
+/// Decodes the arguments, calls the function, converts its result.
 fn body(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model) -> TokenStream {
     let function = &names.function;
     let mut arguments = Vec::new();
@@ -232,7 +231,7 @@ fn body(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model)
             Param::Argument(argument) => {
                 let mut name = format_ident!("__portcullis_{}", arguments.len());
                 arguments.push((name.clone(), decode(facade, names, arguments.len(), argument)));
-                // A type that only looks like one of ours is a mismatch here; it is reported at the type.
+                // A type that only looks like a supported one is a type mismatch here, reported at the type.
                 name.set_span(shown_at(argument.span));
                 passed.push(pass(&name, &argument.shape));
             }
@@ -250,12 +249,12 @@ fn body(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model)
             return ::core::result::Result::Err(__portcullis_fields.into_error());
         };
     };
-    // In a block, so that nothing of the decoding is kept while the function runs.
+    // In a block, so that the decoding's values are dropped before the function runs.
     let fields = match names.len() {
         0 => quote!({ #fields }),
         _ => quote!(let (#(#names,)*) = { #fields (#(#names,)*) };),
     };
-    // The return type's own place is where a type that is no result is reported.
+    // The span at which an unsupported return type is reported.
     let output_span = match output {
         ReturnType::Type(_, ty) => ty.span(),
         ReturnType::Default => function.span(),
@@ -264,7 +263,7 @@ fn body(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model)
     if model.local {
         converted = quote!(#facade::run_local(async move { #converted }));
     }
-    // Boxing as `dyn Future + Send` is what asserts `Send`; the function's name is where it is reported.
+    // Boxing as `dyn Future + Send` asserts `Send`; a failure is reported at the function's name.
     quote_spanned! {shown_at(function.span())=>
         ::std::boxed::Box::pin(async move {
             #fields
@@ -273,7 +272,7 @@ fn body(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model)
     }
 }
 
-/// Calls the function and asks what it returned for what it is; see the facade's `returned`.
+/// Calls the function and converts its result by its type; see the facade's `returned`.
 fn convert(facade: &TokenStream, function: &Ident, passed: &[TokenStream], span: Span) -> TokenStream {
     let mut called = function.clone();
     called.set_span(span);
@@ -344,7 +343,7 @@ fn pass(name: &Ident, shape: &Shape) -> TokenStream {
     }
 }
 
-/// The same tokens at another place.
+/// The same tokens with another span.
 pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     let at = |mut token: TokenTree| {
         token.set_span(span);
@@ -353,7 +352,7 @@ pub(crate) fn respan(tokens: TokenStream, span: Span) -> TokenStream {
     tokens.into_iter().map(at).collect()
 }
 
-/// A place that errors point to, in code that is nonetheless the macro's own to every lint.
+/// A span at which errors are shown, while lints treat the code as generated.
 pub(crate) fn shown_at(span: Span) -> Span {
     span.resolved_at(Span::call_site())
 }

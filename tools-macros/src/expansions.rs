@@ -1,6 +1,6 @@
-//! Expansions that people have read: `tests/expansions/NAME.rs` becomes `NAME.expanded.rs` beside it.
+//! Reviewed expansions: `tests/expansions/NAME.rs` expands to `NAME.expanded.rs` beside it.
 //!
-//! `UPDATE_GOLDEN=1 cargo test -p portcullis-tools-macros` writes them anew; read the difference.
+//! `UPDATE_GOLDEN=1 cargo test -p portcullis-tools-macros` rewrites them; review the difference.
 
 use std::{fs, path::Path};
 

@@ -30,7 +30,7 @@ pub(crate) fn export_tools(input: TokenStream) -> TokenStream {
         };
         if !matches!(last.arguments, PathArguments::None) {
             errors.at(&last.arguments, "a tool has no generics: name the function alone");
-            // Reported already; the compiler would report them again in its own words.
+            // The mistake is reported already; the compiler would report it again.
             last.arguments = PathArguments::None;
         }
         last.ident = syn::Ident::new(&format!("{}_tool", last.ident.unraw()), last.ident.span());

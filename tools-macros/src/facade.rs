@@ -1,4 +1,4 @@
-//! Where generated code finds the facade crate.
+//! Finds the facade crate for generated code.
 
 use proc_macro_crate::{FoundCrate, crate_name};
 use proc_macro2::{Span, TokenStream};
@@ -10,8 +10,8 @@ use crate::errors::Errors;
 /// The package through which authors use the macros.
 const FACADE: &str = "portcullis-sdk";
 
-/// The path of the facade's hidden module: where the author says it is, else absolute, under whatever name the
-/// author's crate depends on it.
+/// The path of the facade's hidden module: the author's path if given, else an absolute one, by the name
+/// under which the author's crate depends on the facade.
 pub(crate) fn path(given: Option<&LitStr>, errors: &mut Errors) -> TokenStream {
     if let Some(given) = given {
         return match given.parse_with(Path::parse_mod_style) {
@@ -27,7 +27,7 @@ pub(crate) fn path(given: Option<&LitStr>, errors: &mut Errors) -> TokenStream {
     }
     let name = match crate_name(FACADE) {
         Ok(FoundCrate::Name(name)) => name,
-        // The facade names itself (`extern crate self`), so that its tests and examples find it as well.
+        // The facade refers to itself by name (`extern crate self`), so its tests and examples find it too.
         Ok(FoundCrate::Itself) => FACADE.replace('-', "_"),
         Err(error) => {
             errors.push(syn::Error::new(

@@ -1,5 +1,5 @@
-//! What is emitted for a function with mistakes: the mistakes, the function, and stubs of all that other
-//! code may name, so that a mistake is reported once and nothing else is.
+//! Emits a function with mistakes: the mistakes, the function, and stubs of everything that other code may
+//! refer to, so that each mistake is reported once, without follow-up errors.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -10,16 +10,16 @@ use crate::{errors::Errors, expand, kind, model::Names, parse::Parsed};
 /// The mistakes, the function and its stubs.
 pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> TokenStream {
     let Parsed { mut item, receiver, .. } = parsed;
-    // From the signature as it was written: other code names the stubs by it.
+    // From the signature as written, since other code refers to the stubs by these names.
     let names = Names::of(&item.sig);
-    // Reported already; the compiler would report them again in its own words.
+    // These mistakes are reported already; the compiler would report them again.
     item.sig.constness = None;
     item.sig.variadic = None;
     item.sig.abi = None;
     item.sig.inputs.iter_mut().for_each(drop_rest);
     complete(&mut item);
     let errors = errors.into_tokens();
-    // A receiver means that we stand in an `impl`, where no stub can.
+    // A receiver means that the function is in an `impl`, where stubs cannot stand.
     if receiver.is_some() {
         return quote!(#errors #item);
     }
@@ -32,7 +32,7 @@ pub(crate) fn fallback(facade: &TokenStream, parsed: Parsed, errors: Errors) -> 
     quote!(#errors #item #stubs)
 }
 
-/// Leaves `name` of `name @ ..`, which is no parameter to the compiler either.
+/// Reduces `name @ ..`, which the compiler refuses too, to `name`.
 fn drop_rest(input: &mut FnArg) {
     if let FnArg::Typed(param) = input
         && let Pat::Ident(name) = &mut *param.pat
@@ -43,8 +43,7 @@ fn drop_rest(input: &mut FnArg) {
     }
 }
 
-/// Puts a type in the place of each that the author has not written out. What the body does with it is unknown
-/// then, so there is none.
+/// Replaces unfinished types. The body may not fit the new types, so it is removed too.
 fn complete(item: &mut ItemFn) {
     let mut found = false;
     for input in &mut item.sig.inputs {

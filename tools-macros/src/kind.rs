@@ -1,9 +1,9 @@
-//! Which Rust types a parameter may have, recognised by how they are written.
+//! The types that a parameter may have, recognised by their notation.
 //!
-//! A macro sees tokens, not types. Paths of the standard library are therefore matched by their last segment,
-//! with or without the library's module before it; a type of the author's own under such a name is refused by
-//! the compiler at the parameter, as a mismatch. Any other path is a type with a schema of its own, which the
-//! compiler checks through the facade's `ToolParam`.
+//! A macro sees tokens, not types. So paths of the standard library are matched by their last segment, with
+//! or without the library's module before it. If such a name is a type of the author, the compiler reports a
+//! mismatch at the parameter. Any other path is a type with its own schema, which the compiler checks through
+//! the facade's `ToolParam`.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -12,9 +12,9 @@ use syn::{
     TypeTuple,
 };
 
-/// What a parameter is.
+/// The kind of a parameter.
 pub(crate) enum Kind {
-    /// A value out of the arguments.
+    /// A value from the arguments.
     Value(Shape),
     /// The call's context; not part of the schema.
     Context,
@@ -30,7 +30,7 @@ pub(crate) struct Shape {
     pub(crate) borrowed: bool,
 }
 
-/// What is below `Option` and `&`.
+/// The value within `Option` and `&`.
 #[derive(Clone)]
 pub(crate) enum Value {
     Primitive(Primitive),
@@ -45,11 +45,11 @@ pub(crate) enum Value {
     Map(&'static str, Box<Value>),
     /// `Option<T>` within another type.
     Nullable(Box<Value>),
-    /// A type with a schema of its own.
+    /// A type with its own schema.
     Typed(Box<Type>),
 }
 
-/// The types that the first version of JSON has words for.
+/// The primitive types of JSON.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Primitive {
     String,
@@ -58,7 +58,7 @@ pub(crate) enum Primitive {
     Float(&'static str),
 }
 
-/// An integer type and its range, as far as JSON schema and literals can say it.
+/// An integer type and its range, as far as JSON Schema and literals can express it.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Integer {
     pub(crate) name: &'static str,
@@ -67,14 +67,14 @@ pub(crate) struct Integer {
 }
 
 impl Shape {
-    /// Whatever has no bounds.
+    /// The shape of a value that cannot have bounds.
     pub(crate) const NO_NUMBER: Self = Self { value: Value::Any, optional: false, borrowed: false };
 
     fn of(value: Value) -> Self {
         Self { value, optional: false, borrowed: false }
     }
 
-    /// The primitive, if it is one.
+    /// The primitive, if the value is one.
     pub(crate) fn primitive(&self) -> Option<Primitive> {
         match self.value {
             Value::Primitive(primitive) => Some(primitive),
@@ -84,7 +84,7 @@ impl Shape {
 }
 
 impl Value {
-    /// The type, with every name that is not the author's by a path that nothing in scope can shadow.
+    /// The type by paths that no name in scope can shadow, except for the author's own names.
     pub(crate) fn path(&self, facade: &TokenStream) -> TokenStream {
         match self {
             Self::Primitive(primitive) => primitive.path(),
@@ -116,7 +116,7 @@ impl Value {
 }
 
 impl Primitive {
-    /// The type, by a path that nothing in the author's scope can shadow.
+    /// The type by a path that no name in scope can shadow.
     pub(crate) fn path(self) -> TokenStream {
         match self {
             Self::String => quote!(::std::string::String),
@@ -143,7 +143,7 @@ pub(crate) fn classify(ty: &Type) -> syn::Result<Kind> {
     }
 }
 
-/// Whether a type is written with `impl` anywhere.
+/// Whether a type contains `impl`.
 pub(crate) fn mentions_impl(tokens: &impl ToTokens) -> bool {
     fn search(tokens: TokenStream) -> bool {
         tokens.into_iter().any(|token| match token {
@@ -155,7 +155,7 @@ pub(crate) fn mentions_impl(tokens: &impl ToTokens) -> bool {
     search(tokens.to_token_stream())
 }
 
-/// Whether a type is not written out, as `_` and `Vec` are not: the compiler has its own words for that.
+/// Whether a type is incomplete, such as `_` and `Vec`: the compiler reports that itself.
 pub(crate) fn is_unfinished(ty: &Type) -> bool {
     match ty {
         Type::Infer(_) => true,
@@ -306,7 +306,8 @@ fn map(name: &'static str, keys: &Type, values: &Type) -> syn::Result<Value> {
     }
 }
 
-/// `serde_json::Value` by any path that names the crate. A bare `Value` may be anybody's.
+/// Whether a type is `serde_json::Value`, by any path that names the crate. A bare `Value` may be another
+/// type.
 fn is_json_value(path: &TypePath) -> bool {
     let segments = &path.path.segments;
     segments.last().is_some_and(|last| last.ident == "Value" && last.arguments.is_none())
@@ -328,8 +329,8 @@ fn arguments(segment: &PathSegment) -> Vec<&Type> {
     }
 }
 
-/// The last segment of a path, if it may mean what it says: a bare name, or one in the standard library; the
-/// context alone is known under any path.
+/// The last segment of a path, if it can be trusted: a bare name, or one in the standard library. The context
+/// is recognised under any path.
 fn last_segment(ty: &Type) -> Option<&PathSegment> {
     match ty {
         Type::Group(group) => last_segment(&group.elem),
@@ -384,7 +385,7 @@ fn refusal(ty: &impl ToTokens, reason: &str, hint: &str) -> syn::Error {
     syn::Error::new_spanned(ty, format!("{reason}: {hint}"))
 }
 
-/// Tokens as people write them: `Vec<u8>`, not `Vec < u8 >`.
+/// Tokens in people's notation: `Vec<u8>`, not `Vec < u8 >`.
 fn written(tokens: &impl ToTokens) -> String {
     let text = tokens.to_token_stream().to_string();
     [

@@ -1,12 +1,12 @@
 //! The macros of Portcullis: `#[tool]`, `#[args]` and `export_tools!`.
 //!
 //! Tool authors never name this crate: they use the macros through `portcullis-sdk`, whose documentation
-//! shows them at work. The way of a `#[tool]` function is the list of modules: it is parsed (`parse`),
-//! checked against the rules (`validate`), and expanded (`expand`); a function with mistakes is
-//! emitted with stubs instead (`fallback`), so that each mistake is one error and nothing else.
+//! shows examples. A `#[tool]` function passes through the modules in order: it is parsed (`parse`), checked
+//! against the rules (`validate`), and expanded (`expand`). A function with mistakes is emitted with stubs
+//! instead (`fallback`), so that each mistake gives exactly one error.
 //!
-//! The crate decides nothing at run time. What it emits is data and a few calls into the facade's hidden
-//! `__private` module, where schema and decoding live as ordinary, tested code.
+//! The crate has no run-time logic. It emits data and a few calls into the facade's hidden `__private`
+//! module, where schema and decoding are ordinary, tested code.
 #![forbid(unsafe_code)]
 
 mod args;

@@ -14,7 +14,7 @@ pub(crate) enum Literal {
 }
 
 impl Literal {
-    /// Whether both are numbers of one type, and this is the greater.
+    /// Whether both are numbers of one type and this one is greater.
     pub(crate) fn is_above(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Integer(this), Self::Integer(other)) => this > other,
@@ -35,7 +35,7 @@ impl std::fmt::Display for Literal {
     }
 }
 
-/// The integers that JSON Schema can be trusted with: what fits `i64` or `u64`.
+/// The integers that JSON Schema handles reliably: those that fit `i64` or `u64`.
 const SCHEMA_RANGE: std::ops::RangeInclusive<i128> = (i64::MIN as i128)..=(u64::MAX as i128);
 
 /// Reads a default or a bound for a parameter of this type.
@@ -54,7 +54,7 @@ pub(crate) fn of_type(expr: &Expr, primitive: Primitive) -> syn::Result<Literal>
     }
 }
 
-/// The default of a primitive type.
+/// The type's own default.
 pub(crate) fn own(primitive: Primitive) -> Literal {
     match primitive {
         Primitive::String => Literal::String(String::new()),
@@ -95,7 +95,7 @@ fn float(expr: &Expr, name: &str) -> syn::Result<f64> {
     }
 }
 
-/// The literal, and whether a minus stands before it.
+/// The literal, and whether a minus precedes it.
 fn literal(expr: &Expr) -> Option<(&Lit, bool)> {
     match expr {
         Expr::Group(group) => literal(&group.expr),

@@ -1,4 +1,4 @@
-//! A tool without mistakes: what [`crate::validate`] makes and [`crate::expand`] writes out.
+//! The model of a tool without mistakes: made by [`crate::validate`], written out by [`crate::expand`].
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -20,7 +20,7 @@ pub(crate) struct Model {
     /// Whether the function's future stays on the thread that made it.
     pub(crate) local: bool,
     pub(crate) hints: Hints,
-    /// The function's parameters in order, the context among them.
+    /// The function's parameters in order, including the context.
     pub(crate) params: Vec<Param>,
 }
 
@@ -34,7 +34,7 @@ impl Model {
     }
 }
 
-/// What the registry may know beyond the schema.
+/// Hints for the registry beyond the schema.
 pub(crate) struct Hints {
     pub(crate) aliases: Vec<String>,
     pub(crate) idempotent: bool,
@@ -54,7 +54,7 @@ pub(crate) struct Argument {
     pub(crate) name: String,
     pub(crate) description: Option<String>,
     pub(crate) shape: Shape,
-    /// Where the type is written.
+    /// The span of the type.
     pub(crate) span: proc_macro2::Span,
     pub(crate) default: Option<Default>,
     /// The least value of a number.
@@ -65,7 +65,7 @@ pub(crate) struct Argument {
     pub(crate) role: Option<Role>,
 }
 
-/// The value of an argument that is left out.
+/// The value of an omitted argument.
 pub(crate) enum Default {
     /// A primitive's.
     Literal(Literal),
@@ -75,7 +75,7 @@ pub(crate) enum Default {
     Expr(Box<syn::Expr>),
 }
 
-/// What an argument is to the policy.
+/// The role of an argument for the policy.
 #[derive(Clone, Copy)]
 pub(crate) enum Role {
     PathRead,
@@ -85,7 +85,7 @@ pub(crate) enum Role {
     Command,
 }
 
-/// The names of what is emitted beside the function.
+/// The names of the function's companions.
 pub(crate) struct Names {
     pub(crate) function: Ident,
     pub(crate) structure: Ident,
@@ -110,13 +110,13 @@ impl Names {
         }
     }
 
-    /// The structure's function that computes the default of the argument at this place.
+    /// The hidden function that computes the default of the argument at this index.
     pub(crate) fn default_function(index: usize) -> Ident {
         Ident::new(&format!("__portcullis_default_{index}"), proc_macro2::Span::call_site())
     }
 }
 
-/// The structure's name. A tool `filter` that takes a `Filter` leaves that name to it.
+/// The structure's name. A tool `filter` that takes a `Filter` must not claim that name.
 fn structure(function: &str, signature: &Signature) -> String {
     let name = pascal_case(function);
     let taken = mentions(signature.inputs.to_token_stream(), &name)
@@ -132,7 +132,7 @@ fn mentions(tokens: TokenStream, name: &str) -> bool {
     })
 }
 
-/// Names that mean something in every module. A tool `copy` must not take `Copy` from its author's code.
+/// Names with a meaning in every module. A tool `copy` must not shadow `Copy` in its author's code.
 const TAKEN: [&str; 44] = [
     "AsMut",
     "AsRef",
@@ -180,7 +180,8 @@ const TAKEN: [&str; 44] = [
     "Vec",
 ];
 
-/// `file_read` to `FileRead`; never a keyword, a number, a name of the prelude, or the function's own name.
+/// Converts `file_read` to `FileRead`. Never yields a keyword, a number, a name of the prelude, or the
+/// function's own name.
 fn pascal_case(name: &str) -> String {
     let mut pascal = String::with_capacity(name.len());
     for word in name.split('_') {

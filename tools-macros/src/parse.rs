@@ -1,4 +1,4 @@
-//! Takes the function apart: keys, documentation, parameters. Judges nothing but syntax.
+//! Parses the function into keys, documentation and parameters. Checks syntax only.
 
 use proc_macro2::TokenStream;
 use syn::{Attribute, Expr, ExprLit, FnArg, ItemFn, Lit, Meta, Pat, Receiver, Type};
@@ -9,32 +9,32 @@ use crate::{
     suggest::did_you_mean,
 };
 
-/// A function under `#[tool]`, taken apart.
+/// A parsed function under `#[tool]`.
 pub(crate) struct Parsed {
     pub(crate) keys: ToolKeys,
     pub(crate) description: Option<String>,
     pub(crate) receiver: Option<Receiver>,
     pub(crate) params: Vec<ParsedParam>,
-    /// The function without what only the macro understands: what is emitted again.
+    /// The function to emit again, without the attributes of this macro.
     pub(crate) item: ItemFn,
 }
 
-/// A parameter, taken apart.
+/// A parsed parameter.
 pub(crate) struct ParsedParam {
     pub(crate) pattern: Pat,
     pub(crate) ty: Type,
     pub(crate) description: Option<String>,
     pub(crate) keys: ArgKeys,
-    /// Whether it has an `#[arg(…)]`, and where.
+    /// Its last `#[arg(…)]`, if any, as a place for errors.
     pub(crate) arg: Option<Attribute>,
-    /// Whether it has a `#[ctx]`, and where.
+    /// Its `#[ctx]`, if any.
     pub(crate) ctx: Option<Attribute>,
 }
 
 /// Attributes of a parameter that the compiler understands and that do not change the schema.
 const LINT_LEVELS: [&str; 5] = ["allow", "expect", "warn", "deny", "forbid"];
 
-/// Takes a function apart; none where the item is no function at all.
+/// Parses a function; none if the item is not a function.
 pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Parsed> {
     let mut item: ItemFn = match syn::parse2(item) {
         Ok(item) => item,
@@ -69,7 +69,7 @@ pub(crate) fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Erro
     Some(Parsed { keys, description, receiver, params, item })
 }
 
-/// Reads one attribute of a parameter; whether it is emitted again.
+/// Reads one attribute of a parameter; returns whether to emit it again.
 fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool {
     let name = attr.path().get_ident().map(ToString::to_string).unwrap_or_default();
     match name.as_str() {
@@ -107,12 +107,12 @@ fn keep(attr: &Attribute, param: &mut ParsedParam, errors: &mut Errors) -> bool 
     }
 }
 
-/// The documentation: each line trimmed, joined by newlines, blank ones kept between others; none where there is
-/// nothing to read.
+/// The documentation: each line trimmed, joined by newlines, with blank lines kept between others; none if it
+/// is empty.
 pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("doc")) {
-        // `#[doc(hidden)]` and its like are no text.
+        // `#[doc(hidden)]` and the like have no text.
         let Meta::NameValue(pair) = &attr.meta else {
             continue;
         };
@@ -120,7 +120,7 @@ pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<St
             Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
                 let text = text.value();
                 let block = text.contains('\n');
-                // Not `lines`, which finds none in the text of a blank `///`.
+                // Not `lines`, which yields no line for the text of a blank `///`.
                 lines.extend(text.split('\n').map(|line| trim(line, block).to_owned()));
             }
             other => errors.at(
@@ -133,7 +133,7 @@ pub(crate) fn description(attrs: &[Attribute], errors: &mut Errors) -> Option<St
     (!text.is_empty()).then_some(text)
 }
 
-/// A line without the star that decorates block comments.
+/// A line without the leading star of block comments.
 fn trim(line: &str, block: bool) -> &str {
     let line = line.trim();
     match line.strip_prefix('*') {

@@ -11,7 +11,7 @@ use crate::{
     model::{Argument, Default, Hints, Model, Names, Role},
 };
 
-/// The expression of the tool's `ToolSpec`, fit for a `static`.
+/// The expression of the tool's `ToolSpec`, usable in a `static`.
 pub(crate) fn spec(facade: &TokenStream, names: &Names, output: &ReturnType, model: &Model) -> TokenStream {
     let name = &model.name;
     let label = option(model.label.as_ref());
@@ -41,7 +41,7 @@ pub(crate) fn spec(facade: &TokenStream, names: &Names, output: &ReturnType, mod
     }
 }
 
-/// Asks the return type for its schema; see the facade's `returned`.
+/// Determines the schema by the return type; see the facade's `returned`.
 fn output_schema(facade: &TokenStream, output: &ReturnType) -> TokenStream {
     let ReturnType::Type(_, ty) = output else {
         return quote!(|| ::core::option::Option::None);
@@ -138,7 +138,7 @@ fn kind(facade: &TokenStream, value: &Value) -> TokenStream {
             let inner = of(inner);
             quote!(Nullable(&#inner))
         }
-        // Here, and nowhere else, is a type without a schema reported.
+        // The only place where a type without a schema is reported.
         Value::Typed(ty) => {
             let typed = respan(quote!(#facade::typed), shown_at(ty.span()));
             quote!(Typed(#typed::<#ty>))
@@ -168,7 +168,7 @@ fn default_value(facade: &TokenStream, names: &Names, index: usize, value: &Defa
     }
 }
 
-/// A bound that may be there.
+/// An optional bound.
 pub(crate) fn bound(facade: &TokenStream, bound: Option<&Literal>) -> TokenStream {
     option(bound.map(|bound| literal(facade, bound)))
 }

@@ -1,6 +1,6 @@
 //! "Did you mean": the nearest of the known words.
 
-/// The clause ``; did you mean `x`?``, or nothing where no known word is near.
+/// The clause ``; did you mean `x`?``, or nothing if no known word is near.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     known
         .iter()

@@ -1,4 +1,4 @@
-//! The way of a `#[tool]` function: parse, validate, expand, or fall back.
+//! The steps of a `#[tool]` function: parse, validate, expand, or fall back.
 
 use proc_macro2::TokenStream;
 use quote::quote;

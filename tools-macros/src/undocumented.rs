@@ -1,7 +1,7 @@
-//! The warning for a tool that says nothing of itself.
+//! The warning about a tool without documentation.
 //!
-//! Stable Rust lets no macro warn. What it may do is use something that is deprecated, with the words to say
-//! about that; so the compiler's own lint speaks, and its levels apply.
+//! Stable Rust does not let macros warn. But a macro can emit the use of a deprecated item with a message of
+//! its choice; then the compiler's own lint reports it, and lint levels apply.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -9,12 +9,12 @@ use syn::{Attribute, Ident, ItemFn, Meta, Token, punctuated::Punctuated};
 
 use crate::model::Model;
 
-/// The warning, at the function's name; nothing for a tool with documentation.
+/// The warning, at the function's name; empty for a documented tool.
 pub(crate) fn warning(item: &mut ItemFn, model: &Model) -> TokenStream {
     if model.description.is_some() {
         return TokenStream::new();
     }
-    // An expectation would be unmet at the function: what it waits for is here.
+    // An `expect` at the function would be unfulfilled: the deprecated use is emitted here.
     let (expected, kept): (Vec<_>, _) =
         std::mem::take(&mut item.attrs).into_iter().partition(expects_deprecation);
     item.attrs = kept;
@@ -24,7 +24,7 @@ pub(crate) fn warning(item: &mut ItemFn, model: &Model) -> TokenStream {
         "tool `{}` has no documentation, and a model chooses by it: write `///` and what the tool does above the function",
         model.name
     );
-    // The use is what is reported, and where.
+    // The span of this use is where the warning is reported.
     let used = Ident::new("UNDOCUMENTED_TOOL", item.sig.ident.span());
     quote! {
         #(#cfgs)*
@@ -38,14 +38,14 @@ pub(crate) fn warning(item: &mut ItemFn, model: &Model) -> TokenStream {
     }
 }
 
-/// The levels of lints that hold for the warning as they do for the function.
+/// The lint levels that apply to the warning as to the function.
 const LEVELS: [&str; 4] = ["allow", "warn", "deny", "forbid"];
 
 fn is_any(attr: &Attribute, names: &[&str]) -> bool {
     names.iter().any(|name| attr.path().is_ident(name))
 }
 
-/// Whether this is `#[expect(deprecated)]`, with or without a reason, and of nothing else.
+/// Whether this is exactly `#[expect(deprecated)]`, with or without a reason.
 fn expects_deprecation(attr: &Attribute) -> bool {
     if !attr.path().is_ident("expect") {
         return false;

@@ -1,4 +1,4 @@
-//! The rules. Every mistake is reported where it stands, with what to write instead.
+//! The rules. Each mistake is reported at its place, with the correct form.
 
 use syn::{Ident, LitStr, Pat, ReturnType, Safety, ext::IdentExt, spanned::Spanned};
 
@@ -65,7 +65,7 @@ fn signature(parsed: &Parsed, errors: &mut Errors) {
     }
     match &sig.safety {
         Safety::Unsafe(token) => errors.at(token, "a model calls this: remove `unsafe` and keep it inside"),
-        // `safe` is for what an `extern` block declares: the parser has refused it here.
+        // `safe` is only for items of an `extern` block: the parser has refused it here.
         Safety::Safe(_) | Safety::Default => {}
     }
     if let Some(abi) = &sig.abi {
@@ -94,7 +94,7 @@ fn signature(parsed: &Parsed, errors: &mut Errors) {
 }
 
 fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
-    // A pattern that takes a value apart has a type that no parameter has: one mistake, not two.
+    // A destructuring pattern has a type that no parameter may have: report one mistake, not two.
     let name = pattern(&param.pattern, errors)?;
     let kind = match &param.ctx {
         Some(ctx) => marked_context(ctx, &param.ty, errors)?,
@@ -127,7 +127,7 @@ fn param(param: &ParsedParam, errors: &mut Errors) -> Option<Param> {
     })))
 }
 
-/// The context under a name that the macro does not know.
+/// The context type under a name that the macro does not know.
 fn marked_context(ctx: &syn::Attribute, ty: &syn::Type, errors: &mut Errors) -> Option<Kind> {
     match ty {
         syn::Type::Reference(reference) if reference.mutability.is_none() && reference.lifetime.is_none() => {

@@ -5,33 +5,32 @@ use std::sync::{Arc, OnceLock};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A call's arguments. The text is kept beside the value because a value cannot hold every number that
-/// JSON can write: `u128` survives in the text alone.
+/// A call's arguments. The text is kept beside the value because a value cannot hold every number of JSON: a
+/// `u128` survives only in the text.
 ///
-/// The registry makes these after its strict decoding (duplicate keys, depth and size refused); a tool
-/// only reads them.
+/// The registry makes these after its strict decoding (duplicate keys, depth and size refused); a tool only
+/// reads them.
 #[derive(Debug, Clone)]
 pub struct ToolArgs {
     text: Arc<str>,
-    /// Made when it is first asked for: the value of a long text is many times its size, and most tools read
-    /// the text.
+    /// Decoded on first use: a value is many times the size of its text, and most tools read the text.
     value: OnceLock<Value>,
 }
 
 impl ToolArgs {
-    /// Pairs a text with the value that it was decoded to. The caller vouches that they belong together.
+    /// Pairs a text with its decoded value. The caller guarantees that they match.
     #[must_use]
     pub fn from_decoded(text: impl Into<Arc<str>>, value: Value) -> Self {
         Self { text: text.into(), value: OnceLock::from(value) }
     }
 
-    /// Takes a text whose value nobody has needed yet. The caller vouches that it is JSON and was checked.
+    /// Takes a text that is not decoded yet. The caller guarantees that it is valid JSON and was checked.
     #[must_use]
     pub fn from_checked(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), value: OnceLock::new() }
     }
 
-    /// Parses a text without the registry's strictness; meant for tests and for tools that build calls.
+    /// Parses a text without the registry's strictness, for tests and for tools that build calls.
     ///
     /// # Errors
     /// When the text is not JSON.
@@ -48,13 +47,13 @@ impl ToolArgs {
     /// The decoded value.
     ///
     /// # Panics
-    /// Where [`ToolArgs::from_checked`] was given what is no JSON.
+    /// If [`ToolArgs::from_checked`] was given invalid JSON.
     #[must_use]
     pub fn value(&self) -> &Value {
         self.value.get_or_init(|| serde_json::from_str(&self.text).expect("the caller vouched for the text"))
     }
 
-    /// Decodes the text into a type; from the text, so that no number loses digits.
+    /// Decodes the text into a type: the text, not the value, so that no number loses digits.
     ///
     /// # Errors
     /// When the text does not fit the type.

@@ -1,12 +1,12 @@
-//! What a runner is started with. The command line makes it of its options; a program that is started with one as
-//! text reads it by [`RunnerBootstrapEnvelope::from_json`].
+//! The start-up envelope of a runner. The command line makes one from its options; a program that receives
+//! one as text reads it with [`RunnerBootstrapEnvelope::from_json`].
 
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// What isolates the runner itself. Each tier may have a section in the policy, which may only take away.
+/// The isolation of the runner itself. Each tier may have a section in the policy, which may only take away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SandboxTier {
@@ -15,7 +15,7 @@ pub enum SandboxTier {
     Process,
     /// A container.
     Container,
-    /// A virtual machine of its own.
+    /// A dedicated virtual machine.
     MicroVm,
 }
 
@@ -50,43 +50,43 @@ impl FromStr for SandboxTier {
     }
 }
 
-/// The envelope that a registry is put together from (specification 004, "Registration").
+/// The envelope from which a registry is built (specification 004, "Registration").
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RunnerBootstrapEnvelope {
-    /// [`RunnerBootstrapEnvelope::VERSION`].
+    /// The version: [`RunnerBootstrapEnvelope::VERSION`].
     pub version: u32,
-    /// What isolates the runner.
+    /// The isolation of the runner.
     #[serde(default)]
     pub sandbox_tier: SandboxTier,
-    /// The host folder that the policy's mounts lie in.
+    /// The host folder that contains the policy's mounts.
     pub workspace: PathBuf,
     /// The host folder of audit log, cache and stored outputs.
     pub state: PathBuf,
     /// The operator's policy file; none means the usual places, then the shipped default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<PathBuf>,
-    /// Module files from outside to load beside those of the policy's folder. One that cannot be used stops
-    /// the start.
+    /// Foreign module files to load in addition to those of the policy's folder. An unusable one prevents the
+    /// start.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub modules: Vec<PathBuf>,
-    /// The program that compiles modules from outside, in a process of its own: a `portcullis`. None means
-    /// that such modules are refused, unless an earlier start has compiled them.
+    /// The program that compiles foreign modules in a separate process: a `portcullis`. Without it such
+    /// modules are refused, unless an earlier start has compiled them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compiler: Option<PathBuf>,
-    /// The shell sidecar that runs beside this process. None means that a front end brings its own, or that there
-    /// is no shell.
+    /// The shell sidecar that runs beside this process. None means that a front end provides one, or that
+    /// there is no shell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<SidecarSocket>,
 }
 
-/// Where a running shell sidecar listens.
+/// The address of a running shell sidecar.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SidecarSocket {
     /// Its Unix socket.
     pub path: PathBuf,
-    /// The file with the token that it was given, readable by its owner alone.
+    /// The file with the sidecar's token, readable by its owner only.
     pub token_file: PathBuf,
 }
 
@@ -94,7 +94,7 @@ impl RunnerBootstrapEnvelope {
     /// The version that this build reads: 1.
     pub const VERSION: u32 = 1;
 
-    /// An envelope of this version for a process on the operator's machine.
+    /// An envelope of this version with the tier [`SandboxTier::Process`].
     #[must_use]
     pub fn new(workspace: PathBuf, state: PathBuf) -> Self {
         Self {
@@ -109,18 +109,17 @@ impl RunnerBootstrapEnvelope {
         }
     }
 
-    /// Reads an envelope from its JSON text, for a program that another one starts with it. The command line has
-    /// options instead and reads none.
+    /// Reads an envelope from its JSON text, for a program that another one starts. The command line has
+    /// options instead.
     ///
     /// # Errors
-    /// [`EnvelopeError`] for another version, an unknown field or what is no JSON.
+    /// [`EnvelopeError`] for another version, an unknown field, or invalid JSON.
     pub fn from_json(text: &str) -> Result<Self, EnvelopeError> {
         #[derive(Deserialize)]
         struct Version {
             version: u32,
         }
-        // The version first: a newer envelope should fail for its version, not for a field that this
-        // build has not heard of.
+        // The version first: a newer envelope should fail for its version, not for an unknown field.
         let Version { version } = serde_json::from_str(text)?;
         if version != Self::VERSION {
             return Err(EnvelopeError::Version { found: version });
@@ -129,19 +128,19 @@ impl RunnerBootstrapEnvelope {
     }
 }
 
-/// Why an envelope cannot be used.
+/// The reason why an envelope cannot be used.
 #[derive(Debug, Error)]
 pub enum EnvelopeError {
-    /// It is of another version.
+    /// It has another version.
     #[error(
         "the envelope has version {found}; this build reads version {}",
         RunnerBootstrapEnvelope::VERSION
     )]
     Version {
-        /// The version it has.
+        /// The version found.
         found: u32,
     },
-    /// It is not what an envelope looks like.
+    /// It is not a valid envelope.
     #[error("the envelope cannot be read")]
     Malformed(#[from] serde_json::Error),
 }

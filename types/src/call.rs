@@ -1,4 +1,4 @@
-//! A call as a front end makes it, and what comes back.
+//! A call as a front end makes it, and its result.
 
 use std::time::Duration;
 
@@ -7,40 +7,40 @@ use serde_json::Value;
 
 use crate::{ToolError, ToolOutput};
 
-/// One tool call, as a model asked for it.
+/// One tool call, as a model requested it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolCall {
     /// The call's id. A provider may have chosen it, so nothing is derived from it.
     pub id: String,
-    /// The tool's name; where it was called by an alias, its own. As asked for, if there is no such tool.
+    /// The tool's name, also where the call used an alias; as requested if there is no such tool.
     pub tool: String,
     /// The JSON text of the arguments, as given. Empty text means `{}`.
     pub arguments: String,
 }
 
-/// What a call gives back. Its audit row is on record when a caller sees it.
+/// The result of a call. Its audit row is written before a caller sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResult {
     /// The call.
     pub call_id: String,
-    /// The tool's name; where it was called by an alias, its own. As asked for, if there is no such tool.
+    /// The tool's name, also where the call used an alias; as requested if there is no such tool.
     pub tool: String,
-    /// The result, or why there is none. Its `details` are moved to [`ToolResult::details`].
+    /// The result, or the error. The `details` of a result are moved to [`ToolResult::details`].
     pub outcome: Result<ToolOutput, ToolError>,
-    /// For people and logs: what the tool says beside its result, and what the host adds: `repaired`,
-    /// `ignored`, `output_id`, `rest`, `withheld`. Never for a model, but for [`ToolResult::rest_hint`].
+    /// Details for people and logs: the tool's own, and those of the host: `repaired`, `ignored`,
+    /// `output_id`, `rest`, `withheld`. A model never sees them, except through [`ToolResult::rest_hint`].
     pub details: Value,
-    /// Whether something of the result is not here: text was cut, or a block or data left out for its length.
+    /// Whether something of the result is missing: text was cut, or a block or data left out for its length.
     pub truncated: bool,
-    /// The size of the whole result before anything was cut, in bytes: content of every kind, data, and what a
-    /// tool from outside says in its details.
+    /// The size of the whole result before anything was cut, in bytes: content of every kind, data, and
+    /// details of a foreign tool.
     pub original_bytes: u64,
-    /// From the request to the row, without the wait for an approver.
+    /// The time from the request to the row, without the wait for an approver.
     pub duration: Duration,
 }
 
 impl ToolResult {
-    /// The result of a call that was not run.
+    /// The result of a call that did not run.
     #[must_use]
     pub fn without_run(call: ToolCall, error: ToolError) -> Self {
         Self {
@@ -54,7 +54,7 @@ impl ToolResult {
         }
     }
 
-    /// The text that a model reads: the result, or `Tool execution failed: …`.
+    /// The text for a model: the result, or `Tool execution failed: …`.
     #[must_use]
     pub fn model_text(&self) -> String {
         match &self.outcome {
@@ -63,10 +63,9 @@ impl ToolResult {
         }
     }
 
-    /// How a model reads the rest of an output that was cut, in words of its own beside the text: it knows no
-    /// other id of the call than its own. Beside a page of a stored output: which page it is, and where the next
-    /// one begins. Where the output itself is a part of a file: how far what is kept goes. None where all of it is
-    /// there.
+    /// Tells a model how to read the rest of a cut output, in separate text, since a model knows only its own
+    /// id of the call. For a page of a stored output: which page it is, and where the next one begins. For a
+    /// part of a file: how far the stored part goes. None if nothing is missing.
     #[must_use]
     pub fn rest_hint(&self) -> Option<String> {
         if let Some(rest) = self.details["rest"].as_str() {

@@ -1,4 +1,4 @@
-//! An error's causes in one line, for whoever gets the text and not the error.
+//! An error's causes in one line, for readers who get only the text.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! What a tool may know of the call it serves, and how it reports progress.
+//! The context of a call: its identity, deadline and listeners.
 
 use std::{
     any::{Any, TypeId},
@@ -12,20 +12,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ToolOutput;
 
-/// Receives partial results while a tool runs. Called synchronously, on whatever thread the tool runs.
+/// Receives partial results while a tool runs. Called synchronously, on the tool's thread.
 pub type ToolUpdateFn = Arc<dyn Fn(ToolOutput) + Send + Sync>;
 
 /// Receives short progress texts while a tool runs. Called synchronously.
 pub type ProgressFn = Arc<dyn Fn(String) + Send + Sync>;
 
-/// The context of one call. The registry makes it; a tool reads it. Neither updates nor progress texts
-/// ever reach a model: only the tool's result does.
+/// The context of one call. The registry makes it; a tool reads it. Updates and progress texts never reach a
+/// model: only the tool's result does.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct ToolContext {
-    /// The call's id, unique in the registry's lifetime.
+    /// The call's id, unique within the registry's lifetime.
     pub call_id: String,
-    /// The name that the tool is registered under.
+    /// The tool's registered name.
     pub tool_name: String,
     /// The run that the call belongs to.
     pub run_id: String,
@@ -33,25 +33,25 @@ pub struct ToolContext {
     pub agent_id: String,
     /// The agent's space, for tools whose results are shown in one.
     pub space_id: Option<String>,
-    /// A key that is the same however often this call is tried: 64 hexadecimal digits, fit for the `Idempotency-Key` of
-    /// a request. It is made of agent, run and call id, and no other call's as long as those are unique, as they are
-    /// in a loop's run. Empty in a guest, which reaches nothing that would take one.
+    /// A key that stays the same for every attempt of this call: 64 hexadecimal digits, usable as the
+    /// `Idempotency-Key` of a request. It is derived from agent, run and call id, so it is unique as long as
+    /// they are, as in a loop's run. Empty in a guest, which reaches no service that would take one.
     pub idempotency_key: String,
-    /// Fires when the caller gives the call up.
+    /// Fires when the caller cancels the call.
     pub cancel: CancellationToken,
-    /// When the call ends at the latest; none outside a running call.
+    /// The call's deadline; none outside a running call.
     pub deadline: Option<Instant>,
-    /// Takes partial results, if anybody wants them.
+    /// Takes partial results, if there is a listener.
     pub on_update: Option<ToolUpdateFn>,
-    /// Takes progress texts, if anybody wants them.
+    /// Takes progress texts, if there is a listener.
     pub on_progress: Option<ProgressFn>,
-    /// What the host hands to tools of its own process, by type.
+    /// Values from the host for tools of its own process, by type.
     pub extensions: Extensions,
 }
 
 impl ToolContext {
-    /// A context without caller, deadline or listeners: for tests, and as the base that the registry and
-    /// the guest entry point fill in.
+    /// A context without caller, deadline or listeners: for tests, and as the base that the registry and the
+    /// guest entry point complete.
     #[must_use]
     pub fn detached(tool_name: impl Into<String>) -> Self {
         Self {
@@ -69,21 +69,21 @@ impl ToolContext {
         }
     }
 
-    /// Reports a partial result; does nothing where nobody listens.
+    /// Reports a partial result; does nothing without a listener.
     pub fn update(&self, partial: ToolOutput) {
         if let Some(listener) = &self.on_update {
             listener(partial);
         }
     }
 
-    /// Reports progress; does nothing where nobody listens.
+    /// Reports progress; does nothing without a listener.
     pub fn progress(&self, text: impl Into<String>) {
         if let Some(listener) = &self.on_progress {
             listener(text.into());
         }
     }
 
-    /// What is left until the deadline; none where there is no deadline.
+    /// The time left until the deadline; none without a deadline.
     #[must_use]
     pub fn remaining(&self) -> Option<Duration> {
         self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
@@ -111,7 +111,7 @@ impl fmt::Debug for ToolContext {
 pub struct Extensions(BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>);
 
 impl Extensions {
-    /// Puts a value in, in place of one of the same type.
+    /// Inserts a value; replaces one of the same type.
     pub fn insert<T: Send + Sync + 'static>(&mut self, value: T) {
         self.0.insert(TypeId::of::<T>(), Arc::new(value));
     }

@@ -1,4 +1,4 @@
-//! What a module says of its tools when it is run with `describe`.
+//! The declaration that a module prints when it is run with `describe`.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub struct Declarations {
     pub tools: Vec<ToolDeclaration>,
 }
 
-/// What one tool of a module says of itself. It declares what it wants; the policy says what it gets.
+/// A tool's declaration within a module. It declares requests; the policy decides what to grant.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolDeclaration {
@@ -28,25 +28,25 @@ pub struct ToolDeclaration {
     pub description: Option<String>,
     /// The schema of its arguments.
     pub parameters: JsonSchema,
-    /// The schema of its structured result, if it has one.
+    /// The schema of its structured result, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<JsonSchema>,
-    /// How dangerous it is; none means that the author did not say.
+    /// The safety tier; none if the author did not declare one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<SafetyTier>,
     /// Whether every call needs an approval.
     #[serde(default)]
     pub policy: ToolPolicy,
-    /// How long a call may take, in milliseconds.
+    /// The time limit of a call, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
     /// Which arguments are paths, addresses or commands.
     #[serde(default)]
     pub roles: Vec<ArgumentRole>,
-    /// The profile that the author had in mind.
+    /// The profile that the author suggests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// The hosts it wants to reach.
+    /// The hosts that it wants to reach.
     #[serde(default)]
     pub hosts: Vec<String>,
     /// Hints for the registry.
@@ -55,7 +55,7 @@ pub struct ToolDeclaration {
 }
 
 impl ToolDeclaration {
-    /// The part that a model sees.
+    /// The part for a model.
     #[must_use]
     pub fn function_decl(&self) -> FunctionDecl {
         FunctionDecl {

@@ -1,4 +1,4 @@
-//! Why a call gave no result: the ten kinds, stable in name and exit code.
+//! Errors of calls: ten kinds, stable in name and exit code.
 
 use std::{borrow::Cow, fmt};
 
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ToolErrorKind {
-    /// The arguments are not what the tool takes.
+    /// The arguments do not fit the tool.
     InvalidArguments,
-    /// No such tool, or the thing that the tool looked for is not there.
+    /// No such tool, or the tool did not find its subject.
     NotFound,
-    /// The tool ran and reports a failure, or broke off.
+    /// The tool reports a failure, or crashed.
     Failed,
     /// A memory, output, queue or other limit was reached.
     ResourceLimit,
     /// Too many calls in the last minute.
     RateLimited,
-    /// The caller gave the call up.
+    /// The caller cancelled the call.
     Cancelled,
     /// A fault on our side. Its cause is for the operator; the model gets one generic sentence.
     Internal,
@@ -27,7 +27,7 @@ pub enum ToolErrorKind {
     Denied,
     /// The deadline passed.
     Timeout,
-    /// What the tool needs to run safely is not there.
+    /// Something that the tool needs to run safely is missing.
     Unavailable,
 }
 
@@ -63,8 +63,7 @@ impl ToolErrorKind {
         }
     }
 
-    /// What the command line exits with: 3 for a denial, 4 for a time-out, 5 for what is unavailable,
-    /// else 1.
+    /// The exit code of the command line: 3 for a denial, 4 for a time-out, 5 for unavailable, else 1.
     #[must_use]
     pub const fn exit_code(self) -> u8 {
         match self {
@@ -82,10 +81,10 @@ impl fmt::Display for ToolErrorKind {
     }
 }
 
-/// Why a call gave no result, in words a model may read.
+/// The reason why a call gave no result, in words that a model may read.
 ///
-/// [`Display`](fmt::Display) shows the model's message; [`ToolError::operator_detail`] is the part that
-/// only an operator may see, and nothing serialises it.
+/// [`Display`](fmt::Display) shows the model's message. [`ToolError::operator_detail`] is for the operator
+/// alone and is never serialised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolError {
     kind: ToolErrorKind,
@@ -96,12 +95,12 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// The one sentence that stands for every [`ToolErrorKind::Internal`] before a model
-    /// (specification 000, "Error Handling Contract").
+    /// The sentence that replaces every [`ToolErrorKind::Internal`] message for a model (specification 000,
+    /// "Error Handling Contract").
     pub const INTERNAL_MESSAGE: &'static str = "An internal error occurred while executing the tool";
 
-    /// An error of a kind, with a message for the model. For `internal` use [`ToolError::internal`]:
-    /// this constructor takes the message of that kind as the operator's detail as well.
+    /// An error of a kind, with a message for the model. For `internal` use [`ToolError::internal`]: here the
+    /// message of that kind becomes the operator's detail and is not shown to the model.
     #[must_use]
     pub fn new(kind: ToolErrorKind, message: impl Into<String>) -> Self {
         if kind == ToolErrorKind::Internal {
@@ -116,13 +115,13 @@ impl ToolError {
         }
     }
 
-    /// The arguments are not what the tool takes.
+    /// The arguments do not fit the tool.
     #[must_use]
     pub fn invalid_arguments(message: impl Into<String>) -> Self {
         Self::new(ToolErrorKind::InvalidArguments, message)
     }
 
-    /// What was looked for is not there.
+    /// The subject was not found.
     #[must_use]
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::new(ToolErrorKind::NotFound, message)
@@ -152,19 +151,19 @@ impl ToolError {
         Self::new(ToolErrorKind::Timeout, message)
     }
 
-    /// The caller gave up.
+    /// The caller cancelled the call.
     #[must_use]
     pub fn cancelled(message: impl Into<String>) -> Self {
         Self::new(ToolErrorKind::Cancelled, message)
     }
 
-    /// What the tool needs is not there.
+    /// Something that the tool needs is missing.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::new(ToolErrorKind::Unavailable, message)
     }
 
-    /// A fault on our side: the model reads [`ToolError::INTERNAL_MESSAGE`], the operator the detail.
+    /// A fault on our side: the model reads [`ToolError::INTERNAL_MESSAGE`], the operator reads the detail.
     #[must_use]
     pub fn internal(detail: impl Into<String>) -> Self {
         Self {
@@ -176,21 +175,21 @@ impl ToolError {
         }
     }
 
-    /// The same error under a finer code than its kind's name, such as `mount_read_only`.
+    /// Sets a code more precise than the kind's name, such as `mount_read_only`.
     #[must_use]
     pub fn with_code(mut self, code: impl Into<Cow<'static, str>>) -> Self {
         self.code = code.into();
         self
     }
 
-    /// The same error with a line that says what would be right.
+    /// Adds a hint that says what to do instead.
     #[must_use]
     pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// The same error with a cause that only the operator sees.
+    /// Adds a cause for the operator alone.
     #[must_use]
     pub fn with_operator_detail(mut self, detail: impl Into<String>) -> Self {
         self.operator_detail = Some(detail.into());
@@ -203,25 +202,25 @@ impl ToolError {
         self.kind
     }
 
-    /// The stable code; the kind's name where there is no finer one.
+    /// The stable code; by default the kind's name.
     #[must_use]
     pub fn code(&self) -> &str {
         &self.code
     }
 
-    /// The message that a model may read, without the hint.
+    /// The model's message, without the hint.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// What would be right, where that is known.
+    /// The hint what to do instead, if there is one.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         self.hint.as_deref()
     }
 
-    /// The cause, for the operator's log alone.
+    /// The cause, for the operator's log only.
     #[must_use]
     pub fn operator_detail(&self) -> Option<&str> {
         self.operator_detail.as_deref()
@@ -229,7 +228,7 @@ impl ToolError {
 }
 
 impl ToolError {
-    /// How a model is told of the error (specification 004, "Validation and Self-Correction").
+    /// The text for a model (specification 004, "Validation and Self-Correction").
     #[must_use]
     pub fn for_model(&self) -> String {
         format!("Tool execution failed: {self}")
@@ -260,15 +259,15 @@ impl From<&str> for ToolError {
     }
 }
 
-/// An I/O error is the operator's: its text may name what the model must not know. A tool that wants to
-/// tell the model more maps it on purpose.
+/// An I/O error becomes `internal`: its text may name host paths, which a model must not see. A tool that
+/// wants to tell the model more converts the error explicitly.
 impl From<std::io::Error> for ToolError {
     fn from(error: std::io::Error) -> Self {
         Self::internal(error.to_string())
     }
 }
 
-/// As for I/O errors; the causes are the operator's too.
+/// Like I/O errors; the causes also go to the operator.
 impl From<Box<dyn std::error::Error + Send + Sync>> for ToolError {
     fn from(error: Box<dyn std::error::Error + Send + Sync>) -> Self {
         Self::internal(crate::chain(&*error))
@@ -277,7 +276,7 @@ impl From<Box<dyn std::error::Error + Send + Sync>> for ToolError {
 
 macro_rules! operators_errors {
     ($($ty:ty),* $(,)?) => {$(
-        /// As for I/O errors.
+        /// Like I/O errors.
         impl From<$ty> for ToolError {
             fn from(error: $ty) -> Self {
                 Self::internal(error.to_string())
@@ -302,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_internal_error_shows_its_detail_to_nobody_but_the_operator() {
+    fn only_the_operator_sees_the_detail_of_an_internal_error() {
         for error in [
             ToolError::internal("password is hunter2"),
             ToolError::new(ToolErrorKind::Internal, "password is hunter2"),

@@ -1,14 +1,14 @@
-//! What happens to a call, for whoever watches. Serialisations of other systems derive from these.
+//! Events of a call, for observers. The event formats of other systems derive from these.
 
 use std::{sync::Arc, time::Duration};
 
 use crate::{ToolErrorKind, ToolOutput};
 
-/// Receives the events of calls. Called synchronously from the pipeline; it must not block.
+/// Receives the events of calls. Called synchronously by the pipeline; it must not block.
 pub type EventFn = Arc<dyn Fn(&ToolEvent) + Send + Sync>;
 
 impl ToolEvent {
-    /// The call that it is an event of.
+    /// The id of the event's call.
     #[must_use]
     pub fn call_id(&self) -> &str {
         match self {
@@ -26,25 +26,25 @@ impl ToolEvent {
     }
 }
 
-/// One event in the life of a call. Events inform; the audit log, not they, is the record.
+/// One event of a call. Events only inform; the record is the audit log.
 ///
-/// Exhaustive on purpose: a serialisation that forgets a new event should not compile.
+/// Exhaustive on purpose: a format that forgets a new event must not compile.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ToolEvent {
-    /// The caller asked for the call; nothing is decided yet.
+    /// The caller requested the call; there is no decision yet.
     Requested {
         /// The call.
         call_id: String,
-        /// The tool's name, as asked for.
+        /// The tool's name, as requested.
         tool: String,
         /// The arguments, as given.
         arguments: String,
     },
-    /// A streaming model sent more of the arguments' text.
+    /// A streaming model sent another part of the arguments' text.
     ArgumentsDelta {
         /// The call.
         call_id: String,
-        /// The tool's name, as far as it has come.
+        /// The part of the tool's name received so far.
         tool: String,
         /// The text.
         delta: String,
@@ -61,18 +61,18 @@ pub enum ToolEvent {
         /// Whether it was given.
         approved: bool,
     },
-    /// Every check passed; the tool starts now.
+    /// All checks passed; the tool starts now.
     Started {
         /// The call.
         call_id: String,
         /// The tool's name.
         tool: String,
     },
-    /// The tool runs, and has reported nothing for a while. The registry says so, not the tool.
+    /// The tool is running and has reported nothing for a while. The registry sends this, not the tool.
     Heartbeat {
         /// The call.
         call_id: String,
-        /// For how long it has run.
+        /// The time since it started.
         elapsed: Duration,
     },
     /// The tool reports progress.
@@ -89,7 +89,7 @@ pub enum ToolEvent {
         /// The partial result.
         partial: ToolOutput,
     },
-    /// The result will come later, from elsewhere.
+    /// The result will come later, from outside.
     Pending {
         /// The call.
         call_id: String,
@@ -102,9 +102,9 @@ pub enum ToolEvent {
         tool: String,
         /// The error's kind; none for a result.
         error: Option<ToolErrorKind>,
-        /// From the request to the row, without the wait for an approver.
+        /// The time from the request to the row, without the wait for an approver.
         duration: Duration,
-        /// Bytes of the whole result before anything was cut.
+        /// The size of the whole result before anything was cut, in bytes.
         bytes: u64,
         /// Whether something of the result was cut or left out.
         truncated: bool,

@@ -1,19 +1,19 @@
-//! Arguments that would be right, for a model that did not find them by itself.
+//! Example arguments, for a model that sent wrong ones.
 
 use serde_json::{Map, Value, json};
 
 use crate::{JsonSchema, RoleKind};
 
-/// How deep an example goes; a type that contains itself needs an end.
+/// The deepest nesting of an example: a recursive type would have no end.
 const MAX_DEPTH: usize = 8;
 
-/// How many values an example has; a schema may ask for any number of them.
+/// The most values of an example: a schema may require any number.
 const MAX_VALUES: usize = 64;
 
 impl JsonSchema {
-    /// The least arguments that the schema seems to take. `roles` say which of them are paths, addresses and
-    /// commands. The normal form is understood; what a schema says beyond that is not, so an example of a foreign
-    /// schema is to be held against it before it is shown. At most 8 levels and 64 values.
+    /// Minimal arguments that the schema seems to allow. `roles` tell which of them are paths, addresses and
+    /// commands. Only the normal form of schemas is understood, so validate the example of a foreign schema
+    /// before showing it. At most 8 levels and 64 values.
     #[must_use]
     pub fn example<'r>(&self, roles: impl IntoIterator<Item = (&'r str, RoleKind)>) -> Value {
         let root = self.as_value();
@@ -33,10 +33,10 @@ impl JsonSchema {
     }
 }
 
-/// An example that is being made.
+/// An example under construction.
 struct Making<'s> {
     root: &'s Value,
-    /// How many values it may still have.
+    /// The number of values that it may still get.
     left: usize,
 }
 

@@ -1,4 +1,4 @@
-//! [`ToolExecutor`]: who runs the calls of a loop (specification 000, "ToolRegistry").
+//! [`ToolExecutor`]: runs the calls of a loop (specification 000, "ToolRegistry").
 
 use std::{fmt, sync::Arc, time::Instant};
 
@@ -6,35 +6,36 @@ use crate::{
     CancellationToken, EventFn, FunctionDecl, SafetyTier, ToolCall, ToolError, ToolResult, async_trait,
 };
 
-/// Somebody who has tools and runs calls of them. The registry is one, and everything that holds for a call
-/// holds behind it; a loop decides nothing about a call but when it starts.
+/// An owner of tools that runs calls of them, such as the registry. It applies every rule about a call; a
+/// loop only decides when the call starts.
 #[async_trait]
 pub trait ToolExecutor: Send + Sync {
-    /// The tools that a model is offered, by name. Read at the start of each turn.
+    /// The tools offered to a model, sorted by name. Read at the start of each turn.
     fn offers(&self) -> Vec<OfferedTool>;
 
-    /// Runs one call. Every refusal and every failure is a result too.
+    /// Runs one call. Refusals and failures are results too.
     ///
     /// # Cancellation
     /// Dropping the future or firing `terms.cancel` stops the call.
     async fn execute(&self, call: ToolCall, terms: &CallTerms) -> ToolResult;
 
-    /// Gives a call its result that the loop refuses, for this reason: the answer that asked for it was cut off, a
-    /// person spoke in between, or it was given up before it began. An executor that keeps a log notes it there.
-    /// After one that takes longer than a second the rest of a turn's are not told. Default: the result alone.
+    /// Records a call that the loop refused, and returns the refusal as its result. Reasons: the answer that
+    /// asked for it was cut off, a person spoke in between, or the call was cancelled before it began. An
+    /// executor with a log notes the call there. If one such note takes longer than a second, the loop skips
+    /// those of the turn's remaining calls. Default: the result alone.
     fn refuse(&self, call: ToolCall, error: ToolError, _terms: &CallTerms) -> ToolResult {
         ToolResult::without_run(call, error)
     }
 
-    /// Whether no call blocks the thread that it runs on, but for its row in a log. Then a loop runs a call that
-    /// stands alone in its own task: handing it to another thread takes longer than most calls. A call of others is
-    /// left behind where it blocks. Default: no.
+    /// Whether no call blocks its thread, except to write its log row. Then a loop runs a single call in its
+    /// own task, since handing it to another thread takes longer than most calls. Calls of other executors
+    /// run in separate tasks, which are abandoned if they block. Default: no.
     fn never_blocks(&self) -> bool {
         false
     }
 
-    /// A run of these is over, also where it was dropped: what its calls left behind can end. Must not block.
-    /// Default: nothing.
+    /// Called at the end of a run, also of a dropped one, so that leftovers of its calls can be cleaned up.
+    /// Must not block. Default: nothing.
     fn run_ended(&self, _agent_id: &str, _run_id: &str) {}
 }
 
@@ -61,26 +62,26 @@ impl<E: ToolExecutor + ?Sized> ToolExecutor for Arc<E> {
     }
 }
 
-/// A tool as a loop knows it.
+/// A tool as a loop sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OfferedTool {
-    /// What the model is told.
+    /// The declaration for the model.
     pub decl: FunctionDecl,
-    /// The name for people; none means the tool's own.
+    /// A name for people; none means the tool's own.
     pub label: Option<String>,
-    /// The tier that the tool declares; none for an interface that has no tiers.
+    /// The declared tier; none for an interface without tiers.
     pub tier: Option<SafetyTier>,
 }
 
 impl OfferedTool {
-    /// Whether calls of the tool may run beside others: it reads only, or says nothing of itself.
+    /// Whether calls of the tool may run concurrently with others: it only reads, or declares no tier.
     #[must_use]
     pub fn runs_beside_others(&self) -> bool {
         matches!(self.tier, None | Some(SafetyTier::ReadOnly))
     }
 }
 
-/// On what terms a loop makes a call.
+/// The terms of a loop's call.
 #[derive(Clone)]
 pub struct CallTerms {
     /// The agent.
@@ -89,9 +90,9 @@ pub struct CallTerms {
     pub run_id: String,
     /// The agent's space, if it has one.
     pub space_id: Option<String>,
-    /// Fires when the call is given up.
+    /// Fires when the call is cancelled.
     pub cancel: CancellationToken,
-    /// When the turn ends; no call goes on after it. Default: none.
+    /// The end of the turn; no call continues after it. Default: none.
     pub turn_deadline: Option<Instant>,
     /// Takes the call's events; called synchronously, and must not block.
     pub on_event: Option<EventFn>,

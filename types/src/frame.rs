@@ -1,10 +1,10 @@
-//! What a host writes to a guest's standard input and reads from its standard output.
+//! Frames: the messages on a guest's standard input and standard output.
 //!
 //! A guest is a WASI command. Run with `call`, it reads one [`CallFrame`] and writes lines of JSON: any
 //! number of progress and update frames, then exactly one final frame.
 //!
-//! Two guests that are called as the ends of a transfer pass bytes as well, in chunks that stand between
-//! these lines. Such calls are the host's own; no caller can ask for one.
+//! Two guests that are the ends of a transfer also pass bytes, in chunks between these lines. Only the host
+//! makes such calls; no caller can request one.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use serde_json::{Value, value::RawValue};
@@ -23,20 +23,19 @@ pub const MAX_FINAL_FRAME_BYTES: usize = 8 << 20;
 /// The longest chunk: 512 KiB. A longer one is a guest fault.
 pub const MAX_CHUNK_BYTES: usize = 512 << 10;
 
-/// What one transfer passes on at most: 256 MiB. The guests that it goes between and their host all hold to
-/// it.
+/// The most bytes of one transfer: 256 MiB. Both guests and the host enforce it.
 pub const MAX_TRANSFER_BYTES: u64 = 256 << 20;
 
-/// The first frame on a guest's standard input, and for all but the receiving end of a transfer the only one.
+/// The first frame on a guest's standard input; the only one, except at the receiving end of a transfer.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct CallFrame {
     /// [`FRAME_VERSION`].
     pub v: u32,
-    /// Which of the module's tools is called.
+    /// The name of the module's tool to call.
     pub tool: String,
     /// The call's id.
     pub call_id: String,
-    /// The arguments' own text, so that no number loses digits.
+    /// The original text of the arguments, so that no number loses digits.
     pub arguments: Box<RawValue>,
     /// Milliseconds left until the deadline.
     pub deadline_ms: u64,
@@ -46,27 +45,27 @@ pub struct CallFrame {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestFrame {
-    /// A short text for whoever watches.
+    /// A short text for observers.
     Progress(String),
-    /// A partial result for whoever watches.
+    /// A partial result for observers.
     Update(OutputFrame),
     /// The result; nothing follows.
     Ok(OutputFrame),
     /// The failure; nothing follows.
     Error(GuestError),
-    /// So many bytes follow this line as they are, and then the next line. Only for a tool that was called as
-    /// the sending end of a transfer.
+    /// This many raw bytes follow the line, then the next line. Only for a tool called as the sending end of
+    /// a transfer.
     Chunk(usize),
 }
 
-/// A line of a guest's standard input after the call's, where the tool was called as the receiving end of a
-/// transfer. An input that ends without [`InputFrame::End`] is one that broke off.
+/// A line of a guest's standard input after the call's, where the tool is the receiving end of a transfer. An
+/// input without [`InputFrame::End`] was interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InputFrame {
-    /// So many bytes follow this line as they are, and then the next line.
+    /// This many raw bytes follow the line, then the next line.
     Chunk(usize),
-    /// That was all of it; the number of bytes in all.
+    /// The end of the transfer, with the total number of bytes.
     End(u64),
 }
 
@@ -125,7 +124,7 @@ impl<'de> Deserialize<'de> for OutputFrame {
             }
         }
 
-        /// Unlike [`ToolOutput`] in memory, the wire form needs its content and knows no other key.
+        /// Unlike [`ToolOutput`] in memory, the wire form requires its content and refuses unknown keys.
         #[derive(Deserialize)]
         #[serde(deny_unknown_fields)]
         struct Wire {
@@ -144,23 +143,23 @@ impl<'de> Deserialize<'de> for OutputFrame {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GuestError {
-    /// What kind of failure it claims to be.
+    /// The kind that the guest claims.
     pub kind: GuestErrorKind,
-    /// What went wrong, for the model, word for word.
+    /// The message for the model, passed on unchanged.
     pub message: String,
 }
 
-/// The kinds of failure that a guest may claim. The others are the host's to say.
+/// The kinds of failure that a guest may claim. Only the host reports the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GuestErrorKind {
-    /// The arguments are not what the tool takes.
+    /// The arguments do not fit the tool.
     InvalidArguments,
-    /// What was looked for is not there.
+    /// The subject was not found.
     NotFound,
-    /// The guest was refused something that it needs.
+    /// The guest was denied something that it needs.
     Denied,
-    /// What the tool needs is not there.
+    /// Something that the tool needs is missing.
     Unavailable,
     /// Anything else.
     Failed,
@@ -184,8 +183,8 @@ impl From<GuestError> for ToolError {
     }
 }
 
-/// What a guest may say of an error of its own: kinds it may not claim become `failed`, and the detail of
-/// an internal error stays in the guest.
+/// Converts a guest's own error: kinds that it may not claim become `failed`, and the detail of an internal
+/// error stays in the guest.
 impl From<&ToolError> for GuestError {
     fn from(error: &ToolError) -> Self {
         let kind = match error.kind() {

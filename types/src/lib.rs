@@ -1,8 +1,7 @@
-//! The vocabulary of Portcullis: what a tool, a call, a result and an error are.
+//! The vocabulary of Portcullis: tools, calls, results and errors.
 //!
-//! Every other crate speaks in these types. This crate does no I/O, makes no decisions and holds no
-//! state; it builds for `wasm32-wasip1`, so that a guest and its host share one definition of the
-//! frames they exchange.
+//! Every other crate uses these types. This crate does no I/O, makes no decisions and holds no state. It
+//! builds for `wasm32-wasip1`, so that a guest and its host share one definition of their frames.
 //!
 //! ```
 //! use portcullis_types::{FunctionDecl, JsonSchema, JsonSchemaType};
@@ -66,7 +65,7 @@ pub use role::{Access, ArgumentRole, RoleKind};
 pub use schema::{FunctionDecl, JsonSchema, JsonSchemaType, UntypedSchema};
 pub use tool::{DEFAULT_TIMEOUT, SafetyTier, Tool, ToolPolicy};
 
-/// Re-exported, so that an implementor of [`Tool`] and this crate agree on the macro's version.
+/// Re-exported, so that implementors of [`Tool`] use the same version of the macro as this crate.
 pub use async_trait::async_trait;
-/// Re-exported, so that [`ToolContext::cancel`] can be named without a further dependency.
+/// Re-exported, so that users of [`ToolContext::cancel`] need no further dependency.
 pub use tokio_util::sync::CancellationToken;

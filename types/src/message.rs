@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Content, ToolCall, ToolError, ToolResult};
 
-/// Who speaks.
+/// The author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MessageRole {
@@ -18,20 +18,20 @@ pub enum MessageRole {
     Tool,
 }
 
-/// One message.
+/// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// Its author.
     pub role: MessageRole,
-    /// What is said.
+    /// Its content.
     pub content: Vec<Content>,
-    /// The calls that the model asks for, in its order; of [`MessageRole::Assistant`] alone.
+    /// The calls that the model requests, in its order; for [`MessageRole::Assistant`] only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Which call the message answers; of [`MessageRole::Tool`] alone.
+    /// The id of the call that the message answers; for [`MessageRole::Tool`] only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Whether the call gave no result; of [`MessageRole::Tool`] alone.
+    /// Whether the call failed; for [`MessageRole::Tool`] only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
 }
@@ -43,13 +43,13 @@ impl Message {
         Self::of(MessageRole::System, text)
     }
 
-    /// What the person says.
+    /// A message of the person.
     #[must_use]
     pub fn user(text: impl Into<String>) -> Self {
         Self::of(MessageRole::User, text)
     }
 
-    /// What the model says, and what it asks for. Without text there is no content.
+    /// A message of the model, with the calls that it requests. Empty text gives no content.
     #[must_use]
     pub fn assistant(text: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
         let mut message = Self::of(MessageRole::Assistant, text);
@@ -57,8 +57,8 @@ impl Message {
         Self { tool_calls, ..message }
     }
 
-    /// The message that tells a model what came of a call: its content, with how to read the rest where it was
-    /// cut, or `Tool execution failed: …`.
+    /// The message with the result of a call for a model: its content, with a hint how to read the rest if it
+    /// was cut, or `Tool execution failed: …`.
     #[must_use]
     pub fn tool_result(result: &ToolResult) -> Self {
         match &result.outcome {
@@ -76,8 +76,8 @@ impl Message {
         }
     }
 
-    /// The message that tells a model of a failed call (specification 004, "Validation and
-    /// Self-Correction"): `Tool execution failed: …`.
+    /// The message about a failed call for a model (specification 004, "Validation and Self-Correction"):
+    /// `Tool execution failed: …`.
     #[must_use]
     pub fn tool_failure(tool_call_id: impl Into<String>, error: &ToolError) -> Self {
         Self {

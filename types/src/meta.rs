@@ -1,30 +1,29 @@
-//! What an author says of a tool for the registry's sake: nothing here reaches a model or grants anything.
+//! An author's hints for the registry. They never reach a model and grant nothing.
 
 use serde::{Deserialize, Serialize};
 
-/// Hints of a tool's author. A registry may use them; none of them widens what a call may do.
+/// Hints of a tool's author. A registry may use them; none widens what a call may do.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolMeta {
-    /// Other names by which the tool may be called, for instance earlier ones. Never listed to a model.
+    /// Aliases of the tool, for instance earlier names. Never listed to a model.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<String>,
-    /// Whether a second call with the same arguments changes nothing that the first one did not. Clients of the
-    /// Model Context Protocol are told, by `idempotentHint`. A registry tries a call of a native tool again where what
-    /// it needs was unavailable, unless the tool had made calls itself; a module's word for it does not count.
+    /// Whether a repeated call with the same arguments has no further effect. Clients of the Model Context
+    /// Protocol see it as `idempotentHint`. If a native tool fails because something was unavailable, the
+    /// registry retries the call, unless the tool itself had made calls. It ignores the claim of a module.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idempotent: bool,
-    /// Whether the tool is left out of what a model is shown; it may still be called by name.
+    /// Whether the tool is hidden from models; it can still be called by name.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hidden: bool,
-    /// How much of an output a model is shown at most, in bytes, where the author wants less than the
-    /// registry's own limit.
+    /// The most bytes of an output for a model, where the author wants less than the registry's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_cap_bytes: Option<u64>,
 }
 
 impl ToolMeta {
-    /// Whether nothing is said.
+    /// Whether there are no hints.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()

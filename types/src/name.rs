@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// The name of a tool: 1 to 64 characters of `a`–`z`, `0`–`9`, `_` and `-`. Upper case and other alphabets
-/// are left out, so that no two names look alike.
+/// are excluded, so that no two names look alike.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ToolName(String);

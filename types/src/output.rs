@@ -1,21 +1,21 @@
-//! What a call gives back: content for the model, details for people, structure for programs.
+//! The result of a call: content for the model, details for people, data for programs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The result of a call.
 ///
-/// `content` is what a model reads. `details` never reaches a model: it is for logs and user
-/// interfaces. `structured` is the same result as data, for callers that can use it.
+/// `content` is for the model. `details` never reaches a model: it is for logs and user interfaces.
+/// `structured` is the same result as data, for callers that can use it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct ToolOutput {
-    /// The blocks a model reads, in order.
+    /// The blocks for a model, in order.
     #[serde(default)]
     pub content: Vec<Content>,
-    /// For people and logs alone; `null` where there is nothing to say.
+    /// For people and logs only; `null` if there is nothing to say.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub details: Value,
-    /// The result as data, where the tool has it as data.
+    /// The result as data, if the tool provides it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
 }
@@ -37,7 +37,7 @@ impl ToolOutput {
         }
     }
 
-    /// The same output with details.
+    /// Adds details.
     #[must_use]
     pub fn with_details(mut self, details: Value) -> Self {
         self.details = details;
@@ -51,29 +51,29 @@ impl ToolOutput {
         texts.join("\n")
     }
 
-    /// How long the content is, in bytes: [`Content::bytes`] of every block.
+    /// The length of the content in bytes: the sum of [`Content::bytes`].
     #[must_use]
     pub fn content_bytes(&self) -> usize {
         self.content.iter().map(Content::bytes).sum()
     }
 
-    /// How long [`ToolOutput::structured`] is as JSON without spaces, in bytes; 0 where there is none.
+    /// The length of [`ToolOutput::structured`] as JSON without spaces, in bytes; 0 if there is none.
     #[must_use]
     pub fn structured_bytes(&self) -> usize {
         self.structured.as_ref().map_or(0, json_bytes)
     }
 }
 
-/// How long a value is as JSON without spaces, in bytes. The text is counted and never made.
+/// The length of a value as JSON without spaces, in bytes. Counts without building the text.
 #[must_use]
 pub fn json_bytes(value: &Value) -> usize {
     let mut count = Count(0);
-    // Neither the counter nor the keys of a `Value` can fail.
+    // Neither the counter nor a `Value` can fail here.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }
 
-/// Counts what is written to it.
+/// A writer that counts bytes.
 struct Count(usize);
 
 impl std::io::Write for Count {
@@ -118,7 +118,7 @@ pub enum Content {
     Resource {
         /// Its address.
         uri: String,
-        /// Its media type, where known.
+        /// Its media type, if known.
         #[serde(rename = "mimeType", default, skip_serializing_if = "Option::is_none")]
         mime_type: Option<String>,
         /// Its contents, if text.
@@ -134,7 +134,7 @@ pub enum Content {
         uri: String,
         /// Its name.
         name: String,
-        /// What it is.
+        /// Its description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
         /// Its media type, where known.
@@ -159,7 +159,7 @@ impl Content {
         }
     }
 
-    /// How long the block is, in bytes: all of its fields together, binary data as the base64 that it is.
+    /// The length of the block in bytes: all fields together, binary data as base64.
     ///
     /// Every field counts, since a tool may put any amount into each of them.
     #[must_use]

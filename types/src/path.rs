@@ -1,11 +1,11 @@
-//! Paths as guests and models see them. Nothing here touches a file system.
+//! Guest paths, as guests and models see them. Nothing here accesses a file system.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// The longest guest path: 4 096 bytes, Linux's own `PATH_MAX`.
+/// The longest guest path: 4 096 bytes, Linux's `PATH_MAX`.
 pub const MAX_GUEST_PATH_BYTES: usize = 4096;
 
 /// The mount that relative paths start in.
@@ -13,9 +13,9 @@ const DEFAULT_MOUNT: &str = "shared";
 
 /// An absolute path as a guest sees it, such as `/shared/notes/today.md`.
 ///
-/// Parsing drops empty and `.` components and a trailing slash, and puts `/shared/` before a relative
-/// path. `..` stays where it is: what it means depends on links that only the mount's directory handle
-/// can follow. [`GuestPath::climbs_out`] tells whether it leaves the mount even without links.
+/// Parsing drops empty and `.` components and a trailing slash, and puts `/shared/` before a relative path.
+/// `..` stays in place: its meaning depends on links, which only the mount's directory handle can resolve.
+/// [`GuestPath::climbs_out`] tells whether it leaves the mount even without links.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct GuestPath(String);
@@ -66,7 +66,7 @@ impl GuestPath {
         self.components().next()
     }
 
-    /// What follows the mount's name, relative; `.` for the mount itself.
+    /// The part after the mount's name, relative; `.` for the mount itself.
     #[must_use]
     pub fn below_mount(&self) -> &str {
         match self.0[1..].split_once('/') {
@@ -119,19 +119,19 @@ impl From<GuestPath> for String {
     }
 }
 
-/// Why a text is no guest path.
+/// The reason why a text is not a guest path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum InvalidGuestPath {
-    /// There is nothing.
+    /// It is empty.
     #[error("the path is empty")]
     Empty,
-    /// There is a NUL character in it.
+    /// It contains a NUL character.
     #[error("the path contains a NUL character")]
     Nul,
     /// It is too long.
     #[error("the path has {bytes} bytes; at most {MAX_GUEST_PATH_BYTES} are allowed")]
     TooLong {
-        /// How long it is.
+        /// Its length.
         bytes: usize,
     },
 }

@@ -1,20 +1,20 @@
-//! How far a shell is confined, in words that a policy, a daemon and an audit row share.
+//! The confinement of a shell, named the same in the policy, the daemon and audit rows.
 
 use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// How far a shell's session is confined. The order is by strength.
+/// The confinement of a shell's session, ordered by strength.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShellPosture {
-    /// By nothing: the host's own shell, for local development, on explicit request.
+    /// No confinement: the host's own shell, for local development, on explicit request.
     None,
-    /// By limits, and by what else works here.
+    /// Limits, and the other layers that are available.
     Minimal,
-    /// By all that a stock unprivileged container allows: limits, no privileges, Landlock, seccomp.
+    /// All layers that a stock unprivileged container allows: limits, no privileges, Landlock, seccomp.
     Contained,
-    /// By these and by namespaces of its own, with a file tree that holds the policy's mounts and the system,
+    /// The same layers and namespaces, with a file tree that holds the policy's mounts and the system,
     /// read-only.
     Strong,
 }

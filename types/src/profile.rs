@@ -1,9 +1,9 @@
-//! The dialects of JSON Schema that model providers take, each derived from a tool's own schema.
+//! Profiles: the JSON Schema dialects of model providers, each derived from a tool's own schema.
 //!
-//! A tool's schema has one normal form (`docs/tool.md` of `portcullis-sdk`, "Schema"). A profile is a pure function
-//! of it: the same schema gives the same bytes. What a dialect has no word for is said in the description,
-//! or refused; a profile never lets a model write what it then could not send. The registry checks every
-//! call against the normal form, whatever the model was shown.
+//! A tool's schema has one normal form (`docs/tool.md` of `portcullis-sdk`, "Schema"). A profile is a pure
+//! function of it: the same schema gives the same bytes. A constraint that the dialect cannot express goes
+//! into the description, or the schema is refused; a profile never allows arguments that the call would then
+//! refuse to carry. The registry checks every call against the normal form, independent of the dialect.
 
 mod anthropic;
 mod gemini;
@@ -17,19 +17,19 @@ use thiserror::Error;
 
 use crate::JsonSchema;
 
-/// A dialect.
+/// A dialect of a provider.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SchemaProfile {
     /// The Model Context Protocol takes draft 2020-12: the normal form, unchanged.
     Mcp,
     /// OpenAI's strict mode: every property is required, an optional one may be null instead, unknown ones
-    /// are refused. Maps, values of any kind and defaults have no place.
+    /// are refused. Maps, values of any kind and defaults are not supported.
     OpenAiStrict,
     /// Gemini's subset of OpenAPI: no unions, no references. A union of objects becomes one object whose
     /// description says which fields go together; other unions are refused.
     Gemini,
-    /// Anthropic's strict tool use: unknown properties are refused; bounds are said in words. Maps, values
-    /// of any kind and recursion have no place.
+    /// Anthropic's strict tool use: unknown properties are refused; bounds go into the description. Maps,
+    /// values of any kind and recursion are not supported.
     Anthropic,
 }
 
@@ -51,7 +51,7 @@ impl SchemaProfile {
     /// Translates a schema in normal form.
     ///
     /// # Errors
-    /// When the dialect cannot say it. Where the provider also has a mode that is not strict (OpenAI,
+    /// If the dialect cannot express the schema. For providers that also have a non-strict mode (OpenAI,
     /// Anthropic), the normal form itself can be sent there.
     pub fn render(self, schema: &JsonSchema) -> Result<JsonSchema, ProfileError> {
         let root = schema.as_value();
@@ -69,19 +69,19 @@ impl SchemaProfile {
     }
 }
 
-/// A schema that a dialect cannot say.
+/// A schema that a dialect cannot express.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("profile `{profile}` has no way to say `{pointer}/`: {problem}")]
 pub struct ProfileError {
     /// The profile's name.
     pub profile: &'static str,
-    /// The JSON pointer of the part in question, empty for the root.
+    /// The JSON pointer of the part at fault, empty for the root.
     pub pointer: String,
-    /// What it is that has no place, and what has one.
+    /// The unsupported feature, and a supported one instead.
     pub problem: &'static str,
 }
 
-/// What a profile's file reports.
+/// A fault found by a profile.
 #[derive(Debug)]
 struct Fault {
     pointer: String,
@@ -98,7 +98,7 @@ const MAP: &str = "an object with arbitrary keys; a list of key and value pairs 
 const ANYTHING: &str = "a value of any kind; write its type out";
 const RECURSION: &str = "a type that contains itself; a list of nodes that name their parent has a place";
 
-/// The part of a schema below one keyword, or below a name under it.
+/// The pointer to the part below one keyword, or below a name under it.
 fn below(pointer: &str, keyword: &str, name: Option<&str>) -> String {
     match name {
         Some(name) => format!("{pointer}/{keyword}/{}", name.replace('~', "~0").replace('/', "~1")),
@@ -106,7 +106,7 @@ fn below(pointer: &str, keyword: &str, name: Option<&str>) -> String {
     }
 }
 
-/// Whether a schema allows every value: it says nothing but what it is for.
+/// Whether a schema allows every value, since it has only annotations.
 fn says_nothing(schema: &Value) -> bool {
     match schema {
         Value::Bool(allowed) => *allowed,

@@ -1,10 +1,10 @@
-//! What an argument is to the policy: a path, an address, a command.
+//! Roles: which arguments are paths, addresses or commands, for the policy.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a mount or a path may be used for. `Write` includes reading.
+/// The use of a mount or a path. `Write` includes reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Access {
@@ -31,13 +31,13 @@ impl fmt::Display for Access {
     }
 }
 
-/// The role of one argument. Policy reads these and never guesses from a tool's name.
+/// The role of one argument. The policy reads roles and never guesses from a tool's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ArgumentRole {
     /// The argument's name in the tool's schema.
     pub argument: String,
-    /// What it is.
+    /// Its role.
     pub role: RoleKind,
 }
 
@@ -50,7 +50,7 @@ impl ArgumentRole {
 }
 
 impl RoleKind {
-    /// What the tool does with the path; none of what is no path.
+    /// The access to the path; none if the role is not a path.
     #[must_use]
     pub const fn path_access(self) -> Option<Access> {
         match self {
@@ -61,14 +61,14 @@ impl RoleKind {
     }
 }
 
-/// What an argument is.
+/// The kind of an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RoleKind {
-    /// A guest path that the tool uses with this access. A link at its end stands for what it leads to.
+    /// A guest path that the tool uses with this access. A final link stands for its target.
     Path(Access),
-    /// A guest path whose last name itself is changed, as by removing it: always with [`Access::Write`]. A link at its
-    /// end stands for itself and is not followed, wherever it leads; links before the last name are.
+    /// A guest path whose directory entry is changed, for instance removed: always with [`Access::Write`]. A
+    /// final link stands for itself and is not followed, whatever its target; earlier links are.
     Entry,
     /// An address that the tool fetches.
     Url,

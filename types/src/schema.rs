@@ -1,6 +1,6 @@
-//! What a model is told of a tool: its declaration and the JSON Schema of its parameters.
+//! The declaration of a tool for a model, and the JSON Schema of its parameters.
 //!
-//! Schemas are data here. Validation is the registry's.
+//! Schemas are data here. The registry validates.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -13,21 +13,22 @@ use thiserror::Error;
 pub struct FunctionDecl {
     /// The tool's name.
     pub name: String,
-    /// What the tool does, for the model.
+    /// The description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// The schema of its arguments, always that of an object.
+    /// The schema of its arguments, always an object's.
     pub parameters: JsonSchema,
 }
 
-/// A JSON Schema of draft 2020-12, as it is written. [`JsonSchemaType`] is the typed view of the part that
-/// specification 004 knows; conversion goes both ways. Clones share it: every turn of a model is told of every tool.
+/// A JSON Schema of draft 2020-12, as written. [`JsonSchemaType`] is the typed view of the part in
+/// specification 004, with conversions both ways. Clones share the value, since every turn of a model lists
+/// every tool.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct JsonSchema(Arc<Value>);
 
 impl JsonSchema {
-    /// Takes any value as a schema. Whether it is one, registration finds out.
+    /// Wraps any value as a schema. Registration checks that it is one.
     #[must_use]
     pub fn new(value: Value) -> Self {
         Self(Arc::new(value))
@@ -45,7 +46,7 @@ impl JsonSchema {
         &self.0
     }
 
-    /// Whether it says at its top that a value is an object.
+    /// Whether its top level describes an object.
     #[must_use]
     pub fn describes_object(&self) -> bool {
         self.0.get("type").and_then(Value::as_str) == Some("object")
@@ -57,7 +58,7 @@ impl JsonSchema {
         Arc::unwrap_or_clone(self.0)
     }
 
-    /// The same schema with one more keyword at its top level; no change where it is no object.
+    /// Adds a keyword at the top level; no change if the schema is not an object.
     #[must_use]
     pub fn with_keyword(mut self, keyword: &str, value: Value) -> Self {
         if let Value::Object(map) = Arc::make_mut(&mut self.0) {
@@ -75,7 +76,7 @@ impl JsonSchema {
     /// The typed view.
     ///
     /// # Errors
-    /// [`UntypedSchema`], naming the first keyword or type that specification 004's enum has no place for.
+    /// [`UntypedSchema`] with the first keyword or type that is missing in specification 004's enum.
     pub fn as_typed(&self) -> Result<JsonSchemaType, UntypedSchema> {
         typed(&self.0, "")
     }
@@ -134,34 +135,34 @@ pub enum JsonSchemaType {
         /// The properties, sorted by name.
         #[serde(default)]
         properties: BTreeMap<String, JsonSchema>,
-        /// The names that must be there, in order of declaration.
+        /// The required names, in order of declaration.
         #[serde(default)]
         required: Vec<String>,
     },
-    /// A string, perhaps one of a list.
+    /// A string, optionally from a list.
     String {
-        /// The allowed values, where they are limited.
+        /// The allowed values, if limited.
         #[serde(rename = "enum", default, skip_serializing_if = "Option::is_none")]
         enum_values: Option<Vec<String>>,
-        /// What it means.
+        /// The description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
     /// A whole number.
     Integer {
-        /// What it means.
+        /// The description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
     /// Any number.
     Number {
-        /// What it means.
+        /// The description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
     /// True or false.
     Boolean {
-        /// What it means.
+        /// The description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
@@ -169,7 +170,7 @@ pub enum JsonSchemaType {
     Array {
         /// The schema of each value.
         items: Box<JsonSchema>,
-        /// What it means.
+        /// The description.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         description: Option<String>,
     },
@@ -205,9 +206,9 @@ impl JsonSchemaType {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("schema at `{pointer}/` has no typed view: {what}")]
 pub struct UntypedSchema {
-    /// The JSON pointer of the schema in question, empty for the root.
+    /// The JSON pointer of the schema at fault, empty for the root.
     pub pointer: String,
-    /// What has no place.
+    /// The unsupported keyword or type.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! The trait [`Tool`] and how dangerous a tool says it is. What may be called is decided elsewhere.
+//! The trait [`Tool`] and the safety tiers. The policy decides which calls are allowed.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,48 +7,47 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ArgumentRole, FunctionDecl, JsonSchema, ToolArgs, ToolContext, ToolError, ToolMeta, ToolOutput};
 
-/// What a tool may take when it names no time of its own: 30 seconds.
+/// The time limit of a tool that declares none: 30 seconds.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A tool that runs in this process (specification 004, "The Tool Trait").
 ///
-/// The four required methods are the specification's own. The provided ones carry what the registry
-/// needs beyond them. The registry reads all descriptive methods once, when the tool is registered, and
-/// calls [`Tool::call`] once per admitted call, on an executor thread, with the deadline already running.
-/// Nothing else calls it: the registry is the only way to a tool.
+/// The four required methods are those of the specification. The provided ones carry the registry's further
+/// needs. The registry reads all descriptive methods once, at registration, and calls [`Tool::call`] once per
+/// admitted call, on an executor thread, with the deadline already running. It is the only caller.
 #[async_trait]
 pub trait Tool: Send + Sync {
-    /// The declaration a model sees.
+    /// The declaration for a model.
     fn schema(&self) -> FunctionDecl;
 
     /// Runs the tool on the JSON text of its arguments, which the registry has validated.
     ///
     /// # Errors
-    /// Whatever the tool reports; its message reaches the model unless its kind is `internal`.
+    /// Any failure that the tool reports; its message reaches the model unless its kind is `internal`.
     ///
     /// # Cancellation
     /// The future is dropped at the deadline or when the call is cancelled.
     async fn execute(&self, args: &str) -> Result<String, ToolError>;
 
-    /// How long one call may take at most. The policy may shorten it.
+    /// The time limit of one call. The policy may shorten it.
     fn timeout(&self) -> Duration;
 
-    /// How dangerous the tool is; for one that does not say, what it counts as.
+    /// The safety tier of the tool; if it declares none, the tier that it counts as.
     fn safety_tier(&self) -> SafetyTier;
 
-    /// The tier that the tool's author declares. Default: [`Tool::safety_tier`]. None for an author who says
-    /// nothing: the policy then counts the tool as [`SafetyTier::SideEffecting`], and an agent's loop knows
-    /// that nobody declared effects.
+    /// The tier that the tool's author declares. Default: [`Tool::safety_tier`]. None if the author declares
+    /// none: the policy then counts the tool as [`SafetyTier::SideEffecting`], and an agent's loop knows that
+    /// no effects were declared.
     fn declared_tier(&self) -> Option<SafetyTier> {
         Some(self.safety_tier())
     }
 
-    /// Whether a call needs an approval whatever its tier. Default: [`ToolPolicy::Auto`].
+    /// Whether every call needs an approval, independent of the tier. Default: [`ToolPolicy::Auto`].
     fn policy(&self) -> ToolPolicy {
         ToolPolicy::Auto
     }
 
-    /// A name for people. Default: none, which shows the tool's name.
+    /// A name for people. Default: none; then the tool's name is shown.
     fn label(&self) -> Option<String> {
         None
     }
@@ -68,23 +67,23 @@ pub trait Tool: Send + Sync {
         ToolMeta::default()
     }
 
-    /// Runs the tool with its context. Default: [`Tool::execute`] on the argument text, whose string
-    /// becomes one text block.
+    /// Runs the tool with its context. Default: [`Tool::execute`] on the argument text; its string becomes
+    /// one text block.
     ///
     /// # Errors
-    /// As [`Tool::execute`].
+    /// Same as [`Tool::execute`].
     ///
     /// # Cancellation
-    /// As [`Tool::execute`]; `ctx.cancel` tells earlier.
+    /// Same as [`Tool::execute`]; `ctx.cancel` fires earlier.
     async fn call(&self, ctx: &ToolContext, args: &ToolArgs) -> Result<ToolOutput, ToolError> {
         let _ = ctx;
         self.execute(args.text()).await.map(ToolOutput::text)
     }
 }
 
-/// How dangerous a tool is; decides its default profile and approval (specification 004, "Safety Tiers").
+/// The danger of a tool; decides its default profile and approval (specification 004, "Safety Tiers").
 ///
-/// The order is from harmless to dangerous, so the stricter of two tiers is their maximum.
+/// Ordered from harmless to dangerous: the stricter of two tiers is their maximum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SafetyTier {
@@ -127,14 +126,14 @@ impl FromStr for SafetyTier {
     }
 }
 
-/// Whether a tool's calls need approval (specification 000, "Tool Policies"). A missing one means `auto`.
+/// Whether a tool's calls need approval (specification 000, "Tool Policies"). Default: `auto`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolPolicy {
     /// Runs at once, if tier and policy file allow it.
     #[default]
     Auto,
-    /// Waits for an approval, whatever the tier says.
+    /// Waits for an approval, independent of the tier.
     RequiresApproval,
 }
 

@@ -1,4 +1,4 @@
-//! Processes that are killed, and what the next start makes of it.
+//! Killed processes, and the recovery at the next start.
 
 use std::{
     env,
@@ -12,10 +12,10 @@ use std::{
 use super::*;
 use crate::{AuditError, Recovery};
 
-/// Tells a test binary that was started by [`child`] which log to write.
+/// The environment variable by which [`child`] tells a test binary which log to write.
 const DIR_VARIABLE: &str = "PORTCULLIS_AUDIT_TEST_DIR";
 
-/// Not a test by itself: what a child process does until it is killed.
+/// Not a real test: a child process runs it until it is killed.
 #[test]
 fn child_writes_until_it_is_killed() {
     let Some(dir) = env::var_os(DIR_VARIABLE).map(PathBuf::from) else {
@@ -46,7 +46,7 @@ fn child(dir: &Path) -> Child {
         .expect("starts")
 }
 
-/// Lets a child write some rows, kills it, and tells the last row that it knew to be written.
+/// Lets a child write some rows, kills it, and returns the last row that the child reported as written.
 fn killed_after(dir: &Path, rows: usize) -> u64 {
     let mut child = child(dir);
     let output = BufReader::new(child.stdout.take().expect("is a pipe"));
@@ -56,14 +56,14 @@ fn killed_after(dir: &Path, rows: usize) -> u64 {
     });
     let mut last = seqs.nth(rows).expect("writes");
     child.kill().expect("kills");
-    // What was still in the pipe was written too.
+    // Rows reported through the pipe before the kill count too.
     last = seqs.last().unwrap_or(last);
     child.wait().expect("ends");
     last
 }
 
 #[test]
-fn every_call_of_a_killed_process_is_closed_once_even_by_two_starts_at_once() {
+fn two_starts_at_once_close_each_call_of_a_killed_process_once() {
     let dir = tempfile::tempdir().expect("makes a folder");
     for round in 0..6 {
         let last = killed_after(dir.path(), 1 + round * 7);
@@ -101,7 +101,7 @@ fn the_calls_of_a_living_process_are_left_alone() {
 }
 
 #[test]
-fn a_log_that_is_dropped_with_open_calls_leaves_them_to_the_next_start() {
+fn a_dropped_log_leaves_open_calls_to_the_next_start() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let log = open(dir.path());
     for id in ["a", "b", "b", "c"] {
@@ -137,10 +137,10 @@ fn a_recovery_that_was_killed_halfway_is_gone_on_with() {
     let (_, recovery) = AuditLog::open(dir.path(), SyncMode::Interval).expect("opens");
     assert_eq!(recovery.closed_begins, ["a", "b"]);
 
-    // As if it had been killed before it removed the process file: all ends are there.
+    // As if killed before it removed the live file: all `end`s are there.
     fs::write(&name, &mark).expect("writes");
     drop(open(dir.path()));
-    // As if between the two ends, and in the middle of the second.
+    // As if killed between the two `end`s, and in the middle of the second.
     let whole = fs::read(log_path(dir.path())).expect("reads");
     let lines: Vec<_> = whole.split_inclusive(|byte| *byte == b'\n').collect();
     for piece in [&b""[..], &lines[3][..50]] {
@@ -231,7 +231,7 @@ fn a_torn_end_is_kept_and_cut_off_and_said_so() {
 }
 
 #[test]
-fn a_whole_line_at_the_end_that_is_no_row_is_not_mended_but_refused() {
+fn an_invalid_whole_line_at_the_end_is_refused() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let whole = filled(dir.path(), 4);
     let mut flipped = whole.clone();

@@ -1,4 +1,4 @@
-//! Disks that are full, read-only, or lose what they were given.
+//! Faulty disks: full, read-only, or losing data.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use crate::{
     writer::{Kernel, Medium},
 };
 
-/// Does what the real one does, except where the plan says something else.
+/// Acts like the real medium, except where the plan says otherwise.
 #[derive(Debug)]
 struct Faulty {
     writes: Mutex<VecDeque<Result<usize, Errno>>>,
@@ -80,7 +80,7 @@ fn a_full_disk_refuses_the_row_and_leaves_nothing_of_it() {
 }
 
 #[test]
-fn a_piece_that_could_not_be_taken_back_is_put_aside_by_the_next_row() {
+fn the_next_append_puts_aside_a_piece_that_was_not_truncated() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (log, faulty, _) = open_faulty(dir.path(), SyncMode::Interval);
     log.append(&end("a")).expect("appends");
@@ -129,7 +129,7 @@ fn a_failure_of_the_background_thread_stops_further_rows() {
     faulty.syncs.store(false, Ordering::Relaxed);
     log.append(&end("a")).expect("appends");
     syncs.recv_timeout(Duration::from_secs(10)).expect("synchronises");
-    // Whether the thread has kept the failure yet is a matter of microseconds.
+    // The thread keeps the failure within microseconds.
     for _ in 0..1_000_000 {
         if log.check_synced().is_err() {
             break;
@@ -140,7 +140,7 @@ fn a_failure_of_the_background_thread_stops_further_rows() {
 }
 
 #[test]
-fn the_thread_synchronises_only_while_there_is_something_to_and_once_more_at_the_end() {
+fn the_thread_syncs_only_requested_work_and_once_at_the_end() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (log, _, syncs) = open_faulty(dir.path(), SyncMode::Interval);
     assert_eq!(syncs.try_iter().count(), 0);
@@ -165,7 +165,8 @@ fn rows_that_come_together_are_synchronised_together() {
         log.append(&end("a")).expect("appends");
     }
     drop(log);
-    // However slow the disk is: once an interval, once for what came in the last one, and once at the end.
+    // Upper bound, independent of the disk's speed: one per interval, one for the last interval, one at the
+    // end.
     let intervals = begun.elapsed().as_millis() / crate::SYNC_INTERVAL.as_millis();
     let count = syncs.try_iter().count();
     assert!((1..=intervals + 2).contains(&(count as u128)), "{count} in {intervals} intervals");

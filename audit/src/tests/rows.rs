@@ -1,4 +1,4 @@
-//! What a row looks like, and that nothing makes it long or two lines.
+//! The form of a row: fixed fields, bounded length, one line.
 
 use std::{fs, sync::Arc, time::Duration};
 

@@ -1,5 +1,5 @@
-//! Many threads and many processes on one log. A `flock` belongs to an open file description, so two
-//! handles in this process stand for two processes.
+//! Many threads and many processes on one log. A `flock` belongs to an open file description, so two handles
+//! in this process act like two processes.
 
 use std::{sync::Barrier, thread};
 

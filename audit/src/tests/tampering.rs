@@ -1,4 +1,4 @@
-//! What somebody does to a closed log, and that the verifier says so; and to an open one.
+//! Tampering: the verifier detects it in a closed log, the writer in an open one.
 
 use std::{
     fs::{self, OpenOptions},
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::{AuditError, BreakReason, Broken};
 
-/// Writes these lines as a log and tells where it breaks.
+/// Writes these lines as a log and returns the first break.
 fn broken(lines: &[&[u8]]) -> Option<Broken> {
     let dir = tempfile::tempdir().expect("makes a folder");
     fs::write(log_path(dir.path()), lines.concat()).expect("writes");
@@ -118,7 +118,7 @@ fn an_open_log_that_was_filled_up_again_is_refused() {
 }
 
 #[test]
-fn an_open_log_that_was_deleted_or_replaced_is_refused_and_not_begun_anew() {
+fn an_open_log_that_was_deleted_or_replaced_is_refused() {
     let dir = tempfile::tempdir().expect("makes a folder");
     let (path, aside) = (log_path(dir.path()), dir.path().join("aside"));
     let log = open(dir.path());

@@ -1,4 +1,4 @@
-//! The module with the core tools, but for the search.
+//! The module with the core tools except the search.
 
 portcullis_sdk::export_tools![
     portcullis_guest_tools::file_delete,

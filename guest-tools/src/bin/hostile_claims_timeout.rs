@@ -1,4 +1,4 @@
-//! Hostile guest: claims a kind of error that is the host's to say.
+//! Hostile guest: claims an error kind that only the host may report.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: ends with a frame that nests deeper than a decoder's stack may be.
+//! Hostile guest: ends with a frame nested deeper than a decoder's stack allows.
 
 use std::io::Write;
 

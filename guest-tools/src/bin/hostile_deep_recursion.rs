@@ -1,4 +1,4 @@
-//! Hostile guest: calls itself until there is no stack left.
+//! Hostile guest: recurses until its stack overflows.
 
 use portcullis_sdk::tool;
 
@@ -8,8 +8,8 @@ async fn deep_recursion(#[arg(default = 1_000_000_000)] depth: u64) -> String {
     descend(depth).to_string()
 }
 
-/// Keeps nothing in memory, so that it is the engine's own stack that runs out. The second call becomes a
-/// loop, the first cannot.
+/// Uses no linear memory, so the engine's own stack overflows. The compiler turns the second call into a
+/// loop, but cannot do so with the first.
 fn descend(depth: u64) -> u64 {
     if depth == 0 { 1 } else { descend(depth - 1) ^ descend(depth >> 1) }
 }

@@ -1,4 +1,4 @@
-//! Hostile guest: fails as it is told, word for word.
+//! Hostile guest: fails with a given kind and message.
 
 use std::io::Write;
 

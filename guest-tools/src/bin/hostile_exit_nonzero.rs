@@ -1,4 +1,4 @@
-//! Hostile guest: ends with an exit code that is not zero.
+//! Hostile guest: exits with a non-zero code.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: ends in order, but without a final frame.
+//! Hostile guest: exits normally, but without a final frame.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: gives its result and then does not end.
+//! Hostile guest: sends its result and then does not exit.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: reads directories of any size, over and over if told so.
+//! Hostile guest: reads directories of any size, repeatedly if requested.
 
 use portcullis_sdk::{ToolError, tool};
 

@@ -1,4 +1,4 @@
-//! Hostile guest: computes without end and without any call to its host.
+//! Hostile guest: computes for ever without a host call.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: makes cheap host calls without end, so that it is seldom found in code of its own.
+//! Hostile guest: makes cheap host calls for ever, so that it is rarely interrupted in its own code.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: ends with a line that is no frame.
+//! Hostile guest: ends with a line that is not a frame.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: opens a file as often as it can, and keeps every one open.
+//! Hostile guest: opens a file as often as it can, and closes none.
 
 use std::fs::File;
 

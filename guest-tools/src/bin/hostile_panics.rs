@@ -1,4 +1,4 @@
-//! Hostile guest: breaks off with a panic.
+//! Hostile guest: panics.
 
 use portcullis_sdk::tool;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: looks for everything that it was given without being told.
+//! Hostile guest: lists everything that it was given.
 
 use std::fmt::Write;
 
@@ -25,7 +25,7 @@ async fn probe_environment() -> String {
     found
 }
 
-/// What WASI says of descriptors.
+/// WASI's calls about descriptors.
 #[cfg(target_os = "wasi")]
 #[expect(unsafe_code, reason = "WASI's own calls: the standard library cannot enumerate descriptors")]
 mod descriptors {
@@ -58,7 +58,7 @@ mod descriptors {
     }
 }
 
-/// Natively there is nothing to prove.
+/// A native build has nothing to prove.
 #[cfg(not(target_os = "wasi"))]
 mod descriptors {
     pub(crate) fn kind(_: u32) -> Option<u8> {

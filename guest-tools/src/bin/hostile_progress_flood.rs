@@ -1,4 +1,4 @@
-//! Hostile guest: sends progress frames without end.
+//! Hostile guest: sends progress frames for ever.
 
 use portcullis_sdk::{ToolContext, tool};
 

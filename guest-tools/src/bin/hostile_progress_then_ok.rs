@@ -1,4 +1,4 @@
-//! Hostile guest: is no enemy: three progress frames, two updates, a result.
+//! Not hostile: three progress frames, two updates, a result.
 
 use portcullis_sdk::{ToolContext, ToolOutput, tool};
 

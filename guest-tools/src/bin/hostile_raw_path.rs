@@ -1,4 +1,5 @@
-//! Hostile guest: hands any path to any directory descriptor, as no C library or standard library would.
+//! Hostile guest: passes any path to any directory descriptor, which no C library or standard library would
+//! do.
 
 use portcullis_sdk::tool;
 
@@ -219,7 +220,7 @@ mod wasi {
     }
 }
 
-/// Natively there is nothing to prove.
+/// A native build has nothing to prove.
 #[cfg(not(target_os = "wasi"))]
 mod wasi {
     pub(crate) fn attempt(_: &str, _: (u32, &str), _: (u32, &str)) -> Result<String, u32> {

@@ -1,4 +1,4 @@
-//! Hostile guest: fills its standard error without end and without a line break.
+//! Hostile guest: floods its standard error without a line break.
 
 use std::io::Write;
 

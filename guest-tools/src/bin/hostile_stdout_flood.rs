@@ -1,4 +1,4 @@
-//! Hostile guest: fills its standard output without end and without a line break.
+//! Hostile guest: floods its standard output without a line break.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! Hostile guest: gives two results.
+//! Hostile guest: sends two results.
 
 use std::io::Write;
 

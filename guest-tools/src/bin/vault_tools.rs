@@ -1,5 +1,5 @@
-//! The module with the two steps of `vault_copyto`. They are no tools of a registry: the host calls them
-//! together, and nobody else can.
+//! The module with the two steps of `vault_copyto`. They are not in a registry: only the host can call them,
+//! both at once.
 
 portcullis_sdk::export_tools![
     portcullis_guest_tools::vault_copyto_read,

@@ -1,4 +1,4 @@
-//! `file_delete` run natively, on a folder that stands for the mounts.
+//! `file_delete` run natively, on a folder in place of the mounts.
 
 use std::{
     fs::{self, Permissions},
@@ -31,7 +31,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// Everything below the mount, links unfollowed, with paths from there.
+/// Everything below the mount, without following links, with relative paths.
 fn names(root: &Path) -> Vec<String> {
     let shared = root.join("shared");
     let mut names = Vec::new();
@@ -148,7 +148,7 @@ fn a_directory_that_is_read_in_parts_goes_too() {
     for number in 0..50 {
         fs::create_dir_all(tree.join(format!("d{number}/e"))).expect("directories");
     }
-    // As if so much was pending already that only one name is read at a time.
+    // As if so much were pending already that only one name is read at a time.
     let mut deletion = Deletion { deleted: Counts::default(), pending_bytes: MAX_PENDING_BYTES };
     assert!(deletion.delete_tree(&tree).is_ok());
     assert_eq!(deletion.deleted.words(), "3 files, 2 symbolic links, 104 directories");
@@ -157,7 +157,7 @@ fn a_directory_that_is_read_in_parts_goes_too() {
 }
 
 #[test]
-fn a_deletion_that_stops_half_way_says_what_is_gone_and_what_is_not() {
+fn a_deletion_that_stops_half_way_says_what_is_gone_and_left() {
     let target = Path::new("/host/shared/tree");
     let path = GuestPath::parse("tree").expect("a path");
     let deleted = Counts { files: 2, links: 0, directories: 1 };

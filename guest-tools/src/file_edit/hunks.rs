@@ -1,23 +1,23 @@
-//! The lines that an edit changed, as a unified diff shows them.
+//! Shows the lines that an edit changed, in the form of a unified diff.
 //!
-//! No general diff: where the passages were is known.
+//! No diff algorithm is needed: the places of the passages are known.
 
 use super::line_breaks;
 
-/// How many changed places are shown.
+/// The number of changed places that are shown.
 const SHOWN_PLACES: usize = 3;
 
-/// How many unchanged lines are shown before and after a change.
+/// The number of unchanged lines that are shown before and after a change.
 const CONTEXT_LINES: usize = 2;
 
-/// How many removed lines of one place are shown, and how many added ones.
+/// The number of removed lines of one place that are shown, and of added ones.
 const SHOWN_LINES: usize = 20;
 
-/// How much of a line is shown, in bytes.
+/// The length of a line that is shown, in bytes.
 const SHOWN_LINE_BYTES: usize = 200;
 
-/// Shows the first changed places. `places` are where the replaced passages, of `old_bytes` each, began in
-/// the old text, in order; each was replaced by `new_bytes`.
+/// Shows the first changed places. `places` are the offsets of the replaced passages in the old text, in
+/// order; each passage had `old_bytes` and was replaced by `new_bytes`.
 pub(super) fn show(old: &str, new: &str, places: &[usize], old_bytes: usize, new_bytes: usize) -> String {
     let mut shown = String::new();
     let mut next = 0;
@@ -26,12 +26,12 @@ pub(super) fn show(old: &str, new: &str, places: &[usize], old_bytes: usize, new
         let begin = line_start(old, *first);
         let mut end = line_end(old, first + old_bytes);
         let mut last = next;
-        // What ends on the line where another begins is one change.
+        // A passage that ends on the line where another begins belongs to the same change.
         while let Some(place) = places.get(last + 1).filter(|place| **place < end) {
             end = line_end(old, place + old_bytes);
             last += 1;
         }
-        // As many bytes were added or taken before a place as there are passages before it.
+        // Every passage before a place shifts it by the same difference.
         let moved = |at: usize, passages: usize| at + passages * new_bytes - passages * old_bytes;
         let new_begin = moved(begin, next);
         let new_end = line_end(new, moved(places[last], last) + new_bytes);
@@ -84,7 +84,7 @@ fn push_hunk(shown: &mut String, before: &mut Side<'_>, after: &mut Side<'_>) {
 fn leave_out_same(before: &mut Side<'_>, after: &mut Side<'_>) {
     let (old, new) = (before.lines().as_bytes(), after.lines().as_bytes());
     let same = old.iter().zip(new).take_while(|(a, b)| a == b).count();
-    // All of one side may be the beginning of the other.
+    // One side may be a prefix of the other.
     let whole = same == old.len().min(new.len())
         && before.begins_line(before.begin + same)
         && after.begins_line(after.begin + same);
@@ -135,17 +135,17 @@ fn tail_lines(text: &str) -> Vec<&str> {
     lines
 }
 
-/// Where the line begins that a place is on.
+/// The offset at which the line of a place begins.
 fn line_start(text: &str, at: usize) -> usize {
     text.as_bytes()[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
 }
 
-/// Where the line ends, line break included, that a place is on.
+/// The offset at which the line of a place ends, line break included.
 fn line_end(text: &str, at: usize) -> usize {
     at + line_end_bytes(&text.as_bytes()[at..])
 }
 
-/// How many bytes the first line has, line break included.
+/// The length of the first line, line break included.
 fn line_end_bytes(text: &[u8]) -> usize {
     text.iter().position(|byte| *byte == b'\n').map_or(text.len(), |end| end + 1)
 }

@@ -1,15 +1,15 @@
-//! Why a passage is not in a text, in words that help to find it.
+//! Explains why a passage is not in a text, to help find it.
 
 use super::{has_bare_line_feed, line_breaks};
 
-/// How many lines are compared before the search for a similar passage is given up. A passage of many
-/// lines, in a text of lines like its first, would be compared at each.
+/// The most lines that are compared in the search for a similar passage. A passage of many lines could be
+/// compared at every line of a repetitive text.
 const COMPARED_LINES: usize = 1 << 20;
 
-/// How many of a text's own lines are quoted.
+/// The number of lines of the text that are quoted.
 const QUOTED_LINES: usize = 10;
 
-/// How much of a line is quoted, in bytes.
+/// The length of a line that is quoted, in bytes.
 const QUOTED_LINE_BYTES: usize = 200;
 
 /// Completes the sentence "it is not in the text: …".
@@ -36,7 +36,7 @@ pub(super) fn explain(text: &str, passage: &str) -> String {
     format!("it would match from line {line} on, but line {differing} is {has} where 'old_text' has {wants}")
 }
 
-/// Whether it is there with other line breaks.
+/// The explanation if the passage is there with other line breaks.
 fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
     let has_crlf = passage.contains("\r\n");
     if has_bare_line_feed(passage) && text.contains("\r\n") {
@@ -57,13 +57,13 @@ fn other_line_breaks(text: &str, passage: &str) -> Option<String> {
 
 /// A passage that begins like the wanted one.
 struct Similar {
-    /// Where its first line begins.
+    /// The offset of its first line.
     at: usize,
-    /// How many lines are alike.
+    /// The number of similar lines.
     lines: usize,
 }
 
-/// The place at which the most lines are alike, white space aside; the first of several.
+/// The place with the most similar lines, ignoring white space; the first of several.
 fn most_similar(text: &str, wanted: &[&str]) -> Option<Similar> {
     let squeezed: Vec<String> = wanted.iter().map(|line| squeeze(line)).collect();
     let mut best: Option<Similar> = None;
@@ -85,7 +85,7 @@ fn most_similar(text: &str, wanted: &[&str]) -> Option<Similar> {
     best
 }
 
-/// Whether a line is like one of the passage's, which may begin and end within a line.
+/// Whether a line is like one of the passage, which may begin and end within a line.
 fn alike(line: &str, wanted: &str, index: usize, count: usize) -> bool {
     let line = squeeze(line);
     match (index == 0, index + 1 == count) {

@@ -1,4 +1,4 @@
-//! `file_edit` run natively, on a folder that stands for the mounts.
+//! `file_edit` run natively, on a folder in place of the mounts.
 
 use std::{
     fs::{self, Permissions},
@@ -32,7 +32,7 @@ fn content(root: &Path) -> Vec<u8> {
     fs::read(root.join("shared/a")).expect("the file")
 }
 
-/// An edit of the only occurrence: what the file is then, and what is said after the first line.
+/// Edits the only occurrence and checks the file and the answer after its first line.
 #[track_caller]
 fn check(text: &str, (old, new): (&str, &str), edited: &str, said: &str) {
     check_all(text, (old, new), false, edited, said);
@@ -119,7 +119,7 @@ fn crlf_line_breaks_are_kept() {
     let said = "1 replacement (line 2)\n@@ -1,3 +1,4 @@\n a\r\n-b\r\n+x\r\n+y\r\n c\r";
     check("a\r\nb\r\nc\r\n", ("b", "x\ny"), "a\r\nx\r\ny\r\nc\r\n", said);
     check("a\r\nb\r\nc\r\n", ("b\r\n", "x\r\ny\r\n"), "a\r\nx\r\ny\r\nc\r\n", said);
-    // Mixed ones are left alone.
+    // Mixed line breaks stay unchanged.
     check(
         "a\r\nb\nc",
         ("b", "x\ny"),
@@ -171,7 +171,7 @@ fn what_is_not_there_is_looked_for_without_white_space() {
 }
 
 #[test]
-fn a_passage_that_is_there_more_than_once_is_refused_with_the_lines() {
+fn an_ambiguous_passage_is_refused_with_its_lines() {
     refused(
         "x\ny\nx x\n",
         ("x", "z"),
@@ -262,8 +262,8 @@ fn a_file_that_changed_meanwhile_is_left_alone() {
 }
 
 proptest! {
-    /// Replacing one or all occurrences is what `str` makes of it, and the lines shown rebuild the new text
-    /// where they show all of it.
+    /// The edit equals `str`'s replacement of one or all occurrences, and if the answer shows all changes,
+    /// they rebuild the new text.
     #[test]
     fn an_edit_is_a_replacement(
         text in "[ab\n]{0,24}",
@@ -273,7 +273,7 @@ proptest! {
     ) {
         prop_assume!(old != new);
         let folder = folder(text.as_bytes());
-        // Places may overlap.
+        // Occurrences may overlap.
         let places = (0..text.len()).filter(|at| text[*at..].starts_with(&old)).count();
         match edit(folder.path(), &old, &new, all) {
             Ok(said) => {
@@ -291,7 +291,7 @@ proptest! {
         }
     }
 
-    /// In a file of CRLF line breaks, all stay such.
+    /// In a file with CRLF line breaks only, none becomes a bare line feed.
     #[test]
     fn no_bare_line_feed_gets_into_a_crlf_file(
         lines in prop::collection::vec("[ab]{0,3}", 2..6),
@@ -308,7 +308,7 @@ proptest! {
     }
 }
 
-/// What a text is after the changes that an answer shows.
+/// Applies the changes that an answer shows to the text.
 fn patched(text: &str, said: &str) -> String {
     const NO_BREAK: &str = "\\ No newline at end of file\n";
     let old: Vec<&str> = text.split_inclusive('\n').collect();

@@ -1,4 +1,4 @@
-//! `file_list` run natively, on a folder that stands for the mounts.
+//! `file_list` run natively, on a folder in place of the mounts.
 
 use std::{fs, os::unix::fs::symlink, path::Path};
 
@@ -39,7 +39,7 @@ fn entries_are_sorted_and_marked() {
 }
 
 #[test]
-fn deeper_levels_follow_their_directory_and_links_are_not_followed() {
+fn deeper_levels_are_listed_and_links_are_not_followed() {
     let folder = folder();
     let two = TOP.replace("src/\n", "src/\nsrc/inner/\nsrc/main.rs\n");
     assert_eq!(list(folder.path(), r#"{"depth":2}"#).expect("lists"), two);

@@ -1,4 +1,4 @@
-//! `file_read` run natively, on a folder that stands for the mounts.
+//! `file_read` run natively, on a folder in place of the mounts.
 
 use std::{fs::OpenOptions, path::Path};
 
@@ -142,7 +142,7 @@ fn impossible_parts_are_refused() {
     );
 }
 
-/// A file of 1 GiB without content, of which nothing is on the disk.
+/// A sparse file of 1 GiB, which takes no space on the disk.
 fn sparse(folder: &tempfile::TempDir) -> File {
     let file = File::create(folder.path().join("shared/a")).expect("a file");
     file.set_len(1 << 30).expect("a sparse file");

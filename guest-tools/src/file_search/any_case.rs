@@ -1,15 +1,15 @@
-//! Finding the lines that may hold a text in any case.
+//! Finds lines that may contain a text in any case.
 //!
-//! The engine looks for all ways to write such a text at once, for which it has no SIMD on WebAssembly: three
-//! times slower than all else. So a byte of the text that is rare in source code is looked for, in both
-//! cases, and only lines that have it are given to the engine. The same goes for a text that every match of
-//! an expression holds.
+//! The engine would search for all spellings of the text at once, for which it has no SIMD on WebAssembly;
+//! that is three times slower than everything else. So this searches for a byte of the text that is rare in
+//! source code, in both cases, and passes only lines with that byte to the engine. The same works for a text
+//! that every match of an expression contains.
 
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoError};
 use grep_regex::{RegexCaptures, RegexMatcher};
 use memchr::memchr2_iter;
 
-/// A matcher that may know a cheap sign of the lines to look at.
+/// A matcher with an optional cheap sign of candidate lines.
 #[derive(Debug)]
 pub(super) struct LineMatcher {
     matcher: RegexMatcher,
@@ -24,14 +24,14 @@ struct Sign {
     next: Option<Cases>,
 }
 
-/// A byte in both cases, which may be the same.
+/// A byte in both cases, which may be equal.
 #[derive(Debug, Clone, Copy)]
 struct Cases(u8, u8);
 
-/// What source code is mostly made of, the most frequent first. What is not here is rare.
+/// The most frequent bytes of source code, in order. All others count as rare.
 const FREQUENT: &[u8] = b" etranisolcdupmf_hgb(),.;:=/\"-y{}>&vx<w'0*#1+[]";
 
-/// So many of these are in nearly every line.
+/// The first of these are in nearly every line.
 const MOST_FREQUENT: usize = 16;
 
 impl LineMatcher {
@@ -39,7 +39,7 @@ impl LineMatcher {
         Self { matcher, sign: None }
     }
 
-    /// Every match of `matcher` has each of these texts in it, in any case.
+    /// Requires that every match of `matcher` contains each of these texts, in any case.
     pub(super) fn of_any_case<'t>(matcher: RegexMatcher, texts: impl IntoIterator<Item = &'t str>) -> Self {
         let signs = texts.into_iter().flat_map(|text| Sign::all_of(text.as_bytes()));
         let sign = signs.max_by_key(|(rarity, _)| *rarity).map(|(_, sign)| sign);
@@ -48,14 +48,14 @@ impl LineMatcher {
 }
 
 impl Sign {
-    /// Each byte of a text that can be a sign, with how rare it is.
+    /// Each possible sign of a text, with its rarity.
     fn all_of(text: &[u8]) -> impl Iterator<Item = (usize, Self)> {
         text.iter().enumerate().filter_map(|(at, byte)| {
             let rare = Cases::of(*byte)?;
             let next = text.get(at + 1).copied().filter(|next| Cases::of(*next).is_some());
-            // A sign that nearly all lines have is none.
+            // A byte in nearly all lines is no useful sign.
             let usable = next.is_some() || rarity(*byte) >= MOST_FREQUENT;
-            // Each of the first costs a look at the second.
+            // Each occurrence of the first byte costs a look at the second.
             let both = 2 * rarity(*byte) + next.map_or(0, rarity);
             usable.then_some((both, Self { rare, next: next.and_then(Cases::of) }))
         })
@@ -69,8 +69,8 @@ fn rarity(byte: u8) -> usize {
 }
 
 impl Cases {
-    /// None for what has other cases than its two in ASCII: `k` is also written as the Kelvin sign, `s` as
-    /// the long one, and other alphabets' letters are more than a byte.
+    /// None for a character with more than two cases in Unicode: `k` is also written as the Kelvin sign and
+    /// `s` as the long s. Letters of other alphabets have more than one byte.
     fn of(byte: u8) -> Option<Self> {
         let other = !byte.is_ascii() || matches!(byte, b'k' | b'K' | b's' | b'S');
         (!other).then_some(Self(byte.to_ascii_lowercase(), byte.to_ascii_uppercase()))

@@ -1,4 +1,4 @@
-//! Searching one file after the other.
+//! Searches files one after the other.
 
 use std::{
     fs::File,
@@ -17,15 +17,15 @@ use super::{
     report::{Group, Line, Report},
 };
 
-/// How much of a file is searched at once, in bytes: 256 KiB. Most are not longer, so they take one reading
-/// into memory that is there, and no copy. Longer ones stream.
+/// The part of a file that is searched at once, in bytes: 256 KiB. Most files fit, so they take one read into
+/// a reused buffer and no copy. Longer ones stream.
 const WHOLE_BYTES: usize = 256 << 10;
 
-/// The longest line that a search gets past, in bytes: 8 MiB. A line must be in memory whole; the file is
-/// searched up to one that is longer.
+/// The longest line that can be searched, in bytes: 8 MiB. A line must be in memory as a whole; the search of
+/// a file stops at a longer one.
 const MAX_LINE_BYTES: usize = 8 << 20;
 
-/// What searches files.
+/// The searcher of files.
 pub(super) struct Files {
     pub(super) report: Report,
     matcher: LineMatcher,
@@ -45,11 +45,11 @@ impl Files {
         Self { report, matcher, searcher, buffer: vec![0; WHOLE_BYTES].into_boxed_slice() }
     }
 
-    /// Searches a file. What hinders that is counted.
+    /// Searches a file. Failures are counted.
     ///
-    /// A file of a walk that has a NUL byte is binary: it is skipped, or searched up to the part with that
-    /// byte where it is long. One that the call names is searched, as with ripgrep, but a match in it is
-    /// only told and not shown.
+    /// A walked file with a NUL byte is binary: it is skipped, or, if long, searched up to the part with that
+    /// byte. A file that the call names is searched like in ripgrep, but a match in it is only reported and
+    /// not shown.
     pub(super) fn search(&mut self, system: &Path, guest: &str, chosen: Chosen) {
         let Self { report, matcher, searcher, buffer } = self;
         searcher.set_binary_detection(match chosen {
@@ -98,19 +98,19 @@ fn fill(file: &mut File, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// Whether the searcher gave up because a line does not fit its memory: that error alone is its own and not
-/// the system's.
+/// Whether the searcher gave up because a line does not fit its buffer: this is its only error without an
+/// error number of the system.
 fn is_line_too_long(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::Other && error.raw_os_error().is_none()
 }
 
-/// Takes the lines of one file.
+/// Receives the lines of one file.
 struct Lines<'a> {
     report: &'a mut Report,
     matcher: &'a LineMatcher,
     group: Group,
     chosen: Chosen,
-    /// Where the first NUL byte is.
+    /// The offset of the first NUL byte.
     binary: Option<u64>,
 }
 

@@ -1,41 +1,41 @@
-//! What `.gitignore` and `.ignore` files exclude.
+//! The rules of `.gitignore` and `.ignore` files.
 //!
-//! As with ripgrep: a file's patterns hold for all below its directory, those of a deeper file win, and what
-//! any `.ignore` says wins over any `.gitignore`. Other than with ripgrep, `.gitignore` files hold without a
-//! Git repository around them as well, since what a workspace was copied from rarely comes along; and what
-//! lies outside the mount, or in `.git`, is not read: neither a user's own patterns nor `.git/info/exclude`.
+//! As with ripgrep, a file's patterns apply to everything below its directory, deeper files take precedence,
+//! and any `.ignore` takes precedence over any `.gitignore`. Unlike with ripgrep, `.gitignore` files apply
+//! without a surrounding Git repository too, since a copied workspace rarely includes it. Files outside the
+//! mount or in `.git` are not read: neither a user's own patterns nor `.git/info/exclude`.
 
 use std::{fs::File, io::Read, path::Path};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-/// How many bytes of ignore files hold at a time: 128 KiB. Whoever writes the files could fill the guest's
-/// memory with patterns otherwise; one that would go beyond does not hold, and that is said.
+/// The most bytes of ignore files that apply at a time: 128 KiB. Otherwise their author could fill the
+/// guest's memory with patterns. A file beyond the limit does not apply, and a note says so.
 const MAX_RULES_BYTES: usize = 128 << 10;
 
-/// The ignore files that hold where a walk is.
+/// The ignore files that apply at the current place of a walk.
 #[derive(Debug, Default)]
 pub(super) struct IgnoreRules {
-    /// One for each directory from the mount to where the walk is, in order, if it has any file.
+    /// The directories from the mount to the current place that have ignore files, in order.
     scopes: Vec<Scope>,
-    /// How many directories of the walk are entered and not left.
+    /// The number of directories that the walk has entered and not left.
     depth: usize,
     bytes: usize,
     too_large: usize,
     bad_lines: usize,
 }
 
-/// What the ignore files say of an entry.
+/// The verdict of the ignore files on an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verdict {
     Ignored,
-    /// A pattern with `!` asks for it.
+    /// A pattern with `!` includes it.
     Asked,
-    /// No pattern names it.
+    /// No pattern matches it.
     Unnamed,
 }
 
-/// The kinds of ignore files, the strongest first.
+/// The kinds of ignore files, in order of precedence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum IgnoreFile {
     Ignore,
@@ -63,12 +63,12 @@ impl IgnoreFile {
 }
 
 impl IgnoreRules {
-    /// Adds the files of the directories above one, from its mount's on. Paths are the system's, whose first
-    /// `outer_bytes` are no part of the guest path.
+    /// Adds the files of the parent directories, from the mount down. Paths are the system's; their first
+    /// `outer_bytes` do not belong to the guest path.
     pub(super) fn add_parents(&mut self, directory: &str, outer_bytes: usize) {
         let guest = &directory[outer_bytes..];
         let ends = guest.match_indices('/').map(|(at, _)| outer_bytes + at).skip(1);
-        // Above a directory that `..` leads to are others than its path says.
+        // With `..` in the path, the real parents may differ from those in the path.
         let ends: Vec<usize> =
             if guest.split('/').any(|part| part == "..") { vec![] } else { ends.collect() };
         for end in ends {
@@ -81,7 +81,7 @@ impl IgnoreRules {
         }
     }
 
-    /// Enters a directory in which these files are.
+    /// Enters a directory that has these files.
     pub(super) fn enter(
         &mut self,
         directory: &str,
@@ -92,7 +92,7 @@ impl IgnoreRules {
         self.add(directory, outer_bytes, present);
     }
 
-    /// Leaves the directory that was entered last.
+    /// Leaves the directory entered last.
     pub(super) fn leave(&mut self) {
         while let Some(scope) = self.scopes.pop_if(|scope| scope.depth == self.depth) {
             self.bytes -= scope.bytes;
@@ -100,7 +100,7 @@ impl IgnoreRules {
         self.depth -= 1;
     }
 
-    /// What the files say of an entry.
+    /// The verdict of the files on an entry.
     pub(super) fn verdict(&self, guest: &str, is_directory: bool) -> Verdict {
         for kind in IgnoreFile::ALL {
             let files = self.scopes.iter().rev().flat_map(|scope| &scope.files);
@@ -115,7 +115,7 @@ impl IgnoreRules {
         Verdict::Unnamed
     }
 
-    /// What could not be heeded, one sentence each.
+    /// Notes about rules that could not be applied, one sentence each.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.too_large > 0 {
@@ -158,7 +158,7 @@ impl IgnoreRules {
     }
 }
 
-/// A file's content; none if it is longer than there is room. One that cannot be read says nothing.
+/// A file's content; none if it is longer than the available room. An unreadable file counts as empty.
 fn read(path: &Path, room: usize) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     if let Ok(file) = File::open(path) {

@@ -1,4 +1,4 @@
-//! What is looked for, and what is wrong with it.
+//! Compiles the query, or explains what is wrong with it.
 
 use grep_regex::RegexMatcherBuilder;
 use portcullis_sdk::ToolError;
@@ -6,21 +6,21 @@ use regex_syntax::ParserBuilder;
 
 use super::{any_case::LineMatcher, required};
 
-/// The longest query, in bytes: 4 KiB. What is built from a longer one could fill the guest's memory before
-/// any limit below counts it.
+/// The longest query, in bytes: 4 KiB. Compiling a longer one could fill the guest's memory before the limits
+/// below apply.
 const MAX_QUERY_BYTES: usize = 4096;
 
-/// How large a compiled expression may be, in bytes: 4 MiB. There may be four of its kind: forwards,
-/// backwards, and those for a part of it that is looked for first.
+/// The largest compiled expression, in bytes: 4 MiB. There may be four: forwards, backwards, and both for a
+/// part that is searched for first.
 const MAX_COMPILED_BYTES: usize = 4 << 20;
 
-/// How much memory a search by automaton may use, in bytes: 4 MiB. Where it needs more it begins anew.
+/// The memory of a search by automaton, in bytes: 4 MiB. When it is full, the automaton starts again.
 const AUTOMATON_BYTES: usize = 4 << 20;
 
-/// How deep groups may be nested.
+/// The deepest nesting of groups.
 const MAX_NESTING: u32 = 100;
 
-/// Makes the matcher of a query. Its time is linear in the text's length, whatever the expression.
+/// Builds the matcher of a query. Its time is linear in the text's length, for any expression.
 pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<LineMatcher, ToolError> {
     let refused = |reason: String| ToolError::invalid_arguments(format!("field 'query': {reason}"));
     if query.is_empty() {
@@ -35,8 +35,8 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
     }
     let mut required = Vec::new();
     if regex {
-        // The builder below encloses the expression in a group, which shifts its errors' places and lets
-        // `a)|(b` through.
+        // Parsed separately: the builder below wraps the expression in a group, which would shift the places
+        // of errors and accept `a)|(b`.
         let expression = ParserBuilder::new()
             .case_insensitive(!case_sensitive)
             .nest_limit(MAX_NESTING)
@@ -52,7 +52,7 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
         .fixed_strings(!regex)
         .case_insensitive(!case_sensitive)
         .multi_line(true)
-        // `$` stands before a line break of either kind.
+        // `$` matches before a line break of either kind.
         .crlf(true)
         .nest_limit(MAX_NESTING + 1)
         .size_limit(MAX_COMPILED_BYTES)
@@ -61,7 +61,7 @@ pub(super) fn matcher(query: &str, regex: bool, case_sensitive: bool) -> Result<
         .map_err(|error| refused(format!("not usable: {error}")))?;
     Ok(match (regex, case_sensitive) {
         (false, false) => LineMatcher::of_any_case(matcher, [query]),
-        // Texts in one case the engine finds by itself, and faster.
+        // For texts in one case the engine itself is faster.
         (true, _) if required.iter().any(|it| it.any_case) => {
             LineMatcher::of_any_case(matcher, required.iter().map(|it| it.text.as_str()))
         }

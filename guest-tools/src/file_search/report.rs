@@ -1,34 +1,34 @@
-//! The lines that were found, as the model reads them, and what must be said beside them.
+//! The found lines in the form for a model, and the notes about them.
 
 use std::{borrow::Cow, fmt::Write};
 
 use crate::limits::{MAX_TEXT_BYTES, that_fits};
 
-/// How much of a line is shown, in bytes. Minified files have lines that would fill the whole result.
+/// The length of a line that is shown, in bytes. A line of a minified file could fill the whole result.
 const SHOWN_LINE_BYTES: usize = 500;
 
-/// How much of that is before the match.
+/// The part of it before the match.
 const SHOWN_BEFORE_BYTES: usize = 100;
 
-/// How many files are named that could not be read.
+/// The number of unreadable files that are named.
 const NAMED_FILES: usize = 5;
 
-/// What a search found so far, and counts of what it could not look into.
+/// The results of a search so far, and counts of what it could not search.
 #[derive(Debug)]
 pub(super) struct Report {
     text: String,
     max_results: usize,
-    /// Whether lines stand in groups, with `--` between them.
+    /// Whether lines stand in groups, separated by `--`.
     grouped: bool,
     pub(super) matching_lines: usize,
-    /// Whether there are more matching lines than are wanted.
+    /// Whether there are more matching lines than requested.
     more: bool,
     pub(super) searched: usize,
     pub(super) binary: usize,
     pub(super) cut_at_binary: usize,
     pub(super) cut_at_long_line: usize,
     unreadable: usize,
-    /// Some of those, as they are shown.
+    /// The paths of some of them, as shown.
     unreadable_named: Vec<String>,
     pub(super) out_of_time: bool,
 }
@@ -36,7 +36,7 @@ pub(super) struct Report {
 /// The lines of one file.
 #[derive(Debug)]
 pub(super) struct Group {
-    /// The path as it is shown.
+    /// The path, as shown.
     path: String,
     /// Whether lines were left out since the last one.
     broken: bool,
@@ -51,7 +51,7 @@ pub(super) struct Line<'a> {
 }
 
 impl Group {
-    /// Lines are left out here.
+    /// Marks that lines are left out here.
     pub(super) fn breaks(&mut self) {
         self.broken = true;
     }
@@ -79,13 +79,13 @@ impl Report {
         }
     }
 
-    /// Begins the lines of a file. A path with control characters is written as a quoted string, so that a
-    /// line of the result is one of a file.
+    /// Begins the lines of a file. A path with control characters becomes a quoted string, so that each line
+    /// of the result is one line of a file.
     pub(super) fn begin(&self, guest: &str) -> Group {
         Group { path: shown(guest), broken: true, empty: true }
     }
 
-    /// Takes note of a file that could not be read.
+    /// Notes a file that could not be read.
     pub(super) fn add_unreadable(&mut self, guest: &str) {
         self.unreadable += 1;
         if self.unreadable_named.len() < NAMED_FILES && guest.len() <= SHOWN_LINE_BYTES {
@@ -93,7 +93,8 @@ impl Report {
         }
     }
 
-    /// Adds a matching line; whether more are wanted. `place` tells where in it the match is.
+    /// Adds a matching line; returns whether more are wanted. `place` gives the offset of the match in the
+    /// line.
     pub(super) fn add_match(&mut self, group: &mut Group, line: Line<'_>, place: impl Fn() -> usize) -> bool {
         if self.is_at_limit() {
             return false;
@@ -103,7 +104,7 @@ impl Report {
         !self.is_full()
     }
 
-    /// Adds a line around a matching one; whether more are wanted.
+    /// Adds a line near a matching one; returns whether more are wanted.
     pub(super) fn add_context(&mut self, group: &mut Group, line: Line<'_>, announces_match: bool) -> bool {
         if announces_match && self.is_at_limit() {
             return false;
@@ -112,7 +113,7 @@ impl Report {
         !self.is_full()
     }
 
-    /// Adds that a binary file matches.
+    /// Adds a note that a binary file matches.
     pub(super) fn add_binary(&mut self, group: &mut Group, offset: u64) {
         self.matching_lines += 1;
         group.empty = false;
@@ -132,7 +133,7 @@ impl Report {
         self.text[..end].to_owned()
     }
 
-    /// What the lines leave out, one sentence each; none where they are all there is.
+    /// Notes about what the lines leave out, one sentence each; empty if nothing is left out.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         let narrow = "narrow the search with 'path', 'glob' or a longer 'query'";
@@ -161,7 +162,7 @@ impl Report {
         notes
     }
 
-    /// Takes note of a match that is one too many.
+    /// Whether the number of lines is reached; notes that there is another match.
     fn is_at_limit(&mut self) -> bool {
         self.more |= self.matching_lines == self.max_results;
         self.more
@@ -183,7 +184,7 @@ impl Report {
     }
 
     fn write(&mut self, words: std::fmt::Arguments<'_>) {
-        // Writing to a string does not fail.
+        // Writing to a string cannot fail.
         let _ = self.text.write_fmt(words);
     }
 }
@@ -202,7 +203,7 @@ fn text(bytes: &[u8]) -> Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-/// The part of a long line around a place, with marks for what is cut before and after it.
+/// The part of a long line around a place, with marks where it is cut.
 fn window(bytes: &[u8], place: usize) -> Cow<'_, str> {
     let latest = bytes.len() - SHOWN_LINE_BYTES;
     let begin = boundary(bytes, place.saturating_sub(SHOWN_BEFORE_BYTES).min(latest));
@@ -218,7 +219,7 @@ fn window(bytes: &[u8], place: usize) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The last place, up to this one, at which no character is split; in what is no UTF-8, a near one.
+/// The last offset up to this one at a character boundary; in invalid UTF-8, one nearby.
 fn boundary(bytes: &[u8], at: usize) -> usize {
     if at >= bytes.len() {
         return bytes.len();

@@ -1,17 +1,17 @@
-//! Texts that every match of an expression holds, as far as its outer sequence shows them.
+//! Finds texts that every match of an expression contains, as far as its outer sequence shows them.
 
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// A text that every match holds.
+/// A text that every match contains.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Required {
-    /// In lower case where case does not matter.
+    /// In lower case if case does not matter.
     pub(super) text: String,
-    /// Whether letters in it stand for either case.
+    /// Whether its letters match either case.
     pub(super) any_case: bool,
 }
 
-/// The texts that every match of an expression holds, each as long as can be told.
+/// The texts that every match of an expression contains, each as long as possible.
 pub(super) fn texts(expression: &Hir) -> Vec<Required> {
     let mut found = vec![Required::default()];
     gather(expression, &mut found);
@@ -19,7 +19,7 @@ pub(super) fn texts(expression: &Hir) -> Vec<Required> {
     found
 }
 
-/// Adds to the last text, or begins a new one where something may stand between.
+/// Appends to the last text, or begins a new one if other characters may stand between.
 fn gather(part: &Hir, found: &mut Vec<Required>) {
     let end = |found: &mut Vec<Required>| found.push(Required::default());
     match part.kind() {
@@ -57,7 +57,7 @@ fn current(found: &mut Vec<Required>) -> &mut Required {
     &mut found[last]
 }
 
-/// The letter of ASCII that a class is all cases of.
+/// The ASCII letter whose cases form the class, if any.
 fn letter(class: &Class) -> Option<char> {
     let has = |letter: char| match class {
         Class::Unicode(class) => class.ranges().iter().any(|it| (it.start()..=it.end()).contains(&letter)),
@@ -71,7 +71,7 @@ fn letter(class: &Class) -> Option<char> {
         }
     };
     let letter = ('a'..='z').find(|letter| has(*letter) && has(letter.to_ascii_uppercase()))?;
-    // The Kelvin sign is a `k`, and the long s an `s`.
+    // The Kelvin sign is a case of `k`, and the long s a case of `s`.
     let cases = if matches!(class, Class::Unicode(_)) && matches!(letter, 'k' | 's') { 3 } else { 2 };
     (size == cases).then_some(letter)
 }

@@ -1,4 +1,4 @@
-//! `file_search` run natively, on a folder that stands for the mounts.
+//! `file_search` run natively, on a folder in place of the mounts.
 
 use std::{
     collections::BTreeSet,
@@ -37,14 +37,14 @@ fn folder(files: &[(&str, &[u8])]) -> tempfile::TempDir {
     folder
 }
 
-/// What a search of these files says, below the mount.
+/// Checks the answer of a search of these files, with paths below the mount.
 #[track_caller]
 fn check(files: &[(&str, &[u8])], arguments: &Value, said: &str) {
     let folder = folder(files);
     assert_eq!(search(folder.path(), arguments).expect("searches"), said);
 }
 
-/// The paths of the files that have a match, below the mount.
+/// Checks which files have a match, with paths below the mount.
 #[track_caller]
 fn check_files(files: &[&str], rules: &[(&str, &str)], arguments: &Value, found: &[&str]) {
     let mut all: Vec<(&str, &[u8])> = files.iter().map(|file| (*file, &b"x"[..])).collect();
@@ -91,7 +91,7 @@ fn lines_come_with_guest_path_and_number_in_the_order_of_paths() {
 }
 
 #[test]
-fn a_text_in_any_case_is_found_in_letters_of_other_alphabets_too() {
+fn a_text_in_any_case_is_found_in_other_alphabets_too() {
     let files: &[(&str, &[u8])] = &[("a", "aſ\u{212a} q\nASK\nas k\nÉCOLE\n".as_bytes())];
     let said = "/shared/a:1:aſ\u{212a} q\n/shared/a:2:ASK";
     check(files, &json!({"query": "ask", "case_sensitive": false}), said);
@@ -146,7 +146,7 @@ fn more_lines_than_wanted_are_cut_with_advice() {
     check(files, &json!({"query": "x", "max_results": 4}), all);
     let three = "/shared/a:1:x1\n/shared/a:2:x2\n/shared/a:5:x3";
     check(files, &json!({"query": "x", "max_results": 3}), &format!("{three}\n{}", more(3)));
-    // What stands around the last line is shown, what stands before the next is not.
+    // Context after the last line is shown; context before the next match is not.
     check(
         files,
         &json!({"query": "x", "max_results": 2, "context": 1}),
@@ -182,7 +182,7 @@ fn ignore_files_hold_below_their_directory_and_the_deeper_wins() {
         &json!({}),
         &["src/keep.log"],
     );
-    // What `.ignore` says wins, wherever it is.
+    // `.ignore` takes precedence, at any depth.
     check_files(
         files,
         &[(".ignore", "!a.log\ntarget"), ("src/.gitignore", "a.log\n*.tmp")],
@@ -196,7 +196,7 @@ fn ignore_files_above_the_searched_directory_hold_too() {
     let rules = &[(".gitignore", "*.log\n/src/deep/b\n"), ("src/.ignore", "c\n")];
     let files = &["src/deep/a.log", "src/deep/a", "src/deep/b", "src/deep/c"];
     check_files(files, rules, &json!({"path": "src/deep"}), &["src/deep/a"]);
-    // A file that is named is searched in any case.
+    // A named file is searched even if ignored.
     check_files(files, rules, &json!({"path": "src/deep/a.log"}), &["src/deep/a.log"]);
     check_files(
         files,
@@ -274,7 +274,7 @@ fn a_binary_file_is_skipped_or_only_told_of() {
     check(files, &json!({"query": "x"}), "/shared/b:1:x");
     check(files, &json!({"query": "x", "path": "a"}), "/shared/a: binary file matches (NUL byte at 1)");
     check(files, &json!({"query": "y", "path": "a"}), "no matches in 1 file");
-    // Far in, what is before it was shown already.
+    // If the NUL byte comes late, the lines before it are already shown.
     let mut late = b"x\n".to_vec();
     late.extend_from_slice(&b"text\n".repeat(100_000));
     late.extend_from_slice(b"x\0x\n");
@@ -309,7 +309,7 @@ fn a_long_file_streams() {
 }
 
 #[test]
-fn what_is_no_file_is_left_alone_and_what_cannot_be_read_is_counted() {
+fn special_files_are_skipped_and_unreadable_ones_are_counted() {
     let folder = folder(&[("real/a", b"x\n"), ("locked", b"x\n"), ("locked.d/x", b"x\n")]);
     let shared = folder.path().join("shared");
     symlink("real", shared.join("link")).expect("a link");
@@ -409,7 +409,7 @@ fn what_cannot_be_searched_is_said_with_the_guest_path() {
     );
 }
 
-/// Every line of a tree that a predicate holds for, as `file_search` writes it.
+/// The expected lines: all lines of a tree that fulfil a predicate, in the form of `file_search`.
 fn naive(tree: &[(String, String)], matches: impl Fn(&str) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut files: Vec<_> =
@@ -425,7 +425,7 @@ fn naive(tree: &[(String, String)], matches: impl Fn(&str) -> bool) -> Vec<Strin
     found
 }
 
-/// A tree of a few files; a name is a file's or a directory's, not both.
+/// A tree of a few files; no name is both a file and a directory.
 fn trees() -> impl Strategy<Value = Vec<(String, String)>> {
     let path = prop_oneof!["[ab]", "d/[ab]", "d/e/[ab]"];
     let text = "([ab.c ]{0,4}(\r\n|\n)){0,6}[ab]{0,2}";

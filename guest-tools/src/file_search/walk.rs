@@ -1,8 +1,8 @@
 //! The files below a directory, in the order of their paths.
 //!
-//! `ignore` has a walker, but it refuses every entry on WASI ("unsupported platform"), and it brings threads.
-//! This one takes a directory's own word for what its entries are, so that no entry is looked at by itself,
-//! and finds ignore files in the listing it reads anyway, so that no directory is asked for them in vain.
+//! The walker of `ignore` refuses every entry on WASI ("unsupported platform"), and it uses threads. This
+//! walker takes the kinds of entries from the directory, so no entry is examined separately. It finds ignore
+//! files in the listing that it reads anyway, so it never tries to open missing ones.
 
 use std::{fs::FileType, path::Path, vec};
 
@@ -17,18 +17,18 @@ use super::{
 /// The longest `glob`, in bytes.
 const MAX_GLOB_BYTES: usize = 1024;
 
-/// How much memory the names take that wait to be looked at, in bytes: 16 MiB. What a huge directory has
-/// beyond is counted and left out.
+/// The most bytes of names that wait to be visited: 16 MiB. Further names of a huge directory are counted and
+/// left out.
 const MAX_PENDING_BYTES: usize = 16 << 20;
 
-/// What a name costs beside its bytes.
+/// The cost of a name in addition to its bytes.
 const NAME_BYTES: usize = 32;
 
-/// A walk over a tree. Links are not followed, so it cannot go in circles, and it does not recurse.
+/// A walk over a tree. It does not follow links, so it cannot loop, and it does not recurse.
 #[derive(Debug)]
 pub(super) struct Walk {
-    /// The entry that the walk is at, as the system names it: `outer_bytes` of where a test's folder is
-    /// (none in a module), then the guest path.
+    /// The current entry in the system's notation: `outer_bytes` of a test's folder (none in a module), then
+    /// the guest path.
     path: String,
     outer_bytes: usize,
     levels: Vec<Level>,
@@ -52,7 +52,7 @@ pub(super) struct Found<'a> {
 /// A directory whose entries are being visited.
 #[derive(Debug)]
 struct Level {
-    /// How long its path is.
+    /// The length of its path.
     path_bytes: usize,
     entries: vec::IntoIter<Entry>,
 }
@@ -67,14 +67,14 @@ struct Entry {
 enum Kind {
     File,
     Directory,
-    /// The file system does not tell it with the name; also what a pipe is on WASI.
+    /// The file system does not report the kind with the name. On WASI also a pipe.
     Untold,
     /// A link, a socket, a device.
     Other,
 }
 
 impl Walk {
-    /// A walk below a directory, with the ignore files of those above it up to the mount's.
+    /// A walk below a directory, with the ignore files of its parents within the mount.
     pub(super) fn of(root: &Path, guest: &GuestPath, glob: Option<&str>) -> Result<Self, ToolError> {
         let globs = globs(guest, glob)?;
         let unnamed = || ToolError::failed(format!("cannot search `{guest}`: its path is not UTF-8"));
@@ -123,7 +123,7 @@ impl Walk {
         }
     }
 
-    /// How many entries were skipped, and why.
+    /// The numbers of skipped entries, with the reasons.
     pub(super) fn skipped(&self) -> Vec<String> {
         let counts =
             [(self.hidden, "hidden"), (self.ignored, "ignored"), (self.outside_glob, "not in 'glob'")];
@@ -131,7 +131,7 @@ impl Walk {
         some.map(|(count, why)| format!("{count} {why}")).collect()
     }
 
-    /// What kept the walk from being whole, one sentence each.
+    /// Notes about parts that the walk left out, one sentence each.
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.unreadable > 0 {
@@ -148,7 +148,7 @@ impl Walk {
         notes
     }
 
-    /// Reads the directory that the walk is at, and goes on in it.
+    /// Reads the current directory, and continues in it.
     fn enter(&mut self) {
         let Ok(entries) = std::fs::read_dir(&self.path) else {
             self.unreadable += 1;
@@ -161,7 +161,7 @@ impl Walk {
                 self.unreadable += 1;
                 break;
             };
-            // WASI takes no other names.
+            // WASI passes only UTF-8 names.
             let Ok(name) = entry.file_name().into_string() else {
                 self.unreadable += 1;
                 continue;
@@ -184,7 +184,7 @@ impl Walk {
         self.levels.push(Level { path_bytes: self.path.len(), entries: kept.into_iter() });
     }
 
-    /// Asks for the kind of an entry by itself.
+    /// Asks for the kind of a single entry.
     fn look(&self) -> Kind {
         match std::fs::symlink_metadata(&self.path).map(|found| Kind::of(found.file_type())) {
             Ok(kind @ (Kind::File | Kind::Directory)) => kind,
@@ -192,8 +192,8 @@ impl Walk {
         }
     }
 
-    /// Whether an entry is searched, or entered; in ripgrep's order: the glob, then ignore files, of which
-    /// one may ask for a hidden entry, then hidden ones.
+    /// Whether to search or enter an entry. The order is ripgrep's: the glob, then ignore files, which may
+    /// include a hidden entry, then the rule about hidden entries.
     fn is_wanted(&mut self, name: &str, is_directory: bool) -> bool {
         if name == ".git" {
             return false;
@@ -227,7 +227,7 @@ impl Kind {
     }
 }
 
-/// The rule of the argument `glob`, as ripgrep's `--glob` has it: below the searched directory.
+/// The rule of the argument `glob`, relative to the searched directory as with ripgrep's `--glob`.
 fn globs(root: &GuestPath, glob: Option<&str>) -> Result<Override, ToolError> {
     let refused = |reason: String| ToolError::invalid_arguments(format!("field 'glob': {reason}"));
     let Some(glob) = glob.filter(|glob| !glob.is_empty()) else { return Ok(Override::empty()) };

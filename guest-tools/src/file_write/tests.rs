@@ -1,4 +1,4 @@
-//! `file_write` run natively, on a folder that stands for the mounts.
+//! `file_write` run natively, on a folder in place of the mounts.
 
 use std::{
     fs::{self, Permissions},
@@ -28,7 +28,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What is in the mount, except for the directory itself: no temporary file may be left.
+/// The names in the mount, where no temporary file may be left.
 fn names(root: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(root.join("shared"))
         .expect("a mount")

@@ -34,7 +34,7 @@ pub async fn vault_copyto_read(
             return Ok(format!("read {sent} bytes from {path}"));
         }
         sent += filled as u64;
-        // It may grow while it is read.
+        // The file may grow while it is read.
         ensure_small(sent, &path)?;
         transfer::send(ctx, &chunk[..filled])?;
         let percent = (sent * 100).checked_div(total).unwrap_or(100).min(100);
@@ -45,7 +45,7 @@ pub async fn vault_copyto_read(
     }
 }
 
-/// How much more must be read before it is said again.
+/// The part of the file between two progress messages.
 const PROGRESS_PERCENT: u64 = 5;
 
 fn ensure_small(bytes: u64, path: &GuestPath) -> Result<(), ToolError> {
@@ -57,7 +57,7 @@ fn ensure_small(bytes: u64, path: &GuestPath) -> Result<(), ToolError> {
     Err(ToolError::failed(message))
 }
 
-/// Fills the chunk as far as the file goes.
+/// Fills the chunk, up to the end of the file.
 fn fill(file: &mut File, chunk: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while filled < chunk.len() {

@@ -1,4 +1,4 @@
-//! Both steps run natively, on a folder that stands for the mounts.
+//! Both steps run natively, on a folder in place of the mounts.
 
 use std::{
     fs, io,
@@ -33,7 +33,7 @@ fn run(
     output.map(|output| output.joined_text())
 }
 
-/// What the read step says and sends; the host takes `room` chunks.
+/// The answer of the read step and the chunks that it sends; the host accepts `room` chunks.
 fn read(root: &Path, path: &str, room: usize) -> (Result<String, ToolError>, Vec<Vec<u8>>) {
     let sent = Arc::new(Mutex::new(Vec::new()));
     let mut ctx = ToolContext::detached("vault_copyto_read");
@@ -52,7 +52,7 @@ fn read(root: &Path, path: &str, room: usize) -> (Result<String, ToolError>, Vec
     (said, sent)
 }
 
-/// What the write step says of an input.
+/// The answer of the write step to an input.
 fn write(root: &Path, path: &str, input: &[u8]) -> Result<String, ToolError> {
     let mut ctx = ToolContext::detached("vault_copyto_write");
     ctx.extensions.insert(Inlet::new(io::Cursor::new(input.to_vec())));

@@ -1,8 +1,7 @@
-//! The write step: receives bytes into a file beside the destination, and gives it the destination's name when
-//! all of them are there.
+//! The write step: receives bytes into a file beside the destination, and renames it to the destination when
+//! it is complete.
 //!
-//! The host chooses the file's name, so that it can have it removed by a further call where this one was
-//! killed.
+//! The host chooses the file's name, so that a further call can remove the file if this one was killed.
 
 use std::{
     fs::{File, Metadata},
@@ -47,7 +46,7 @@ pub async fn vault_copyto_write(
             _gone => Ok(format!("nothing temporary is left of {path}")),
         };
     }
-    // Nothing is touched before the read step has something: a source that is not there leaves no directory.
+    // Wait for the first chunk before touching anything: a missing source must not create directories.
     let first = transfer::receive(ctx)?;
     let before = regular(&target, "write", &path)?;
     let failed = |error| fs::error(error, "write", &path);
@@ -60,7 +59,7 @@ pub async fn vault_copyto_write(
         .inspect_err(|_| discard(&temporary))
 }
 
-/// Writes all that is received to a file, and sees to it that it is on the disk before it gets its name.
+/// Writes all received bytes to a file, and syncs it to the disk before it is renamed.
 fn write(
     ctx: &ToolContext,
     mut file: File,

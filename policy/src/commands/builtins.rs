@@ -1,12 +1,12 @@
-//! What bash's own commands and variables hide: texts that are run later, or where nobody expects it.
+//! Bash's own commands and variables with hidden code: texts that run later, or in unexpected places.
 
 use super::{runs, words::Argument};
 
-/// Variables that bash reads or runs on its own account.
+/// Variables that bash itself reads or runs.
 const READ_BY_BASH: &[&str] =
     &["BASH_ALIASES", "BASH_CMDS", "BASH_ENV", "ENV", "PROMPT_COMMAND", "PS0", "PS1", "PS2", "PS4"];
 
-/// Commands whose arguments may be arithmetic, in which `x[$(command)]` runs the command even if it was quoted.
+/// Commands whose arguments may be arithmetic: `x[$(command)]` runs the command even if it was quoted.
 const COUNTING: &[&str] = &[
     "let",
     "test",
@@ -28,10 +28,10 @@ const COUNTING: &[&str] = &[
     "exit",
 ];
 
-/// Whether a call can be judged by its words.
+/// Checks that a call can be judged by its words.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason why it cannot.
 pub(super) fn ensure_readable(words: &[Argument]) -> Result<(), String> {
     let Some(name) = words.first().and_then(Argument::program) else { return Ok(()) };
     let arguments = &words[1..];
@@ -63,10 +63,10 @@ pub(super) fn ensure_readable(words: &[Argument]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a variable may be set: some are read by bash itself.
+/// Checks that a variable may be set: bash itself reads or runs some.
 ///
 /// # Errors
-/// That it may not.
+/// A message if it may not be set.
 pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
     if READ_BY_BASH.contains(&variable) {
         return Err(format!("bash runs what is in `{variable}`"));
@@ -74,7 +74,7 @@ pub(super) fn ensure_harmless(variable: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a call may change where programs are looked for.
+/// Whether a call may change the search path of programs.
 pub(super) fn may_set_path(words: &[Argument]) -> bool {
     words.iter().any(|word| {
         word.literal()
@@ -82,10 +82,10 @@ pub(super) fn may_set_path(words: &[Argument]) -> bool {
     }) || words.first().and_then(Argument::program) == Some("hash")
 }
 
-/// Whether a word has no command that would be run if the word were counted with.
+/// Checks that a word has no command that would run if the word were evaluated as arithmetic.
 ///
 /// # Errors
-/// That it has one.
+/// A message if it has one.
 pub(super) fn ensure_no_hidden_command(word: &Argument) -> Result<(), String> {
     if word.contains("$(") || word.contains("`") {
         return Err("a command within what is counted with".to_owned());
@@ -93,10 +93,10 @@ pub(super) fn ensure_no_hidden_command(word: &Argument) -> Result<(), String> {
     Ok(())
 }
 
-/// As [`ensure_no_hidden_command`], where only the index of a list would be counted with.
+/// Like [`ensure_no_hidden_command`], where bash would evaluate only the index of a list.
 ///
 /// # Errors
-/// That it has one.
+/// A message if it has one.
 pub(super) fn ensure_no_hidden_index(word: &Argument) -> Result<(), String> {
     if word.contains("[") { ensure_no_hidden_command(word) } else { Ok(()) }
 }

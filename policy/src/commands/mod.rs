@@ -1,11 +1,11 @@
-//! Rules about shell commands: which programs a command may run, and what may join them.
+//! Rules about shell commands: which programs may run, and which operators may join them.
 //!
-//! They guide a model and are no boundary: what a program does once it runs is for the sandbox. A command is
-//! read with the grammar of bash ([`read`](mod@read)), and every program that it is seen to run is judged:
-//! behind pipes, in substitutions, in functions (`walk`), and behind programs that run another (`env`, `xargs`,
-//! `sh -c`, …; `runs` and `wrappers`). What cannot be told from the text, such as a program whose name is in a
-//! variable, or a text that bash runs later (`builtins`), is refused as soon as there is any rule; so is what
-//! would take the parser too long (`nesting`).
+//! The rules guide a model and are not a security boundary: the sandbox confines a program once it runs. A
+//! command is parsed with the grammar of bash ([`read`](mod@read)), and every program found in it is judged:
+//! behind pipes, in substitutions and functions (`walk`), and behind programs that run another (`env`,
+//! `xargs`, `sh -c`, …; `runs` and `wrappers`). As soon as there is any rule, a command is refused if its
+//! text does not tell what it runs: a program whose name is in a variable, or a text that bash runs later
+//! (`builtins`). A command that would take the parser too long (`nesting`) is refused too.
 
 mod builtins;
 mod nesting;

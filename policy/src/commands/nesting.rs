@@ -1,28 +1,28 @@
-//! How deep a command may be nested: the parser goes back and tries again at each level of some constructs, and
-//! takes twice the time for each of them if what is within is no command.
+//! Bounds the nesting of a command: the parser backtracks at each level of some constructs. Where the inner
+//! text is not a command, each level doubles the time.
 
 use brush_parser::Token;
 
-/// How many brackets and `case` clauses may stand within one another.
+/// The most brackets and `case` clauses within one another.
 const MAX_DEPTH: usize = 6;
 
-/// How many substitutions a text may have. The tokenizer's depth is that of the substitutions, closed or not.
+/// The most substitutions of a text. The tokenizer's recursion is as deep as their number, closed or not.
 const MAX_SUBSTITUTIONS: usize = 256;
 
-/// How many `[` a word may have: the parser looks for the end of each.
+/// The most `[` of a word: the parser searches for the end of each.
 const MAX_INDEXES: usize = 512;
 
-/// What is open.
+/// An open construct.
 #[derive(PartialEq, Eq)]
 enum Open {
     Bracket,
     Case,
 }
 
-/// Whether a text can be taken apart without end.
+/// Checks that a text can be tokenized without deep recursion.
 ///
 /// # Errors
-/// That it has too many substitutions.
+/// A message if it has too many substitutions.
 pub(super) fn ensure_few_substitutions(command: &str) -> Result<(), String> {
     if command.matches("$(").count() > MAX_SUBSTITUTIONS {
         return Err(format!("more than {MAX_SUBSTITUTIONS} substitutions"));
@@ -30,13 +30,13 @@ pub(super) fn ensure_few_substitutions(command: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the tokens of a text are nested so little that they can be parsed.
+/// Checks that the tokens of a text are nested shallowly enough to be parsed.
 ///
-/// Closing ones count where the parser takes them for that: it must have got there to go deeper, so that words
-/// which only look like them do not help.
+/// A closing token counts only where the parser would take it as one: to go deeper the parser must have
+/// passed it, so look-alike words do not lower the count.
 ///
 /// # Errors
-/// That they are nested too deeply.
+/// A message if they are nested too deeply.
 pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
     let mut open = Vec::new();
     let mut before: Option<&Token> = None;
@@ -52,7 +52,7 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
             }
             Token::Operator(sign, _) if sign.starts_with(')') => {
                 for _ in sign.matches(')') {
-                    // One that closes nothing ends a pattern of `case`.
+                    // A `)` that closes no bracket ends a pattern of `case`.
                     if open.last() == Some(&Open::Bracket) {
                         open.pop();
                     }
@@ -77,11 +77,11 @@ pub(super) fn ensure_shallow(tokens: &[Token]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether the indexes of a word are names or numbers: what stands in the index of `${x[…]}` is parsed again for
+/// Checks that the indexes of a word are names or numbers: the parser parses the index of `${x[…]}` again at
 /// every level.
 ///
 /// # Errors
-/// That one is not.
+/// A message if one is not.
 pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), String> {
     for (at, _) in word.match_indices("${") {
         let name = word[at + 2..].trim_start_matches(['!', '#']);
@@ -95,6 +95,6 @@ pub(super) fn ensure_plain_indexes(word: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Words after which a command begins.
+/// Reserved words after which a command begins.
 const RESERVED: &[&str] =
     &["if", "then", "else", "elif", "while", "until", "do", "{", "!", "time", "coproc", "in"];

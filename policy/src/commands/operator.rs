@@ -1,4 +1,4 @@
-//! What joins or redirects commands.
+//! The operators that join or redirect commands.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use super::InvalidCommandRule;
 
-/// What joins or redirects commands.
+/// An operator that joins or redirects commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operator {
     /// `&&`
@@ -19,9 +19,9 @@ pub enum Operator {
     Background,
     /// `|`
     Pipe,
-    /// `<`, `<<`, `<<<`: what a program reads.
+    /// `<`, `<<`, `<<<`: a program's input.
     Input,
-    /// `>`, `>>`, `>|`, `&>`, `<>`: a file that is written. `2>&1` is none.
+    /// `>`, `>>`, `>|`, `&>`, `<>`: a file that is written. `2>&1` does not count.
     Output,
     /// `$(…)`, or the same in backquotes.
     Substitution,
@@ -31,11 +31,11 @@ pub enum Operator {
     Subshell,
 }
 
-/// All operators, as a policy writes them, for messages.
+/// All operators in a policy's notation, for messages.
 pub(super) const OPERATORS: &str = "`&&`, `||`, `;`, `&`, `|`, `<`, `>`, `$()`, `<()`, `()`";
 
 impl Operator {
-    /// All of them.
+    /// All operators.
     pub const ALL: [Self; 10] = [
         Self::And,
         Self::Or,
@@ -49,7 +49,7 @@ impl Operator {
         Self::Subshell,
     ];
 
-    /// As a policy writes it.
+    /// The operator in a policy's notation.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! One rule about commands: a program's name, and words that follow it.
+//! A rule about commands: a program's name, and words that follow it.
 
 use std::{fmt, str::FromStr};
 
@@ -8,7 +8,7 @@ use portcullis_types::is_deceptive;
 
 use super::{InvalidCommandRule, words::Argument};
 
-/// A program's name, and what follows it; in each word `*` stands for any text.
+/// A program's name and words that follow it. In each word `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CommandPattern {
     /// Never empty.
@@ -16,7 +16,8 @@ pub(crate) struct CommandPattern {
 }
 
 impl CommandPattern {
-    /// Whether a call certainly is one of those: it begins with these words, and the program is the system's.
+    /// Whether a call certainly matches: it begins with these words, and the program is the system's. For
+    /// `allow`.
     pub(super) fn covers(&self, words: &[Argument]) -> bool {
         let (name, rest) = (&self.words[0], &self.words[1..]);
         let Some((first, arguments)) = words.split_first() else { return false };
@@ -29,7 +30,8 @@ impl CommandPattern {
             })
     }
 
-    /// Whether every call that the other rule covers is certainly one of these: its words begin with these.
+    /// Whether this rule covers every call that the other rule covers: its words are a beginning of the
+    /// other's.
     pub(crate) fn covers_rule(&self, other: &Self) -> bool {
         self.words.len() <= other.words.len()
             && self.words.iter().zip(&other.words).all(|(word, theirs)| {
@@ -37,8 +39,8 @@ impl CommandPattern {
             })
     }
 
-    /// Whether a call may be one of those: it has these words in this order, whatever stands between. An
-    /// argument that is not in the text may be any.
+    /// Whether a call may match: it has these words in this order, with any others between them. An argument
+    /// that is not in the text may be any word. For `deny`.
     pub(super) fn may_cover(&self, program: &str, arguments: &[Argument]) -> bool {
         let (name, mut rest) = (&self.words[0], &self.words[1..]);
         if !glob(name, program) {
@@ -97,7 +99,7 @@ impl<'de> Deserialize<'de> for CommandPattern {
     }
 }
 
-/// Whether a word is like a pattern in which `*` stands for any text.
+/// Whether a word matches a pattern in which `*` stands for any text.
 fn glob(pattern: &str, word: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else { return pattern == word };
     let Some(mut left) = word.strip_prefix(first) else { return false };
@@ -112,5 +114,5 @@ fn glob(pattern: &str, word: &str) -> bool {
     left.ends_with(last)
 }
 
-/// Every program of every command is compared with every rule.
+/// The longest rule: every program of every command is compared with every rule.
 const MAX_PATTERN_BYTES: usize = 1024;

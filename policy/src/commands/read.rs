@@ -1,4 +1,4 @@
-//! Reads a command's text: all programs that it is seen to run, and all operators in it.
+//! Reads a command's text: all programs that it runs, and all operators in it.
 
 use std::{collections::BTreeSet, thread};
 
@@ -6,27 +6,27 @@ use brush_parser::{ParserOptions, parse_tokens, uncached_tokenize_str};
 
 use super::{Operator, nesting, walk::Walker, words::Argument};
 
-/// How long a command may be that rules judge, in bytes. Longer ones belong into a file.
+/// The longest command that is judged, in bytes. A longer one belongs in a file.
 const MAX_BYTES: usize = 16 << 10;
 
-/// The stack for the parser, whose depth is that of the command's nesting: `MAX_BYTES` of opening brackets
-/// take about half of it.
+/// The stack of the parser, whose recursion is as deep as the command's nesting: `MAX_BYTES` of opening
+/// brackets use about half of it.
 const STACK_BYTES: usize = 128 << 20;
 
-/// What is in a command.
+/// The programs and operators of a command.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// The words of each program's call, the ones that a program runs for another among them.
+    /// The words of each program's call, including calls that a program makes for another.
     pub(super) invocations: Vec<Vec<Argument>>,
     pub(super) operators: BTreeSet<Operator>,
-    /// Whether it may change where programs are looked for.
+    /// Whether it may change the search path of programs.
     pub(super) sets_path: bool,
 }
 
 /// Reads a command.
 ///
 /// # Errors
-/// Why it cannot be told what it runs.
+/// The reason why its programs are unknown.
 pub(super) fn read(command: &str) -> Result<Found, String> {
     if command.len() > MAX_BYTES {
         return Err(format!(
@@ -34,7 +34,8 @@ pub(super) fn read(command: &str) -> Result<Found, String> {
             command.len()
         ));
     }
-    // A thread of its own for its stack: a nesting that is too deep for the caller's would end the process.
+    // A separate thread for its larger stack: on the caller's stack, deep nesting would overflow and end the
+    // process.
     thread::scope(|scope| {
         let reader = thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, || {
             let mut walker = Walker::default();
@@ -42,6 +43,7 @@ pub(super) fn read(command: &str) -> Result<Found, String> {
             Ok(walker.found)
         });
         let reader = reader.map_err(|error| format!("no thread to read it: {error}"))?;
+        // Fail closed: a panic of the parser refuses the command.
         reader.join().unwrap_or_else(|_panic| Err("its syntax".to_owned()))
     })
 }

@@ -1,4 +1,4 @@
-//! The rules, and the judgement.
+//! The rules about commands, and the judgement of a command.
 
 use std::collections::BTreeSet;
 
@@ -13,35 +13,35 @@ use super::{
     words::Argument,
 };
 
-/// What a policy says of shell commands. Without any rule everything is allowed, and nothing is read.
+/// A policy's rules about shell commands. Without any rule everything is allowed, and no command is parsed.
 ///
-/// Equal rules are equal values, whatever the order in which they were written.
+/// Equal rules are equal values, in whatever order they were written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CommandRules {
-    /// Lists of what is allowed, the operator's and those of reductions: each must cover a command.
+    /// Lists of allowed commands, the operator's and those of reductions: every list must cover a command.
     allow: BTreeSet<BTreeSet<CommandPattern>>,
     deny: BTreeSet<CommandPattern>,
-    /// Those that are allowed; none means all.
+    /// The allowed operators; none means all.
     operators: Option<BTreeSet<Operator>>,
 }
 
-/// A text that is no rule.
+/// A text that is not a valid rule.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidCommandRule {
     /// It has no words.
     #[error("a rule names a program: write `git`, or `git push` for some of its calls")]
     Empty,
-    /// It is longer than any that could be meant.
+    /// It is too long.
     #[error("a rule has at most 1024 bytes")]
     TooLong,
     /// The program is named by a path.
     #[error("`{0}` is a path: a rule names a program, wherever it lies; write its name alone")]
     Path(String),
-    /// It has what only a shell understands.
+    /// It contains shell syntax.
     #[error("`{0}` is shell syntax: a rule is a list of plain words, in which `*` stands for anything")]
     Syntax(char),
-    /// It has a character that is not seen.
+    /// It contains an invisible character.
     #[error("`{}` is not seen: a rule is a list of plain words", .0.escape_unicode())]
     Invisible(char),
     /// It is no operator.
@@ -49,7 +49,7 @@ pub enum InvalidCommandRule {
     Operator(String),
 }
 
-/// Why a command may not run.
+/// The reason why a command may not run.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum CommandRefusal {
     /// A rule of `deny` covers a program that it runs.
@@ -66,20 +66,20 @@ pub enum CommandRefusal {
         /// The program with its first arguments.
         program: String,
     },
-    /// It has an operator that is not listed.
+    /// It has an operator that is not allowed.
     #[error("the operator `{0}` is not allowed")]
     Operator(&'static str),
-    /// What it would run cannot be told from its text.
+    /// Its text does not tell what it would run.
     #[error("what this would run cannot be told: {0}")]
     Unreadable(String),
 }
 
 impl CommandRules {
-    /// Reads rules. `allow` names the commands that are allowed, none of them meaning all; `operators` those
-    /// that are allowed, `None` meaning all.
+    /// Reads rules. `allow` lists the allowed commands; an empty list means all. `operators` lists the
+    /// allowed operators; `None` means all.
     ///
     /// # Errors
-    /// [`InvalidCommandRule`] for the first text that is none.
+    /// [`InvalidCommandRule`] for the first invalid text.
     pub fn parse<'a>(
         allow: impl IntoIterator<Item = &'a str>,
         deny: impl IntoIterator<Item = &'a str>,
@@ -99,33 +99,33 @@ impl CommandRules {
         Ok(rules)
     }
 
-    /// Whether nothing is ruled.
+    /// Whether there are no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.allow.is_empty() && self.deny.is_empty() && self.operators.is_none()
     }
 
-    /// The lists of what is allowed, each sorted; a command must be covered by every list. None means that
+    /// The lists of allowed commands, each sorted; every list must cover a command. No list means that
     /// everything is allowed.
     pub fn allowed(&self) -> impl Iterator<Item = Vec<String>> {
         self.allow.iter().map(|list| list.iter().map(ToString::to_string).collect())
     }
 
-    /// What is denied, sorted.
+    /// The denied commands, sorted.
     pub fn denied(&self) -> impl Iterator<Item = String> {
         self.deny.iter().map(ToString::to_string)
     }
 
-    /// The operators that are allowed; `None` means all.
+    /// The allowed operators; `None` means all.
     #[must_use]
     pub fn operators(&self) -> Option<&BTreeSet<Operator>> {
         self.operators.as_ref()
     }
 
-    /// Judges a command. What is denied stays so whatever is allowed.
+    /// Judges a command. `deny` beats `allow`.
     ///
     /// # Errors
-    /// [`CommandRefusal`]: the first thing in it that may not be.
+    /// [`CommandRefusal`] for the first program or operator that is refused.
     pub fn judge(&self, command: &str) -> Result<(), CommandRefusal> {
         if self.is_empty() {
             return Ok(());
@@ -144,17 +144,17 @@ impl CommandRules {
         invocations.iter().try_for_each(|words| self.judge_one(words))
     }
 
-    /// From now on a command must be covered by these as well.
+    /// Adds a list of allowed commands, which must cover a command in addition to the others.
     pub(crate) fn allow_only(&mut self, patterns: BTreeSet<CommandPattern>) {
         self.allow.insert(patterns);
     }
 
-    /// Denies more.
+    /// Adds denied commands.
     pub(crate) fn deny_also(&mut self, patterns: impl IntoIterator<Item = CommandPattern>) {
         self.deny.extend(patterns);
     }
 
-    /// From now on these operators are allowed and no others.
+    /// Replaces the allowed operators.
     pub(crate) fn set_operators(&mut self, operators: BTreeSet<Operator>) {
         self.operators = Some(operators);
     }

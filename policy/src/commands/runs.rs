@@ -1,12 +1,12 @@
-//! What a program runs in turn: shells, `eval`, `find -exec`, and by [`wrappers`](super::wrappers) all that run
-//! another program behind options of their own.
+//! Finds the programs that a program runs in turn: those of shells, `eval`, `find -exec`, and, with
+//! [`wrappers`](super::wrappers), those that stand behind options.
 
 use super::{
     words::Argument,
     wrappers::{WRAPPERS, wrapped},
 };
 
-/// What a program runs in turn.
+/// Something that a program runs in turn.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     /// A text that is read as a command.
@@ -40,24 +40,24 @@ const SHELLS: &[&str] = &[
     "zsh-static",
 ];
 
-/// Programs that start another user's shell, or one that is recorded.
+/// Programs that start another user's shell, or a recorded one.
 const LOGINS: &[&str] = &["su", "runuser", "script", "sg", "newgrp", "login"];
 
-/// Programs that run lines of what they read.
+/// Programs that run lines of their input.
 const READERS: &[&str] = &["parallel", "sem", "at", "batch", "crontab", "gparallel"];
 
-/// Where a shell is told to read its command, if it is a file.
+/// Files from which a shell would read its command as input.
 const INPUTS: &[&str] = &["/dev/stdin", "/dev/fd/", "/proc/self/fd/", "/dev/tcp/", "/dev/udp/"];
 
-/// What a program reads, and is not in the text.
+/// The refusal of a program that runs its input, which is not in the text.
 pub(super) fn unread<T>(name: &str) -> Result<T, String> {
     Err(format!("`{name}` runs what it reads"))
 }
 
-/// What a program's call runs in turn, as far as its words tell.
+/// The programs and texts that a call runs in turn, as far as its words tell.
 ///
 /// # Errors
-/// Why that cannot be told.
+/// The reason why they are unknown.
 pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
     let Some((program, arguments)) = words.split_first() else { return Ok(Vec::new()) };
     let Some(name) = program.program() else { return Ok(Vec::new()) };
@@ -80,7 +80,7 @@ pub(super) fn runs(words: &[Argument]) -> Result<Vec<Runs>, String> {
         "find" | "gfind" | "fd" | "fdfind" => find(arguments),
         _ if LOGINS.contains(&name) => login(name, arguments),
         _ if READERS.contains(&name) => unread(name),
-        // To ask where a program is does not run it.
+        // `command -v` looks a program up and does not run it.
         "command" if arguments.first().is_some_and(|word| matches!(word.literal(), Some("-v" | "-V"))) => {
             Ok(Vec::new())
         }
@@ -102,13 +102,13 @@ pub(super) fn text(program: &str, word: &Argument) -> Result<Runs, String> {
     known(program, word).map(Runs::Text)
 }
 
-/// Words that together are read as a command.
+/// Words that are joined and read as a command.
 pub(super) fn joined(program: &str, words: &[Argument]) -> Result<Runs, String> {
     let texts = words.iter().map(|word| known(program, word)).collect::<Result<Vec<_>, _>>()?;
     Ok(Runs::Text(texts.join(" ")))
 }
 
-/// The words after a `--` that ends options, if it is the first of them.
+/// The words after a leading `--`, which ends options.
 fn after_end_of_options(words: &[Argument]) -> &[Argument] {
     match words.split_first() {
         Some((first, rest)) if first.literal() == Some("--") => rest,
@@ -116,13 +116,13 @@ fn after_end_of_options(words: &[Argument]) -> &[Argument] {
     }
 }
 
-/// Whether a word is a cluster of options of one letter that has this one.
+/// Whether a word is a cluster of one-letter options that includes this letter.
 fn is_cluster_with(word: &Argument, letter: char) -> bool {
     word.literal()
         .is_some_and(|text| text.starts_with('-') && !text.starts_with("--") && text[1..].contains(letter))
 }
 
-/// `alias NAME=VALUE`: what the name will run, with words after it that nobody knows yet.
+/// `alias NAME=VALUE`: the text that the name will run, followed by arguments that are not known yet.
 fn aliased(text: &str) -> Runs {
     Runs::Text(match text.split_once('=') {
         Some((_, value)) => format!("{value} \"$@\""),
@@ -130,7 +130,7 @@ fn aliased(text: &str) -> Runs {
     })
 }
 
-/// A file that is read as a command: a program like any other, unless it is what is read already.
+/// A file that is read as a command: a program like any other, unless it is the input of the shell.
 fn file(name: &str, words: &[Argument]) -> Result<Vec<Runs>, String> {
     let Some(word) = words.first() else { return Ok(Vec::new()) };
     let path = known(name, word)?;
@@ -140,8 +140,8 @@ fn file(name: &str, words: &[Argument]) -> Result<Vec<Runs>, String> {
     Ok(vec![Runs::Program(words.to_vec())])
 }
 
-/// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and what is no option
-/// may be a user, a file or an argument of the shell.
+/// `su -c TEXT`, `script -c TEXT`, `runuser -u USER -- PROGRAM`: options stand anywhere, and other words may
+/// be a user, a file or an argument of the shell.
 fn login(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
     let mut found = Vec::new();
     let mut rest = arguments.iter().enumerate();
@@ -168,12 +168,12 @@ fn login(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
     if found.is_empty() { unread(name) } else { Ok(found) }
 }
 
-/// Whether an option is `--command`, `--session-command` or a beginning of one.
+/// Whether an option is `--command`, `--session-command` or an abbreviation of one.
 fn is_long_command(option: &str) -> bool {
     option.len() > 2 && ["--command", "--session-command"].iter().any(|long| long.starts_with(option))
 }
 
-/// `sh -c TEXT`, or `sh FILE`. A shell that reads its input runs what no rule has seen.
+/// `sh -c TEXT`, or `sh FILE`. A shell that reads its input is refused: it runs text that no rule has seen.
 fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
     let mut rest = arguments.iter();
     while let Some(word) = rest.next() {
@@ -187,12 +187,12 @@ fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
             long if long.starts_with("--") => {}
             cluster if cluster.starts_with(['-', '+']) && cluster.contains('s') => return unread(name),
             cluster if cluster.starts_with('-') && cluster.contains('c') => {
-                // More options may stand before the text.
+                // More options may stand between `-c` and the text.
                 let command =
                     rest.find(|word| !word.literal().is_some_and(|text| text.starts_with(['-', '+'])));
                 return command.map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
             }
-            // Options that go with a value in the next word, such as `-eo pipefail`.
+            // Options whose value is the next word, such as `-eo pipefail`.
             cluster if cluster.starts_with(['-', '+']) && cluster.ends_with(['o', 'O']) => drop(rest.next()),
             cluster if cluster.starts_with(['-', '+']) => {}
             _ => return file(name, &arguments[arguments.len() - rest.len() - 1..]),
@@ -204,17 +204,17 @@ fn shell(name: &str, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
 /// The options of `find` and `fd` that run a program.
 const FIND_RUNS: &[&str] = &["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
 
-/// What takes the place of a placeholder.
+/// The source of a placeholder's value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Filled {
-    /// The path of a file, which is a word that is no option.
+    /// The path of a file, which never looks like an option.
     ByPaths,
-    /// Anything.
+    /// Any input.
     ByInput,
 }
 
-/// A program's words with something that is not in the text where a placeholder stands. A path in an argument
-/// does no harm, unless it is a program's name or part of what a shell reads.
+/// A program's words with the placeholder replaced by an unknown text. A path in an argument is harmless,
+/// unless it is part of a program's name or a shell reads it.
 pub(super) fn with_placeholders(words: &[Argument], placeholder: &str, filled: Filled) -> Vec<Argument> {
     let name = words.first().and_then(Argument::program);
     let harmless = filled == Filled::ByPaths
@@ -225,7 +225,7 @@ pub(super) fn with_placeholders(words: &[Argument], placeholder: &str, filled: F
     }
 }
 
-/// Whether a program is one that runs what it is given.
+/// Whether a program runs its arguments.
 pub(super) fn runs_others(name: &str) -> bool {
     [SHELLS, LOGINS, READERS, &["eval", "trap", "alias", "find", "gfind", "fd", "fdfind", "source", "."]]
         .iter()

@@ -1,7 +1,7 @@
-//! What is done to texts before they are read as commands.
+//! Helpers on the source text of commands.
 
-/// A command in backquotes as the shell reads it: there a backslash keeps its meaning but before `$`, `` ` ``
-/// and itself (POSIX, "Command Substitution").
+/// The text of a command in backquotes as the shell reads it: there a backslash is an escape only before `$`,
+/// `` ` `` and itself (POSIX, "Command Substitution").
 pub(super) fn without_backslashes(command: &str) -> String {
     let mut plain = String::with_capacity(command.len());
     let mut chars = command.chars().peekable();
@@ -12,8 +12,9 @@ pub(super) fn without_backslashes(command: &str) -> String {
     plain
 }
 
-/// Whether a text in two pairs of brackets is arithmetic to bash, and no subshell within another: both pairs
-/// begin and end side by side, as in `((a + (b)))`. Where there are quotes we do not tell.
+/// Whether bash reads a text in two pairs of brackets as arithmetic, and not as a subshell within another:
+/// both pairs begin and end side by side, as in `((a + (b)))`. A text with quotes is undecided and counts as
+/// no.
 pub(super) fn is_arithmetic(bracketed: &str) -> bool {
     let Some(inner) = bracketed.strip_prefix("((").and_then(|text| text.strip_suffix("))")) else {
         return false;
@@ -22,7 +23,7 @@ pub(super) fn is_arithmetic(bracketed: &str) -> bool {
     for char in inner.chars() {
         match char {
             '(' => depth += 1,
-            // The second bracket would end here, before the last two.
+            // The second bracket would close here, before the last two.
             ')' if depth == 0 => return false,
             ')' => depth -= 1,
             '\'' | '"' | '\\' | '`' => return false,
@@ -37,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arithmetic_begins_and_ends_with_two_brackets_that_belong_together() {
+    fn arithmetic_has_matching_double_brackets() {
         for text in ["((1))", "((a + (b)))", "(((1)))", "((i < 5))"] {
             assert!(is_arithmetic(text), "{text}");
         }

@@ -1,4 +1,4 @@
-//! Goes through a parsed command, and into what stands in its words.
+//! Walks a parsed command and the commands within its words, and collects the programs.
 
 use brush_parser::ast::{
     AndOr, AndOrList, Assignment, AssignmentName, AssignmentValue, Command, CommandPrefixOrSuffixItem,
@@ -15,29 +15,29 @@ use super::{
     words::{self, Argument},
 };
 
-/// How deep texts may be commands of commands: `sh -c "sh -c …"`.
+/// The deepest nesting of texts as commands: `sh -c "sh -c …"`.
 const MAX_DEPTH: usize = 16;
 
-/// How much may be gathered of one command: what runs another command, behind options that may or may not have
-/// a value, multiplies.
+/// The most words and bytes collected from one command. Programs that run another, behind options that may or
+/// may not have a value, multiply the readings.
 const MAX_GATHERED: usize = 256 << 10;
 
-/// Gathers what a command runs.
+/// Collects the programs of a command.
 #[derive(Debug, Default)]
 pub(super) struct Walker {
     pub(super) found: Found,
     depth: usize,
-    /// How many words and bytes were gathered, of programs and of texts.
+    /// The number of words and bytes collected, of programs and of texts.
     gathered: usize,
-    /// The text that is being read.
+    /// The text being read.
     source: Vec<char>,
 }
 
-/// Whether all of it could be read.
+/// Success if all of it could be read.
 type Read = Result<(), String>;
 
 impl Walker {
-    /// Goes through what was made of a text.
+    /// Walks the parsed form of a text.
     pub(super) fn program(&mut self, program: &Program, source: &str) -> Read {
         let outer = std::mem::replace(&mut self.source, source.chars().collect());
         if program.complete_commands.len() > 1 {
@@ -48,7 +48,7 @@ impl Walker {
         Ok(())
     }
 
-    /// A text that is a command in turn.
+    /// Reads a text that is itself a command.
     fn text(&mut self, command: &str) -> Read {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));
@@ -61,7 +61,7 @@ impl Walker {
     }
 
     fn gather(&mut self, amount: usize) -> Read {
-        // Each costs something, be it empty.
+        // At least one each: an empty text costs time too.
         self.gathered += amount + 1;
         if self.gathered > MAX_GATHERED { Err("it runs too many commands".to_owned()) } else { Ok(()) }
     }
@@ -133,7 +133,7 @@ impl Walker {
                 if text::is_arithmetic(source.trim()) {
                     return self.arithmetic(Some(&arithmetic.expr));
                 }
-                // To bash these are subshells; the parser takes no notice of what stands between brackets.
+                // To bash these are subshells, but the parser does not parse the text between the brackets.
                 self.operator(Operator::Subshell);
                 let inner = source.trim().strip_prefix('(').and_then(|text| text.strip_suffix(')'));
                 self.text(inner.ok_or("brackets within brackets")?)
@@ -201,11 +201,11 @@ impl Walker {
     }
 
     fn arithmetic(&mut self, expression: Option<&UnexpandedArithmeticExpr>) -> Read {
-        // Quoted, it is one word whose expansions are all that counts.
+        // In quotes it is one word, of which only the expansions matter.
         expression.map_or(Ok(()), |expression| self.word(&format!("\"{}\"", expression.value)).map(drop))
     }
 
-    /// A word's text; the commands within it are gathered.
+    /// A word's text; commands within it are collected.
     fn word(&mut self, raw: &str) -> Result<Argument, String> {
         let word = words::read(raw)?;
         for command in &word.substitutions {
@@ -235,7 +235,7 @@ impl Walker {
                         self.operator(operator);
                         self.word(&word.value).map(drop)
                     }
-                    // One stream in place of another: no file.
+                    // A duplicated stream writes no file.
                     IoFileRedirectTarget::Fd(_) => Ok(()),
                     IoFileRedirectTarget::Duplicate(word) => {
                         let target = self.word(&word.value)?;
@@ -288,7 +288,7 @@ impl Walker {
         if words.is_empty() { Ok(()) } else { self.invocation(words) }
     }
 
-    /// What stands before or after a program's name.
+    /// A word or redirection before or after a program's name.
     fn item(&mut self, item: &CommandPrefixOrSuffixItem, words: &mut Vec<Argument>) -> Read {
         match item {
             CommandPrefixOrSuffixItem::IoRedirect(redirect) => self.redirect(redirect),
@@ -327,7 +327,7 @@ impl Walker {
         }
     }
 
-    /// A program's call, and what it runs in turn.
+    /// Collects a program's call, and the programs that it runs in turn.
     fn invocation(&mut self, words: Vec<Argument>) -> Read {
         if self.depth == MAX_DEPTH {
             return Err(format!("commands within commands, more than {MAX_DEPTH} deep"));

@@ -1,4 +1,4 @@
-//! A word of a command: what of it stands in the text, and the commands within it.
+//! Reads a word of a command: its literal text, and the commands within it.
 
 use brush_parser::{
     ParserOptions,
@@ -7,18 +7,18 @@ use brush_parser::{
 
 use super::{nesting, text};
 
-/// Stands for a part of a word that is not in the text, such as the value of a variable.
+/// Placeholder for a part of a word that is not in the text, such as the value of a variable.
 const UNKNOWN: char = '\u{fffc}';
 
-/// Where a system keeps its programs.
+/// The system's folders of programs.
 const PROGRAM_FOLDERS: &[&str] =
     &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
 
-/// A word that a program is given, its own name first.
+/// A word of a program's call; the first is the program's name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Argument {
     text: String,
-    /// Whether the shell may make several words of it, or none.
+    /// Whether the shell may expand it to several words or to none.
     pub(super) may_be_several: bool,
 }
 
@@ -31,29 +31,29 @@ pub(super) struct Word {
 }
 
 impl Argument {
-    /// A word that stands in the text as it is.
+    /// A word that is literal text.
     pub(super) fn plain(text: &str) -> Self {
         Self { text: text.to_owned(), may_be_several: false }
     }
 
-    /// The word, where all of it is in the text.
+    /// The word, if all of it is in the text.
     pub(super) fn literal(&self) -> Option<&str> {
         (!self.may_be_several && !self.text.contains(UNKNOWN)).then_some(&self.text)
     }
 
-    /// A word that is not in the text, or several, or none.
+    /// An unknown word, or several, or none.
     pub(super) fn unknown() -> Self {
         Self { text: UNKNOWN.to_string(), may_be_several: true }
     }
 
-    /// The name of the program that it is as a command's first word: what follows the last `/`.
+    /// The program's name if this is the first word: the part after the last `/`.
     pub(super) fn program(&self) -> Option<&str> {
         let name = self.text.rsplit('/').next()?;
         (!self.may_be_several && !name.is_empty() && !name.contains(UNKNOWN)).then_some(name)
     }
 
-    /// Whether the program is looked up by its name, or named where a system keeps its programs: elsewhere
-    /// anything may have the name of another.
+    /// Whether the program is looked up by its name or lies in a system folder. Elsewhere a program can have
+    /// any name.
     pub(super) fn is_of_the_system(&self) -> bool {
         match self.text.rsplit_once('/') {
             None => true,
@@ -61,21 +61,21 @@ impl Argument {
         }
     }
 
-    /// The same word with something that is not in the text in place of a part.
+    /// The same word with a part of it replaced by an unknown text.
     pub(super) fn with_unknown(&self, part: &str) -> Self {
         Self { text: self.text.replace(part, &UNKNOWN.to_string()), ..self.clone() }
     }
 
-    /// Whether the part of the word that is in the text contains something.
+    /// Whether the literal part of the word contains a text.
     pub(super) fn contains(&self, part: &str) -> bool {
         self.text.contains(part)
     }
 }
 
-/// Reads a word as the parser hands it on, with its quotes.
+/// Reads a word from the parser, with its quotes.
 ///
 /// # Errors
-/// What in it cannot be judged.
+/// The reason why it cannot be judged.
 pub(super) fn read(raw: &str) -> Result<Word, String> {
     nesting::ensure_plain_indexes(raw)?;
     let pieces = word::parse(raw, &ParserOptions::default()).map_err(|error| error.to_string())?;
@@ -83,12 +83,12 @@ pub(super) fn read(raw: &str) -> Result<Word, String> {
     reader.pieces(&pieces, false)?;
     let Reader { text, mut may_be_several, substitutions, brace, list, .. } = reader;
     may_be_several |= brace && list;
-    // The program of that name, which is often written, is no pattern.
+    // The word `[` names the program `test`; it is not a pattern.
     may_be_several &= raw != "[";
     Ok(Word { argument: Argument { text, may_be_several }, substitutions })
 }
 
-/// Reads a here-document, in which quotes mean nothing; its commands.
+/// The commands in a here-document, in which quotes have no meaning.
 ///
 /// # Errors
 /// As [`read`].
@@ -107,7 +107,7 @@ struct Reader<'a> {
     substitutions: Vec<String>,
     /// Whether a brace opens outside of quotes.
     brace: bool,
-    /// Whether there is something outside of quotes that makes several words of what is in braces.
+    /// Whether text outside of quotes makes the braces expand to several words.
     list: bool,
 }
 
@@ -123,7 +123,7 @@ impl<'a> Reader<'a> {
     fn piece(&mut self, piece: &WordPieceWithSource, quoted: bool) -> Result<(), String> {
         match &piece.piece {
             WordPiece::Text(text) => {
-                // Names of files, or several words, come of these.
+                // These may expand to file names or to several words.
                 self.may_be_several |= !quoted && text.contains(['*', '?', '[', '(']);
                 self.brace |= !quoted && text.contains('{');
                 self.list |= !quoted && (text.contains(',') || text.contains(".."));
@@ -146,13 +146,13 @@ impl<'a> Reader<'a> {
             WordPiece::ParameterExpansion(_) => {
                 let source = self.raw.get(piece.start_index..piece.end_index).unwrap_or(self.raw);
                 ensure_no_command(source)?;
-                // `"$@"` and `"${x[@]}"` are several words in quotes too.
+                // `"$@"` and `"${x[@]}"` may expand to several words even in quotes.
                 self.unknown(quoted && !source.contains('@'));
             }
             WordPiece::ArithmeticExpression(expression) => {
                 let source = self.raw.get(piece.start_index..piece.end_index).unwrap_or(self.raw);
                 match source.strip_prefix("$(").and_then(|text| text.strip_suffix(')')) {
-                    // To bash this is a substitution that begins with a subshell.
+                    // To bash this is a command substitution that begins with a subshell.
                     Some(command) if source.starts_with("$((") && !text::is_arithmetic(&source[1..]) => {
                         self.substitutions.push(command.to_owned());
                     }
@@ -178,7 +178,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Commands can stand within `${…}` and `$((…))` as well, and `${x@P}` runs what a variable holds.
+/// Checks for commands within `${…}` and `$((…))`, where they can stand too; `${x@P}` runs a variable's
+/// value.
 fn ensure_no_command(source: &str) -> Result<(), String> {
     if source.contains("$(") || source.contains('`') || source.contains("<(") || source.contains("@P}") {
         return Err("a command within `${…}` or `$((…))`; give it to a variable first".to_owned());

@@ -1,4 +1,4 @@
-//! Programs that run another behind options of their own: `env`, `sudo`, `xargs`, `timeout` and their like.
+//! Wrappers: programs that run another program behind options, such as `env`, `sudo`, `xargs` and `timeout`.
 
 use std::collections::BTreeSet;
 
@@ -7,14 +7,14 @@ use super::{
     words::Argument,
 };
 
-/// How a program that runs another is called.
+/// The call syntax of a wrapper.
 pub(super) struct Wrapper {
     pub(super) names: &'static [&'static str],
     /// Options whose value is the word after them.
     with_value: &'static [&'static str],
     /// Options whose value is the text of a command.
     with_command: &'static [&'static str],
-    /// How many words stand between the options and the other program.
+    /// The number of words between the options and the other program.
     operands: usize,
     /// Whether `NAME=VALUE` may stand before the other program.
     assignments: bool,
@@ -133,14 +133,14 @@ pub(super) const WRAPPERS: &[Wrapper] = &[
     Wrapper { names: &["unshare", "setpriv", "strace", "ltrace", "nsenter", "prlimit"], ..PLAIN },
 ];
 
-/// Programs that start a shell if they are given no program, and it reads what they are given to read.
+/// Programs that start a shell if no program is named; the shell runs its input.
 const SHELL_BY_DEFAULT: &[&str] = &["unshare", "nsenter", "chroot", "fakeroot", "sudo", "doas", "setarch"];
 
-/// How many programs one call may be seen to run, one for each reading of its options.
+/// The most programs that one call may be found to run, one for each reading of its options.
 const MAX_READINGS: usize = 16;
 
-/// The program behind a wrapper's options. An option that is not known may take a value or not, so both ways
-/// to read on are followed.
+/// The program behind a wrapper's options. An unknown option may take a value or not, so both readings are
+/// followed.
 pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> Result<Vec<Runs>, String> {
     let mut found = Vec::new();
     let mut starts = vec![0];
@@ -189,7 +189,7 @@ pub(super) fn wrapped(name: &str, wrapper: &Wrapper, arguments: &[Argument]) -> 
     Ok(found)
 }
 
-/// Whether a call without a program runs none: `sudo -l` and its like.
+/// Whether a call without a program runs none, such as `sudo -l`.
 fn only_asks(name: &str, arguments: &[Argument]) -> bool {
     let asks: &[&str] = match name {
         "sudo" => &["-l", "-v", "-k", "-K", "-V", "--list", "--validate", "--version", "--help", "-h"],
@@ -199,8 +199,8 @@ fn only_asks(name: &str, arguments: &[Argument]) -> bool {
         && arguments.iter().all(|word| word.literal().is_some_and(|text| asks.contains(&text)))
 }
 
-/// A command's text that is given to an option. What follows is for the text's last program with `env`, and for
-/// others it is not.
+/// The command text of an option. With `env`, the words that follow are arguments of the text's last program;
+/// with other wrappers they are not.
 fn given(name: &str, command: String, rest: &[Argument]) -> Runs {
     if name != "env" {
         return Runs::Text(command);
@@ -212,7 +212,7 @@ fn given(name: &str, command: String, rest: &[Argument]) -> Runs {
     Runs::Text(command + &quoted.collect::<String>())
 }
 
-/// The command that a cluster of options of one letter gives, as in `env -iS 'COMMAND'`.
+/// The command text in a cluster of one-letter options, as in `env -iS 'COMMAND'`.
 fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Result<Option<Runs>, String> {
     let Some(cluster) = words.first().and_then(Argument::literal).filter(|text| !text.starts_with("--"))
     else {
@@ -232,7 +232,7 @@ fn clustered_command(name: &str, wrapper: &Wrapper, words: &[Argument]) -> Resul
     Ok(None)
 }
 
-/// What `xargs` runs: what it reads stands at the end, or wherever the placeholder does.
+/// The call that `xargs` makes: its input stands at the end, or at the placeholder.
 fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
     let Runs::Program(mut words) = runs else { return runs };
     let mut placeholders = Vec::new();
@@ -256,7 +256,7 @@ fn filled_by_input(runs: Runs, arguments: &[Argument]) -> Runs {
     Runs::Program(words)
 }
 
-/// What a word among a wrapper's options is.
+/// The role of a word among a wrapper's options.
 enum Place {
     /// It stands alone.
     Flag,
@@ -266,9 +266,9 @@ enum Place {
     Command,
     /// A command's text stands in the same word.
     AttachedCommand(String),
-    /// One that we do not know.
+    /// An unknown option.
     Unknown,
-    /// It is no option; `ends` is for the `--` that ends them.
+    /// Not an option; `ends` marks the `--` that ends them.
     None { ends: bool },
 }
 
@@ -292,7 +292,7 @@ fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<Place, Strin
         None if begins_one_of(wrapper.with_command, option) => Place::Command,
         None if wrapper.with_value.contains(&option) => Place::Value,
         _ if !is_option => Place::None { ends: false },
-        // A long option has its value with it, or none.
+        // A long option with `=` has its value with it.
         Some(_) => Place::Flag,
         None if is_flag(name, text) || attached(wrapper.with_value, text).is_some() => Place::Flag,
         None => match attached(wrapper.with_command, text) {
@@ -302,42 +302,42 @@ fn option(name: &str, wrapper: &Wrapper, word: &Argument) -> Result<Place, Strin
     })
 }
 
-/// What is run by a wrapper whose options are over.
+/// The program that a wrapper runs, after its options.
 fn program(name: &str, wrapper: &Wrapper, operands: &[Argument]) -> Result<Vec<Runs>, String> {
     let Some(program) = operands.get(wrapper.operands..).filter(|words| !words.is_empty()) else {
         return Ok(Vec::new());
     };
     if matches!(name, "hyperfine" | "entr") {
-        // They hand a text of several words to a shell.
+        // These pass a text of several words to a shell.
         let texts: Option<Vec<_>> = program.iter().map(Argument::literal).collect();
         let text = texts.filter(|texts| texts.iter().any(|text| text.contains(char::is_whitespace)));
         let text = text.map(|texts| Runs::Text(texts.join(" ")));
         return Ok(text.into_iter().chain([Runs::Program(program.to_vec())]).collect());
     }
-    // `flock FILE -c COMMAND`: after the operand as well.
+    // `flock FILE -c COMMAND`: the option may stand after the operand too.
     if program[0].literal().is_some_and(|word| wrapper.with_command.contains(&word)) {
         return program.get(1).map_or(Ok(Vec::new()), |word| Ok(vec![text(name, word)?]));
     }
     if name == "watch" {
-        // It hands its words to a shell, as one text.
+        // `watch` passes its words to a shell as one text.
         return Ok(vec![joined(name, program)?]);
     }
     Ok(vec![Runs::Program(program.to_vec())])
 }
 
-/// Whether an option is one of these, or the beginning of a long one.
+/// Whether an option is one of these, or an abbreviation of a long one.
 fn begins_one_of(options: &[&str], option: &str) -> bool {
     let is_beginning = |long: &&str| option.len() > 2 && option.starts_with("--") && long.starts_with(option);
     options.contains(&option) || options.iter().any(is_beginning)
 }
 
-/// The value that is written together with an option of one letter, as in `-n5`.
+/// The value attached to a one-letter option, as in `-n5`.
 fn attached<'t>(options: &[&str], text: &'t str) -> Option<&'t str> {
     let short = options.iter().filter(|option| option.len() == 2);
     short.filter_map(|option| text.strip_prefix(*option)).find(|value| !value.is_empty())
 }
 
-/// Options that take no value, of the programs that are used most.
+/// Options without a value, of the most used programs.
 fn is_flag(name: &str, option: &str) -> bool {
     let known: &[&str] = match name {
         "env" => &["-i", "--ignore-environment", "-0", "--null", "-v", "--debug"],

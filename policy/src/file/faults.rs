@@ -8,7 +8,8 @@ use crate::{PolicyFault, PolicySource};
 
 use super::Placed;
 
-/// How many faults are kept; the rest is counted. An overlay written by an agent could hold thousands.
+/// The number of faults that are kept; the rest is counted. An overlay written by an agent could hold
+/// thousands.
 const MAX_FAULTS: usize = 50;
 
 /// The faults found in one text so far.
@@ -20,7 +21,8 @@ pub(crate) struct Faults<'s> {
     warned: Vec<(usize, PolicyFault)>,
     warned_out: usize,
     places: Places,
-    /// Names of mounts and profiles that are there with a fault of their own: what refers to them has none.
+    /// Names of mounts and profiles whose own entry is faulty: a reference to one of them is not a second
+    /// fault.
     excused: BTreeSet<String>,
 }
 
@@ -52,7 +54,7 @@ impl<'s> Faults<'s> {
         self.found.push((at, fault));
     }
 
-    /// Adds something that holds as it is written, and hardly is what its author means.
+    /// Adds a warning: the line is valid, but its author hardly means what it says.
     pub(crate) fn warn_at<T>(&mut self, placed: &Placed<T>, message: impl AsRef<str>) {
         if self.warned.len() < MAX_FAULTS {
             let warning = self.told(placed.at, &placed.key, message.as_ref());
@@ -62,7 +64,7 @@ impl<'s> Faults<'s> {
         }
     }
 
-    /// What is said of a place of the text.
+    /// The fault for a place of the text.
     pub(crate) fn told(&self, at: usize, key: &str, message: &str) -> PolicyFault {
         let (line, column) = self.places.of_offset(self.source.text, at);
         PolicyFault {
@@ -74,12 +76,12 @@ impl<'s> Faults<'s> {
         }
     }
 
-    /// Remembers that something of this name is there, though with a fault.
+    /// Notes that an entry of this name exists but is faulty.
     pub(crate) fn excuse(&mut self, name: &str) {
         self.excused.insert(name.to_owned());
     }
 
-    /// Whether something of this name has a fault of its own, so that its absence is none.
+    /// Whether an entry of this name is faulty, so that its absence is not a second fault.
     pub(crate) fn is_excused(&self, name: &str) -> bool {
         self.excused.contains(name)
     }
@@ -93,13 +95,13 @@ impl<'s> Faults<'s> {
         self.found.is_empty()
     }
 
-    /// The faults in the order of the text, and how many more there were.
+    /// The faults in the order of the text, and the number of those left out.
     pub(crate) fn into_parts(mut self) -> (Vec<PolicyFault>, usize) {
         self.found.sort_by_key(|(at, _)| *at);
         (self.found.into_iter().map(|(_, fault)| fault).collect(), self.left_out)
     }
 
-    /// Takes the warnings, in the order of the text; the last one says how many there are besides.
+    /// Takes the warnings, in the order of the text; the last one tells the number of those left out.
     pub(crate) fn take_warnings(&mut self) -> Vec<PolicyFault> {
         self.warned.sort_by_key(|(at, _)| *at);
         let mut told: Vec<PolicyFault> = self.warned.drain(..).map(|(_, warning)| warning).collect();
@@ -108,20 +110,20 @@ impl<'s> Faults<'s> {
     }
 }
 
-/// A warning that stands for those that are left out; none where there are none.
+/// The warning that tells the number of those left out; none if there are none.
 pub(crate) fn further(told: &[PolicyFault], left_out: usize) -> Option<PolicyFault> {
     let last = told.last().filter(|_| left_out > 0)?;
     let message = format!("and {left_out} further warnings, which are not told");
     Some(PolicyFault { key: String::new(), message, ..last.clone() })
 }
 
-/// Where lines and characters begin in a text, found once: each entry for a tool has a place, and a text may have
-/// thousands.
+/// The starts of lines and the character counts of a text, computed once: each entry for a tool needs a
+/// place, and a text may have thousands of entries.
 #[derive(Debug)]
 struct Places {
-    /// Where each line begins, in bytes.
+    /// The start of each line, in bytes.
     lines: Vec<usize>,
-    /// How many characters there are before each step of the text.
+    /// The number of characters before each step of the text.
     characters: Vec<usize>,
 }
 
@@ -148,7 +150,7 @@ impl Places {
         (line, self.before(text, at) - self.before(text, begin) + 1)
     }
 
-    /// How many characters begin before a byte offset.
+    /// The number of characters that begin before a byte offset.
     fn before(&self, text: &str, at: usize) -> usize {
         let step = at / STEP_BYTES;
         let since = text.as_bytes().get(step * STEP_BYTES..at).unwrap_or_default();
@@ -156,12 +158,13 @@ impl Places {
     }
 }
 
-/// How many characters begin in a part of a text.
+/// The number of characters that begin in a part of a text.
 fn characters(part: &[u8]) -> usize {
     part.iter().filter(|byte| **byte & 0b1100_0000 != 0b1000_0000).count()
 }
 
-/// Every so many bytes it is known how many characters there were: a line may be as long as its text.
+/// The step in bytes at which character counts are stored. A line may be as long as the text, so counting
+/// from its start would be too slow.
 const STEP_BYTES: usize = 1024;
 
 #[cfg(test)]

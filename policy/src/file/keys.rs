@@ -1,4 +1,5 @@
-//! Which keys each section of a policy text may have. What is shown of a policy is held against these lists by a test.
+//! The allowed keys of each section of a policy text. A test checks that `render` shows every key listed
+//! here.
 
 /// An operator's policy.
 pub(crate) const POLICY: &[&str] = &[
@@ -13,7 +14,7 @@ pub(crate) const SANDBOX: &[&str] = &["require", "profiles", "tiers", "tools", "
 pub(crate) const OVERLAY: &[&str] =
     &["version", "require", "profiles", "tiers", "tools", "protect", "shell", "limits"];
 
-/// What an overlay may not have though an operator's policy may.
+/// The keys that an operator's policy may have and an overlay may not.
 pub(crate) const OPERATORS_ALONE: &[&str] = &["mounts", "sandbox", "audit", "modules"];
 
 /// `[profiles.NAME]`.

@@ -1,8 +1,13 @@
-//! The policy file as text: what may stand in it, read with every fault and its place.
+//! The policy file as text: its grammar, read so that every fault is found with its place.
 //!
-//! `keys` lists what may stand where; `syntax` says what is wrong with a text that is no TOML; `section` walks tables and refuses what it does not know; `value` parses single values; `model` is what
-//! a text says; `read` and `reduction` read the two shapes of a file, `shell` a section of both. Whether names refer to something is
-//! for `effective` and `overlay`, what must never hold for `invariants`.
+//! - `keys`: the allowed keys of each section.
+//! - `syntax`: the fault of a text that is not valid TOML.
+//! - `section`: walks tables and refuses unknown keys.
+//! - `value`: parses single values.
+//! - `model`: the values of a text.
+//! - `read`, `reduction`: read the two shapes of a file; `shell`: a section of both.
+//!
+//! `effective` and `overlay` resolve names; `invariants` checks what every policy must keep.
 
 mod faults;
 pub(crate) mod keys;

@@ -1,4 +1,4 @@
-//! What a policy text says, value by value, each with its place. Nothing is resolved or defaulted here.
+//! The values of a policy text, each with its place. Names and defaults are not resolved here.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::{
     VariableName, commands::CommandPattern, protect::Pattern,
 };
 
-/// A value and where it stands.
+/// A value and its place in the text.
 #[derive(Debug, Clone)]
 pub(crate) struct Placed<T> {
     pub(crate) value: T,
@@ -61,7 +61,7 @@ pub(crate) struct TierEntry {
 #[derive(Debug, Default)]
 pub(crate) struct ProtectEntries {
     pub(crate) paths: Vec<Placed<Pattern>>,
-    /// Shipped names that are not to hold; the operator's alone to say.
+    /// Shipped names that do not hold; only an operator's policy may list them.
     pub(crate) except: Vec<Placed<Pattern>>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct LimitEntries {
     pub(crate) max_timeout: Option<Placed<Duration>>,
 }
 
-/// `[shell]`, of a policy or of a reduction; they differ in what they say of a mount.
+/// `[shell]` of a policy or of a reduction; the two have different accesses to a mount.
 #[derive(Debug)]
 pub(crate) struct ShellEntries<A> {
     pub(crate) enabled: Option<Placed<bool>>,
@@ -103,11 +103,11 @@ pub(crate) struct ShellEntries<A> {
     pub(crate) allow: Option<BTreeSet<CommandPattern>>,
     pub(crate) deny: BTreeSet<CommandPattern>,
     pub(crate) operators: Option<Vec<Placed<Operator>>>,
-    /// Where the section stands.
+    /// The place of the section.
     pub(crate) place: Placed<()>,
 }
 
-/// What a `[sandbox.TIER]` section or a workspace's overlay takes away.
+/// The content of a `[sandbox.TIER]` section or of a workspace's overlay.
 #[derive(Debug, Default)]
 pub(crate) struct Reduction {
     pub(crate) require: Vec<Placed<Layer>>,
@@ -126,7 +126,7 @@ pub(crate) struct ReducedProfile {
     pub(crate) mounts: Vec<(Placed<String>, Placed<ReducedAccess>)>,
 }
 
-/// What a reduction leaves of a mount. The order is by power.
+/// The access that a reduction leaves to a mount, ordered by power.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ReducedAccess {
     None,

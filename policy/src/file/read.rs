@@ -23,7 +23,7 @@ use super::{
 /// The version of the file's shape that this build reads.
 pub(super) const VERSION: i128 = 1;
 
-/// Reads the whole text. What is returned is only worth something if there are no faults.
+/// Reads the whole text. The result is valid only if there are no faults.
 pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     let mut file = PolicyFile::default();
     with_root(faults, MAX_POLICY_BYTES, |root, faults| {
@@ -69,7 +69,7 @@ pub(crate) fn read_policy(faults: &mut Faults<'_>) -> PolicyFile {
     file
 }
 
-/// Parses the text and hands out its root, unless it is too long or no TOML.
+/// Parses the text and passes its root on, unless the text is too long or not valid TOML.
 pub(super) fn with_root<'s>(
     faults: &mut Faults<'s>,
     limit: usize,
@@ -216,7 +216,7 @@ fn tool(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<ToolEntry> {
     })
 }
 
-/// Whether an entry says that its tool need not be here.
+/// Whether an entry says that its tool may be missing.
 pub(super) fn is_optional(section: &Section<'_>, faults: &mut Faults<'_>) -> bool {
     section.entry("optional").and_then(|entry| entry.boolean(faults)).unwrap_or_default()
 }
@@ -250,5 +250,5 @@ fn modules(section: &Section<'_>, faults: &mut Faults<'_>) -> Option<String> {
     required(section, "dir", faults)?.parsed(faults, parse)
 }
 
-/// Every opening of a file is matched against every pattern.
+/// The most patterns of one list: every opening of a file is matched against every pattern.
 const MAX_PATTERNS: usize = 256;

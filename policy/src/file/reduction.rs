@@ -1,4 +1,4 @@
-//! Reads what a `[sandbox.TIER]` section or a workspace's overlay takes away.
+//! Reads a `[sandbox.TIER]` section or a workspace's overlay.
 
 use crate::source::MAX_OVERLAY_BYTES;
 
@@ -10,7 +10,7 @@ use super::{
     value::{approval_of, limits, memory, one_of, output, tier, timeout, tool_name},
 };
 
-/// Reads a whole overlay. What is returned is only worth something if there are no faults.
+/// Reads a whole overlay. The result is valid only if there are no faults.
 pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
     let mut reduction = Reduction::default();
     with_root(faults, MAX_OVERLAY_BYTES, |root, faults| {
@@ -31,7 +31,7 @@ pub(crate) fn read_overlay(faults: &mut Faults<'_>) -> Reduction {
     reduction
 }
 
-/// Reads the keys that both shapes have; unknown ones are the caller's to refuse.
+/// Reads the keys that both shapes have. The caller refuses unknown keys.
 pub(super) fn read_reduction(section: &Section<'_>, faults: &mut Faults<'_>) -> Reduction {
     Reduction {
         require: section.entry("require").map(|entry| layers(&entry, faults)).unwrap_or_default(),

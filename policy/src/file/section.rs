@@ -1,4 +1,4 @@
-//! Walks the tables of a parsed text. Whatever is not asked for by name is refused.
+//! Walks the tables of a parsed text and refuses unknown keys.
 
 use toml::{
     Spanned,
@@ -15,7 +15,7 @@ pub(crate) struct Section<'t> {
     table: &'t DeTable<'t>,
     /// Its key's path; empty for the whole text.
     path: String,
-    /// Where it begins.
+    /// Its byte offset.
     pub(crate) at: usize,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct Entry<'t> {
     pub(crate) name: &'t str,
     /// The key's path.
     pub(crate) path: String,
-    /// Where the key stands.
+    /// The byte offset of the key.
     pub(crate) key_at: usize,
-    /// Where the value stands.
+    /// The byte offset of the value.
     pub(crate) at: usize,
     value: &'t DeValue<'t>,
 }
@@ -39,7 +39,7 @@ impl<'t> Section<'t> {
         Self { table, path: String::new(), at: 0 }
     }
 
-    /// Its own path; empty for the whole text.
+    /// Its key's path; empty for the whole text.
     pub(crate) fn path(&self) -> &str {
         &self.path
     }
@@ -64,12 +64,12 @@ impl<'t> Section<'t> {
         Some(self.entry_of(name, value))
     }
 
-    /// The table of a key, if there is the key and it holds one.
+    /// The table of a key, if the key is present and holds a table.
     pub(crate) fn section(&self, name: &str, faults: &mut Faults<'_>) -> Option<Section<'t>> {
         self.entry(name)?.section(faults)
     }
 
-    /// The entries of the table of a key; none if there is no such key, or there are too many.
+    /// The entries of the table of a key; empty if there is no such key, or if there are too many.
     pub(crate) fn entries_of(&self, name: &str, faults: &mut Faults<'_>) -> Vec<Entry<'t>> {
         let Some(section) = self.section(name, faults) else { return Vec::new() };
         let count = section.table.len();
@@ -127,8 +127,8 @@ impl<'t> Entry<'t> {
         }
     }
 
-    /// The value as a whole number, if it is one; one too large for `u64` counts as the largest, which no
-    /// bound allows.
+    /// The value as a whole number, if it is one. A number too large for `i128` becomes the largest one,
+    /// which no bound allows.
     pub(crate) fn as_integer(&self) -> Option<i128> {
         let integer = self.value.as_integer()?;
         Some(i128::from_str_radix(integer.as_str(), integer.radix()).unwrap_or(i128::MAX))
@@ -149,7 +149,7 @@ impl<'t> Entry<'t> {
         Some(elements.collect())
     }
 
-    /// The value's text, parsed; what does not parse is a fault at the value.
+    /// The parsed text of the value; a parse error is a fault at the value.
     pub(crate) fn parsed<T>(
         &self,
         faults: &mut Faults<'_>,
@@ -159,7 +159,7 @@ impl<'t> Entry<'t> {
         parse(text).map_err(|message| self.refuse(faults, message)).ok()
     }
 
-    /// The key's own text, parsed; what does not parse is a fault at the key.
+    /// The parsed text of the key; a parse error is a fault at the key.
     pub(crate) fn parsed_name<T>(
         &self,
         faults: &mut Faults<'_>,
@@ -173,7 +173,7 @@ impl<'t> Entry<'t> {
         faults.add(self.at, &self.path, message);
     }
 
-    /// Adds a fault for a value of another type.
+    /// Adds a fault for a value of the wrong type.
     pub(crate) fn refuse_type<T>(&self, expected: &str, faults: &mut Faults<'_>) -> Option<T> {
         self.refuse(faults, format!("expected {expected}, found {}", self.value.type_str()));
         None
@@ -190,7 +190,7 @@ impl<'t> Entry<'t> {
     }
 }
 
-/// Says what would be right in place of an unknown name: the nearest one, or else all.
+/// Suggests a correction of an unknown name: the nearest known one, or else all.
 pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone) -> String {
     if let Some(nearest) = nearest(name, known.clone()) {
         return format!("did you mean `{nearest}`?");
@@ -199,18 +199,19 @@ pub(crate) fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> 
     if all.is_empty() { "there are none".to_owned() } else { format!("known are {}", all.join(", ")) }
 }
 
-/// The known name that an unknown one is most like, if it is like any.
+/// The known name that most resembles an unknown one, if any does.
 pub(crate) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
-    // From half of the letters on it is another word, not a slip of the keyboard.
+    // With half of the letters different it is another word, not a typing mistake.
     let near = |known: &&str| 2 * strsim::damerau_levenshtein(name, known) < name.len().max(known.len());
     known
         .filter(|known| name.len() <= MAX_COMPARED_BYTES && !known.is_empty() && near(known))
         .min_by_key(|known| strsim::damerau_levenshtein(name, known))
 }
 
-/// No name that is known is longer; comparing takes the product of two lengths.
+/// The longest name that is compared; no known name is longer. The cost of a comparison is the product of
+/// both lengths.
 const MAX_COMPARED_BYTES: usize = 64;
 
-/// How many entries a table of a text has: each mount, profile, tier or tool costs every start its time, and an overlay
+/// The most entries of a table. Each mount, profile, tier or tool costs time at every start, and an overlay
 /// comes with the workspace.
 pub(super) const MAX_ENTRIES: usize = 1024;

@@ -16,7 +16,7 @@ use super::{
     value::{count, one_of, size, timeout},
 };
 
-/// Reads `[shell]`; what it may say of a mount is the caller's to name.
+/// Reads `[shell]`; the caller names the accesses that a mount may have.
 pub(super) fn shell<A: Copy, const N: usize>(
     section: &Section<'_>,
     accesses: [A; N],
@@ -62,7 +62,7 @@ pub(super) fn shell<A: Copy, const N: usize>(
     }
 }
 
-/// Parses a posture that a policy may ask for.
+/// Parses a required posture.
 fn posture(text: &str) -> Result<ShellPosture, String> {
     const KNOWN: [ShellPosture; 3] = [ShellPosture::Minimal, ShellPosture::Contained, ShellPosture::Strong];
     if text == ShellPosture::None.as_str() {
@@ -74,7 +74,8 @@ fn posture(text: &str) -> Result<ShellPosture, String> {
     one_of("posture", KNOWN, ShellPosture::as_str)(text)
 }
 
-/// Reads `allow`. Nobody who writes an empty list means that everything is allowed.
+/// Reads `allow`. An empty list is refused: its author may mean that all commands are allowed, and it would
+/// allow none.
 fn allowed(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<BTreeSet<CommandPattern>> {
     if entry.list(faults)?.is_empty() {
         entry.refuse(
@@ -91,7 +92,7 @@ fn patterns(entry: &Entry<'_>, faults: &mut Faults<'_>) -> BTreeSet<CommandPatte
     elements(entry, faults, parse).into_iter().map(|placed| placed.value).collect()
 }
 
-/// The elements of a list, each parsed.
+/// The parsed elements of a list.
 fn elements<T>(
     entry: &Entry<'_>,
     faults: &mut Faults<'_>,
@@ -105,5 +106,5 @@ fn elements<T>(
     elements.iter().filter_map(|element| Some(element.placed(element.parsed(faults, &parse)?))).collect()
 }
 
-/// Every program of every command is compared with every rule.
+/// The most elements of one list: every program of every command is compared with every rule.
 const MAX_ELEMENTS: usize = 256;

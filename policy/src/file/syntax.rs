@@ -1,13 +1,14 @@
-//! What is wrong with a text that is no TOML: one fault, where it begins.
+//! The fault of a text that is not valid TOML: one fault, at the place where it begins.
 //!
-//! The parser goes on after a fault and stumbles over what follows from it; an inline table may go over several
-//! lines, so one that is never closed is noticed lines later only.
+//! The parser continues after a fault and reports follow-up errors, so only the first is used. An inline
+//! table may span several lines, so the parser notices an unclosed one only lines later; `unclosed` finds its
+//! opening bracket.
 
 use toml::de::Error;
 
 use portcullis_types::Shown;
 
-/// The place and the message of the first fault; none where there is none.
+/// The place and the message of the first fault; none if there is none.
 pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
     let at = |error: &Error| error.span().map_or(0, |span| span.start);
     let first = errors.iter().min_by_key(|error| at(error))?;
@@ -24,7 +25,7 @@ pub(super) fn fault(text: &str, errors: &[Error]) -> Option<(usize, String)> {
     Some((found, Shown(first.message()).to_string()))
 }
 
-/// The innermost bracket that was opened before the parser found a fault and is never closed.
+/// The innermost bracket that was opened before the parser found a fault and never closed.
 fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
     let mut open: Vec<(usize, char)> = Vec::new();
     let mut quote: Option<&str> = None;
@@ -40,7 +41,7 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
             Some("\"" | "\"\"\"") if sign == '\\' => {
                 step += rest[1..].chars().next().map_or(0, char::len_utf8);
             }
-            // A string of one line that does not end there is a fault by itself.
+            // An unterminated one-line string is a fault by itself; it ends here so that the scan goes on.
             Some("\"" | "'") if sign == '\n' => quote = None,
             Some(_) => {}
             None => match sign {
@@ -57,10 +58,10 @@ fn unclosed(text: &str, fault: usize) -> Option<(usize, char)> {
         }
         at += step;
     }
-    // What the parser says of a header is better.
+    // For a bracket that opens a table header, the parser's message is better.
     let is_header = |at: usize| text[..at].rsplit('\n').next().is_some_and(|line| line.trim().is_empty());
     open.into_iter().rfind(|(at, _)| *at < fault && !is_header(*at))
 }
 
-/// What strings begin and end with, the long ones first.
+/// The marks at both ends of a string, long ones first.
 const QUOTES: [&str; 4] = ["\"\"\"", "'''", "\"", "'"];

@@ -14,7 +14,7 @@ use super::{
     section::{Entry, Section},
 };
 
-/// Reads `[limits]`, which is the same in both shapes of a file.
+/// Reads `[limits]`, which both shapes of a file share.
 pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEntries {
     section.refuse_unknown(keys::LIMITS, faults);
     let placed = |name: &str| section.entry(name);
@@ -33,7 +33,7 @@ pub(super) fn limits(section: &Section<'_>, faults: &mut Faults<'_>) -> LimitEnt
     }
 }
 
-/// A number of things.
+/// Reads a count.
 pub(super) fn count(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'_>) -> Option<u64> {
     let Some(number) = entry.as_integer() else {
         return entry.refuse_type("a whole number", faults);
@@ -41,17 +41,17 @@ pub(super) fn count(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<
     within(entry, number, bounds, |number| number.to_string(), faults)
 }
 
-/// A length of output.
+/// Reads a length of output.
 pub(super) fn output(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Placed<OutputBytes>> {
     Some(entry.placed(OutputBytes(size(entry, limits::OUTPUT, faults)?)))
 }
 
-/// An amount of memory.
+/// Reads an amount of memory.
 pub(super) fn memory(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Placed<MemoryBytes>> {
     Some(entry.placed(MemoryBytes(size(entry, limits::MEMORY, faults)?)))
 }
 
-/// A size: a text with a unit, or a number of bytes.
+/// Reads a size: a text with a unit, or a number of bytes.
 pub(super) fn size(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'_>) -> Option<u64> {
     let bytes = match entry.as_integer() {
         Some(bytes) => bytes,
@@ -60,7 +60,7 @@ pub(super) fn size(entry: &Entry<'_>, bounds: Bounds<u64>, faults: &mut Faults<'
     within(entry, bytes, bounds, in_largest_unit, faults)
 }
 
-/// A time that a call may take.
+/// Reads a time limit.
 pub(super) fn timeout(entry: &Entry<'_>, faults: &mut Faults<'_>) -> Option<Placed<Duration>> {
     if let Some(number) = entry.as_integer() {
         entry.refuse(
@@ -99,7 +99,8 @@ fn within(
     }
 }
 
-/// A whole number and a unit. No fractions: a limit is exact, or it is another one than was meant.
+/// Parses a whole number and a unit. Fractions are refused: rounding would set another limit than the written
+/// one.
 fn parse_size(text: &str) -> Result<i128, String> {
     let wrong = || {
         let text = Shown(text);
@@ -122,7 +123,7 @@ fn parse_size(text: &str) -> Result<i128, String> {
     Ok(i128::from(number) * i128::from(factor))
 }
 
-/// A duration of whole milliseconds.
+/// Parses a duration of whole milliseconds.
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration = humantime::parse_duration(text).map_err(|error| {
         format!("\"{}\" is no duration ({error}): write such as \"20s\", \"500ms\" or \"10m\"", Shown(text))
@@ -133,7 +134,7 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     Ok(duration)
 }
 
-/// Parses the name of one of a few things.
+/// Makes a parser for the names of an enumeration.
 pub(super) fn one_of<T: Copy, const N: usize>(
     what: &str,
     all: [T; N],

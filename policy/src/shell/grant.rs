@@ -1,4 +1,4 @@
-//! What a granted command gets beside the mounts and limits of every call, and why a command is refused.
+//! The shell part of a grant, and the check of a command.
 
 use portcullis_types::{RoleKind, ShellPosture, Shown};
 use serde::Serialize;
@@ -8,29 +8,29 @@ use crate::{
     ShellPolicy, ToolAssignment, ToolFacts, WorkspaceSecurityPolicy,
 };
 
-/// The shell of a [`crate::Grant`]: what holds for the command beside the grant's mounts and its time.
+/// The shell part of a [`crate::Grant`]: limits of the command beside the grant's mounts and time.
 ///
-/// Its JSON is stable, as the grant's is.
+/// Its JSON is stable, like the grant's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[non_exhaustive]
 pub struct ShellGrant {
-    /// The least confinement that will do.
+    /// The least confinement that the command requires.
     pub posture: ShellPosture,
-    /// How many processes the command may have at a time.
+    /// The number of concurrent processes of the command.
     pub processes: u32,
-    /// How much memory the command and its jobs may have together, in bytes; the same as in the grant's limits.
+    /// The memory of the command and its jobs together, in bytes; the same as in the grant's limits.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
-    /// How large a file may get that they write, in bytes.
+    /// The size of each file that they write, in bytes.
     #[serde(rename = "file_size_bytes")]
     pub file_size: FileBytes,
-    /// How much is kept of what the command writes to its streams, in bytes.
+    /// The part of the command's output that is kept, in bytes.
     #[serde(rename = "output_bytes")]
     pub output: OutputBytes,
 }
 
 impl ShellGrant {
-    /// What a policy's shell gives a command that may have this much memory.
+    /// The grant of a policy's shell to a command with this much memory.
     pub(crate) fn of(shell: &ShellPolicy, memory: MemoryBytes) -> Self {
         let ShellPolicy { posture, processes, file_size, output, .. } = *shell;
         Self { posture, processes, memory: memory.min(shell.memory), file_size, output }
@@ -81,7 +81,7 @@ impl WorkspaceSecurityPolicy {
     }
 }
 
-/// The rule that refuses a command, and what a model may do instead.
+/// The rule that refuses a command, and the hint for the model.
 fn told(refusal: &CommandRefusal, rules: &CommandRules) -> (String, String) {
     match refusal {
         CommandRefusal::Denied { program, rule } => (
@@ -121,12 +121,12 @@ fn told(refusal: &CommandRefusal, rules: &CommandRules) -> (String, String) {
     }
 }
 
-/// The first of a few names.
+/// The first few names, as text.
 fn listed(names: &[String]) -> String {
     let shown: Vec<String> = names.iter().take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
     let more = if names.len() > MAX_LISTED { ", …" } else { "" };
     format!("{}{more}", shown.join(", "))
 }
 
-/// How many rules a hint repeats.
+/// The number of rules that a hint repeats.
 const MAX_LISTED: usize = 20;

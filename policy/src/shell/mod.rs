@@ -1,8 +1,8 @@
-//! The shell of a policy: whether there is one, what it gets, and what may run in it.
+//! The shell of a policy: whether there is one, its grants, and the commands that may run in it.
 //!
-//! `model` is what a policy gives, `variable` the names that may come in from outside; `resolve` makes the
-//! first of a file's section, `reduce` takes away from it, and `render` writes it as one. Starting a shell is
-//! for the daemon, confining it for the kernel: here are values only.
+//! `model` is a policy's shell and `variable` the names that it may take from outside; `resolve` makes a
+//! shell from a file's section, `reduce` takes away from it, and `render` writes it as a section. This module
+//! has only values: the daemon starts shells, the kernel confines them.
 
 mod grant;
 mod model;

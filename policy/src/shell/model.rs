@@ -1,4 +1,4 @@
-//! What a policy gives a shell. Plain data, so that it can be sent to a daemon.
+//! A policy's shell. Plain data, so that it can be sent to a daemon.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -10,45 +10,43 @@ use crate::{
     limits::{as_millis, from_millis},
 };
 
-/// `[shell]`, with every default filled in and everything taken away that a reduction took.
+/// `[shell]`, with every default filled in and every reduction applied.
 ///
-/// As JSON it can be handed to a daemon. What is read from JSON is checked like a policy file: it has no vault
-/// among its mounts and no posture below [`ShellPosture::Minimal`].
+/// Its JSON can be sent to a daemon. Reading it back makes the checks of a policy file: no vault among its
+/// mounts, and no posture below [`ShellPosture::Minimal`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ShellPolicy {
-    /// The least confinement that will do; where it cannot be had there is no shell. Never
-    /// [`ShellPosture::None`]. Default: [`ShellPosture::Contained`].
+    /// The least confinement; without it there is no shell. Never [`ShellPosture::None`]. Default:
+    /// [`ShellPosture::Contained`].
     #[serde(deserialize_with = "confined")]
     pub posture: ShellPosture,
-    /// The mounts that a session sees, sorted by name; one that is not here is not there, and the vault never
-    /// is. Default: none.
+    /// The mounts of a session, sorted by name; never the vault. A session sees no others. Default: none.
     #[serde(deserialize_with = "without_vault")]
     pub mounts: Vec<GrantedMount>,
-    /// How long one command may take; never above `limits.max_timeout`. In JSON whole milliseconds. Default:
-    /// 60 s.
+    /// The time of one command; never above `limits.max_timeout`. In JSON whole milliseconds. Default: 60 s.
     #[serde(rename = "timeout_ms", serialize_with = "as_millis", deserialize_with = "from_millis")]
     pub timeout: Duration,
-    /// How much memory a command and its jobs may have together, in bytes; 16 MiB to 1 TiB. Default: 1 GiB.
+    /// The memory of a command and its jobs together, in bytes; 16 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "memory_bytes")]
     pub memory: MemoryBytes,
-    /// How many processes a command may have at a time, its background jobs among them; 8 to 32 768. Default:
+    /// The number of concurrent processes of a command, including its background jobs; 8 to 32 768. Default:
     /// 256.
     pub processes: u32,
-    /// How large a file may get that a command writes, in bytes; 1 MiB to 1 TiB. Default: 1 GiB.
+    /// The size of each file that a command writes, in bytes; 1 MiB to 1 TiB. Default: 1 GiB.
     #[serde(rename = "file_size_bytes")]
     pub file_size: FileBytes,
-    /// How much is kept of what one command writes to its streams, in bytes; 1 KiB to 1 GiB. The text that a
-    /// model gets of it has a limit of its own, `max_output_bytes`. Default: 16 MiB.
+    /// The part of one command's output that is kept, in bytes; 1 KiB to 1 GiB. The text that a model gets of
+    /// it has another limit, `max_output_bytes`. Default: 16 MiB.
     #[serde(rename = "output_bytes")]
     pub output: OutputBytes,
-    /// The names of variables that may come in from the operator's environment. Default: none.
+    /// The names of variables that the shell may take from the operator's environment. Default: none.
     pub environment: BTreeSet<VariableName>,
-    /// Which commands may run. Default: all.
+    /// The rules about commands. Default: all commands may run.
     pub commands: CommandRules,
 }
 
-/// Why a policy has no shell.
+/// The reason why a policy has no shell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ShellAbsence {
@@ -60,16 +58,16 @@ pub enum ShellAbsence {
     TakenAway,
 }
 
-/// A shell, or why there is none.
+/// A shell, or the reason why there is none.
 pub(crate) type Shell = Result<ShellPolicy, ShellAbsence>;
 
-/// For the digest: why there is no shell does not change what anybody may do.
+/// Serialises for the digest, without the reason of an absence: it does not change any permission.
 pub(crate) fn serialize_shell<S: Serializer>(shell: &Shell, serializer: S) -> Result<S::Ok, S::Error> {
     shell.as_ref().ok().serialize(serializer)
 }
 
 impl ShellPolicy {
-    /// What may be done with a mount; none if the shell does not have it.
+    /// The granted access to a mount; none if the shell does not have it.
     #[must_use]
     pub fn access_to(&self, mount: &str) -> Option<Access> {
         self.mounts.iter().find(|granted| granted.name.as_str() == mount).map(|granted| granted.access)
@@ -77,7 +75,7 @@ impl ShellPolicy {
 }
 
 impl ShellAbsence {
-    /// What an operator would have to write for there to be a shell.
+    /// The setting with which an operator would enable the shell.
     #[must_use]
     pub const fn remedy(self) -> &'static str {
         match self {
@@ -110,10 +108,10 @@ fn without_vault<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Grant
     Ok(mounts)
 }
 
-/// What is said of a shell with the vault.
+/// The message for a shell with the vault.
 pub(crate) const NO_VAULT: &str = "no shell ever has the vault; leave it out";
 
-/// Whether a mount may be a shell's.
+/// Whether a shell may have this mount.
 pub(crate) fn may_have(mount: &str) -> bool {
     mount != MountName::VAULT
 }

@@ -1,4 +1,4 @@
-//! Taking away from a shell: applies the section `[shell]` of a reduction.
+//! Reduces a shell: applies the section `[shell]` of a reduction.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use crate::{
 
 use super::Shell;
 
-/// Applies a reduction. Where there is no shell there is nothing to take, and only giving one is a fault.
+/// Applies a reduction. Without a shell there is nothing to reduce, and only enabling it is a fault.
 pub(crate) fn reduce_shell(
     shell: &mut Shell,
     reduced: &ShellEntries<ReducedAccess>,
@@ -118,7 +118,8 @@ fn reduce_mount(
     }
 }
 
-/// What a list leaves of what there was, `None` being everything. What is not among it is a fault.
+/// The elements of a list, each of which must be in `before`; `None` there means everything. Others are
+/// faults.
 fn subset<T: Clone + Ord + Display>(
     listed: &[Placed<T>],
     before: Option<&BTreeSet<T>>,

@@ -1,4 +1,4 @@
-//! A shell as a section of a policy file, and as a line of a listing.
+//! Renders a shell as a section of a policy file, and as a line of the summary.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use crate::{
 
 use super::Shell;
 
-/// Writes `[shell]`. What a reduction demands and a policy file has no key for is a comment.
+/// Writes `[shell]`.
 pub(crate) fn write_shell(out: &mut String, shell: &Shell) -> fmt::Result {
     writeln!(out, "\n[shell]")?;
     let Ok(shell) = shell else { return writeln!(out, "enabled = false") };
@@ -39,8 +39,9 @@ pub(crate) fn write_shell(out: &mut String, shell: &Shell) -> fmt::Result {
     Ok(())
 }
 
-/// Writes the lists of commands that reductions allow, each of which must cover a command: one as a reduction of a
-/// sandbox tier. A section has one list, so any further one is a comment.
+/// Writes the lists of allowed commands after the first, which come from reductions: a command must be
+/// covered by every list. The second becomes a reduction of a sandbox tier. A section has only one list, so
+/// any further one is a comment.
 pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &Shell) -> fmt::Result {
     let Ok(shell) = shell else { return Ok(()) };
     for (index, list) in shell.commands.allowed().skip(1).enumerate() {
@@ -50,7 +51,7 @@ pub(crate) fn write_shell_demands(out: &mut String, sandbox: &str, shell: &Shell
     Ok(())
 }
 
-/// A shell in one line.
+/// The summary of a shell, one line.
 pub(crate) fn shell_summary(shell: &Shell) -> String {
     let Ok(shell) = shell else { return "no shell".to_owned() };
     let timeout = humantime::format_duration(shell.timeout);

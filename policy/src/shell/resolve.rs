@@ -1,4 +1,4 @@
-//! From the section `[shell]` of an operator's policy to what it means.
+//! Resolves the section `[shell]` of an operator's policy.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +17,7 @@ use crate::{
 
 use super::{Shell, model};
 
-/// Fills in what the section leaves out. A policy without the section has no shell, and a section that names no
-/// mounts has none.
+/// Fills in defaults. A policy without the section has no shell; a section without mounts grants none.
 pub(crate) fn resolve_shell(
     entries: Option<&ShellEntries<Access>>,
     mounts: &BTreeMap<MountName, String>,

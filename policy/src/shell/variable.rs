@@ -1,26 +1,26 @@
-//! The names of variables that a shell may get from the operator's environment.
+//! The names of variables that a shell may take from the operator's environment.
 
 use std::{borrow::Borrow, fmt, sync::Arc};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use thiserror::Error;
 
-/// The name of a variable that comes into a shell from outside: 1 to 256 characters of `A`–`Z`, `a`–`z`, `0`–`9`
-/// and `_`, not beginning with a digit, and none that a session sets itself or that makes a shell or the loader
-/// run something else.
+/// The name of a variable that a shell takes from outside: 1 to 256 characters of `A`–`Z`, `a`–`z`, `0`–`9`
+/// and `_`, not beginning with a digit. Excluded are variables that a session sets itself, and those that
+/// make a shell or the loader run other code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VariableName(Arc<str>);
 
 /// A text that cannot name such a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum InvalidVariable {
-    /// It names no variable.
+    /// It is not a valid name.
     #[error("`{}` is no name of a variable: letters, digits and `_` are allowed, no digit first", .0.escape_default())]
     Name(String),
-    /// A session has a value of its own for it.
+    /// A session sets it itself.
     #[error("`{0}` is set by the session itself; leave it out")]
     Own(String),
-    /// A program that is started with it runs something else than was asked for.
+    /// It makes a program run other code than asked for.
     #[error("`{0}` changes what {1} runs; leave it out")]
     Dangerous(String, &'static str),
 }
@@ -48,7 +48,7 @@ impl VariableName {
         Ok(Self(text.into()))
     }
 
-    /// Whether the name looks like that of a secret. A guess, for warnings: nothing is refused by it.
+    /// Whether the name looks like that of a secret. A guess, for warnings only.
     #[must_use]
     pub fn looks_secret(&self) -> bool {
         let name = self.0.to_ascii_uppercase();
@@ -86,14 +86,14 @@ impl<'de> Deserialize<'de> for VariableName {
     }
 }
 
-/// No name in use is longer.
+/// The longest name; names in use are shorter.
 const MAX_NAME_BYTES: usize = 256;
 
-/// What a session sets, or bash for it.
+/// Variables that a session sets, or bash for it.
 const OWN: &[&str] = &["PATH", "HOME", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "PPID", "UID", "EUID", "_"];
 
-/// What a shell reads before or while it runs a command: files that it sources, texts that it runs, and what
-/// makes words of a text.
+/// Variables that a shell reads before or while it runs a command: files to source, texts to run, and word
+/// separators.
 const SHELL: &[&str] = &[
     "ENV",
     "IFS",
@@ -111,10 +111,10 @@ const SHELL: &[&str] = &[
     "ZDOTDIR",
 ];
 
-/// What the C library loads code or settings by.
+/// Variables by which the C library loads code or settings.
 const LOADER: &[&str] = &["GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "NLSPATH", "HOSTALIASES"];
 
-/// Parts of names by which secrets, and what leads to them, are usually called.
+/// Parts of the usual names of secrets, and of paths to secrets.
 const SECRETS: &[&str] = &[
     "SECRET",
     "TOKEN",
@@ -134,7 +134,7 @@ const SECRETS: &[&str] = &[
     "NETRC",
 ];
 
-/// What names of secrets end with.
+/// Endings of the usual names of secrets.
 const SECRET_ENDS: &[&str] = &["_KEY", "_PAT", "_PWD", "_PASS", "PGPASS", "_AUTH", "_DSN", "_SIGNATURE"];
 
 #[cfg(test)]
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_session_sets_or_a_shell_obeys_is_refused_with_the_reason() {
+    fn variables_of_session_and_shell_are_refused_with_the_reason() {
         for (name, shown) in [
             ("PATH", "`PATH` is set by the session itself; leave it out"),
             ("HOME", "`HOME` is set by the session itself; leave it out"),

@@ -1,4 +1,4 @@
-//! What a tool is assigned, by its entry, its tier and where it comes from.
+//! The assignment of a tool, by its entry, its tier and its origin.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn a_strangers_module_gets_what_the_entry_says_and_no_more() {
 }
 
 #[test]
-fn a_strangers_module_does_not_get_a_laxer_approval_by_calling_itself_harmless() {
+fn a_foreign_module_gets_no_laxer_approval_by_claiming_harmless() {
     let strict =
         BASE.replace(r#"{ profile = "W", approval = "allow" }"#, r#"{ profile = "W", approval = "ask" }"#);
     let policy = load(&format!("{strict}\n[tools.t]\nprofile = 'R'"));
@@ -81,19 +81,19 @@ fn a_strangers_module_does_not_get_a_laxer_approval_by_calling_itself_harmless()
 }
 
 #[test]
-fn a_strangers_module_that_may_write_is_not_taken_for_one_that_only_reads() {
+fn a_foreign_module_that_may_write_is_side_effecting() {
     for (profile, origin, declared, tier) in [
         ("W", ForeignModule, ReadOnly, SideEffecting),
         ("R", ForeignModule, ReadOnly, ReadOnly),
         ("Nothing", ForeignModule, ReadOnly, ReadOnly),
         ("W", ForeignModule, Privileged, Privileged),
-        // We vouch for our own, and an operator for a native tool.
+        // We vouch for shipped tools, and the operator for a native one.
         ("W", ShippedModule, ReadOnly, ReadOnly),
     ] {
         let policy = load(&format!("{BASE}\n[tools.t]\nprofile = '{profile}'\napproval = 'allow'"));
         let assignment = policy.assign(&of(origin, declared)).expect("enabled");
         assert_eq!(assignment.tier, tier, "{profile} {origin:?} {declared}");
-        // What the operator said of its approval stands.
+        // The approval of the operator's entry stands.
         assert_eq!(assignment.approval == Approval::Allow, declared == ReadOnly, "{profile} {declared}");
     }
 }
@@ -120,14 +120,14 @@ fn a_module_that_may_write_is_asked_about_whatever_it_declares() {
 }
 
 #[test]
-fn what_a_reduction_demands_of_a_tier_holds_for_a_module_that_denies_it() {
+fn a_tiers_floor_holds_for_a_module_that_claims_another_tier() {
     let base = format!("{BASE}\n[tools.t]\nprofile = 'W'\napproval = 'allow'");
     let policy = load_with(&base, "[tiers]\nside_effecting = { approval = 'deny' }");
     assert_eq!(policy.assign(&of(ForeignModule, ReadOnly)).expect("enabled").approval, Approval::Deny);
 }
 
 #[test]
-fn an_overlays_entry_does_not_make_a_module_known_or_a_native_tool_enabled() {
+fn an_overlay_makes_no_module_known_and_enables_no_native_tool() {
     let policy = load_with(BASE, "[tools.t]\ntimeout = '5s'");
     let assignment = policy.assign(&of(ForeignModule, ReadOnly)).expect("enabled");
     assert_eq!((assignment.profile.as_str(), assignment.approval), ("Nothing", Approval::Ask));
@@ -161,7 +161,7 @@ fn a_disabled_tool_is_described_and_not_assigned() {
 }
 
 #[test]
-fn the_time_is_the_entrys_else_the_tools_else_30_seconds_and_never_above_the_limit() {
+fn the_timeout_is_the_entrys_else_the_tools_else_30_seconds() {
     let seconds = |entry: &str, declared: Option<u64>| {
         let declared_timeout = declared.map(Duration::from_secs);
         let policy = load(&format!("{BASE}\n[limits]\nmax_timeout = '1m'\n[tools.t]\n{entry}"));

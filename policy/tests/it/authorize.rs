@@ -1,4 +1,4 @@
-//! Calls: what is allowed, what is denied, and what tries to get round.
+//! Calls: allowed ones, denied ones, and attempts to evade.
 
 use portcullis_policy::{DEFAULT_POLICY, Denial, Grant, RequestedSubject, ToolFacts};
 use portcullis_types::{Access, SafetyTier};
@@ -51,7 +51,7 @@ fn a_tool_reads_and_writes_where_its_profile_says() {
 }
 
 #[test]
-fn a_grant_holds_the_profile_its_mounts_and_limits_and_is_stable_json() {
+fn a_grant_is_stable_json_of_profile_mounts_and_limits() {
     let grant = allowed(&reader(), &[path("/vault/a", Access::Read)]);
     assert_eq!(grant.access_to("vault"), Some(Access::Read));
     assert_eq!(grant.access_to("home"), None);
@@ -193,7 +193,7 @@ fn addresses_and_commands_are_granted_by_no_profile_of_a_policy() {
 }
 
 #[test]
-fn a_tool_whose_approval_is_deny_or_that_is_disabled_is_denied_whatever_it_asks_for() {
+fn approval_deny_or_a_disabled_tool_denies_every_call() {
     let policy =
         load(&format!("{BASE}\n[tools.file_read]\napproval = 'deny'\n[tools.file_write]\nenabled = false"));
     for (tool, code, rule) in [

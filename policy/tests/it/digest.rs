@@ -1,4 +1,4 @@
-//! The digest: the same for the same meaning, another for any other.
+//! The digest: equal for equal meaning, different for any other.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ wasm_memory = "63MiB"
 max_timeout = "9m"
 "#;
 
-/// The same as [`FULL`] in another order, other notations and with remarks.
+/// The meaning of [`FULL`] in another order, other notations and with comments.
 const FULL_OTHERWISE: &str = r#"
 limits = { max_timeout = "540s", wasm_memory = 66060288, max_output_bytes = "15 KiB", calls_per_minute = 599, concurrency = 0x9 }
 audit = {}  # the default
@@ -146,7 +146,7 @@ fn a_policy_that_was_reduced_means_the_same_as_text() {
     for overlay in [
         "tiers.read_only.approval = \"ask\"",
         "tiers.privileged.approval = \"deny\"",
-        // An entry of the operator's would give a stranger's module its tier's profile.
+        // An entry of the operator would give a foreign module its tier's profile.
         "tools.strangers = { enabled = false, memory = \"7MiB\", max_output_bytes = \"1KiB\" }",
         "tools.strangers = { approval = \"ask\", timeout = \"7s\" }",
         "tools.strangers = { optional = true }",

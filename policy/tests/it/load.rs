@@ -1,4 +1,4 @@
-//! Loading: what is accepted, and how a fault is told.
+//! Loading: accepted texts, and the report of faults.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn check_faults(operator: &str, faults: &[&str]) {
     assert_eq!(error.faults.len(), faults.len());
 }
 
-/// Faults of `[tools.x]` in line 3.
+/// Checks for faults of `[tools.x]` in line 3.
 #[track_caller]
 fn check_tool(line: &str, fault: &str) {
     check_faults(&format!("version = 1\n[tools.x]\n{line}\n"), &[&format!("portcullis.toml:3:{fault}")]);
@@ -33,7 +33,7 @@ fn the_shipped_policy_says_what_the_design_says() {
     assert_eq!(policy.limits().wasm_memory.0, 64 << 20);
     assert_eq!(policy.max_timeout(), Duration::from_secs(600));
     assert_eq!(policy.audit_sync(), AuditSync::Interval);
-    // The nine of the design, and two by which Git is led to other configuration.
+    // Two of the names are those that lead Git to other configuration.
     assert_eq!(policy.protected().patterns().count(), 11);
     for (name, tier, profile) in [
         ("file_read", SafetyTier::ReadOnly, "FileReadOnly"),
@@ -52,7 +52,7 @@ fn the_shipped_policy_says_what_the_design_says() {
 }
 
 #[test]
-fn no_shipped_profile_has_the_vault_with_a_writable_mount_and_no_tier_reaches_it() {
+fn shipped_profiles_and_tiers_keep_the_vault_apart() {
     let policy = load(DEFAULT_POLICY);
     for (name, mounts) in policy.profiles() {
         let vault = mounts.iter().find(|mount| mount.name.is_vault());
@@ -236,7 +236,7 @@ fn an_operation_has_no_mounts_and_its_steps_share_none() {
             &[(2, &format!("30: tools.vault_copyto_write.profile: {share}"))],
         );
     }
-    // One that is not named has nothing, whatever its tier's tools have.
+    // A step without an entry has no mounts, whatever its tier's profile grants.
     for entries in [
         "[tools]\nvault_copyto_read.profile = 'V'\nvault_copyto_write.profile = 'W'\nvault_copyto.profile = 'Nothing'",
         "[tools.vault_copyto_read]\nprofile = 'R'",

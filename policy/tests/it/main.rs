@@ -1,4 +1,4 @@
-//! What a policy promises, through its public interface: one module for each thing that can be asked of it.
+//! The policy's promises, tested through its public interface: one module per subject.
 
 mod assign;
 mod authorize;

@@ -1,8 +1,8 @@
-//! The evaluator against a model that was written for comparison, on random policies and calls; and the
-//! promise that reductions only take away.
+//! Compares the evaluator with a model, on random policies and calls, and checks that reductions only take
+//! away.
 //!
-//! The model works on texts where the evaluator works on parsed values: a path is a string that is
-//! searched, a policy is a list of lines. Where both agree, a mistake would have to be made twice.
+//! The model works on texts where the evaluator works on parsed values: it searches path strings, and a
+//! policy is a list of lines. An error escapes only if both make the same one.
 
 use std::collections::BTreeMap;
 
@@ -21,10 +21,10 @@ use crate::{
     support::{decide, path, try_load},
 };
 
-/// What the model says of one call: the mounts of the grant, or the code of the denial.
+/// The model's verdict on one call: the mounts of the grant, or the code of the denial.
 type Verdict = Result<BTreeMap<String, String>, &'static str>;
 
-/// The mounts of a profile, read off the lines.
+/// The mounts of a profile, read from the lines.
 fn model_mounts(lines: &Lines, profile: &str) -> BTreeMap<String, String> {
     let prefix = format!("profiles.{profile}.mounts.");
     let named = lines.iter().filter_map(|(key, value)| {
@@ -34,7 +34,7 @@ fn model_mounts(lines: &Lines, profile: &str) -> BTreeMap<String, String> {
     named.chain(always).collect()
 }
 
-/// Whether the policy may be used at all: the vault's rules.
+/// Whether the policy keeps the vault's rules and so may be used.
 fn model_loads(lines: &Lines) -> bool {
     let profiles_hold = PROFILES.iter().all(|profile| {
         let mounts = model_mounts(lines, profile);
@@ -64,7 +64,7 @@ fn strictness(approval: &str) -> u8 {
     }
 }
 
-/// Who may call it, with which profile.
+/// The profile of a tool, or the code that refuses the tool.
 fn model_profile(lines: &Lines, tool: &ToolFacts) -> Result<String, &'static str> {
     let entry = |key: &str| {
         let line = lines.get(format!("tools.{}.{key}", tool.name).as_str());
@@ -170,7 +170,7 @@ fn verdict(decision: &Result<Grant, Denial>) -> Verdict {
     }
 }
 
-/// Whether one grant holds nothing that the other does not.
+/// Whether one grant has nothing that the other lacks.
 fn is_within(grant: &Grant, wider: &Grant) -> bool {
     let mounts = grant.mounts.iter().all(|mount| wider.access_to(mount.name.as_str()) >= Some(mount.access));
     mounts
@@ -194,7 +194,7 @@ fn no_policy_wide_setting_grew(reduced: &WorkspaceSecurityPolicy, before: &Works
         && no_shell_grew(reduced.shell(), before.shell())
 }
 
-/// Whether one shell is none, or gives nothing that the other does not.
+/// Whether one shell is absent, or has nothing that the other lacks.
 fn no_shell_grew(reduced: Option<&ShellPolicy>, before: Option<&ShellPolicy>) -> bool {
     let (Some(small), Some(large)) = (reduced, before) else { return reduced.is_none() };
     small.mounts.iter().all(|mount| large.access_to(mount.name.as_str()) >= Some(mount.access))

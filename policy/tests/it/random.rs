@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 use crate::support::tool;
 
-/// Keys and values of a policy. A random policy takes some of the keys with one of the values.
+/// Keys and values of a policy. A random policy takes some of the keys, with one of their values each.
 pub(crate) type Lines = BTreeMap<&'static str, &'static str>;
 
 pub(crate) const MOUNTS: [&str; 3] = ["shared", "tmp", "vault"];
@@ -106,7 +106,7 @@ pub(crate) fn operator_text(lines: &Lines) -> String {
         text += &format!("mounts.{mount} = '{mount}'\n");
     }
     for profile in PROFILES {
-        // The profile exists even if no line names a mount of it.
+        // The profile must exist even if no line names a mount of it.
         text += &format!("profiles.{profile}.mounts.tmp2 = 'read'\n");
     }
     text += "mounts.tmp2 = 'tmp2'\n";

@@ -1,4 +1,4 @@
-//! Taking away: what an overlay or a sandbox section may say, and what it does.
+//! Reductions: the allowed content and the effect of an overlay or a sandbox section.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use portcullis_types::{Access, SafetyTier, SandboxTier};
 
 use crate::support::{BASE, decide, load, load_with, path, tool, try_load};
 
-/// The operator's policy of these tests: one tool with an entry for everything.
+/// The operator's policy of these tests: one tool with an entry that sets every key.
 fn operator() -> String {
     format!(
         "{BASE}\n[tools.full]\nprofile = 'W'\napproval = 'ask'\ntimeout = '20s'\nmemory = '32MiB'\n\
@@ -55,7 +55,7 @@ fn an_overlay_makes_approvals_stricter_and_switches_tools_off() {
     assert_eq!(approval("gone", SafetyTier::ReadOnly), None);
     assert_eq!(approval("other", SafetyTier::ReadOnly), Some(Approval::Ask));
     assert_eq!(approval("other", SafetyTier::SideEffecting), Some(Approval::Allow));
-    // A tier's demand holds for tools too whose own entry is laxer.
+    // A tier's floor holds even for tools whose entry is laxer.
     assert_eq!(approval("free", SafetyTier::ReadOnly), Some(Approval::Ask));
     assert_eq!(approval("free", SafetyTier::SideEffecting), Some(Approval::Allow));
 }
@@ -73,7 +73,7 @@ fn an_overlays_limits_hold_for_every_tool() {
         assert_eq!(assignment.timeout, Duration::from_secs(seconds), "{name}");
         assert_eq!((assignment.memory.0, assignment.max_output.0), (1 << 20, 1 << 10), "{name}");
     }
-    // A tool that is quicker by itself stays so.
+    // A tool that declares a shorter time keeps it.
     let quick =
         ToolFacts { declared_timeout: Some(Duration::from_secs(1)), ..tool("new", SafetyTier::ReadOnly) };
     assert_eq!(policy.assign(&quick).expect("enabled").timeout, Duration::from_secs(1));

@@ -8,7 +8,7 @@ use portcullis_policy::{
 };
 use portcullis_types::{Access, ArgumentRole, GuestPath, SafetyTier, SandboxTier, ToolName, ToolPolicy};
 
-/// A small policy that tests add sections to.
+/// A small policy to which tests add sections.
 pub(crate) const BASE: &str = r#"
 version = 1
 [mounts]
@@ -48,7 +48,7 @@ pub(crate) fn load_with(operator: &str, overlay: &str) -> WorkspaceSecurityPolic
     try_load(operator, Some(overlay)).unwrap_or_else(|error| panic!("loads, but:\n{error}"))
 }
 
-/// A shipped module of a tier, without any wish of its own.
+/// A shipped module of a tier that declares nothing else.
 pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolFacts {
     ToolFacts {
         name: ToolName::parse(name).expect("a name"),
@@ -62,7 +62,7 @@ pub(crate) fn tool(name: &str, tier: SafetyTier) -> ToolFacts {
     }
 }
 
-/// A path to read is in argument `path`, one to write in `target`.
+/// A path to read, in the argument `path`, or a path to write, in `target`.
 pub(crate) fn path(text: &str, access: Access) -> RequestedSubject {
     let argument = match access {
         Access::Read => "path",

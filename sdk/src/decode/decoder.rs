@@ -1,8 +1,8 @@
-//! Finds the decoder of a type, or stands in for one.
+//! Finds the decoder of a type, or a stub.
 //!
-//! A type that is no parameter is reported once, where the tool's schema needs it. If the decoding code
-//! needed it too, the compiler would report it twice; so there the type is looked up by method resolution,
-//! which prefers the implementation for types that decode and falls back to one that never runs.
+//! A type that cannot be a parameter is reported once, where the tool's schema needs it. If the decoding code
+//! needed it too, the compiler would report it twice. So that code looks the type up by method resolution,
+//! which prefers the implementation for decodable types and falls back to a stub that never runs.
 
 use std::marker::PhantomData;
 
@@ -12,29 +12,29 @@ use serde_json::value::RawValue;
 use super::structured;
 use crate::{ParamSpec, ToolSpec};
 
-/// Decodes one argument; else says all that is wrong with it.
+/// Decodes one argument, or lists its mistakes.
 pub type DecodeFn<T> = fn(&RawValue, &ParamSpec) -> Result<T, Mistakes>;
 
-/// What is wrong with one argument.
+/// The mistakes of one argument.
 #[derive(Debug)]
 pub struct Mistakes {
-    /// Each in words.
+    /// A text for each mistake.
     pub texts: Vec<String>,
-    /// Makes an example, where that says more than the words. A function, so that a tool of primitives does
-    /// not carry what makes examples.
+    /// Makes an example, if it tells more than the texts. A function, so that a tool with primitives only
+    /// does not link the code for examples.
     pub example: Option<fn(&ToolSpec) -> String>,
 }
 
-/// Asks for the decoder of a type: `(&&Decoder::<T>::NEW).function()`.
+/// Selects the decoder of a type: `(&&Decoder::<T>::NEW).function()`.
 #[derive(Debug)]
 pub struct Decoder<T>(PhantomData<fn() -> T>);
 
 impl<T> Decoder<T> {
-    /// The question.
+    /// The selector.
     pub const NEW: Self = Self(PhantomData);
 }
 
-/// The answer for types that decode.
+/// Implemented for types that decode.
 pub trait Decodes<T> {
     /// The decoder.
     fn function(&self) -> DecodeFn<T>;
@@ -46,9 +46,9 @@ impl<T: DeserializeOwned> Decodes<T> for &Decoder<T> {
     }
 }
 
-/// The answer for all others, in code that does not compile for another reason.
+/// Implemented for all other types, in code that does not compile for another reason.
 pub trait CannotDecode<T> {
-    /// Never run.
+    /// A stub that never runs.
     fn function(&self) -> DecodeFn<T>;
 }
 

@@ -1,14 +1,14 @@
-//! Says what is wrong with a value, and where in it, by its schema.
+//! Explains by the schema what is wrong with a value, and where in it.
 //!
-//! Not a validator: decoding has failed already, and this finds the words. It knows the keywords of the
-//! normal form and takes a value that it cannot judge for right.
+//! Not a validator: decoding has already failed, and this only describes why. It knows the keywords of the
+//! normal form and accepts a value that it cannot judge.
 
 use serde_json::{Map, Number, Value, value::RawValue};
 
 use super::primitive::shown_text;
 use crate::{ParamSpec, schema::Definitions};
 
-/// All that is wrong with an argument; nothing where the schema finds no fault.
+/// All mistakes in an argument; empty if the schema finds none.
 pub(super) fn explain(raw: &RawValue, spec: &ParamSpec) -> Vec<String> {
     let Ok(value) = serde_json::from_str::<Value>(raw.get()) else {
         return Vec::new();
@@ -21,10 +21,10 @@ pub(super) fn explain(raw: &RawValue, spec: &ParamSpec) -> Vec<String> {
     search.found
 }
 
-/// How deep faults are looked for, references that lead to references included.
+/// The deepest nesting that is searched, including references to references.
 const MAX_DEPTH: usize = 64;
 
-/// How many faults of one argument are told.
+/// The most mistakes of one argument that are reported.
 const MAX_FOUND: usize = 5;
 
 struct Search {
@@ -131,7 +131,7 @@ impl Search {
         }
     }
 
-    /// The faults of the branch that was meant: the only one that the value does not fail as a whole.
+    /// The mistakes within the intended branch: the only branch that the value does not fail as a whole.
     fn any_of(&mut self, value: &Value, branches: &[Value], place: &str, depth: usize) {
         let before = self.found.len();
         let mut meant = None;
@@ -157,7 +157,7 @@ impl Search {
         }
     }
 
-    /// Whether a value is not what a branch is about: of another type, or with another tag.
+    /// Whether a value belongs to another branch: it has another type or another tag.
     fn is_other_kind(&self, value: &Value, branch: &Value, depth: usize) -> bool {
         let Some(map) = branch.as_object() else { return true };
         if let Some(target) = self.referenced(map) {
@@ -174,7 +174,7 @@ impl Search {
         let wrong_tag = properties
             .iter()
             .any(|(name, property)| property.get("const").is_some_and(|tag| members.get(name) != Some(tag)));
-        // A variant that is named by its only key.
+        // A variant given as an object whose only key names it.
         let closed = map.get("additionalProperties") == Some(&Value::Bool(false));
         wrong_tag || (closed && !properties.keys().any(|name| members.contains_key(name)))
     }
@@ -189,7 +189,7 @@ impl Search {
     }
 }
 
-/// Which bound a number breaks.
+/// The bound that a number breaks.
 fn beyond(number: &Number, schema: &Map<String, Value>) -> Option<String> {
     let bound = |keyword: &str| schema.get(keyword).and_then(Value::as_number);
     match (bound("minimum"), bound("maximum")) {
@@ -206,7 +206,7 @@ fn is_below(this: &Number, other: &Number) -> bool {
     }
 }
 
-/// What a value should have been, where it is of another type.
+/// The expected type, if the value has another one.
 fn wrong_type(value: &Value, schema: &Map<String, Value>) -> Option<String> {
     let kinds: Vec<&str> = match schema.get("type")? {
         Value::String(kind) => vec![kind.as_str()],

@@ -1,12 +1,12 @@
-//! Whole numbers that are written with a point or an exponent.
+//! Integers that are written with a point or an exponent.
 //!
-//! JSON Schema takes `5.0` and `5e0` for integers, and models write them; the decoder of an integer does
-//! not. No digit is lost: the text is rewritten, not the value.
+//! JSON Schema accepts `5.0` and `5e0` as integers, and models write them; the decoder of an integer does
+//! not. The text is rewritten, not the value, so no digit is lost.
 
-/// The same JSON with whole numbers written as such; none where there is nothing to rewrite.
+/// The same JSON with such numbers rewritten as integers; none if there are none.
 pub(super) fn numbers(text: &str) -> Option<String> {
     let mut rewritten = String::new();
-    // What is before this is in `rewritten`.
+    // The text before this index is in `rewritten`.
     let mut done = 0;
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -35,12 +35,12 @@ pub(super) fn numbers(text: &str) -> Option<String> {
     Some(rewritten)
 }
 
-/// The place after a string that begins at this quote, and whether there are escapes in it.
+/// The index after a string that begins at this quote, and whether it has escapes.
 pub(super) fn string(bytes: &[u8], quote: usize) -> (usize, bool) {
     let mut has_escapes = false;
     let mut at = quote + 1;
     loop {
-        // Eight at a time, up to the first that may end it.
+        // Eight bytes at a time, up to the first that may end the string.
         while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
             let eight = u64::from_le_bytes(*eight);
             let ends = places(eight, b'"') | places(eight, b'\\');
@@ -62,14 +62,15 @@ pub(super) fn string(bytes: &[u8], quote: usize) -> (usize, bool) {
     }
 }
 
-/// The first of these bytes that is this one has its highest bit set, and no byte before it has.
+/// Marks the byte's occurrences by their highest bit. Only the first mark is reliable: a borrow may set later
+/// ones.
 fn places(bytes: u64, byte: u8) -> u64 {
     const ONES: u64 = u64::MAX / 255;
     let zeros = bytes ^ (ONES * u64::from(byte));
     zeros.wrapping_sub(ONES) & !zeros & (ONES << 7)
 }
 
-/// The digits of a number that is whole but not written so.
+/// The digits of an integer that is written otherwise.
 fn whole(number: &str) -> Option<String> {
     if number == "-0" {
         return Some("0".to_owned());
@@ -102,7 +103,7 @@ fn whole(number: &str) -> Option<String> {
     Some(format!("{sign}{digits}{}", "0".repeat(exponent)))
 }
 
-/// No integer type has more digits: 39. A longer number stays as it is, and is refused as it is.
+/// The most digits of any integer type: 39. A longer number stays unchanged, and is then refused.
 const MAX_DIGITS: usize = 39;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How one argument becomes a Rust value, and what is said where it does not.
+//! Decodes one argument into a Rust value, or explains why it does not decode.
 
 mod decoder;
 mod explain;

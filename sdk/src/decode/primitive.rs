@@ -6,9 +6,10 @@ use serde_json::value::RawValue;
 use super::integers;
 use crate::{LiteralValue, ParamSpec};
 
-/// A type that a parameter can have below its `Option` or `&`.
+/// A type that a parameter can have, within an `Option` or behind a `&`.
 pub trait Primitive: DeserializeOwned {
-    /// Decodes the JSON text of one argument; else says what it is not, as in `"x" is not an integer`.
+    /// Decodes the JSON text of one argument. The error describes the mismatch, as in
+    /// `"x" is not an integer`.
     ///
     /// # Errors
     /// The clause that follows `field 'name': `.
@@ -40,10 +41,10 @@ impl Primitive for f64 {
 
 impl Primitive for f32 {
     fn decode(raw: &RawValue, spec: &ParamSpec) -> Result<Self, String> {
-        // Bounds are those of the number that was written, not of the nearest that has 32 bits.
+        // Bounds apply to the number as written, not to the nearest 32-bit one.
         f64::decode(raw, spec)?;
         let value: Self = typed(raw, "a number")?;
-        // JSON has no infinity: this one was a number too large for 32 bits.
+        // JSON has no infinity: the number was too large for 32 bits.
         if value.is_finite() { Ok(value) } else { Err(format!("{} is too large", shown(raw))) }
     }
 }
@@ -55,7 +56,7 @@ macro_rules! integers {
                 let Some(value) = integer::<Self>(raw) else {
                     return Err(not_an_integer(raw, Self::MIN, Self::MAX));
                 };
-                // Bounds fit `i128`; a value that does not is above every one of them.
+                // Bounds fit `i128`; a value that does not fit is above all of them.
                 let wide = LiteralValue::Integer(i128::try_from(value).unwrap_or(i128::MAX));
                 within(wide, raw, spec).map(|()| value)
             }
@@ -78,7 +79,7 @@ fn within(value: LiteralValue, raw: &RawValue, spec: &ParamSpec) -> Result<(), S
     }
 }
 
-/// Reads an integer; `5.0` and `5e0` are 5, as JSON Schema has it.
+/// Reads an integer; accepts `5.0` and `5e0` as 5, like JSON Schema.
 fn integer<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
     let read = |text: &str| serde_json::from_str(text).ok();
     read(raw.get()).or_else(|| read(&integers::numbers(raw.get())?))
@@ -87,7 +88,7 @@ fn integer<T: DeserializeOwned>(raw: &RawValue) -> Option<T> {
 fn typed<T: DeserializeOwned>(raw: &RawValue, expected: &str) -> Result<T, String> {
     match serde_json::from_str(raw.get()) {
         Ok(value) => Ok(value),
-        // The decoder's own words speak of lines and columns.
+        // The decoder's own message speaks of lines and columns.
         Err(_) => Err(format!("{} is not {expected}", shown(raw))),
     }
 }
@@ -103,7 +104,7 @@ fn not_an_integer(raw: &RawValue, min: impl std::fmt::Display, max: impl std::fm
     }
 }
 
-/// How much of a wrong argument a message repeats, in characters.
+/// The number of characters of a wrong argument that a message repeats.
 const SHOWN_CHARS: usize = 60;
 
 fn shown(raw: &RawValue) -> String {

@@ -1,4 +1,4 @@
-//! Values with parts: lists, maps, and types of the author's.
+//! Values with parts: lists, maps, and the author's types.
 
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use super::{Mistakes, explain::explain, integers, unambiguous};
 use crate::{ParamSpec, ToolSpec};
 
-/// Decodes from the text, so that no number loses digits; then once more with whole numbers written as such.
+/// Decodes from the text, so that no number loses digits; if that fails, once more with integers rewritten.
 pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> Result<T, Mistakes> {
     unambiguous::ensure(raw.get()).map_err(|problem| Mistakes {
         texts: vec![format!("field '{}': {problem}", spec.name)],
@@ -24,8 +24,8 @@ pub(super) fn decode<T: DeserializeOwned>(raw: &RawValue, spec: &ParamSpec) -> R
     Err(Mistakes { texts: problems(raw, spec, &first), example: Some(example) })
 }
 
-/// What is wrong, by the schema; the decoder's own words where the schema finds no fault, for instance with
-/// a number that its type has no room for.
+/// The mistakes by the schema. If the schema finds none, the decoder's own message, for instance about a
+/// number that is too large for its type.
 fn problems(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<String> {
     let found = explain(raw, spec);
     if !found.is_empty() {
@@ -36,7 +36,7 @@ fn problems(raw: &RawValue, spec: &ParamSpec, error: &serde_json::Error) -> Vec<
     vec![format!("field '{}': {message}", spec.name)]
 }
 
-/// The least arguments that the tool takes, as JSON.
+/// Minimal arguments of the tool, as JSON.
 fn example(spec: &ToolSpec) -> String {
     let roles = spec.params.iter().filter_map(|param| Some((param.name, param.role?)));
     spec.parameters().example(roles).to_string()

@@ -1,14 +1,14 @@
-//! Keys that come twice. A reader that keeps the first and one that keeps the last would see different
-//! calls, and a map keeps the last without a word.
+//! Refuses duplicate keys: a reader that keeps the first and one that keeps the last would see different
+//! calls, and a map silently keeps the last.
 
 use std::{borrow::Cow, collections::BTreeSet};
 
 use super::integers::string;
 
-/// Refuses a text in which an object has a key twice; says which.
+/// Refuses a text in which an object has a key twice, and names the key.
 ///
-/// The syntax was checked when the arguments were taken apart. So this reads no values: it goes from string
-/// to string, and one that a colon follows is a key.
+/// The syntax was checked when the arguments were parsed. So this does not parse values: it goes from string
+/// to string, and a string followed by a colon is a key.
 pub(super) fn ensure(text: &str) -> Result<(), String> {
     let bytes = text.as_bytes();
     let mut open = Open::default();
@@ -42,12 +42,13 @@ fn is_before_colon(bytes: &[u8]) -> bool {
     bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b':')
 }
 
-/// What is between the quotes.
+/// The text between the quotes.
 fn within(bytes: &[u8], quote: usize, end: usize) -> &[u8] {
     bytes.get(quote + 1..end.saturating_sub(1)).unwrap_or_default()
 }
 
-/// What a key with escapes stands for. One that stands for nothing stands for itself: it will not decode.
+/// The decoded form of a key with escapes. A key with invalid escapes stays as it is: it will not decode
+/// later.
 fn unescaped(text: &str, quote: usize, end: usize) -> Cow<'_, [u8]> {
     match text.get(quote..end).map(serde_json::from_str::<String>) {
         Some(Ok(key)) => Cow::Owned(key.into_bytes()),
@@ -55,17 +56,17 @@ fn unescaped(text: &str, quote: usize, end: usize) -> Cow<'_, [u8]> {
     }
 }
 
-/// The keys so far of the objects that the walk is in, the innermost last.
+/// The keys seen so far in the open objects, the innermost last.
 #[derive(Default)]
 struct Open<'t> {
     keys: Vec<Cow<'t, [u8]>>,
     objects: Vec<Object<'t>>,
 }
 
-/// One of them. Most objects have few keys, and a list has many objects: the first keys lie with those of
-/// all the others and need no allocation of their own.
+/// An open object. Most objects have few keys, and a list may have many objects: the first keys of all
+/// objects share one allocation.
 struct Object<'t> {
-    /// Where its keys begin.
+    /// The index of its first key.
     first: usize,
     more: BTreeSet<Cow<'t, [u8]>>,
 }
@@ -81,7 +82,7 @@ impl<'t> Open<'t> {
         }
     }
 
-    /// Notes a key of the innermost object; gives it back if it was there.
+    /// Notes a key of the innermost object; returns it as an error if it is a duplicate.
     fn note(&mut self, key: Cow<'t, [u8]>) -> Result<(), Cow<'t, [u8]>> {
         let Some(object) = self.objects.last_mut() else { return Ok(()) };
         let few = &self.keys[object.first..];

@@ -1,8 +1,9 @@
-//! Replacing a file whole: a reader sees the old text or the new one, never a part. [`super::write_atomic`] is all of it
-//! in one call; these are its parts, for a tool that writes in pieces or has more to check.
+//! Atomic replacement of a file: a reader sees the old text or the new one, never a part.
+//! [`super::write_atomic`] does all of it in one call; these are its parts, for a tool that writes in pieces
+//! or makes further checks.
 //!
-//! The new text is written beside the old one and takes its name at the end. The new file has the old
-//! one's mode where a program can set one; WASI has no modes, so in a module that is the host's affair.
+//! The new text is written beside the old file and renamed over it. The new file gets the old one's mode
+//! where a program can set one. WASI has no modes, so for a module the host does that.
 
 use std::{
     fs::{File, Metadata, OpenOptions},
@@ -13,12 +14,11 @@ use std::{
 
 use portcullis_types::{GuestPath, ToolError};
 
-/// What stands at a path now; none where nothing does, or where it cannot be looked at, which whatever
-/// comes next will report. Refuses what renaming would replace rather than write to: a link, a directory,
-/// a pipe or a device.
+/// The metadata of a path; none if it does not exist or cannot be examined (the next operation reports that).
+/// Refuses files that a rename would replace instead of writing to: a link, a directory, a pipe or a device.
 ///
 /// # Errors
-/// `failed`, with what it is. `verb` is what the tool was about to do.
+/// `failed`, with the file's kind. `verb` is the operation of the tool.
 pub fn regular(target: &Path, verb: &str, path: &GuestPath) -> Result<Option<Metadata>, ToolError> {
     let refusal = match std::fs::symlink_metadata(target) {
         Ok(found) if found.is_symlink() && verb == "write" => {
@@ -32,10 +32,10 @@ pub fn regular(target: &Path, verb: &str, path: &GuestPath) -> Result<Option<Met
     Err(ToolError::failed(format!("cannot {verb} `{path}`: it {refusal}")))
 }
 
-/// Puts a file with this content in the place of what stood there, if anything did.
+/// Replaces the file at a path, or creates it, with this content.
 ///
 /// # Errors
-/// The system's; the temporary file is removed then. A call that is killed leaves it.
+/// The system's; the temporary file is removed. A call that is killed leaves it behind.
 pub fn replace(target: &Path, content: &[u8], before: Option<&Metadata>) -> io::Result<()> {
     let (temporary, file) = temporary(target)?;
     keep_mode(&file, before)
@@ -61,19 +61,20 @@ pub fn beside(target: &Path, bits: u64) -> PathBuf {
     target.with_file_name(format!(".portcullis-tmp-{bits:016x}"))
 }
 
-/// Makes a file that must not exist; the system decides that, so no two callers both succeed.
+/// Creates a file that must not exist. The system checks that atomically, so only one of several callers
+/// succeeds.
 ///
 /// # Errors
-/// The system's; `AlreadyExists` where it does.
+/// The system's; `AlreadyExists` if it exists.
 pub fn create_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(path)
 }
 
-/// Does something that may need the parent directories; makes them only if they are missing, since they
-/// are there most of the time.
+/// Runs an operation that may need parent directories. Makes them only if they are missing, since they mostly
+/// exist.
 ///
 /// # Errors
-/// The system's, or what `write` gives.
+/// The system's, or that of `write`.
 pub fn with_parents<T>(target: &Path, write: impl Fn() -> io::Result<T>) -> io::Result<T> {
     match write() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -94,15 +95,16 @@ pub fn fill(mut file: File, content: &[u8]) -> io::Result<()> {
     file.write_all(content)
 }
 
-/// Removes what a failed call made. The failure is reported; a second one would only hide it.
+/// Removes a file that a failed call left. An error of the removal is ignored, since it would hide the first
+/// one.
 pub fn discard(path: &Path) {
     let _ = std::fs::remove_file(path);
 }
 
-/// How often a name for the temporary file may be taken already. Names are 64 random bits.
+/// The most attempts at a name for the temporary file. Names have 64 random bits.
 const ATTEMPTS: u32 = 4;
 
-/// A new file beside the target.
+/// Creates a temporary file beside the target.
 fn temporary(target: &Path) -> io::Result<(PathBuf, File)> {
     let mut attempt = 0;
     loop {

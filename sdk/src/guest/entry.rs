@@ -1,4 +1,4 @@
-//! The process around the conversation: arguments, standard streams, exit code.
+//! The process around a conversation: command line, standard streams, exit code.
 
 use std::{
     io::{stderr, stdin, stdout},
@@ -7,8 +7,8 @@ use std::{
 
 use crate::{DeclaredTool, guest::serve};
 
-/// What `fn main` of a module does. Run as a program of the host it is the same, and takes `call --root DIR`:
-/// the folder that stands for `/`, as [`crate::testing::with_root`] sets it.
+/// The body of a module's `fn main`. As a native program it works the same, and accepts `call --root DIR`:
+/// the folder that stands for `/`, as with [`crate::testing::with_root`].
 #[must_use]
 pub fn main(tools: &[&dyn DeclaredTool]) -> ExitCode {
     let mut arguments = std::env::args().skip(1);

@@ -10,7 +10,7 @@ use portcullis_types::{
     ToolOutput,
 };
 
-/// A guest's standard output. Shared with the listeners in the call's context, hence the lock.
+/// A guest's standard output. Listeners in the call's context share it, hence the lock.
 pub(super) struct Frames<W>(Mutex<W>);
 
 impl<W: Write> Frames<W> {
@@ -18,8 +18,8 @@ impl<W: Write> Frames<W> {
         Self(Mutex::new(stdout))
     }
 
-    /// Sends a progress or update frame. One that is too long, or that nobody reads, is dropped: it is for
-    /// people who watch, and the host would end the whole call for it.
+    /// Sends a progress or update frame. A frame that is too long or cannot be written is dropped: it only
+    /// informs people, and the host would end the whole call for it.
     pub(super) fn report(&self, frame: &GuestFrame) {
         if let Ok(line) = line(frame, 128)
             && line.len() <= MAX_STREAM_FRAME_BYTES
@@ -28,7 +28,7 @@ impl<W: Write> Frames<W> {
         }
     }
 
-    /// Sends bytes of a transfer. The host ends the call if nobody wants any.
+    /// Sends bytes of a transfer. The host ends the call if it is not the sending end of one.
     pub(super) fn chunk(&self, bytes: &[u8]) -> io::Result<()> {
         if bytes.is_empty() || bytes.len() > MAX_CHUNK_BYTES {
             let message = format!("a chunk of {} bytes", bytes.len());
@@ -39,7 +39,7 @@ impl<W: Write> Frames<W> {
         self.write(&frame)
     }
 
-    /// Sends the final frame. A result that is too long for one becomes an error that says so.
+    /// Sends the final frame. A result that is too long for a frame becomes an error.
     pub(super) fn finish(&self, result: Result<ToolOutput, ToolError>) -> io::Result<()> {
         let line = match result {
             Ok(output) => {

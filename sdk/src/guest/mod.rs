@@ -1,7 +1,7 @@
-//! The entry point of a module: answers `describe` and `call`, the two things a host asks.
+//! The entry point of a module: answers the host's two requests, `describe` and `call`.
 //!
-//! Authors write [`crate::export_tools!`] and never see this. It is generic over its streams, so the whole
-//! conversation can be tested without a sandbox.
+//! Authors write [`crate::export_tools!`] and do not use this directly. It is generic over its streams, so
+//! that tests cover whole conversations without a sandbox.
 
 mod entry;
 mod frames;

@@ -16,16 +16,16 @@ use crate::{
     transfer::{Inlet, Outlet},
 };
 
-/// The host asked something that a module answers; also the exit code of a failed call.
+/// The request was answered; also the exit code of a failed call.
 pub const EXIT_OK: u8 = 0;
 
-/// The host asked nothing that a module can answer.
+/// The request was not valid.
 pub const EXIT_MISUSE: u8 = 2;
 
-/// Room for the arguments of an ordinary call without growing, in bytes.
+/// The initial buffer for a call's arguments, in bytes; enough for an ordinary call.
 const USUAL_CALL_BYTES: usize = 8 << 10;
 
-/// What is read of standard input at a time, in bytes. A chunk is many times as long.
+/// The buffer of standard input, in bytes. A chunk is many times as long.
 const INPUT_BYTES: usize = 64 << 10;
 
 /// Answers one `describe` or `call` and returns the exit code.
@@ -46,7 +46,7 @@ pub fn serve(
     match answered {
         Ok(()) => EXIT_OK,
         Err(misuse) => {
-            // Nobody is left to tell if even this cannot be written.
+            // If this cannot be written either, there is no one left to tell.
             let _ = writeln!(stderr, "portcullis module: {misuse}");
             EXIT_MISUSE
         }
@@ -90,8 +90,8 @@ fn call(
     frames.finish(result).map_err(|error| format!("stdout: {error}"))
 }
 
-/// Reads the call's frame and nothing behind it. It is a line, unless the arguments' own text has line breaks:
-/// then nothing is behind it.
+/// Reads the call's frame and no byte after it. The frame is one line, unless the text of the arguments has
+/// line breaks: then it is the whole input.
 fn call_frame(stdin: &mut impl BufRead) -> Result<CallFrame, String> {
     let failed = |error| format!("stdin: {error}");
     let mut text = Vec::with_capacity(USUAL_CALL_BYTES);

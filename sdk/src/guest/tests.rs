@@ -115,7 +115,7 @@ fn a_call_is_one_frame_in_and_one_write_out() {
 }
 
 #[test]
-fn reports_precede_the_result_and_one_that_is_too_long_is_dropped() {
+fn reports_precede_the_result_and_long_ones_are_dropped() {
     let said = call("busy", "{}");
     let frames: Vec<GuestFrame> =
         said.stdout.lines().map(|line| serde_json::from_str(line).expect("a frame")).collect();

@@ -1,4 +1,4 @@
-//! Schemas of types that contain themselves, kept once for a whole tool.
+//! The schemas of recursive types, kept once per tool.
 
 use serde_json::{Map, Value};
 
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 pub struct Definitions(Map<String, Value>);
 
 impl Definitions {
-    /// Takes the definitions that came with one type and makes its references fit. Two types of one name
-    /// are told apart by a number.
+    /// Adds the definitions of one type and adjusts its references. Two types of the same name are
+    /// distinguished by a number.
     pub(super) fn adopt(&mut self, schema: &mut Value, mut new: Map<String, Value>) {
         let names: Vec<String> = new.keys().cloned().collect();
         for name in names {
@@ -32,7 +32,7 @@ impl Definitions {
         self.0.extend(new);
     }
 
-    /// All of them; empty for nearly every tool.
+    /// All definitions; empty for nearly every tool.
     pub(crate) fn into_map(self) -> Map<String, Value> {
         self.0
     }

@@ -1,5 +1,5 @@
-//! What a parameter can be. Constant data, so that a tool without types of its author's carries no code that
-//! makes schemas of types.
+//! The kinds of parameters. Constant data, so that a tool without the author's types does not link the code
+//! that makes schemas of types.
 
 use serde_json::{Map, Value, json};
 
@@ -21,29 +21,29 @@ pub enum ParamKind {
     Any,
     /// A list.
     List {
-        /// What each item is.
+        /// The kind of each item.
         items: &'static ParamKind,
-        /// How many items there are, where that is fixed.
+        /// The number of items, if fixed.
         length: Option<usize>,
     },
-    /// A list whose places have kinds of their own.
+    /// A list with a kind for each place.
     Tuple(&'static [ParamKind]),
     /// An object with arbitrary keys.
     Map(&'static ParamKind),
-    /// A value or null, within a list or the like. An optional parameter is no such thing.
+    /// A value or null, within a list or the like. An optional parameter is described otherwise.
     Nullable(&'static ParamKind),
-    /// A type with a schema of its own.
+    /// A type with its own schema.
     Typed(fn(Option<&str>, &mut Definitions) -> Map<String, Value>),
 }
 
 impl ParamKind {
-    /// Whether a value of the kind has parts, or a type of the author's.
+    /// Whether a value of the kind has parts or an author's type.
     #[must_use]
     pub const fn is_structured(&self) -> bool {
         !matches!(self, Self::String | Self::Boolean | Self::Integer | Self::Number)
     }
 
-    /// The schema, described where a description is given.
+    /// The schema, with a description if given.
     pub(crate) fn schema(
         &self,
         description: Option<&str>,

@@ -1,4 +1,4 @@
-//! How parameters become JSON Schema in normal form. Runs for `describe` alone, never for a call.
+//! Converts parameters to JSON Schema in normal form. Runs only for `describe`, never for a call.
 
 mod definitions;
 mod kind;

@@ -1,9 +1,9 @@
-//! The normal form: one way to say each thing, and nothing that a model or a provider stumbles over.
+//! The normal form: one notation for each schema, without anything that confuses a model or a provider.
 //!
 //! - no `$schema`, no `title`, no numeric `format`, no bounds that only repeat an integer's width;
-//! - an optional property has its own schema and is not in `required`; null is no value of it;
-//! - texts that are alternatives are one `enum`, their documentation a list in the description;
-//! - alternatives are `anyOf`;
+//! - an optional property has its own schema and is not in `required`; null is not one of its values;
+//! - alternative texts are one `enum`, their documentation a list in the description;
+//! - other alternatives are `anyOf`;
 //! - an object with properties always has `required`, in order of declaration;
 //! - keys are sorted, so that the same type gives the same bytes.
 
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-/// Brings what schemars wrote into normal form.
+/// Converts a schema from schemars to normal form.
 pub(super) fn normalise(schema: Value) -> Value {
     match schema {
         Value::Bool(true) => Map::new().into(),
@@ -20,7 +20,7 @@ pub(super) fn normalise(schema: Value) -> Value {
     }
 }
 
-/// The same value with every object's keys in order, whichever map serde_json was built with.
+/// The same value with every object's keys sorted, independent of serde_json's map type.
 pub(crate) fn sorted(value: Value) -> Value {
     match value {
         Value::Object(map) => {
@@ -35,7 +35,7 @@ pub(crate) fn sorted(value: Value) -> Value {
     }
 }
 
-/// Takes null out of what may be left out instead. Works on what schemars wrote.
+/// Removes null from properties that may be omitted instead. Works on the output of schemars.
 fn absent_instead_of_null(schema: &mut Value) {
     let Value::Object(map) = schema else {
         return;
@@ -73,7 +73,7 @@ const ALTERNATIVES: [&str; 2] = ["anyOf", "oneOf"];
 fn object(mut map: Map<String, Value>) -> Map<String, Value> {
     map.remove("$schema");
     map.remove("title");
-    // A set decodes from a list with repetitions as well.
+    // A set also decodes from a list with repetitions.
     map.remove("uniqueItems");
     if map.get("default").is_some_and(Value::is_null) {
         map.remove("default");
@@ -102,7 +102,7 @@ fn object(mut map: Map<String, Value>) -> Map<String, Value> {
             }
         }
     }
-    // Alternatives that exclude each other say so by what they require.
+    // Exclusive alternatives already exclude each other by their required keys, so `anyOf` is enough.
     if let Some(branches) = map.remove("oneOf") {
         map.entry("anyOf").or_insert(branches);
     }
@@ -110,7 +110,7 @@ fn object(mut map: Map<String, Value>) -> Map<String, Value> {
     map
 }
 
-/// Drops what schemars says of an integer's width; a bound that the type narrows further is kept.
+/// Drops schemars' bounds of an integer's width; keeps narrower bounds of the type.
 fn numbers(map: &mut Map<String, Value>) {
     let numeric = match map.get("type") {
         Some(Value::String(kind)) => is_numeric(kind),
@@ -159,7 +159,7 @@ fn properties(map: &mut Map<String, Value>) {
     }
 }
 
-/// Makes one `enum` of the alternatives that are texts.
+/// Merges the alternatives that are texts into one `enum`.
 fn alternatives(map: &mut Map<String, Value>) {
     let Some(Value::Array(branches)) = map.remove("anyOf") else {
         return;
@@ -203,7 +203,7 @@ fn alternatives(map: &mut Map<String, Value>) {
     }
 }
 
-/// The texts that a schema allows, if it allows only these.
+/// The texts that a schema allows, if it allows nothing else.
 fn texts(schema: &Value) -> Option<Vec<Value>> {
     let map = schema.as_object()?;
     let known = ["const", "description", "enum", "type"];

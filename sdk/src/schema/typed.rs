@@ -1,11 +1,11 @@
-//! From a Rust type to the normal form, by way of schemars. Its output is never shown as it is.
+//! Converts a Rust type to a schema in normal form, through schemars.
 
 use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
 use serde_json::{Map, Value};
 
 use super::{Definitions, normal};
 
-/// The schema of a parameter's type. The description, where there is one, replaces the type's own.
+/// The schema of a parameter's type. A given description replaces the type's own.
 #[must_use]
 pub fn typed<T: crate::ToolParam>(
     description: Option<&str>,
@@ -16,7 +16,7 @@ pub fn typed<T: crate::ToolParam>(
     finish(&mut generator, schema, description, definitions)
 }
 
-/// The schema of a structured result; none where it would allow everything.
+/// The schema of a structured result; none if it would allow everything.
 #[must_use]
 pub(crate) fn of_output<T: JsonSchema>() -> Option<portcullis_types::JsonSchema> {
     let mut generator = generator(SchemaSettings::for_serialize);
@@ -39,14 +39,14 @@ fn generator(contract: fn(SchemaSettings) -> SchemaSettings) -> SchemaGenerator 
         .into_generator()
 }
 
-/// The part that is the same for every type, so that it is compiled once.
+/// The part that does not depend on the type, so that it is compiled once.
 fn finish(
     generator: &mut SchemaGenerator,
     mut schema: Value,
     description: Option<&str>,
     all: &mut Definitions,
 ) -> Map<String, Value> {
-    // Not `take_definitions`' transforms: there are none among the settings.
+    // The transforms of `take_definitions` are not needed: the settings have none.
     let definitions = generator.take_definitions(false);
     if let (Some(description), Value::Object(map)) = (description, &mut schema) {
         map.insert("description".to_owned(), description.into());
@@ -56,7 +56,7 @@ fn finish(
     let mut schema = normal::normalise(schema);
     let mut definitions: Map<String, Value> =
         definitions.into_iter().map(|(name, definition)| (name, normal::normalise(definition))).collect();
-    // What contains itself is written out once.
+    // A recursive type is written out once.
     let known = definitions.clone();
     refer(&mut schema, &known);
     for definition in definitions.values_mut() {
@@ -69,7 +69,7 @@ fn finish(
     }
 }
 
-/// Puts references in the place of schemas that are definitions.
+/// Replaces schemas that are definitions by references.
 fn refer(schema: &mut Value, definitions: &Map<String, Value>) {
     match definitions.iter().find(|(_, definition)| *definition == schema) {
         Some((name, _)) => *schema = serde_json::json!({ "$ref": format!("#/$defs/{name}") }),

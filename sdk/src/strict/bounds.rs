@@ -1,4 +1,4 @@
-//! A field that is a number with bounds: it decodes only within them, and its schema shows them.
+//! Number fields with bounds: enforces the bounds and shows them in the schema.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,10 +10,10 @@ use serde::{
 
 use crate::LiteralValue;
 
-/// Reads a number, or an option of one, and refuses what lies outside the bounds.
+/// Reads a number, or an option of one, and refuses values outside the bounds.
 ///
 /// # Errors
-/// What decoding reports, or which bound the number breaks.
+/// The decoding error, or the bound that the number breaks.
 pub fn read_within<'de, T: Bounded<'de>, D: Deserializer<'de>>(
     deserializer: D,
     least: Option<LiteralValue>,
@@ -22,10 +22,10 @@ pub fn read_within<'de, T: Bounded<'de>, D: Deserializer<'de>>(
     T::read(deserializer, Range { least, most })
 }
 
-/// The schema with the bounds that the author gave, and no others.
+/// The schema with the author's bounds and no others.
 #[must_use]
 pub fn bounded(mut schema: Schema, least: Option<LiteralValue>, most: Option<LiteralValue>) -> Schema {
-    // What schemars says of the type's width; normal form has no word of it.
+    // The type's width from schemars; the normal form omits it.
     schema.remove("format");
     for (keyword, bound) in [("minimum", least), ("maximum", most)] {
         match bound {
@@ -36,7 +36,7 @@ pub fn bounded(mut schema: Schema, least: Option<LiteralValue>, most: Option<Lit
     schema
 }
 
-/// What a number may be.
+/// The allowed range of a number.
 #[derive(Debug, Clone, Copy)]
 pub struct Range {
     least: Option<LiteralValue>,
@@ -62,7 +62,7 @@ pub trait Bounded<'de>: Sized {
     /// Reads a value within a range.
     ///
     /// # Errors
-    /// As [`read_within`].
+    /// Same as [`read_within`].
     fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error>;
 }
 
@@ -71,7 +71,7 @@ macro_rules! integers {
         impl<'de> Bounded<'de> for $ty {
             fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error> {
                 let value = Self::deserialize(deserializer)?;
-                // Bounds fit `i128`; a value that does not is above every one of them.
+                // Bounds fit `i128`; a value that does not fit is above all of them.
                 let wide = LiteralValue::Integer(i128::try_from(value).unwrap_or(i128::MAX));
                 range.check(wide, value).map(|()| value)
             }
@@ -90,7 +90,7 @@ impl<'de> Bounded<'de> for f64 {
 
 impl<'de> Bounded<'de> for f32 {
     fn read<D: Deserializer<'de>>(deserializer: D, range: Range) -> Result<Self, D::Error> {
-        // Bounds are those of the number that was written, not of the nearest that has 32 bits.
+        // Bounds apply to the number as written, not to the nearest 32-bit one.
         Self::deserialize(f64::read(deserializer, range)?.into_deserializer())
     }
 }

@@ -1,4 +1,4 @@
-//! A variant is written in one way: by its name if that is all, else as the only key of an object.
+//! Allows one notation of a variant: its name alone, or an object whose only key is its name.
 
 use std::{fmt, marker::PhantomData};
 
@@ -11,7 +11,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 
-/// Lets through nothing but a name, or an object with one key.
+/// Passes only a name, or an object with one key.
 #[derive(Debug)]
 pub struct Choice<D>(pub D);
 
@@ -46,7 +46,7 @@ impl<'de, V: Visitor<'de>> Visitor<'de> for NameOrObject<V> {
     }
 }
 
-/// A variant that was given by name.
+/// A variant given by name.
 struct Name<'a, E>(&'a str, PhantomData<E>);
 
 impl<'de, E: Error> EnumAccess<'de> for Name<'_, E> {
@@ -86,7 +86,7 @@ impl<'de, E: Error> VariantAccess<'de> for NameAlone<E> {
     }
 }
 
-/// A variant that was given as an object.
+/// A variant given as an object.
 struct Member<A>(A);
 
 impl<'de, A: MapAccess<'de>> EnumAccess<'de> for Member<A> {

@@ -1,8 +1,7 @@
-//! How a field of an `#[args]` type is read, written and described.
+//! Reads, writes and describes a field of an `#[args]` type.
 //!
-//! A field's type that can do none of it is reported once, by [`assert_field`]. The derived code would report
-//! it five times over; so it goes through these, found by method resolution, which fall back to what never
-//! runs.
+//! An unsupported field type is reported once, by [`assert_field`]. The derived code would report it five
+//! times. So that code uses these traits, which method resolution finds, with fallbacks that never run.
 
 use std::marker::PhantomData;
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwn
 
 pub use super::bounds::{Bounded, Range, bounded, read_within};
 
-/// What a field of an `#[args]` type can be.
+/// A supported type for a field of an `#[args]` type.
 #[diagnostic::on_unimplemented(
     message = "a field cannot be of type `{Self}`: it has no schema",
     label = "not a type of an argument",
@@ -23,15 +22,15 @@ pub trait FieldType: DeserializeOwned + Serialize + JsonSchema {}
 #[diagnostic::do_not_recommend]
 impl<T: DeserializeOwned + Serialize + JsonSchema> FieldType for T {}
 
-/// Compiles for the type of a field.
+/// Compiles only for a supported field type.
 pub const fn assert_field<T: FieldType>() {}
 
-/// A field's type: `(&&Field::<T>::NEW).read(…)`.
+/// Selects the implementations for a field's type: `(&&Field::<T>::NEW).read(…)`.
 #[derive(Debug)]
 pub struct Field<T>(PhantomData<fn() -> T>);
 
 impl<T> Field<T> {
-    /// The type.
+    /// The selector.
     pub const NEW: Self = Self(PhantomData);
 }
 
@@ -40,7 +39,7 @@ pub trait Read<'de, T> {
     /// Reads it.
     ///
     /// # Errors
-    /// What decoding reports.
+    /// The decoding error.
     fn read<D: Deserializer<'de>>(&self, deserializer: D) -> Result<T, D::Error>;
 }
 
@@ -50,7 +49,7 @@ impl<'de, T: Deserialize<'de>> Read<'de, T> for &Field<T> {
     }
 }
 
-/// Stands in for [`Read`].
+/// The fallback of [`Read`].
 pub trait Unread<'de, T> {
     /// Never run.
     ///
@@ -70,7 +69,7 @@ pub trait Write<T> {
     /// Writes it.
     ///
     /// # Errors
-    /// What encoding reports.
+    /// The encoding error.
     fn write<S: Serializer>(&self, value: &T, serializer: S) -> Result<S::Ok, S::Error>;
 }
 
@@ -80,7 +79,7 @@ impl<T: Serialize> Write<T> for &Field<T> {
     }
 }
 
-/// Stands in for [`Write`].
+/// The fallback of [`Write`].
 pub trait Unwritten<T> {
     /// Never run.
     ///
@@ -100,7 +99,7 @@ pub trait Describe {
     /// Its schema.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;
 
-    /// Its schema, never by reference: a tag is put among its properties.
+    /// Its schema, inlined rather than referenced: a tag is added to its properties.
     fn schema_beside_tag(&self, generator: &mut SchemaGenerator) -> Schema;
 }
 
@@ -114,7 +113,7 @@ impl<T: JsonSchema> Describe for &Field<T> {
     }
 }
 
-/// Stands in for [`Describe`].
+/// The fallback of [`Describe`].
 pub trait Undescribed {
     /// Never run.
     fn schema(&self, generator: &mut SchemaGenerator) -> Schema;

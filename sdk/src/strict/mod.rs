@@ -1,7 +1,8 @@
-//! What keeps the types of [`macro@crate::args`] to their schema, wherever they are nested.
+//! Adapters that hold the types of [`macro@crate::args`] to their schema, at any nesting.
 //!
-//! serde's derived code takes more than a schema shows: a list for an object, `{"Name": null}` for `"Name"`.
-//! These adapters stand between the derived code and the input and let through only what is shown.
+//! serde's derived code accepts more than a schema shows: a list for an object, `{"Name": null}` for
+//! `"Name"`. These adapters sit between the derived code and the input and pass only the notation of the
+//! schema.
 
 mod bounds;
 mod choice;

@@ -1,8 +1,8 @@
-//! An object is written as an object.
+//! Allows an object in no other notation.
 
 use serde::{Deserializer, de::Visitor, forward_to_deserialize_any};
 
-/// Lets nothing but objects through.
+/// Passes only objects.
 #[derive(Debug)]
 pub struct ObjectOnly<D>(pub D);
 

@@ -1,4 +1,4 @@
-//! One call and what must come of it, natively and in the sandbox.
+//! One call and its expected result, natively and in the sandbox.
 
 use std::fmt;
 
@@ -8,14 +8,14 @@ use serde_json::Value;
 use super::{call, lent::Lent, sandbox::Sandbox, with_root, world::World};
 use crate::DeclaredTool;
 
-/// One call, with the files that it finds and the folders that it is lent.
+/// One call, with its files and the folders that it is lent.
 ///
-/// Each expectation makes the call natively; and, where `portcullis tool test` runs the tests, a second time
-/// in the sandbox, through the whole pipeline. Both must come out as expected. Where nothing says how to reach
-/// the sandbox, the first case of a process says on standard error that only the native half was tested.
+/// Each expectation makes the call natively and, if `portcullis tool test` runs the tests, a second time in
+/// the sandbox, through the whole pipeline. Both must give the expected result. If the sandbox cannot be
+/// reached, the first case of a process says on standard error that only the native half was tested.
 ///
-/// Natively what an argument names by its role is held against the folders that are lent, as a policy would.
-/// All else that keeps a tool in is the sandbox's, and shows there only.
+/// Natively the paths of arguments with roles are checked against the lent folders, as a policy would do. All
+/// other confinement takes effect only in the sandbox.
 #[derive(Clone)]
 pub struct Case<'a> {
     tool: &'a dyn DeclaredTool,
@@ -26,30 +26,30 @@ pub struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    /// A call of a tool, which is lent no folder.
+    /// A call of a tool that is lent no folder.
     #[must_use]
     pub fn new(tool: &'a dyn DeclaredTool, arguments: Value) -> Self {
         Self { tool, arguments, lent: Lent::default(), files: Vec::new(), leaves: Vec::new() }
     }
 
-    /// Lends it a mount for reading: `shared`, `tmp` or `vault`.
+    /// Lends the tool a mount for reading: `shared`, `tmp` or `vault`.
     #[must_use]
     pub fn reads(mut self, mount: &str) -> Self {
         self.lent.lend(mount, Access::Read);
         self
     }
 
-    /// Lends it a mount for reading and writing: `shared` or `tmp`.
+    /// Lends the tool a mount for reading and writing: `shared` or `tmp`.
     #[must_use]
     pub fn writes(mut self, mount: &str) -> Self {
         self.lent.lend(mount, Access::Write);
         self
     }
 
-    /// Puts a file there, such as `/shared/notes.md`.
+    /// Creates a file such as `/shared/notes.md` before the call.
     ///
     /// # Panics
-    /// When it is no path below a mount.
+    /// If the path is not below a mount.
     #[must_use]
     #[track_caller]
     pub fn file(mut self, path: &str, content: impl AsRef<[u8]>) -> Self {
@@ -60,7 +60,7 @@ impl<'a> Case<'a> {
     /// Expects this file after the call.
     ///
     /// # Panics
-    /// When it is no path below a mount.
+    /// If the path is not below a mount.
     #[must_use]
     #[track_caller]
     pub fn leaves(mut self, path: &str, content: impl AsRef<[u8]>) -> Self {
@@ -71,7 +71,7 @@ impl<'a> Case<'a> {
     /// Expects a result with this text.
     ///
     /// # Panics
-    /// When there is another.
+    /// If the result differs.
     #[track_caller]
     pub fn expect_text(&self, text: &str) {
         for (half, outcome) in self.halves() {
@@ -85,7 +85,7 @@ impl<'a> Case<'a> {
     /// Expects a result with this data.
     ///
     /// # Panics
-    /// When there is another.
+    /// If the result differs.
     #[track_caller]
     #[expect(clippy::needless_pass_by_value, reason = "made for `json!`")]
     pub fn expect_structured(&self, data: Value) {
@@ -100,7 +100,7 @@ impl<'a> Case<'a> {
     /// Expects an error of this kind.
     ///
     /// # Panics
-    /// When there is another, or a result.
+    /// If the call succeeds, or its error has another kind.
     #[track_caller]
     pub fn expect_error(&self, kind: ToolErrorKind) {
         for (half, outcome) in self.halves() {
@@ -111,11 +111,11 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Makes the call, and hands what came of it to `check`, for each half that there is.
+    /// Makes the call, and passes the result of each half to `check`.
     ///
     /// # Panics
-    /// When `check` does, when a file is not left as expected, and when the sandbox cannot be reached although
-    /// it should.
+    /// If `check` panics, if a file is not left as expected, or if the sandbox cannot be reached although it
+    /// should.
     #[track_caller]
     pub fn check(&self, mut check: impl FnMut(Half, &Result<ToolOutput, ToolError>)) {
         for (half, outcome) in self.halves() {
@@ -123,9 +123,9 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Makes the call, in each half that there is, and holds the files that it leaves against what is expected.
-    /// All halves are made before any outcome is looked at, so that each expectation fails in a plain loop of
-    /// its own: a panic within a closure would be told of this file and not of the author's line.
+    /// Makes the call in each half, and checks the files that it leaves. Makes all calls before their results
+    /// are checked, so that each expectation can check in a plain loop: a panic in a closure would be
+    /// reported at a line of this file and not at the author's line.
     #[track_caller]
     fn halves(&self) -> Vec<(Half, Result<ToolOutput, ToolError>)> {
         let arguments = self.arguments.to_string();
@@ -149,7 +149,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// An error for the tool's author, with what no model reads of it.
+/// An error with its operator detail, for the tool's author.
 pub(super) fn told(error: &ToolError) -> String {
     let cause = error.operator_detail().map(|detail| format!(" (cause: {})", detail.trim_end()));
     format!("{}: {error}{}", error.kind(), cause.unwrap_or_default())
@@ -164,7 +164,7 @@ impl fmt::Debug for Case<'_> {
     }
 }
 
-/// Where a call was made.
+/// The place of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Half {
     /// In the test's own process, without a sandbox.

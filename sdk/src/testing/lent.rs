@@ -1,4 +1,4 @@
-//! The folders that a call is lent, and what a policy would say of a call that has no more.
+//! The folders lent to a call, and the decision of a policy that grants exactly them.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{DefaultValue, LiteralValue, ParamSpec, Presence, ToolSpec};
 
-/// Mounts by name, with what may be done with them.
+/// The lent mounts by name, with their access.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Lent(BTreeMap<String, Access>);
 
@@ -21,15 +21,15 @@ impl Lent {
         self.0.keys().map(String::as_str)
     }
 
-    /// As the `mounts` of a profile.
+    /// In the notation of a profile's `mounts`.
     pub(super) fn as_toml(&self) -> String {
         let mounts: Vec<String> =
             self.0.iter().map(|(name, access)| format!("{name} = \"{access}\"")).collect();
         format!("{{ {} }}", mounts.join(", "))
     }
 
-    /// Holds what the arguments name by their roles against what is lent. Arguments that are none are the
-    /// tool's to refuse.
+    /// Checks the paths of arguments with roles against the lent folders. Missing or mistyped arguments are
+    /// left to the tool.
     pub(super) fn judge(&self, tool: &ToolSpec, arguments: &Value) -> Result<(), ToolError> {
         for param in tool.params {
             let (Some(role), Some(text)) = (param.role, named(param, arguments)) else { continue };
@@ -53,7 +53,7 @@ impl Lent {
     }
 }
 
-/// What an argument says; its default where it is left out.
+/// The text of an argument, or its default.
 fn named(param: &ParamSpec, arguments: &Value) -> Option<String> {
     match arguments.get(param.name) {
         Some(Value::String(text)) => Some(text.clone()),

@@ -1,4 +1,4 @@
-//! The sandbox, as `portcullis tool test` says how to reach it: a `portcullis` that makes one call.
+//! The sandbox, reached as `portcullis tool test` describes it: a `portcullis` that makes one call.
 
 use std::{
     env,
@@ -16,12 +16,13 @@ use serde_json::Value;
 
 use super::{lent::Lent, world::World};
 
-/// What `portcullis tool test` sets: the program, the crate's modules, and a folder for their state.
+/// The variables that `portcullis tool test` sets: the program, the crate's modules, and a folder for their
+/// state.
 const PROGRAM: &str = "PORTCULLIS_TRY";
 const MODULES: &str = "PORTCULLIS_TRY_MODULES";
 const STATE: &str = "PORTCULLIS_TRY_STATE";
 
-/// How to reach it.
+/// The way to the sandbox.
 #[derive(Debug)]
 pub(super) struct Sandbox {
     program: OsString,
@@ -29,14 +30,14 @@ pub(super) struct Sandbox {
     state: OsString,
 }
 
-/// The part of what `portcullis call --json` answers that counts here.
+/// The fields of the answer of `portcullis call --json` that matter here.
 #[derive(Deserialize)]
 struct Answer {
     content: Vec<Content>,
     structured: Option<Value>,
     details: Value,
     error: Option<AnsweredError>,
-    /// What the tool wrote to its standard error.
+    /// The tool's standard error.
     #[serde(default)]
     stderr: Option<String>,
 }
@@ -50,12 +51,12 @@ struct AnsweredError {
 }
 
 impl Sandbox {
-    /// The sandbox, if the tests were told of one; says so, once, if not.
+    /// The sandbox, if the variables are set; if not, says so once.
     #[track_caller]
     pub(super) fn find() -> Option<Self> {
         static TOLD: Once = Once::new();
         let Some(program) = env::var_os(PROGRAM) else {
-            // Not by a macro: those of a test that passes are shown to nobody.
+            // Not with `eprintln!`: the test harness captures it and shows it only if the test fails.
             TOLD.call_once(|| {
                 let _ = writeln!(
                     std::io::stderr(),
@@ -67,7 +68,7 @@ impl Sandbox {
         Some(Self { program, modules: set(MODULES), state: set(STATE) })
     }
 
-    /// Makes one call under a policy that lends the tool exactly these folders.
+    /// Makes one call under a policy that grants the tool exactly these folders.
     #[track_caller]
     pub(super) fn call(
         &self,
@@ -95,7 +96,7 @@ impl Sandbox {
             words.extend(["--module".as_ref(), Path::as_os_str(module)]);
         }
         let output = self.run(&words);
-        // Not in a closure, whose panics are told of this line and not of the author's.
+        // Not in a closure: its panic would be reported at this line and not at the author's.
         let Ok(answer) = serde_json::from_slice::<Answer>(&output.stdout) else {
             panic!("the sandbox gives no answer: {}", String::from_utf8_lossy(&output.stderr));
         };

@@ -1,4 +1,4 @@
-//! The files of one call, in a folder of its own that goes with it.
+//! The files of one call, in a temporary folder that is removed with this value.
 
 use std::{
     fs, io,
@@ -19,7 +19,7 @@ use super::{
 pub(super) struct World(PathBuf);
 
 impl World {
-    /// A folder with the mounts that are lent, and these files.
+    /// A folder with the lent mounts and these files.
     #[track_caller]
     pub(super) fn with(files: &[(GuestPath, Vec<u8>)], lent: &Lent) -> Self {
         let world = Self(fresh().expect("a temporary folder"));
@@ -38,7 +38,7 @@ impl World {
         &self.0
     }
 
-    /// Asserts what the call left. A call that failed says why, if it did not leave that.
+    /// Asserts the files that the call left. If they differ and the call failed, shows its error.
     #[track_caller]
     pub(super) fn expect_left(
         &self,
@@ -67,12 +67,12 @@ impl World {
 
 impl Drop for World {
     fn drop(&mut self) {
-        // A test that failed has more to say than that a folder stays behind.
+        // A leftover folder must not hide the test's own failure.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// A new folder, which no other test has.
+/// Makes a new folder that no other test uses.
 fn fresh() -> io::Result<PathBuf> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     loop {
@@ -80,7 +80,7 @@ fn fresh() -> io::Result<PathBuf> {
         let folder = std::env::temp_dir().join(format!("portcullis-case-{}-{count}", process::id()));
         match fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
-            // Of an earlier process with this number, that was killed.
+            // A leftover of a killed process with the same id.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }

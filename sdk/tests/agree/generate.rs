@@ -1,8 +1,8 @@
-//! Values that fit a schema, values that nearly do, and any values at all.
+//! Generates values that fit a schema, nearly fit it, or are arbitrary.
 
 use portcullis_sdk::serde_json::{Map, Value, json};
 
-/// A list of numbers that decides everything; when it is used up, everything is the first choice.
+/// A list of numbers that decides every choice; once it is used up, the first option is chosen.
 pub(crate) struct Choices<'a>(std::slice::Iter<'a, u16>);
 
 impl<'a> Choices<'a> {
@@ -58,7 +58,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Fits every integer type, and is above zero: widths are not the schema's business.
+    /// An integer that fits every integer type and is above zero: a schema does not limit the width.
     fn integer(&mut self) -> Value {
         match self.below(4) {
             0 => json!(7.0),
@@ -134,7 +134,7 @@ impl<'a> Choices<'a> {
         }
     }
 
-    /// Any value, of the names and words that the types here know.
+    /// An arbitrary value, made of the names and words that the types here know.
     pub(crate) fn any(&mut self, depth: usize) -> Value {
         const WORDS: [&str; 14] = [
             "text", "by_name", "Small", "Exact", "kind", "circle", "Circle", "radius", "name", "children",

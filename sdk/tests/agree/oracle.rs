@@ -1,8 +1,8 @@
-//! What the schema takes, by a validator that knows nothing of us.
+//! The oracle: an independent validator of the schema.
 
 use portcullis_sdk::serde_json::{Map, Value};
 
-/// Whether arguments fit a schema, once null for what is optional is taken as absence.
+/// Whether arguments fit a schema, with null for an optional property taken as absence.
 pub(crate) fn fits(schema: &Value, arguments: &Value) -> bool {
     jsonschema::is_valid(schema, &without_nulls(arguments, schema, schema))
 }

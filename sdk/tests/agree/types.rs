@@ -1,4 +1,4 @@
-//! Types of every form that `#[args]` and `#[tool]` know, each in a tool of its own.
+//! Types of every form that `#[args]` and `#[tool]` support, each used by one tool.
 
 #![allow(dead_code, reason = "decoded, not read")]
 
@@ -272,7 +272,7 @@ async fn take_with_context(
     let _ = (ctx, value, radius, name);
 }
 
-/// One tool for each type.
+/// One tool per type.
 pub(crate) fn tools() -> Vec<&'static dyn DeclaredTool> {
     vec![
         &TakePlain,

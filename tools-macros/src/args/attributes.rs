@@ -1,4 +1,4 @@
-//! The keys of `#[args(…)]`, and which of serde's and schemars' attributes may stand beside it.
+//! The keys of `#[args(…)]`, and the attributes of serde and schemars that may accompany it.
 
 use proc_macro2::TokenStream;
 use syn::{Attribute, LitStr, Meta, Path};
@@ -9,11 +9,11 @@ use crate::{
     suggest::{did_you_mean, list},
 };
 
-/// What `#[args(…)]` says.
+/// The keys of `#[args(…)]`.
 #[derive(Default)]
 pub(crate) struct Keys {
     pub(crate) deny_unknown: Option<Path>,
-    /// Where the facade is, if not where the dependencies say.
+    /// The path of the facade, if the author gives one.
     pub(crate) facade: Option<LitStr>,
 }
 
@@ -33,7 +33,7 @@ impl Keys {
     }
 }
 
-/// Where an attribute stands.
+/// The place of an attribute.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
     Container,
@@ -42,7 +42,7 @@ pub(crate) enum Place {
 }
 
 impl Place {
-    /// serde's attributes that the schema shows too.
+    /// The attributes of serde that the schema shows too.
     const fn allowed(self) -> &'static [&'static str] {
         match self {
             Self::Container => {
@@ -73,7 +73,7 @@ pub(crate) fn serde(attrs: &[Attribute], place: Place, errors: &mut Errors) -> V
     found
 }
 
-/// Whether the author says which schema a field has.
+/// Whether the author gives a field's schema.
 pub(crate) fn has_own_schema(attrs: &[Attribute]) -> bool {
     attrs.iter().filter(|attr| attr.path().is_ident("schemars")).any(|attr| match &attr.meta {
         Meta::List(items) => metas(items.tokens.clone(), &mut Errors::default())
@@ -83,14 +83,14 @@ pub(crate) fn has_own_schema(attrs: &[Attribute]) -> bool {
     })
 }
 
-/// Refuses `#[arg]` where no field is.
+/// Refuses `#[arg]` on anything but a field.
 pub(crate) fn no_arg(attrs: &[Attribute], errors: &mut Errors) {
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("arg")) {
         errors.at(attr, "`#[arg]` is for a tool's parameters and the fields of `#[args]`: move it to one");
     }
 }
 
-/// Refuses what would put anything into the schema that the decoder does not check.
+/// Refuses attributes that would put constraints into the schema which the decoder does not check.
 pub(crate) fn schemars(attrs: &[Attribute], errors: &mut Errors) {
     const ALLOWED: [&str; 4] = ["with", "schema_with", "description", "example"];
     for attr in attrs {

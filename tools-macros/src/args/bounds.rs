@@ -13,14 +13,14 @@ use crate::{
     spec, validate,
 };
 
-/// The bounds of a field; at least one of them is there.
+/// The bounds of a field; at least one is present.
 pub(super) struct Bounds {
     min: Option<Literal>,
     max: Option<Literal>,
 }
 
 impl Bounds {
-    /// Reads a field's `#[arg(…)]`s; none where it has none, or mistakes.
+    /// Reads a field's `#[arg(…)]`s; none if there are none, or after mistakes.
     pub(super) fn parse(field: &Field, errors: &mut Errors) -> Option<Self> {
         let attrs: Vec<&Attribute> = field.attrs.iter().filter(|attr| attr.path().is_ident("arg")).collect();
         let mut keys = ArgKeys::default();
@@ -41,7 +41,7 @@ impl Bounds {
             });
             return None;
         }
-        // A type that is no parameter may well be a field; it is no number then.
+        // A type that cannot be a parameter may still be a field, but it is not a number.
         let shape = match kind::classify(&field.ty) {
             Ok(Kind::Value(shape)) => shape,
             _ => Shape::NO_NUMBER,
@@ -50,7 +50,7 @@ impl Bounds {
         (min.is_some() || max.is_some()).then_some(Self { min, max })
     }
 
-    /// Both, as the facade's functions take them.
+    /// Both bounds as arguments of the facade's functions.
     pub(super) fn arguments(&self, facade: &TokenStream) -> TokenStream {
         let bound = |bound: &Option<Literal>| spec::bound(facade, bound.as_ref());
         let (min, max) = (bound(&self.min), bound(&self.max));
@@ -58,7 +58,7 @@ impl Bounds {
     }
 }
 
-/// Refuses what is for parameters alone.
+/// Refuses keys that are for parameters only.
 fn only_bounds(keys: &ArgKeys, errors: &mut Errors) {
     let mut refuse = |token: Option<&dyn ToTokens>, hint: &str| {
         if let Some(token) = token {

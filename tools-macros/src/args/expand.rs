@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{attr::metas, errors::Errors};
 
-/// The type with its derives, and what keeps the decoder to the schema.
+/// The type with its derives, and with the code that holds the decoder to the schema.
 pub(crate) fn expand(facade: &TokenStream, keys: &Keys, mut input: DeriveInput, form: Form) -> TokenStream {
     let name = input.ident.clone();
     let (functions, assertions) = fields::connect(facade, &mut input);
@@ -34,7 +34,7 @@ pub(crate) fn expand(facade: &TokenStream, keys: &Keys, mut input: DeriveInput, 
         Form::Inner => None,
     };
     if adapter.is_some() {
-        // serde then writes its code as functions of the type, to be called from the traits below; the
+        // serde then writes its code as inherent functions of the type, which the traits below call; the
         // schema keeps the type's own name.
         attrs.push(parse_quote!(#[serde(remote = "Self")]));
         attrs.push(parse_quote!(#[schemars(rename = #title)]));
@@ -75,7 +75,7 @@ pub(crate) fn expand(facade: &TokenStream, keys: &Keys, mut input: DeriveInput, 
     }
 }
 
-/// The mistakes, the type as it was written, and stubs of the traits, so that nothing else is reported.
+/// The mistakes, the type as written, and stubs of the traits, so that no follow-up errors are reported.
 pub(crate) fn fallback(facade: &TokenStream, mut input: DeriveInput, errors: Errors) -> TokenStream {
     let errors = errors.into_tokens();
     strip(&mut input.attrs);
@@ -129,7 +129,7 @@ pub(crate) fn fallback(facade: &TokenStream, mut input: DeriveInput, errors: Err
     }
 }
 
-/// Removes what only the derives understand, and the derives that ours would have replaced.
+/// Removes helper attributes that only the derives understand, and derives that ours replace.
 fn strip(attrs: &mut Vec<Attribute>) {
     attrs.retain(|attr| {
         !["serde", "schemars", "arg", "validate", "garde"].iter().any(|name| attr.path().is_ident(name))

@@ -1,8 +1,8 @@
-//! How fields are read, written and described.
+//! Fields: how they are read, written and described.
 //!
-//! Each field gets three functions of the type's own, which serde and schemars are told to call. Two things
-//! come of it: a field's type that is none of an argument is reported once, at the field; and null means that
-//! a field with a default was left out, as for a tool's parameters.
+//! Each field gets three inherent functions of the type, which serde and schemars are told to call. This has
+//! two effects: an unsupported field type is reported once, at the field; and null for a field with a default
+//! means that the field was omitted, as for a tool's parameters.
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{attr::key, errors::Errors, expand::shown_at};
 
-/// Gives every field its functions; returns them, to be put into an `impl` of the type, and the assertions
-/// that the fields' types are what arguments are made of.
+/// Gives every field its functions. Returns them, for an `impl` of the type, and the assertions that the
+/// fields have supported types.
 pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenStream, TokenStream) {
-    // Checked before: nothing is reported here.
+    // Mistakes were reported before.
     let container = attributes::serde(&input.attrs, Place::Container, &mut Errors::default());
     let has = |name: &str| container.iter().any(|meta| key(meta) == name);
     let name = &input.ident;
@@ -29,7 +29,7 @@ pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenSt
     let mut connect = |variant: Option<&Ident>, fields: &mut Fields| {
         let place = Around { facade, name, variant, default: has("default"), tagged: has("tag") };
         for (index, field) in fields.iter_mut().enumerate() {
-            // A schema from elsewhere is there because the type has none.
+            // The author gives a schema because the type has none, so the type's own is not required.
             let own_schema = attributes::has_own_schema(&field.attrs);
             let Some(written) = place.field(index, field) else {
                 continue;
@@ -58,7 +58,7 @@ pub(crate) fn connect(facade: &TokenStream, input: &mut DeriveInput) -> (TokenSt
     (functions, assertions)
 }
 
-/// Where a field stands.
+/// The surroundings of a field.
 struct Around<'a> {
     facade: &'a TokenStream,
     name: &'a Ident,
@@ -89,13 +89,13 @@ impl Around<'_> {
         let (read_path, write_path, describe_path) = (path(&read), path(&write), path(&describe));
         let defaulted = self.default || metas.iter().any(|meta| key(meta) == "default");
         let optional = is_option(&field.ty) && field.ident.is_some();
-        // A function of our own hides from serde that the field may be left out.
+        // Needed because the custom function hides from serde that the field may be omitted.
         if optional && !defaulted {
             field.attrs.push(parse_quote!(#[serde(default)]));
         }
         field.attrs.push(parse_quote!(#[serde(deserialize_with = #read_path)]));
-        // To show a default of a field with such a function, schemars would write out `serde::Serializer`, by
-        // a path that is not the author's.
+        // To show the default of a field with such a function, schemars would write `serde::Serializer`, a
+        // path that may not exist in the author's crate.
         let writes = !(defaulted || optional);
         if writes {
             field.attrs.push(parse_quote!(#[serde(serialize_with = #write_path)]));
@@ -168,7 +168,7 @@ impl Around<'_> {
         })
     }
 
-    /// What makes the value of a field that is left out.
+    /// The function for the value of an omitted field.
     fn default_of(&self, field: Option<&Ident>, metas: &[Meta]) -> Option<TokenStream> {
         match metas.iter().find(|meta| key(meta) == "default") {
             Some(Meta::NameValue(pair)) => {
@@ -185,7 +185,7 @@ impl Around<'_> {
     }
 }
 
-/// The types that are no containers of the standard library: what an error should name.
+/// Finds the types within containers of the standard library: an error should name those.
 fn find_leaves<'t>(ty: &'t Type, leaves: &mut Vec<&'t Type>) {
     const CONTAINERS: [&str; 10] =
         ["Arc", "BTreeMap", "BTreeSet", "Box", "HashMap", "HashSet", "Option", "Rc", "Vec", "VecDeque"];

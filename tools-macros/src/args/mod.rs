@@ -1,7 +1,8 @@
-//! `#[args]`: a structure or enumeration of the author's becomes a type that tools can take.
+//! `#[args]`: makes an author's structure or enumeration a type that tools can take.
 //!
-//! serde and schemars do the work; this puts their derives on the type, with the right paths, and keeps the
-//! two in step: an attribute that would let the decoder take what the schema does not show is refused.
+//! serde and schemars do the work. This adds their derives to the type, with the right paths, and keeps the
+//! two consistent: it refuses attributes that would let the decoder accept values which the schema does not
+//! show.
 
 mod attributes;
 mod bounds;

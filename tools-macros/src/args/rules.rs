@@ -1,4 +1,4 @@
-//! What a type must look like, so that decoder and schema agree on every value.
+//! The rules for a type, so that decoder and schema agree on every value.
 
 use proc_macro2::{TokenStream, TokenTree};
 use quote::ToTokens;
@@ -10,18 +10,18 @@ use super::{
 };
 use crate::{attr::key, errors::Errors};
 
-/// How a type is written in JSON.
+/// The notation of a type in JSON.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Form {
     /// As an object.
     Object,
-    /// By a variant's name, or as an object with that name as its only key.
+    /// A variant's name, or an object with that name as its only key.
     Choice,
-    /// As the one thing within it.
+    /// The notation of its only field.
     Inner,
 }
 
-/// Checks a type; the form is right only if no mistake was reported.
+/// Checks a type; the form is valid only if no mistake was reported.
 pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Option<Form> {
     if !input.generics.params.is_empty() {
         errors.at(
@@ -46,7 +46,7 @@ pub(crate) fn check(keys: &Keys, input: &DeriveInput, errors: &mut Errors) -> Op
     }
 }
 
-/// Derives that would be there twice.
+/// Refuses derives that would be duplicates.
 fn derives(attrs: &[Attribute], errors: &mut Errors) {
     for attr in attrs.iter().filter(|attr| attr.path().is_ident("derive")) {
         let Meta::List(list) = &attr.meta else { continue };
@@ -58,7 +58,7 @@ fn derives(attrs: &[Attribute], errors: &mut Errors) {
     }
 }
 
-/// Whether a derive is one that `#[args]` brings.
+/// Whether `#[args]` adds this derive itself.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let ours = ["Deserialize", "Serialize", "JsonSchema"];
     path.segments.last().is_some_and(|last| ours.iter().any(|name| last.ident == name))
@@ -159,7 +159,7 @@ fn fields(fields: &Fields, errors: &mut Errors) {
     }
 }
 
-/// Whether a type has one of the standard library's paths in it.
+/// Whether a type contains one of the standard library's path types.
 fn is_path(ty: &TokenStream) -> bool {
     ty.clone().into_iter().any(|token| match token {
         TokenTree::Ident(word) => ["PathBuf", "OsString"].iter().any(|name| word == name),
@@ -168,7 +168,7 @@ fn is_path(ty: &TokenStream) -> bool {
     })
 }
 
-/// The types that certainly are no objects; of others the compiler and serde know more.
+/// Whether a type is certainly not an object; for others the compiler and serde decide.
 fn is_primitive(ty: &str) -> bool {
     [
         "String", "bool", "i8", "i16", "i32", "i64", "i128", "isize", "u8", "u16", "u32", "u64", "u128",

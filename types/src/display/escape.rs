@@ -1,5 +1,5 @@
-//! Text from a stranger, made fit for a terminal: a workspace's overlay and a model's path may hold
-//! characters that move the cursor, turn the writing direction, or are not seen.
+//! Escapes untrusted text for a terminal: a workspace's overlay or a model's path may contain characters that
+//! move the cursor, change the writing direction, or are invisible.
 
 use std::fmt::{self, Write as _};
 
@@ -9,14 +9,14 @@ use icu_properties::{
 };
 use unicode_width::UnicodeWidthChar as _;
 
-/// Shows a text with deceptive characters escaped, and at most 256 of its characters.
+/// Shows at most 256 characters of a text, with deceptive ones escaped.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a>(pub &'a str);
 
-/// How much of a stranger's text an error repeats.
+/// The length of untrusted text that an error repeats.
 const MAX_SHOWN_CHARS: usize = 256;
 
-/// How many marks one character may carry, and be readable: what is above it paints over the lines around it.
+/// The most combining marks on one readable character: more would paint over the lines around it.
 const MAX_MARKS: usize = 4;
 
 impl fmt::Display for Shown<'_> {
@@ -32,8 +32,8 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// Shows a text as it is, but for the characters that [`is_deceptive`] names, marks that stand on nothing that is
-/// seen, and those above four on one character.
+/// Shows a text with three kinds of characters escaped: those that [`is_deceptive`] names, marks without a
+/// visible base, and marks after the fourth on one character.
 #[must_use]
 pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
     struct Escaped<'a>(&'a str);
@@ -48,10 +48,10 @@ pub fn escape_for_display(text: &str) -> impl fmt::Display + '_ {
     Escaped(text)
 }
 
-/// Shows one character after the other.
+/// Escapes character by character.
 #[derive(Default)]
 struct Escaper {
-    /// How many more marks the last character may carry.
+    /// The number of further marks that the last character may carry.
     bears: usize,
 }
 
@@ -63,7 +63,7 @@ impl Escaper {
             return write!(f, "{}", character.escape_unicode());
         }
         self.bears = match character {
-            // A mark on a blank is a mark on nothing.
+            // A mark on a space has no visible base.
             ' ' => 0,
             _ if is_mark => self.bears - 1,
             _ => MAX_MARKS,
@@ -72,8 +72,8 @@ impl Escaper {
     }
 }
 
-/// Whether a terminal or a reader's eye would be deceived by a character: control characters, those that are not
-/// seen, blanks other than the space, and those that no standard gives a look.
+/// Whether a character deceives a terminal or a reader: control characters, invisible ones, blanks other than
+/// the space, and unassigned ones.
 #[must_use]
 pub fn is_deceptive(character: char) -> bool {
     if character.is_ascii() {
@@ -91,9 +91,9 @@ pub fn is_deceptive(character: char) -> bool {
     has_no_look || is_invisible(character) || is_blank(character)
 }
 
-/// Characters that change how others are shown, or that are not shown at all: bidirectional controls,
-/// zero-width characters, fillers, variation selectors, line separators, annotations and tags (Unicode Technical
-/// Report 36, section 2).
+/// Whether a character is invisible or changes how others are shown: bidirectional controls, zero-width
+/// characters, fillers, variation selectors, line separators, annotations and tags (Unicode Technical Report
+/// 36, section 2).
 #[must_use]
 pub fn is_invisible(character: char) -> bool {
     if character.is_ascii() {
@@ -106,8 +106,8 @@ pub fn is_invisible(character: char) -> bool {
     is_format || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
 }
 
-/// Whether a character is of a script that is written from right to left, so that what stands beside it on its line
-/// may be shown in another order.
+/// Whether a character belongs to a right-to-left script, so that its neighbours on the line may be shown in
+/// another order.
 #[must_use]
 pub fn is_right_to_left(character: char) -> bool {
     !character.is_ascii()
@@ -117,7 +117,7 @@ pub fn is_right_to_left(character: char) -> bool {
         )
 }
 
-/// Characters that are letters or symbols by their category, and that no font paints anything for.
+/// Whether a character is a letter or symbol by its category but has no visible glyph.
 fn is_blank(character: char) -> bool {
     matches!(
         character,
@@ -126,7 +126,7 @@ fn is_blank(character: char) -> bool {
     )
 }
 
-/// Whether a character is painted onto the one before it, or takes no place of its own.
+/// Whether a character combines with the one before it, or takes no column.
 fn is_mark(character: char) -> bool {
     !character.is_ascii()
         && (character.width().is_none_or(|columns| columns == 0)
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Over all of Unicode: alone, and behind another character.
+    /// Over all of Unicode: alone, and after another character.
     #[test]
     fn every_character_is_seen_or_escaped() {
         for character in (0..=0x10_ffff).filter_map(char::from_u32) {
@@ -227,7 +227,7 @@ mod tests {
         let escaped = shown(&heap);
         assert_eq!(escaped.matches('\u{301}').count(), MAX_MARKS);
         assert_eq!(escaped.matches("\\u{301}").count(), 100 - MAX_MARKS);
-        // What is escaped bears none either.
+        // An escaped character carries no marks either.
         assert_eq!(shown("\u{200b}\u{301}"), "\\u{200b}\\u{301}");
     }
 

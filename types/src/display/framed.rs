@@ -1,24 +1,23 @@
-//! Strangers' text within a frame of ours: on whatever line and column it comes to stand, what frames it shows whose
-//! words it is.
+//! Frames untrusted text: the frame shows the text's source on every line and at every column.
 
 use std::fmt::Write as _;
 
 use super::{is_right_to_left, text};
 
-/// From how many columns on names and values stand beside each other.
+/// The least width at which names and values stand side by side.
 const WIDE_COLUMNS: usize = 40;
 
-/// The columns of a name, with what stands before and behind it.
+/// The columns of a name, with its margins.
 const NAME_COLUMNS: usize = 13;
 
-/// How many spaces in a row are shown as they are. More are counted instead: blanks move what follows them to where
-/// a reader looks for something else.
+/// The most spaces in a row that are shown as they are. More are shown as a count: blanks could move the
+/// following text to a place where readers expect something else.
 const MAX_SPACES: usize = 8;
 
-/// Stands for a space at either end of a line that is folded.
+/// Marks a space at either end of a folded line.
 const SPACE_SIGN: char = '␣';
 
-/// How many lines a value may take: of a longer one the first and the last are shown.
+/// The most lines of a value: of a longer one, the first and the last are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lines {
     first: usize,
@@ -26,14 +25,14 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Of a name, an id, a list: 8.
+    /// For a name, an id, a list: 8.
     pub const FEW: Self = Self { first: 6, last: 2 };
-    /// Of arguments and what they name: 64.
+    /// For arguments and their subjects: 64.
     pub const MANY: Self = Self { first: 48, last: 16 };
 }
 
-/// Lines of a name and a value each. A value is escaped, and folded where the line would end, so that nothing of it
-/// stands where a line of ours begins.
+/// Lines of names and values. A value is escaped and folded at the terminal's width, so that no part of it
+/// stands at the start of a line, where our own text begins.
 #[derive(Debug)]
 pub struct Framed {
     out: String,
@@ -42,7 +41,7 @@ pub struct Framed {
 }
 
 impl Framed {
-    /// Behind a line of ours, for so many columns.
+    /// Starts with a trusted line, for a terminal of this width.
     #[must_use]
     pub fn new(head: &str, columns: usize) -> Self {
         Self { out: format!("{head}\n"), columns: columns.max(4), left_out: 0 }
@@ -56,7 +55,7 @@ impl Framed {
         } else {
             (format!("  {name}\n│ "), "│ ".to_owned(), "┆ ".to_owned())
         };
-        // The last column stays free: some terminals go on to the next line when it is written to.
+        // The last column stays free: some terminals wrap as soon as it is written.
         let room = self.columns - if is_wide { NAME_COLUMNS } else { 2 } - 1;
         let value = counted_spaces(&text::inline(value));
         let folded = fold(&value, room);
@@ -90,7 +89,7 @@ impl Framed {
         let _ = writeln!(self.out, "{}", format!("{prefix}{piece}").trim_end());
     }
 
-    /// All lines, and at the end, in our words, how much of the values is not shown.
+    /// All lines, and at the end a trusted line that counts what is not shown.
     #[must_use]
     pub fn finish(mut self) -> String {
         if self.left_out > 0 {
@@ -104,7 +103,7 @@ impl Framed {
     }
 }
 
-/// Longer rows of spaces as their number.
+/// Replaces longer rows of spaces by a count.
 pub(super) fn counted_spaces(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -121,11 +120,11 @@ pub(super) fn counted_spaces(text: &str) -> String {
     out + rest
 }
 
-/// Pieces of at most so many columns, at least one.
+/// Splits a text into pieces of at most this width, at least one.
 pub(super) fn fold(text: &str, room: usize) -> Vec<&str> {
     let (mut pieces, mut start, mut used) = (Vec::new(), 0, 0);
     for (at, character) in text.char_indices() {
-        // Terminals do not agree on how wide a character is, but none takes more.
+        // Terminals disagree about the width of a character, but none uses more columns than this.
         let columns = if character.is_ascii() { 1 } else { 2 };
         if used + columns > room && at > start {
             pieces.push(&text[start..at]);
@@ -137,8 +136,8 @@ pub(super) fn fold(text: &str, room: usize) -> Vec<&str> {
     pieces
 }
 
-/// A piece of a folded text whose first and last space can be seen: where a line is folded, one that could not would
-/// make two words look like one that goes on.
+/// A piece of a folded text with its first and last space made visible: otherwise two words at a fold would
+/// look like one.
 pub(super) fn ends_seen(piece: &str) -> String {
     let mut seen = piece.to_owned();
     if seen.ends_with(' ') {
@@ -151,7 +150,7 @@ pub(super) fn ends_seen(piece: &str) -> String {
     seen
 }
 
-/// A piece whose writing direction moves nothing outside of it (Unicode Standard Annex 9: first strong isolate, pop).
+/// Isolates the writing direction of a piece (Unicode Standard Annex 9: first strong isolate, pop).
 fn isolated(piece: &str) -> String {
     if piece.chars().any(is_right_to_left) { format!("\u{2068}{piece}\u{2069}") } else { piece.to_owned() }
 }
@@ -162,7 +161,7 @@ mod tests {
 
     const HEAD: &str = "A question.";
 
-    /// What a terminal of this width shows, where lines that are too long go on in the next.
+    /// The screen of a terminal of this width, which wraps long lines.
     fn screen(text: &str, columns: usize) -> Vec<String> {
         let characters = |line: &str| line.chars().collect::<Vec<_>>();
         let rows = text.lines().flat_map(|line| {

@@ -1,8 +1,8 @@
-//! Text as people are shown it, where a stranger may have written a part of it.
+//! Text for people, partly written by an untrusted source.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `escape.rs` | characters that deceive the eye, and text without them |
+//! | `escape.rs` | escapes deceptive characters |
 //! | `text.rs` | results, sizes, lines behind a margin |
 //! | `framed.rs` | names and values, each value folded within a frame of ours |
 

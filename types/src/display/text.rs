@@ -3,16 +3,16 @@
 use super::{escape_for_display, framed};
 use crate::Content;
 
-/// The text of a result: its text blocks joined by newlines, as a model reads them; in the place of any
-/// other block, a line that says what it is.
+/// The text of a result: its text blocks joined by newlines, as for a model. Any other block becomes a line
+/// that describes it.
 #[must_use]
 pub fn of_content(content: &[Content]) -> String {
     let blocks: Vec<String> = content.iter().map(block).collect();
     blocks.join("\n")
 }
 
-/// A text as a terminal may show it: control characters and those that deceive the eye are escaped, but for
-/// newlines (also those of Windows) and tabs.
+/// A text for a terminal: control characters and deceptive ones are escaped, except newlines (also of
+/// Windows) and tabs.
 #[must_use]
 pub fn for_terminal(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
@@ -35,7 +35,7 @@ pub fn for_terminal(text: &str) -> String {
     shown
 }
 
-/// A text as a terminal may show it, with a newline at its end.
+/// A text for a terminal, with a newline at its end.
 #[must_use]
 pub fn for_terminal_with_newline(text: &str) -> String {
     let mut shown = for_terminal(text);
@@ -45,25 +45,26 @@ pub fn for_terminal_with_newline(text: &str) -> String {
     shown
 }
 
-/// A text within a line of ours.
+/// A text within a trusted line.
 #[must_use]
 pub fn inline(text: &str) -> String {
     escape_for_display(text).to_string()
 }
 
-/// A text of several lines below a line of ours: each escaped, and behind a margin, so that none passes for ours. On a
-/// terminal of so many columns lines are folded, since what it folds itself would stand where lines of ours begin.
+/// A text of several lines below a trusted one: each is escaped and stands after a margin, so that none looks
+/// trusted. With a terminal width, lines are folded here, since the terminal would wrap them to the margin's
+/// column.
 #[must_use]
 pub fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String {
     let behind = |piece: &str| format!("{margin}{piece}").trim_end().to_owned() + "\n";
     let Some(columns) = columns else {
         return text.lines().map(|line| behind(&for_terminal(line))).collect();
     };
-    // The last column stays free: some terminals go on to the next line when it is written to.
+    // The last column stays free: some terminals wrap as soon as it is written.
     let room = columns.saturating_sub(margin.chars().count() + 1).max(1);
     let mut shown = String::new();
     for line in text.lines() {
-        // How far a tab leads depends on where it stands.
+        // The width of a tab depends on its column.
         let line = framed::counted_spaces(&inline(&line.replace('\t', TAB)));
         let pieces = framed::fold(&line, room);
         let is_folded = pieces.len() > 1;
@@ -75,17 +76,17 @@ pub fn behind_margin(text: &str, margin: &str, columns: Option<usize>) -> String
     shown
 }
 
-/// What stands for a tab where columns are counted.
+/// Replaces a tab where columns are counted.
 const TAB: &str = "    ";
 
-/// A text of several lines in one: of each line only the words.
+/// The words of a text of several lines, in one line.
 #[must_use]
 pub fn in_one_line(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     inline(&lines.join(" "))
 }
 
-/// A number of bytes with the unit that reads best; exact below 1 KiB.
+/// A number of bytes in a readable unit; exact below 1 KiB.
 #[must_use]
 pub fn bytes(count: u64) -> String {
     let units = [("GiB", 1_u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
@@ -113,7 +114,7 @@ fn block(content: &Content) -> String {
     }
 }
 
-/// The size of what base64 text stands for.
+/// The decoded size of base64 text.
 fn decoded_size(base64: &str) -> String {
     let padding = base64.bytes().rev().take_while(|byte| *byte == b'=').count();
     bytes((base64.len() / 4 * 3).saturating_sub(padding) as u64)
@@ -142,7 +143,7 @@ mod tests {
                 let shown = behind_margin(&text, "  | ", Some(columns));
                 for line in shown.lines() {
                     assert!(line.starts_with("  |"), "{columns}: {shown}");
-                    // One character has its place even where there is no room for it.
+                    // One character gets its place even if it does not fit.
                     assert!(line.chars().count() <= columns.max(6), "{columns}: {shown}");
                 }
             }

@@ -15,7 +15,7 @@ fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
     let Some(map) = value.as_object() else {
         return Err(Fault::at(at, "a schema that allows nothing"));
     };
-    // The normal form keeps references for recursion alone.
+    // The normal form uses references only for recursion.
     if map.contains_key("$ref") || map.contains_key("$defs") {
         return Err(Fault::at(at, RECURSION));
     }
@@ -49,7 +49,7 @@ fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// `minItems` may be 0 or 1; any other count is said in words. A tuple becomes a list.
+/// `minItems` may be 0 or 1; other counts go into the description. A tuple becomes a list.
 fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     let least = map.get("minItems").and_then(Value::as_u64);
     let said: &[&str] = if least > Some(1) { &["minItems", "maxItems"] } else { &["maxItems"] };

@@ -82,7 +82,7 @@ fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// One schema that allows at least what the branches allow. `around` says what the union is for.
+/// A schema that allows at least what the branches allow. `around` holds the union's annotations.
 fn union(around: &Map<String, Value>, branches: &[Value], at: &str) -> Result<Map<String, Value>, Fault> {
     let null = json!("null");
     let some: Vec<&Value> = branches.iter().filter(|branch| branch.get("type") != Some(&null)).collect();
@@ -131,7 +131,7 @@ fn merge(mut branches: Vec<Map<String, Value>>, at: &str) -> Result<Map<String, 
     }
 }
 
-/// Texts: the values of all branches, or any text where one branch takes any.
+/// Merges strings: the values of all branches, or any string if a branch allows any.
 fn strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
     let mut merged = Map::from_iter([("type".to_owned(), json!("string"))]);
     let mut values: Vec<Value> = Vec::new();
@@ -149,7 +149,8 @@ fn strings(branches: &[Map<String, Value>]) -> Map<String, Value> {
     merged
 }
 
-/// Objects: the properties of all, required where all require them, and a list of which go together.
+/// Merges objects: the properties of all, required if required in all, and a description of which go
+/// together.
 fn objects(branches: &[Map<String, Value>], at: &str) -> Result<Map<String, Value>, Fault> {
     let mut properties: Map<String, Value> = Map::new();
     let mut forms = Vec::new();
@@ -176,7 +177,7 @@ fn objects(branches: &[Map<String, Value>], at: &str) -> Result<Map<String, Valu
     ]))
 }
 
-/// ``- `kind` = "circle", `radius`, optionally `color`: a circle``.
+/// The description of one branch, such as ``- `kind` = "circle", `radius`, optionally `color`: a circle``.
 fn form(branch: &Map<String, Value>) -> String {
     let required: Vec<&str> = required_of(branch).collect();
     let mut parts = Vec::new();

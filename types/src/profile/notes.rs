@@ -1,8 +1,8 @@
-//! Keywords that a dialect lacks, as words of the description.
+//! Describes keywords that a dialect lacks in the description.
 
 use serde_json::{Map, Value};
 
-/// Takes these keywords out of a schema and says them in its description instead.
+/// Removes these keywords from a schema and adds them to its description.
 pub(super) fn say_instead(schema: &mut Map<String, Value>, keywords: &[&str]) {
     let mut clauses = Vec::new();
     for keyword in keywords {
@@ -17,7 +17,7 @@ pub(super) fn say_instead(schema: &mut Map<String, Value>, keywords: &[&str]) {
     }
 }
 
-/// Adds a text to the description, after what is there.
+/// Appends a text to the description.
 pub(super) fn add(schema: &mut Map<String, Value>, text: &str) {
     let described = match schema.get("description").and_then(Value::as_str) {
         Some(before) => format!("{before}\n{text}"),

@@ -15,7 +15,7 @@ fn schema(value: &Value, at: &str) -> Result<Value, Fault> {
     let Some(map) = value.as_object() else {
         return Err(Fault::at(at, "a schema that allows nothing"));
     };
-    // A reference stands alone.
+    // A reference has no sibling keywords.
     if let Some(target) = map.get("$ref") {
         return Ok(json!({"$ref": target}));
     }
@@ -63,7 +63,7 @@ fn object(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Tuples have no place: their items become a list of what any of them may be.
+/// Tuples are not supported: they become a list whose items are any of theirs.
 fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     let items = match (map.remove("prefixItems"), map.get("items")) {
         (Some(Value::Array(places)), _) => {
@@ -83,7 +83,7 @@ fn array(map: &mut Map<String, Value>, at: &str) -> Result<(), Fault> {
     Ok(())
 }
 
-/// The same schema with null allowed: that is how a model leaves an optional argument out.
+/// Allows null in a schema: a model omits an optional argument that way.
 fn nullable(schema: Value) -> Value {
     let absent = json!({"type": "null"});
     let Value::Object(mut map) = schema else {

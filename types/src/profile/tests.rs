@@ -1,4 +1,4 @@
-//! Each rule of each dialect alone. Whole tools are in the goldens of `portcullis-sdk`.
+//! Each rule of each dialect separately. The goldens of `portcullis-sdk` cover whole tools.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn mcp_is_the_normal_form() {
 }
 
 #[test]
-fn openai_requires_everything_and_lets_an_optional_argument_be_null() {
+fn openai_requires_every_property_and_makes_optional_ones_null() {
     let schema = JsonSchema::new(json!({
         "properties": {
             "b": {"default": 1, "description": "Count.", "type": "integer"},

@@ -1,8 +1,8 @@
-//! Ways round a rule: what a denied program may hide behind, and what must not be refused for looking alike.
+//! Evasions: constructs that hide a denied program, and harmless look-alikes that must pass.
 
 use super::{CommandRefusal, CommandRules, allow, deny};
 
-/// Denied or unreadable: either way it does not run.
+/// Denied or unreadable: in both cases the command does not run.
 #[track_caller]
 fn check_refused(rules: &CommandRules, commands: &[&str]) {
     let passed: Vec<_> = commands.iter().filter(|command| rules.judge(command).is_ok()).collect();
@@ -168,7 +168,7 @@ fn what_a_shell_would_read_from_elsewhere_is_refused() {
             "python3 -c x | bash -",
             // The parser does not know `select`.
             "select x in a; do curl; done",
-            // Not in quotes it may be several words.
+            // Unquoted, it may expand to several words.
             "$HOME/bin/curl",
         ],
     );
@@ -208,7 +208,7 @@ fn a_name_that_is_made_while_it_runs_is_refused() {
             "x=curl; ${!y}",
         ],
     );
-    // In quotes it may still be several words.
+    // Even in quotes these may expand to several words.
     check_refused(
         &deny(&["git push --force"]),
         &["git \"$@\"", "git \"${a[@]}\"", "git \"${@:2}\"", "git $x"],

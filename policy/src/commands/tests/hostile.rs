@@ -1,4 +1,4 @@
-//! Texts that are made to exhaust who judges them.
+//! Texts made to exhaust the parser.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::{CommandRefusal, CommandRules, allow, deny};
 
-/// What opens something, what stands in the middle, and what closes.
+/// Openings, middles and closings of nested constructs.
 const NESTED: &[(&str, &str, &str)] = &[
     ("(", "a", ")"),
     ("( ", "a", " )"),
@@ -54,7 +54,8 @@ const NESTED: &[(&str, &str, &str)] = &[
     ("\n", "a", ""),
 ];
 
-/// Far above what any of these takes, even in a slow build on a busy machine; an exponential one never ends.
+/// Far above the time of any of these, even in a slow build on a busy machine; exponential time would exceed
+/// it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 #[track_caller]
@@ -70,7 +71,7 @@ fn deep_nesting_ends_nobody_and_takes_no_time() {
     let rules = deny(&["curl"]);
     for (open, middle, close) in NESTED {
         let nested = |depth: usize| format!("{}{middle}{}", open.repeat(depth), close.repeat(depth));
-        // The deepest that is read at all, with and without its end.
+        // The deepest nesting within the length limit, with and without its closing.
         let deepest = (16 << 10) / (open.len() + close.len()) - 1;
         let _ = judged_in_time(&rules, &nested(deepest));
         let _ = judged_in_time(&rules, &open.repeat((16 << 10) / open.len()));
@@ -92,7 +93,7 @@ fn a_text_of_a_mebibyte_is_refused_at_once() {
 #[test]
 fn programs_that_run_each_other_in_many_ways_are_bounded() {
     let rules = deny(&["curl"]);
-    // Each option may have a value or not, so that every step doubles what is read.
+    // Each option may have a value or not, so every step doubles the readings.
     let chain = "sudo --odd ".repeat(14);
     for command in [
         format!("{chain} a {}", "b ".repeat(7000)),
@@ -107,7 +108,7 @@ fn programs_that_run_each_other_in_many_ways_are_bounded() {
         let judged = judged_in_time(&rules, &command);
         assert!(!matches!(judged, Err(CommandRefusal::Denied { .. })), "{judged:?}");
     }
-    // What stands behind a chain that is followed is found.
+    // The reader follows short chains, so it finds a program at their end.
     assert!(judged_in_time(&rules, &format!("{}curl", "sudo --odd ".repeat(6))).is_err());
 }
 

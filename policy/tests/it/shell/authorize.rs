@@ -1,4 +1,4 @@
-//! Commands: who may run one, with what, and what is said to those who may not.
+//! Commands: the tools that may run one, their grants, and the denials of the others.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn check_denied(section: &str, text: &str, code: DenialCode, rule: &str, hint: &
 }
 
 #[test]
-fn a_command_of_the_hosts_own_tool_gets_the_shell_and_asks_first() {
+fn a_shipped_tools_command_gets_the_shell_and_asks_first() {
     let grant =
         granted(&load(DEFAULT_POLICY), &shell_exec(), &[command("ls -l | wc"), workdir("/shared/src")]);
     let wire = json!({
@@ -90,7 +90,7 @@ fn the_working_directory_is_in_a_mount_of_the_shell() {
 }
 
 #[test]
-fn the_smaller_of_the_shells_and_the_tools_limits_holds_and_the_tools_own_word_does_not_count() {
+fn the_smaller_of_shell_and_tool_limit_holds() {
     let limits = |shell: &str, entry: &str| {
         let text = format!("{BASE}\n[shell]\n{shell}\n[tools.shell_exec]\n{entry}");
         let grant = granted(&load(&text), &shell_exec(), &[command("ls")]);
@@ -141,7 +141,7 @@ fn no_tool_but_the_hosts_own_runs_commands_whatever_it_declares() {
         assert!(!assignment.profile.is_shell(), "{origin:?}");
         assert_eq!(granted(&policy, &guest, &[]).shell, None, "{origin:?}");
     }
-    // One of ours that declares no command, or another argument.
+    // A shipped tool that declares no command, or declares another argument.
     let undeclared = ToolFacts { roles: Vec::new(), ..shell_exec() };
     assert_eq!(denied(&policy, &undeclared, &[command("ls")]).code, DenialCode::CommandsNotGranted);
     let other = RequestedSubject::Command { argument: "stdin".into(), command: "ls".into() };
@@ -221,12 +221,12 @@ fn a_rule_that_refuses_is_named_with_what_would_be_right() {
         "shell.operators",
         "`|` is not allowed; run one plain command per call",
     );
-    // Without rules nothing is read, and nothing refused.
+    // Without rules no command is parsed and none is refused.
     granted(&load(&format!("{BASE}\n[shell]")), &shell_exec(), &[command("$x; echo 'open")]);
 }
 
 #[test]
-fn a_hint_repeats_nothing_that_a_terminal_would_act_on_and_not_all_rules() {
+fn a_hint_is_escaped_and_does_not_list_all_rules() {
     let rules: Vec<String> = (0..30).map(|number| format!("'a{number:02}'")).collect();
     let section = format!("{BASE}\n[shell]\nallow = [{}]", rules.join(", "));
     let denial = denied(&load(&section), &shell_exec(), &[command("'\u{1b}[2J'")]);

@@ -1,4 +1,4 @@
-//! Loading `[shell]`: its values, its defaults, its faults.
+//! Loading `[shell]`: values, defaults and faults.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,7 +15,7 @@ fn shell(section: &str) -> ShellPolicy {
     load(&format!("{BASE}\n{section}")).shell().expect("a shell").clone()
 }
 
-/// Faults of `[shell]` in line 5.
+/// Checks for faults of `[shell]` in line 5.
 #[track_caller]
 fn check(line: &str, fault: &str) {
     let text = format!("version = 1\nmounts.shared = 's'\nmounts.vault = 'v'\n[shell]\n{line}\n");
@@ -155,7 +155,7 @@ fn the_section_of_a_disabled_shell_is_checked_as_well() {
 }
 
 #[test]
-fn the_shells_profile_is_neither_defined_nor_assigned_by_a_policy() {
+fn a_policy_cannot_define_or_assign_the_shells_profile() {
     for (section, fault) in [
         ("[profiles.Shell]", "the mounts of a shell stand in `[shell]`; use another name for a profile"),
         (

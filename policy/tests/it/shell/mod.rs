@@ -1,4 +1,4 @@
-//! `[shell]`: what it may say, what is taken away from it, and which commands get it.
+//! `[shell]`: its content, its reductions, and the commands that get it.
 
 mod authorize;
 mod load;
@@ -9,7 +9,7 @@ use portcullis_types::{Access, ArgumentRole, RoleKind, SafetyTier};
 
 use crate::support::tool;
 
-/// A section in which nothing has its default.
+/// A section in which every key differs from its default.
 pub(crate) const SECTION: &str = r#"
 [shell]
 enabled = true
@@ -26,7 +26,7 @@ deny = ["git push", "curl"]
 operators = ["|", "&&"]
 "#;
 
-/// The host's own tool that runs commands.
+/// The shipped tool that runs commands.
 pub(crate) fn shell_exec() -> ToolFacts {
     ToolFacts {
         origin: ToolOrigin::ShippedShell,

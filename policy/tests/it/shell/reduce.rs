@@ -1,4 +1,4 @@
-//! Taking away from a shell, and what would give to it.
+//! Reductions of a shell, and attempts to widen it.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn judges(policy: &WorkspaceSecurityPolicy, command: &str) -> bool {
 fn a_reduction_takes_the_shell_away() {
     let policy = load_with(&operator(), "shell.enabled = false");
     assert_eq!((policy.shell(), policy.shell_absence()), (None, Some(ShellAbsence::TakenAway)));
-    // What there is not cannot be made smaller, and that is no fault.
+    // Reducing an absent shell has no effect and is not a fault.
     for operator in [BASE.to_owned(), format!("{BASE}\n[shell]\nenabled = false")] {
         let policy = load_with(&operator, "[shell]\nenabled = false\nposture = 'strong'\nmemory = '16MiB'");
         assert_eq!(policy.digest(), load(&operator).digest());
@@ -63,7 +63,7 @@ fn a_reduction_makes_every_value_smaller() {
 }
 
 #[test]
-fn of_several_lists_of_what_is_allowed_each_must_cover_a_command() {
+fn each_allow_list_must_cover_a_command() {
     let base = format!(
         "{BASE}\n[shell]\nallow = ['git', 'ls', 'cat']\n[sandbox.process.shell]\nallow = ['git', 'cat']"
     );
@@ -74,7 +74,7 @@ fn of_several_lists_of_what_is_allowed_each_must_cover_a_command() {
         assert_eq!(judges(&policy, command), runs, "{command}");
     }
     let text = policy.effective_toml();
-    // One is a reduction of each sandbox tier, and a section has no place for the other.
+    // One list becomes a reduction of each sandbox tier; a section has no key for a second one.
     assert_eq!(text.matches(".shell]\nallow = ").count(), 3, "{text}");
     assert_eq!(text.matches("# and: allow = ").count(), 3, "{text}");
     assert!(!judges(&load(&text), "git log") || !judges(&load(&text), "ls"), "{text}");
@@ -144,7 +144,7 @@ fn a_reduction_that_repeats_the_operator_changes_nothing() {
 }
 
 #[test]
-fn a_section_of_a_sandbox_tier_is_checked_against_the_shell_in_every_tier() {
+fn sandbox_sections_are_checked_against_the_shell_in_every_tier() {
     let text = format!("{BASE}\n{SECTION}\n[sandbox.micro_vm.shell]\nprocesses = 65");
     assert!(try_load(&text, None).is_err());
     let text = format!("{BASE}\n{SECTION}\n[sandbox.micro_vm.shell]\nenabled = false");
