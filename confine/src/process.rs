@@ -25,7 +25,8 @@ impl SingleThreaded {
     /// Counts the threads of this process.
     ///
     /// # Errors
-    /// [`ConfineError::ThreadsRunning`] if there are others, [`ConfineError::ThreadsUncounted`] without `/proc`.
+    /// [`ConfineError::ThreadsRunning`] if there are others, [`ConfineError::ThreadsUncounted`] without
+    /// `/proc`.
     pub fn check() -> Result<Self, ConfineError> {
         let threads = std::fs::read_dir("/proc/self/task")
             .map_err(|source| ConfineError::ThreadsUncounted { source })?

@@ -137,8 +137,8 @@ fn start_bash(
         .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr)
-        // A new process group, so that `kill 0` does not reach the processes above. Nothing set here keeps the
-        // kernel from starting bash by `vfork`, without a copy of this process.
+        // A new process group, so that `kill 0` does not reach the processes above. Nothing set here keeps
+        // the kernel from starting bash by `vfork`, without a copy of this process.
         .process_group(0)
         .spawn()?;
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no number"))

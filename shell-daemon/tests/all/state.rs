@@ -1,10 +1,10 @@
-//! What carries over from one command to the next, and what does not.
+//! The state that carries over from one command to the next, and the state that does not.
 
 use portcullis_shell_daemon::{Ending, ShellSession, StateAfter};
 
 use crate::world::{Session, World, request};
 
-/// As where the policy lets `LC_ALL` in and its locale is not installed.
+/// As where the policy allows `LC_ALL` and its locale is not installed.
 #[test]
 fn a_bash_that_warns_at_its_start_is_a_bash() {
     World::each(|world| {
@@ -34,7 +34,7 @@ fn folder_variables_functions_aliases_and_options_carry_over() {
             world.inside("shared/a b/c").display()
         );
         assert_eq!(out, expected);
-        // Options that are switched off again stay off, also those that are on from the start.
+        // Options that are switched off again stay off, including those that are on from the start.
         session.output(
             "set +f +o pipefail; shopt -u nullglob sourcepath; unset plain; unset -f greet; unalias shout",
         );
