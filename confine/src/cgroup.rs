@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_no_controllers_the_reason_says_what_would_give_them() {
+    fn without_controllers_the_reason_names_the_remedy() {
         for (controllers, subtree) in [("", ""), ("cpu io", ""), ("memory", "memory")] {
             let folder = group(controllers, subtree);
             let reason = ControlGroup::create_in(folder.path(), LIMITS).unwrap_err();

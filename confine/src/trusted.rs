@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_can_write_is_refused_and_the_message_says_what_is_right() {
+    fn a_world_writable_file_is_refused_with_the_remedy() {
         let (_dir, file) = world();
         fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
         check_refused(&file, Thing::File, &file);
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_change_the_way_a_file_that_is_not_there_is_missing() {
+    fn an_absent_file_is_missing_even_on_an_untrusted_path() {
         let (dir, file) = world();
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();

@@ -22,7 +22,7 @@
 //!     if let Some(code) = portcullis_shell_daemon::enter_if_session() {
 //!         return code;
 //!     }
-//!     // … what the program is for.
+//!     // … the program itself.
 //!     ExitCode::SUCCESS
 //! }
 //! ```

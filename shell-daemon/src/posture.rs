@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_is_that_of_the_strongest_posture_whose_layers_are_all_there() {
+    fn the_level_is_the_strongest_posture_with_all_its_layers() {
         let at_least = PostureChoice::AtLeast(ShellPosture::Minimal);
         check(&[], at_least, ShellPosture::Strong);
         for layer in STRONG[4..].iter().copied() {

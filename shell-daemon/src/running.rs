@@ -49,7 +49,7 @@ pub struct CommandEnd {
     pub completed: Completed,
     /// From its start to its end.
     pub duration: Duration,
-    /// Processor time of the shell and of what it waited for.
+    /// Processor time of the shell and of the children that it waited for.
     pub cpu: Duration,
     /// The largest memory of any one of these processes. For a command that was killed for its memory, at
     /// least the memory that it and its jobs had then.

@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_until_it_is_stopped_is_killed_for_as_long_as_it_becomes_less() {
+    fn a_growing_tree_is_killed_while_its_survivors_become_fewer() {
         let grows = (2..80).step_by(2);
         // Two looks each: one finds the survivors, the other finds that none was started since.
         let becomes_less = (1..80).rev().flat_map(|left| [left, left]);

@@ -121,7 +121,7 @@ pub(crate) enum FromCommand {
     Ended(ShellEnd),
 }
 
-/// How a command's shell ended, and what it used.
+/// The end of a command's shell, and its resource usage.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ShellEnd {
     pub(crate) ending: Ending,
@@ -219,6 +219,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::R
     });
     let received = match received {
         Ok(received) => received,
+        // The kernel reports a peer that died with unread messages like this.
         Err(rustix::io::Errno::CONNRESET) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
@@ -249,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_brings_its_descriptors_and_closes_them_before_programs() {
+    fn a_message_brings_its_descriptors_closed_on_exec() {
         let (ours, theirs) = pair().unwrap();
         send(ours.as_fd(), &ToSession::Prepare, &[ours.as_fd(), theirs.as_fd()]).unwrap();
         let (message, handles) = receive::<ToSession>(theirs.as_fd()).unwrap().unwrap();

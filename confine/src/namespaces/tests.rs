@@ -59,7 +59,7 @@ fn what_a_namespace_refuses_worked_before() {
 }
 
 #[test]
-fn where_a_container_refuses_them_each_is_missing_with_what_would_give_it() {
+fn namespaces_a_container_refuses_are_missing_with_a_remedy() {
     if !may_enter() {
         return;
     }

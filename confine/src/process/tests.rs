@@ -323,7 +323,7 @@ impl Drop for Elsewhere {
 }
 
 #[test]
-fn root_in_a_container_looks_into_a_users_namespace_as_that_user() {
+fn root_in_a_container_looks_into_a_users_namespace_as_the_user() {
     let user = ProcessUser { uid: 54321, gid: 54322 };
     if !rustix::process::geteuid().is_root() {
         println!("skipped: this takes root");

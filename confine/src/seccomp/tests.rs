@@ -18,7 +18,7 @@ use crate::{
 const REFUSED: Outcome = Outcome::Failed(libc::EPERM);
 
 #[test]
-fn other_programs_processes_and_kernel_interfaces_are_out_of_reach() {
+fn other_programs_processes_and_kernel_parts_are_out_of_reach() {
     if !kernel_has_layers() {
         return;
     }

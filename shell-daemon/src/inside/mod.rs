@@ -1,7 +1,7 @@
 //! The session's own processes: guard, session-init, a command-init for each command, and bash.
 //!
 //! ```text
-//! guard            started by the daemon, not confined; outlives the session to kill what is left of it
+//! guard            started by the daemon, not confined; outlives the session to kill its remains
 //! └ session-init   confined, the first of its process namespace; waits for commands, keeps the last good
 //!   │              snapshot
 //!   └ command-init one a command; adopts orphans, reports, ends after its last descendant

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_written_with_and_without_a_second_way_to_the_file() {
+    fn the_state_is_written_even_if_its_file_cannot_be_reopened() {
         let here = script(DESCRIPTORS);
         let elsewhere = here.replace("/proc/self/fd/200", "/nowhere/200");
         assert_ne!(here, elsewhere);

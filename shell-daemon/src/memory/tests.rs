@@ -30,7 +30,7 @@ fn used(entries: &[Entry], limit: u64, motion: Motion) -> Used {
 }
 
 #[test]
-fn a_look_at_what_ended_meanwhile_is_no_count_where_it_may_have_handed_on_too_much() {
+fn a_look_that_lost_too_much_memory_is_no_count() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
     assert_eq!(used(&listed, 1 << 40, Motion::Runs).partial, None, "the control");

@@ -87,7 +87,7 @@ fn check(change: impl Fn(&World), expected: &[&str]) {
 }
 
 #[test]
-fn what_is_there_at_the_start_is_found_once_and_only_where_it_can_be_written() {
+fn existing_paths_are_found_once_and_only_in_writable_mounts() {
     let places = World::new().protected(&PATTERNS).places();
     assert_eq!(places.read_only, [Path::new("/shared/.bashrc"), Path::new("/shared/a/.git/hooks")]);
     assert_eq!(places.fixed, [Path::new("/shared/a/.git")]);
@@ -154,7 +154,7 @@ fn a_change_right_after_a_look_is_not_lost() {
 }
 
 #[test]
-fn a_file_that_is_changed_again_right_after_a_look_is_told_again() {
+fn a_file_changed_again_right_after_a_look_is_told_again() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
     for _ in 0..50 {
@@ -227,7 +227,7 @@ fn in_a_repository_of_any_name_the_same_is_found_as_in_git() {
 }
 
 #[test]
-fn what_was_there_before_a_folder_became_a_repository_is_found_then() {
+fn when_a_folder_becomes_a_repository_its_old_hooks_are_told() {
     let world = World::new();
     fs::create_dir_all(world.path("plain/hooks")).unwrap();
     fs::write(world.path("plain/hooks/pre-commit"), "").unwrap();
@@ -246,7 +246,7 @@ fn what_was_there_before_a_folder_became_a_repository_is_found_then() {
 }
 
 #[test]
-fn a_repository_that_is_there_keeps_its_place_and_its_configuration() {
+fn an_existing_repository_keeps_its_place_and_its_hooks() {
     let world = World::new();
     bare(&world, "plain/deep");
     fs::create_dir(world.path("plain/deep/hooks")).unwrap();
@@ -420,7 +420,7 @@ fn another_folder_in_the_place_of_one_that_was_left_out_is_new() {
 }
 
 #[test]
-fn what_is_moved_to_a_protected_name_of_a_folder_that_is_too_large_is_new() {
+fn a_move_to_a_protected_name_in_a_large_folder_is_new() {
     let world = World::new();
     (0..200).for_each(|file| fs::write(world.path(&format!("{file}")), "").unwrap());
     fs::create_dir_all(world.path("x/hooks")).unwrap();

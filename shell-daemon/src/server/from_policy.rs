@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_policy_gives_the_shared_mounts_and_never_the_vault() {
+    fn the_shipped_policy_gives_shared_mounts_and_never_the_vault() {
         let config = config(DEFAULT_POLICY).unwrap();
         let names: Vec<_> = config.mounts.iter().map(|mount| mount.name.as_str()).collect();
         assert_eq!((names, config.home.as_str()), (vec!["shared", "tmp"], "shared"));

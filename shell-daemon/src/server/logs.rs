@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_that_log_content_are_heard_only_where_they_are_named() {
+    fn libraries_that_log_content_are_heard_only_by_name() {
         for text in ["debug", "trace", "info", "DEBUG,portcullis=trace", "debug,rmcplike=debug"] {
             check(text, "rmcp=warn", true);
         }

@@ -190,7 +190,7 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
 
 /// As programs do that keep secrets.
 #[test]
-fn a_program_that_shows_nobody_its_memory_and_shares_none_goes_on() {
+fn a_program_that_hides_memory_but_shares_none_goes_on() {
     let script = format!("syscall({}, {}, 0); sleep 1; print \"on\"", libc::SYS_prctl, libc::PR_SET_DUMPABLE);
     each(|world| {
         let mut session = bounded(world);
@@ -357,7 +357,7 @@ fn a_process_whose_first_thread_has_ended_is_killed_too() {
 }
 
 #[test]
-fn the_kernel_bounds_the_processes_of_a_user_of_the_sessions_own() {
+fn the_kernel_bounds_the_processes_of_a_sessions_own_user() {
     let Some(world) = World::strong() else { return };
     let mut spec = world.spec();
     spec.limits.processes = Some(64);

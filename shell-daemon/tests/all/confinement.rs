@@ -119,7 +119,7 @@ fn a_session_has_no_privileges_to_begin_with() {
 }
 
 #[test]
-fn with_a_file_tree_of_its_own_not_even_names_outside_are_visible() {
+fn in_its_own_file_tree_a_session_sees_no_outside_names() {
     World::strong().iter().for_each(|world| {
         let mut session = world.session();
         let vault = world.path("vault").display().to_string();

@@ -75,7 +75,7 @@ fn ten_megabytes_go_in_and_come_out_as_they_were() {
 }
 
 #[test]
-fn a_command_that_never_reads_holds_the_writer_back_and_then_refuses_it() {
+fn a_command_that_never_reads_blocks_then_refuses_the_writer() {
     World::each(|world| {
         let mut session = world.session();
         let (one, _canceller, mut writer) = streamed("until [[ -e go ]]; do :; done");
@@ -109,7 +109,7 @@ fn a_command_that_never_reads_holds_the_writer_back_and_then_refuses_it() {
 }
 
 #[test]
-fn a_command_that_closes_its_input_is_noticed_while_nothing_is_written() {
+fn a_closed_input_is_noticed_while_nothing_is_written() {
     World::each(|world| {
         let mut session = world.session();
         let (one, canceller, mut writer) = streamed("read; exec <&-; until [[ -e told ]]; do :; done");

@@ -85,7 +85,7 @@ fn a_stopped_command_and_one_that_ignores_signals_die_too() {
 }
 
 #[test]
-fn a_command_that_kills_its_init_ends_the_session_and_leaves_nothing() {
+fn killing_the_commands_init_ends_the_session_and_all_in_it() {
     World::each(|world| {
         let mut session = world.session();
         let marker = marker("init");
@@ -177,7 +177,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_command_that_is_not_wanted_before_it_begins_leaves_the_session() {
+fn a_command_cancelled_before_it_begins_keeps_the_session() {
     World::each(|world| {
         let mut session = world.session();
         session.output("v=1");

@@ -186,7 +186,7 @@ fn no_packet_leaves_a_network_of_its_own() {
 
 /// Without Landlock and the filter, which set `no_new_privs` themselves.
 #[test]
-fn the_promise_of_no_new_privileges_alone_keeps_a_setuid_program_from_its_rights() {
+fn no_new_privs_alone_keeps_a_setuid_program_from_its_rights() {
     if !rustix::process::geteuid().is_root() {
         return;
     }

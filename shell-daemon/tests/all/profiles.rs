@@ -22,7 +22,7 @@ fn below(outer: Outer, world: &World, posture: &str) -> Output {
 /// Podman's own profile is an example: it allows namespaces, but setting the host name only to processes with
 /// the privilege.
 #[test]
-fn where_only_the_machines_name_cannot_be_changed_that_is_what_a_strong_session_lacks() {
+fn where_sethostname_is_refused_strong_lacks_only_uts_ns() {
     let Some(world) = World::strong() else { return };
     if !rustix::process::geteuid().is_root() {
         return;

@@ -150,7 +150,7 @@ async fn without_one_of_the_namespaces_there_is_less_than_strong() {
 }
 
 #[tokio::test]
-async fn without_a_user_namespace_an_ordinary_user_has_none_of_the_others() {
+async fn without_a_user_namespace_ordinary_users_get_no_namespace() {
     let outer = Outer::Answer(const { &[unshare(libc::CLONE_NEWUSER, libc::EPERM)] });
     check_missing(Who::Ordinary, outer, &ALL, ShellPosture::Contained).await;
 }

@@ -53,7 +53,7 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
 }
 
 #[test]
-fn a_waiting_shell_that_is_stopped_ends_at_the_deadline_and_the_next_one_is_new() {
+fn a_stopped_waiting_shell_ends_at_the_deadline_and_is_replaced() {
     World::each(|world| {
         let mut session = world.session();
         session.output("v=1");

@@ -23,7 +23,7 @@ async fn each(test: &str, check: impl AsyncFn(&mut Place)) {
 }
 
 #[tokio::test]
-async fn a_command_that_is_killed_for_its_time_ran_once_and_left_nothing() {
+async fn a_command_killed_at_its_deadline_ran_once_and_left_nothing() {
     each("once", async |place| {
         let script = place.script(
             "echo x >> counter; (setsid bash -c '(exec -a @mark@ sleep 60 & echo up)' &); exec -a @mark@ sleep 60",

@@ -27,7 +27,7 @@ async fn strong_stops_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn contained_stops_what_the_table_says_on_a_host_and_in_a_stock_container() {
+async fn contained_stops_what_the_table_says_on_host_and_in_container() {
     check(ShellPosture::Contained).await;
 }
 

@@ -244,7 +244,7 @@ async fn commands_are_judged_by_their_whole_text() {
 }
 
 #[tokio::test]
-async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
+async fn many_health_calls_start_one_session() {
     let Some(world) = World::new() else { return };
     let mut config = config(&world);
     config.service.health_cache = Duration::from_secs(3600);
@@ -261,7 +261,7 @@ async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
 }
 
 #[tokio::test]
-async fn calls_for_the_daemons_health_that_are_dropped_pile_up_nothing() {
+async fn dropped_health_calls_do_not_pile_up() {
     let Some(world) = World::new() else { return };
     let mut config = config(&world);
     config.service.health_cache = Duration::ZERO;

@@ -41,7 +41,7 @@ async fn input_comes_with_the_command_and_after_it() {
 }
 
 #[tokio::test]
-async fn a_cancelled_command_is_killed_with_its_tree_and_the_session_lives_on() {
+async fn a_cancelled_command_dies_with_its_tree_and_not_its_session() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
     let session = session(&mut shell).await;
@@ -138,7 +138,7 @@ async fn nobody_gets_more_time_or_output_than_the_daemon_gives() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_slowly_slows_the_command_and_takes_no_memory() {
+async fn a_slow_reader_slows_the_command_and_takes_no_memory() {
     let Some(world) = World::new() else { return };
     let mut config = config(&world);
     config.session.output_bytes = 1 << 30;
@@ -171,7 +171,7 @@ async fn a_client_that_reads_slowly_slows_the_command_and_takes_no_memory() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_holds_neither_deadline_nor_session() {
+async fn a_client_that_never_reads_delays_no_deadline_or_session() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
     let session = session(&mut shell).await;

@@ -38,7 +38,7 @@ fn counted(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn the_end_of_a_client_is_the_end_of_what_it_runs_and_of_nothing_else() {
+async fn a_clients_end_ends_its_commands_and_no_others() {
     let Some(world) = World::new() else { return };
     let daemon = standalone(&world, &[]).await;
     let (mut goes, mut stays) = (daemon.client().await, daemon.client().await);
@@ -68,7 +68,7 @@ async fn a_session_that_is_being_started_ends_with_its_client() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_leaves_no_process_and_nothing_is_run_again() {
+async fn a_killed_daemon_leaves_no_process_and_reruns_nothing() {
     let Some(world) = World::new() else { return };
     let mut daemon = standalone(&world, &[]).await;
     let mut shell = daemon.client().await;

@@ -26,7 +26,7 @@ const LEFT: usize = 63;
 const WORDS: [&[u8]; 3] = [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0", &[0xff; 64]];
 
 #[tokio::test]
-async fn a_flood_of_connections_is_bounded_and_leaves_those_that_are_there() {
+async fn a_flood_of_connections_is_bounded_and_cuts_no_session() {
     let Some(world) = World::new() else { return };
     let daemon = standalone(&world, &[]).await;
     let mut shell = daemon.client().await;

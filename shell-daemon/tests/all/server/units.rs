@@ -68,7 +68,7 @@ fn heard(notified: &UnixDatagram) -> String {
 }
 
 #[test]
-fn logs_are_json_where_that_is_asked_for_and_never_hold_the_token() {
+fn json_logs_are_json_and_never_hold_the_token() {
     let Some(world) = World::new() else { return };
     let (mut command, socket) = shelld(&world);
     let child =
