@@ -122,7 +122,7 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
-    /// A namespace was entered but could not be set up. The process is between two trees and must end.
+    /// A namespace was entered but could not be set up or used. The process is partly in it and must end.
     #[error("{step}, in the new namespaces")]
     NamespaceBroken {
         /// The step that failed.

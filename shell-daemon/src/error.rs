@@ -83,7 +83,7 @@ pub enum ShellError {
     /// The command's text cannot be given to a shell.
     #[error("the command {problem}")]
     CommandUnusable {
-        /// Its fault.
+        /// The reason.
         problem: &'static str,
     },
     /// Too many commands of this session still have background jobs.

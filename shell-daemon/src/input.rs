@@ -109,8 +109,8 @@ pub(crate) struct Feed {
     /// How many of the request's bytes are written.
     written: usize,
     more: Option<OwnedFd>,
-    /// Whether `more` is known to have data, so that the room in `pipe` is awaited. Only one of the two pipes
-    /// is polled at a time: the other would be ready all along.
+    /// Whether `pipe` is polled for room, or otherwise `more` for data. Only one of the two is polled at a time:
+    /// the other would be ready all along.
     is_waiting_for_room: bool,
 }
 

@@ -19,7 +19,7 @@ use tracing_subscriber::{
 /// included, and all deceptive characters are escaped here, so that no event can look like two, and none can
 /// move the cursor.
 ///
-/// The subscriber must not write colours (`with_ansi(false)`): its escape sequences would be escaped.
+/// The subscriber itself must write no colours (`with_ansi(false)`).
 #[derive(Debug)]
 pub struct LogLine(Form);
 

@@ -224,7 +224,7 @@ impl Below {
 pub(crate) struct Frozen {
     /// The processes that the last look found.
     pub(crate) below: Below,
-    /// A process went on although it was stopped, so `below` does not count a standstill.
+    /// A process went on although it was stopped, so `below` is no count of stopped processes.
     pub(crate) goes_on: bool,
     stopped: Stopped,
 }

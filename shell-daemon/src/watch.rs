@@ -6,8 +6,8 @@
 //! not delay the looks.
 //!
 //! A bomb grows while it is counted. So looks follow faster the closer a command is to its limits. From a
-//! quarter of its processes on, a command gets the lowest priority. At half of them, and before it is killed,
-//! it is stopped as a whole and counted, and then killed or continued.
+//! quarter of its process limit on, a command gets the lowest priority. At half of the limit, and before it is
+//! killed, it is stopped as a whole and counted, and then killed or continued.
 
 use std::{
     io,

@@ -38,7 +38,7 @@ pub(super) fn everything() -> CreateSessionRequest {
 /// Checks a request and makes a session's specification of it.
 ///
 /// # Errors
-/// `posture`, `mounts`, `environment` or `invalid`, with the fault.
+/// `posture`, `mounts`, `environment` or `invalid`, with the reason.
 pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Asked, Status> {
     let posture = posture(daemon.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {

@@ -16,7 +16,7 @@ pub enum DaemonError {
     Config {
         /// The setting's name.
         setting: &'static str,
-        /// Its fault.
+        /// The reason.
         problem: String,
     },
     /// The canary cannot be made in the state folder.
@@ -65,7 +65,7 @@ pub enum DaemonError {
     /// The token cannot be used.
     #[error("the token {problem}")]
     Token {
-        /// Its fault.
+        /// The reason.
         problem: &'static str,
     },
     /// The token's file cannot be used.
@@ -73,7 +73,7 @@ pub enum DaemonError {
     TokenFile {
         /// The file's path.
         path: PathBuf,
-        /// Its fault.
+        /// The reason.
         problem: String,
     },
     /// The socket cannot be made at its path.
@@ -81,13 +81,13 @@ pub enum DaemonError {
     Socket {
         /// The socket's path.
         path: PathBuf,
-        /// The fault.
+        /// The reason.
         problem: String,
     },
     /// An embedded daemon's setup is invalid.
     #[error("the embedded daemon's setup {problem}")]
     Setup {
-        /// Its fault.
+        /// The reason.
         problem: String,
     },
     /// The operating system refused an operation that every daemon needs.

@@ -51,7 +51,7 @@ const WITH_CONTENT: [(&str, LevelFilter); 7] = [
 /// names it.
 ///
 /// # Errors
-/// The fault in the text.
+/// The error in the text.
 pub fn log_filter(text: &str) -> Result<EnvFilter, ParseError> {
     let parts = || text.split(',').map(str::trim).filter(|part| !part.is_empty());
     let is_named = |library: &str| {
