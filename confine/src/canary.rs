@@ -1,7 +1,8 @@
-//! What a confined thread must not reach, and the attempts to reach it.
+//! The canary of a confined thread or process: the things that it must not reach, and the attempts to reach
+//! them.
 //!
-//! Makes the attempts and reports their outcome; what outcome is right is said here too, what follows
-//! from it in `thread.rs`.
+//! This file makes the attempts, reports their outcomes and knows the right ones. `thread.rs` and
+//! `process.rs` decide what follows from them.
 
 use std::{
     ffi::CStr,
@@ -22,27 +23,27 @@ use crate::{
     sys::{self, HarmlessCall},
 };
 
-/// A file in the state folder, which lies outside every mount: a free thread can open it, a thread under
-/// Landlock must not. Cheap to clone.
+/// A file in the state folder, outside every mount: an unconfined thread can open it, a thread under Landlock
+/// must not. Cheap to clone.
 ///
-/// It is opened through a handle of the state folder, so that moving the folder does not blind it, and it
-/// must be read: `O_PATH` opens pass Landlock.
+/// It is opened through a handle of the state folder, so that the proof still works after the folder was
+/// moved. It must be opened for reading: Landlock lets `O_PATH` opens through.
 #[derive(Clone, Debug)]
 pub struct Canary {
     state_dir: Arc<OwnedFd>,
-    /// The root folder that must not be opened, if that is not the one which `/` names.
+    /// The root folder that must not be opened, if it is another one than `/`.
     root: Option<Arc<OwnedFd>>,
 }
 
 impl Canary {
-    /// Makes the canary file in `state_dir`, or takes the one that is there, and opens it once.
+    /// Makes the canary file in `state_dir`, or takes the existing one, and opens it once.
     ///
-    /// It is never removed: several processes may share the folder. If it is removed while they run,
+    /// The file is never removed: several processes may share the folder. If it is removed while they run,
     /// their calls are refused until they start again.
     ///
     /// # Errors
-    /// If the folder cannot be opened, the file can be neither made nor read, or something else lies in
-    /// its place (a link, a FIFO, another user's file).
+    /// If the folder cannot be opened, the file can be neither made nor read, or something else is in its
+    /// place (a link, a FIFO, another user's file).
     pub fn create(state_dir: &Path) -> Result<Self, ConfineError> {
         let path = state_dir.join(FILE_NAME.to_string_lossy().as_ref());
         let failed = |source: io::Error| ConfineError::CanaryCreate { path: path.clone(), source };
@@ -69,25 +70,25 @@ impl Canary {
         Ok(Self { state_dir: Arc::new(dir), root: None })
     }
 
-    /// Takes the state folder by its handle, as a process does that got it from another one.
+    /// Takes the state folder's handle, for a process that got it from another process.
     #[must_use]
     pub fn from_state_dir(state_dir: Arc<OwnedFd>) -> Self {
         Self { state_dir, root: None }
     }
 
-    /// Takes the machine's root folder by its handle as well, for a process that gets another one.
+    /// Adds the handle of the machine's root folder, for a process that will get another root.
     #[must_use]
     pub fn with_root(self, root: Arc<OwnedFd>) -> Self {
         Self { root: Some(root), ..self }
     }
 
-    /// Where the canary's file lies, as the calling process sees it now.
+    /// The canary file's path, as the calling process sees it now.
     pub(crate) fn path(&self) -> io::Result<PathBuf> {
         let folder = std::fs::read_link(format!("/proc/self/fd/{}", self.state_dir.as_raw_fd()))?;
         Ok(folder.join(FILE_NAME.to_string_lossy().as_ref()))
     }
 
-    /// The handle of the state folder, to be handed to a process that is to be confined.
+    /// The handle of the state folder, for a process that is going to be confined.
     #[must_use]
     pub fn state_dir(&self) -> BorrowedFd<'_> {
         self.state_dir.as_fd()
@@ -131,7 +132,7 @@ impl Canary {
             };
             return match result {
                 Ok(()) => Outcome::Succeeded,
-                // The interrupting signal may meet the proof itself, on a file system that can wait.
+                // Retry: on a file system that blocks, the interrupting signal may hit the proof itself.
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(errno) => Outcome::Failed(errno.raw_os_error()),
             };
@@ -149,7 +150,7 @@ impl Canary {
     }
 }
 
-/// One thing to try. None leaves a trace, whether it is refused or not.
+/// One attempt. It changes nothing, whether it is refused or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
     ReadState,
@@ -165,18 +166,18 @@ pub(crate) enum Probe {
 }
 
 impl Probe {
-    /// What is tried on a thread's first day. The first of each layer is also what is tried before every
-    /// call. Deliberately short: a container's own filter may answer a stranger call by killing us.
+    /// The attempts on a new thread. Deliberately few: a container's own filter may answer an unusual call by
+    /// killing the process.
     pub(crate) const ALL: [Self; 6] =
         [Self::ReadState, Self::WriteState, Self::ListState, Self::Socket, Self::Execute, Self::Clone];
 
-    /// What is tried before every call.
+    /// The attempts before every call, one for each layer.
     pub(crate) const PER_CALL: [Self; 2] = [Self::ReadState, Self::Socket];
 
-    /// What is tried on a process for one layer. `abi` is the kernel's Landlock version.
+    /// The attempts on a process for one layer. `abi` is the kernel's Landlock version.
     ///
-    /// Another user reaches neither the state folder nor a parent that stays root, whether Landlock is there
-    /// or not; what it must be refused is then the root folder, which is never granted.
+    /// With another user, the state folder and a parent that stays root are out of reach with or without
+    /// Landlock. Such a process is tried on the root folder instead, which is never granted.
     pub(crate) fn of_process(layer: Layer, abi: u32, user: Option<ProcessUser>) -> &'static [Self] {
         match layer {
             Layer::Landlock if user.is_some() => &[Self::ListRoot],
@@ -186,8 +187,8 @@ impl Probe {
             Layer::Landlock => &[Self::ReadState, Self::WriteState, Self::ListState],
             Layer::Seccomp => &[Self::Socket, Self::InternetSocket, Self::Clone],
             Layer::Privileges => &[Self::Capability],
-            // Tried elsewhere: by `limits.rs`, since it needs to know the numbers, and by `namespaces/`, since
-            // what is tried there has to be made first.
+            // Proved elsewhere: limits in `limits.rs`, which knows the numbers, and namespaces in
+            // `namespaces/`, where the targets of the attempts must be made first.
             _ => &[],
         }
     }
@@ -218,7 +219,7 @@ impl Probe {
         }
     }
 
-    /// What a confined thread must meet, exactly: another error could come from somewhere else.
+    /// The exact refusal that a confined thread must get: another error could have another cause.
     pub(crate) fn refusal(self) -> Outcome {
         Outcome::Failed(match self {
             Self::ReadState | Self::WriteState | Self::ListState | Self::ListRoot => libc::EACCES,
@@ -229,7 +230,7 @@ impl Probe {
         })
     }
 
-    /// Whether a free thread meeting `outcome` makes a later refusal meaningful.
+    /// Whether `outcome` on an unconfined thread makes a later refusal meaningful.
     pub(crate) fn is_free(self, outcome: Outcome) -> bool {
         match self {
             Self::ReadState
@@ -238,19 +239,19 @@ impl Probe {
             | Self::Socket
             | Self::ListRoot
             | Self::InternetSocket => outcome == Outcome::Succeeded,
-            // The kernel got as far as looking at the (invalid) arguments.
+            // The kernel got as far as the (invalid) arguments.
             Self::Execute => outcome != self.refusal(),
-            // Docker's filter answers `ENOSYS` here as ours does: then this one proves nothing, and the
-            // others have to.
+            // Docker's filter answers `ENOSYS` as ours does. Then this attempt proves nothing, and the others
+            // have to.
             Self::Clone => true,
-            // An ordinary user has no capability to begin with, and a parent of another user is out of reach
-            // anyway.
+            // An ordinary user has no capability to begin with, and cannot signal a parent of another user in
+            // any case.
             Self::Capability | Self::SignalParent => true,
         }
     }
 }
 
-/// The first version of Landlock that keeps signals within.
+/// The first version of Landlock that restricts signals.
 const SIGNAL_SCOPE_ABI: u32 = 6;
 
 const FILE_NAME: &CStr = c"canary";

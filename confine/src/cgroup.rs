@@ -1,8 +1,8 @@
-//! Bounds on all processes of a session together: a control group of its own, where one can be made.
+//! The control group of a session, where one can be made: limits on all its processes together.
 //!
-//! Version 2 only, and only below the group that this process is in or beside it: whoever runs the daemon decides
-//! by that what it may make. Hardly any machine lets an ordinary user do so without having been told to, so that
-//! no posture asks for this layer.
+//! cgroup v2 only, and only below the group of this process or beside it, so the operator who starts the
+//! daemon decides where it may make groups. Few machines let an ordinary user make groups without being set
+//! up for it, so no posture requires this layer.
 
 use std::{
     fs, io,
@@ -19,20 +19,20 @@ use crate::{
     Evidence, GroupLimits, Layer, LayerReport, LayerStatus, Outcome, SingleThreaded, process::start_one,
 };
 
-/// A control group. Dropping it kills what is left in it and removes it.
+/// A control group. Dropping it kills all processes that are left in it, and removes it.
 #[derive(Debug)]
 pub struct ControlGroup {
     folder: PathBuf,
     limits: GroupLimits,
-    /// What could not be bounded.
+    /// Files of limits that could not be set.
     missing: Vec<String>,
 }
 
 impl ControlGroup {
-    /// Makes an empty group with these bounds.
+    /// Makes an empty group with these limits.
     ///
     /// # Errors
-    /// Why there can be none here, and what would give it, in words for an operator.
+    /// The reason why no group can be made here and the remedy, in words for an operator.
     pub fn create(limits: GroupLimits) -> Result<Self, String> {
         let places =
             places().map_err(|error| format!("there is no cgroup v2 to be found ({error}): {ADVICE}"))?;
@@ -55,7 +55,7 @@ impl ControlGroup {
             return Err(format!("cgroup v2 has not got both controllers, memory and pids, here: {ADVICE}"));
         }
         for controller in REQUIRED.into_iter().chain(["cpu"]) {
-            // It may be on already, or be refused; what counts is what the file says then.
+            // Errors are ignored: the controller may be on already. The check below reads the result.
             let _ = write(&place.join("cgroup.subtree_control"), &format!("+{controller}"));
         }
         if !has("cgroup.subtree_control") {
@@ -70,7 +70,7 @@ impl ControlGroup {
             group.set(file, &value.to_string()).map_err(|error| format!("{file} cannot be set ({error})"))?;
         }
         let optional = [
-            // Without this, memory goes on where it cannot be seen.
+            // Without this limit a process would use swap beyond `memory.max`.
             ("memory.swap.max", Some("0".to_owned())),
             ("cpu.max", limits.cpu_percent.map(|percent| format!("{} 100000", u64::from(percent) * 1000))),
         ];
@@ -84,7 +84,7 @@ impl ControlGroup {
         Ok(group)
     }
 
-    /// Moves a process into the group; what it starts from now on is in it as well.
+    /// Moves a process into the group. Its later children are in it as well.
     ///
     /// # Errors
     /// The kernel's.
@@ -92,7 +92,7 @@ impl ControlGroup {
         self.set("cgroup.procs", &process.as_raw_pid().to_string())
     }
 
-    /// What a process of the group needs for [`prove_group`].
+    /// The handle and values that a process of the group needs for [`prove_group`].
     ///
     /// # Errors
     /// If it cannot be opened.
@@ -108,7 +108,7 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        // Whoever ends a session has killed all before; this is for what they did not see.
+        // The session's end has killed all processes that it found; this kills any that it missed.
         let _ = self.set("cgroup.kill", "1");
         for _ in 0..REMOVAL_ATTEMPTS {
             match rustix::fs::rmdir(&self.folder) {
@@ -119,15 +119,15 @@ impl Drop for ControlGroup {
     }
 }
 
-/// What is to be proven, as a value that can be sent.
+/// The values of the proof, in a form that can be sent.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GroupProof {
     processes: u64,
     missing: Vec<String>,
 }
 
-/// Proves the group that the calling process was moved into: while it may have no process, none can be
-/// started. What does not hold is reported as missing, since no posture depends on it.
+/// Proves the group that the calling process is in: while the limit is 0, no process can be started. A group
+/// that does not hold is reported as missing and is no error, since no posture requires it.
 #[must_use]
 pub fn prove_group(one_thread: &SingleThreaded, bound: OwnedFd, proof: GroupProof) -> LayerReport {
     let mut bound = fs::File::from(bound);
@@ -155,8 +155,9 @@ pub fn prove_group(one_thread: &SingleThreaded, bound: OwnedFd, proof: GroupProo
     LayerReport { layer: Layer::Cgroup, status, evidence: vec![evidence] }
 }
 
-/// The group that this process is in, and the one above: a daemon may have a group to itself in one that is
-/// delegated to it, and only groups without processes can have groups with bounds below them.
+/// The groups in which a session's group may be made: this process's own, and the one above. Only a group
+/// without processes can have groups with limits below it, so a daemon often has a subgroup of the group that
+/// is delegated to it.
 fn places() -> io::Result<Vec<PathBuf>> {
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     let groups = fs::read_to_string("/proc/self/cgroup")?;
@@ -170,7 +171,7 @@ fn places_in(mounts: &str, groups: &str) -> Vec<PathBuf> {
     });
     let own = groups.lines().find_map(|line| line.strip_prefix("0::/"));
     let (Some(mount), Some(own)) = (mount, own) else { return Vec::new() };
-    // What lies outside of what is mounted here is out of reach.
+    // A group outside the mounted part of the hierarchy is out of reach.
     if own.split('/').any(|part| part == "..") {
         return Vec::new();
     }
@@ -201,7 +202,7 @@ mod tests {
 
     const LIMITS: GroupLimits = GroupLimits { memory_bytes: 1 << 30, processes: 64, cpu_percent: Some(150) };
 
-    /// A folder that looks like a group; the kernel's part is not played.
+    /// A folder that looks like a group, without the kernel's behaviour.
     fn group(controllers: &str, subtree: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("cgroup.controllers"), controllers).unwrap();
@@ -210,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn where_there_are_no_controllers_the_reason_says_what_would_give_them() {
+    fn without_controllers_the_reason_names_the_remedy() {
         for (controllers, subtree) in [("", ""), ("cpu io", ""), ("memory", "memory")] {
             let folder = group(controllers, subtree);
             let reason = ControlGroup::create_in(folder.path(), LIMITS).unwrap_err();
             assert!(reason.contains("Delegate=yes"), "{reason}");
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing was made");
         }
-        // Here as on any machine there is a group, or a reason.
+        // On every machine there is either a group or a reason.
         if let Err(reason) = ControlGroup::create(LIMITS) {
             assert!(reason.contains("Delegate=yes"), "{reason}");
         }
@@ -225,9 +226,9 @@ mod tests {
 
     #[test]
     fn a_group_whose_bounds_cannot_be_set_is_none() {
-        // A plain folder has no files of its own accord, which is what a kernel without the controller shows.
+        // A plain folder has no limit files, like a kernel without the controllers.
         let folder = group("cpu memory pids", "cpu memory pids");
-        // What was switched on replaces the text here; the kernel would add.
+        // Read-only, because a write replaces the text here while the kernel would add to it.
         fs::set_permissions(
             folder.path().join("cgroup.subtree_control"),
             std::os::unix::fs::PermissionsExt::from_mode(0o444),

@@ -1,12 +1,12 @@
-//! The same names where there is neither Landlock nor seccomp: every layer is missing.
+//! The same names on platforms without Landlock and seccomp: every layer is missing.
 //!
-//! A required layer fails, as it must; a worker without layers runs only where the operator waived both.
+//! A required layer fails, as it must. A worker without layers runs only where the operator waived both.
 
 use std::path::Path;
 
 use crate::{ConfineError, KernelSupport, Layer, LayerStatus, Posture, Requirement, ThreadConfinement};
 
-/// Proves nothing here.
+/// A canary that proves nothing.
 #[derive(Clone, Debug)]
 pub struct Canary(());
 
@@ -28,13 +28,13 @@ pub struct ProvenThread {
 }
 
 impl ProvenThread {
-    /// That nothing is enforced.
+    /// The posture, in which nothing is enforced.
     #[must_use]
     pub fn posture(&self) -> &Posture {
         &self.posture
     }
 
-    /// There is nothing to prove.
+    /// Proves nothing, since every layer is waived.
     ///
     /// # Errors
     /// Never.
@@ -43,7 +43,7 @@ impl ProvenThread {
     }
 }
 
-/// What this platform offers: nothing.
+/// The platform's layers: none.
 #[must_use]
 pub fn probe_kernel() -> KernelSupport {
     let reason = format!("{} has no such layer, only Linux does", std::env::consts::OS);
@@ -70,7 +70,7 @@ pub fn confine_current_thread(rules: &ThreadConfinement) -> Result<ProvenThread,
     Ok(ProvenThread { posture, on_this_thread: std::marker::PhantomData })
 }
 
-/// As [`confine_current_thread`], which changes nothing here.
+/// Same as [`confine_current_thread`], which changes nothing here.
 ///
 /// # Errors
 /// [`ConfineError::LayerMissing`].
@@ -78,7 +78,7 @@ pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, Con
     confine_current_thread(rules).map(|proven| proven.posture().clone())
 }
 
-/// Freeing a stuck thread: not done here, a worker that is stuck is written off.
+/// Interrupting a stuck thread: not available here; a stuck worker is written off.
 pub mod interrupt {
     use crate::ConfineError;
 

@@ -1,4 +1,4 @@
-//! Why a thread could not be confined, or could not be shown to be.
+//! Errors of confinement: a thread or process could not be confined, or the confinement could not be proved.
 //!
 //! For operators: texts hold host paths. None of these reaches a model.
 
@@ -16,73 +16,74 @@ pub enum ConfineError {
     LayerMissing {
         /// The layer.
         layer: Layer,
-        /// What the kernel or the platform lacks.
+        /// The missing feature of the kernel or the platform.
         reason: String,
     },
-    /// What a layer is to refuse was refused already, so that a refusal would prove nothing. Either the
-    /// thread is confined by someone else, or it has been confined before.
+    /// An attempt that the layer must refuse was refused before the layer was applied, so a refusal would
+    /// prove nothing. The thread is confined from outside, or has been confined before.
     #[error("cannot prove {layer}: before it was applied, to {canary} already gave {observed}")]
     NegativeControl {
         /// The layer.
         layer: Layer,
-        /// What was tried.
+        /// The attempt.
         canary: &'static str,
-        /// What came of it.
+        /// Its outcome.
         observed: Outcome,
     },
-    /// A layer is applied and does not refuse what it has to refuse.
+    /// A layer was applied, and does not refuse what it must refuse.
     #[error("{layer} does not hold: to {canary} was to give {expected}, and gave {observed}")]
     NotRefused {
         /// The layer.
         layer: Layer,
-        /// What was tried.
+        /// The attempt.
         canary: &'static str,
-        /// What a thread under this layer meets.
+        /// The outcome that this layer must cause.
         expected: Outcome,
-        /// What came of it. `ok` for the state folder means that a mount contains it; `ENOENT`, that the
-        /// canary was deleted below us.
+        /// The actual outcome. `ok` for the state folder means that a mount contains it; `ENOENT` means that
+        /// the canary was deleted while we ran.
         observed: Outcome,
     },
-    /// The file that a confined thread must not reach could not be made.
+    /// The canary file could not be made.
     #[error("create the canary {}", path.display())]
     CanaryCreate {
-        /// Where it was to be.
+        /// Its path.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// What lies in the canary's place is no plain file of ours: somebody else writes in the state folder.
+    /// The canary's path holds something other than a plain file of ours: another user writes in the state
+    /// folder.
     #[error("the canary {} is not a regular file of this user", path.display())]
     CanaryForeign {
-        /// Where it lies.
+        /// The path.
         path: PathBuf,
     },
     /// A mount's handle is not a directory, or cannot be examined.
     #[error("mount handle {index} is not an open directory")]
     MountNotDirectory {
-        /// Its place in `mounts`, from 0.
+        /// Its index in `mounts`, from 0.
         index: usize,
         /// The cause, if it could not be examined.
         #[source]
         source: Option<io::Error>,
     },
-    /// A path's handle is of a kind that its rule cannot be made for, or cannot be examined.
+    /// A path's handle is of a kind for which no rule can be made, or cannot be examined.
     #[error("path handle {index} cannot be granted")]
     PathUnusable {
-        /// Its place in `paths`, from 0.
+        /// Its index in `paths`, from 0.
         index: usize,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The process has more than one thread: the others would stay free.
+    /// The process has more than one thread: the other threads would stay unconfined.
     #[error("a process must have one thread to be confined, and this one has {threads}")]
     ThreadsRunning {
-        /// How many it has.
+        /// The number of threads.
         threads: usize,
     },
-    /// How many threads the process has could not be told.
+    /// The process's threads could not be counted.
     #[error("count the threads of this process")]
     ThreadsUncounted {
         /// The cause.
@@ -92,7 +93,7 @@ pub enum ConfineError {
     /// A limit could not be set.
     #[error("limit the {limit}")]
     LimitApply {
-        /// Which.
+        /// The limit's name.
         limit: &'static str,
         /// The cause.
         #[source]
@@ -101,7 +102,7 @@ pub enum ConfineError {
     /// The process could not become another user.
     #[error("become user {uid}")]
     UserKept {
-        /// Who it was to become.
+        /// The user's number.
         uid: u32,
         /// The cause.
         #[source]
@@ -121,10 +122,10 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
-    /// A namespace was entered, and what it needs could not be set up: the process is between two worlds.
+    /// A namespace was entered but could not be set up or used. The process is partly in it and must end.
     #[error("{step}, in the new namespaces")]
     NamespaceBroken {
-        /// What could not be done.
+        /// The step that failed.
         step: &'static str,
         /// The cause.
         #[source]
@@ -138,7 +139,7 @@ pub enum ConfineError {
         #[source]
         source: landlock::RulesetError,
     },
-    /// Landlock took the rules and enforces less of them than this kernel's version promises.
+    /// Landlock accepted the rules, and enforces less of them than this kernel's version promises.
     #[error("landlock enforces less than its version {abi} promises")]
     LandlockDegraded {
         /// The version that the kernel reported.
@@ -160,8 +161,8 @@ pub enum ConfineError {
         #[source]
         source: seccompiler::Error,
     },
-    /// The application has its own handler for the signal that frees stuck threads. Ours would break it,
-    /// and its own may restart system calls, so neither is put up with silently.
+    /// The application has a handler for the signal that frees stuck threads. Ours would break the
+    /// application, and its handler may restart system calls, so this is an error.
     #[error("signal {signal} has a handler of the application's")]
     InterruptTaken {
         /// The signal's number.
@@ -176,7 +177,7 @@ pub enum ConfineError {
         #[source]
         source: io::Error,
     },
-    /// The thread to try the layers on could not be started, or panicked.
+    /// The scratch thread for the proof could not be started, or panicked.
     #[error("run a scratch thread")]
     ScratchThread {
         /// The cause.

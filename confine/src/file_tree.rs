@@ -1,11 +1,12 @@
-//! A file tree that holds what was bound there and nothing else, and the move into it.
+//! A file tree that holds only the binds, and the move into it.
 //!
-//! Everything that can fail because of where this runs is made first, away from the tree that is in use: copies
-//! of mounts, fresh file systems. Only then is the new tree put together and entered; a failure after that
-//! leaves the process between two trees, and it has to end.
+//! All steps that can fail because of the environment come first, away from the tree in use: copies of
+//! mounts, new file systems. Only then is the new tree assembled and entered. A failure after that leaves the
+//! process between two trees, and it must end.
 //!
-//! Folders and files are bound by handle. Since a handle belongs to the mount namespace in which it was opened,
-//! its path is opened anew here, without following links, and taken only if it is the same file.
+//! Folders and files are bound by handle. A handle belongs to the mount namespace in which it was opened, so
+//! its path is opened again here without following links, and taken only if it is the same file (TOCTOU
+//! race).
 
 use std::{
     fs::File,
@@ -26,59 +27,59 @@ use rustix::{
 
 use crate::{ConfineError, PathAccess, PathRule, ProcessUser, namespaces::apart, sys};
 
-/// What a new file tree holds. Besides, it has an `/etc/passwd` and an `/etc/group` that know root, nobody and
-/// its user, who is called `session`; `/proc` of its own processes, `/dev/shm` and, unless something
-/// is bound there, `/tmp`: the last two in memory, at most 64 MiB and 16 384 files each, and gone with the
-/// last process.
+/// The contents of a new file tree. Besides these it has an `/etc/passwd` and an `/etc/group` with root,
+/// nobody and its user, who is called `session`; a `/proc` of its process namespace; `/dev/shm`; and, unless
+/// something is bound there, `/tmp`. The last two are in memory, with at most 64 MiB and 16 384 files each,
+/// and are gone with the last process.
 #[derive(Clone, Debug)]
 pub struct FileTree {
-    /// Folders of the caller's.
+    /// The caller's folders.
     pub mounts: Vec<Bind>,
-    /// Folders, files and devices of the system. What is found below another one of these becomes a symbolic
-    /// link to it.
+    /// Folders, files and devices of the system. One that really lies below another becomes a symbolic link
+    /// to it.
     pub system: Vec<Bind>,
-    /// Folders and files below the mounts, as paths in the new tree, that become read-only. One that is not
-    /// there (any more) is left out, and never made.
+    /// Folders and files below the mounts, as paths in the new tree, that become read-only. A path that does
+    /// not exist (any more) is left out, and never made.
     pub read_only: Vec<PathBuf>,
-    /// Folders below the mounts, likewise, that keep their places: they can be written in, and neither renamed nor
-    /// removed nor replaced. Outer ones first.
+    /// Folders below the mounts, likewise, that keep their places: writable inside, but they cannot be
+    /// renamed, removed or replaced. Outer ones first.
     pub fixed: Vec<PathBuf>,
-    /// Where its user is at home.
+    /// The home of its user.
     pub home: PathBuf,
-    /// Who its user is, if that is neither who enters it nor somebody apart.
+    /// Its user, if that is neither the user that enters it nor a separate one.
     pub user: Option<ProcessUser>,
 }
 
-/// One thing that is bound into a tree.
+/// One file, folder or device that is bound into a tree.
 #[derive(Clone, Debug)]
 pub struct Bind {
     /// The open folder, file or device; `O_PATH` is enough.
     pub handle: Arc<OwnedFd>,
-    /// Where it is to be, as an absolute path.
+    /// Its path in the tree, absolute.
     pub place: PathBuf,
-    /// Without [`PathAccess::Write`] it is read-only.
+    /// Read-only unless this is [`PathAccess::Write`] or a device.
     pub access: PathAccess,
 }
 
-/// A tree that has been entered.
+/// A tree that was entered.
 #[derive(Debug)]
 pub struct BuiltTree {
-    /// What there is besides the binds, for the rules of Landlock.
+    /// The paths besides the binds, for the rules of Landlock.
     pub paths: Vec<PathRule>,
-    /// How many of [`FileTree::read_only`] were there and became so.
+    /// How many of [`FileTree::read_only`] existed and became read-only.
     pub read_only: usize,
-    /// Who the files below the mounts belong to here, if that is not who they really belong to.
+    /// The user to whom the files below the mounts appear to belong, if it is not their real owner.
     pub user: Option<ProcessUser>,
 }
 
-/// Why there is no tree. Nothing has changed, and the process may go on in its old one.
+/// The reason why there is no tree. Nothing has changed, and the process may go on in its old tree.
 #[derive(Debug)]
 pub(crate) struct TreeUnavailable {
     pub(crate) step: &'static str,
     pub(crate) source: io::Error,
 }
 
-/// A tree whose parts are there.
+/// A tree whose parts are made, and which is not assembled yet.
 pub(crate) struct Prepared<'a> {
     tree: &'a FileTree,
     parts: Vec<Part>,
@@ -89,7 +90,7 @@ pub(crate) struct Prepared<'a> {
     user: Option<ProcessUser>,
 }
 
-/// Something for one place.
+/// The content of one place.
 struct Part {
     place: PathBuf,
     what: What,
@@ -103,14 +104,14 @@ enum What {
 }
 
 impl<'a> Prepared<'a> {
-    /// Makes all parts. To be called in the new mount namespace, by the first process of a process namespace.
-    /// With `apart`, the mounts are that user's if all of them can be.
+    /// Makes all parts. Must be called in the new mount namespace, by the first process of a process
+    /// namespace. With `apart`, the mounts show that user as their owner, if all of them can.
     pub(crate) fn new(
         tree: &'a FileTree,
         apart: Option<(ProcessUser, &OwnedFd)>,
     ) -> Result<Self, TreeUnavailable> {
         let step = |step| move |error| TreeUnavailable { step, source: error };
-        // What is mounted outside later is to stay outside.
+        // Later mounts outside must not appear inside.
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
         rustix::mount::mount_change("/", private)
             .map_err(|errno| step("part the mounts from those outside")(errno.into()))?;
@@ -156,13 +157,13 @@ impl<'a> Prepared<'a> {
         Ok(Self { tree, parts, root, proc, shm, tmp, user })
     }
 
-    /// Puts the tree together and enters it. There is no way back.
+    /// Assembles the tree and enters it. There is no way back.
     pub(crate) fn enter(self) -> Result<BuiltTree, ConfineError> {
         let step = |step| move |source| ConfineError::NamespaceBroken { step, source };
-        // Anywhere: nobody looks there any more.
+        // Any path of the old tree will do, since it is left soon.
         move_to(&self.root, CWD, "/proc").map_err(step("attach the new root folder"))?;
         let root = self.root.as_fd();
-        // Whatever is made in the tree is for its user to see, whom this process is not yet.
+        // Files in the tree must be readable for its user, which this process is not yet.
         let umask = rustix::process::umask(Mode::WGRP | Mode::WOTH);
         for Part { place, what } in &self.parts {
             place_at(root, place, what).map_err(step("put a folder in its place"))?;
@@ -180,7 +181,7 @@ impl<'a> Prepared<'a> {
         }
         mask(root).map_err(step("hide parts of /proc"))?;
         rustix::process::umask(umask);
-        // The outer ones first: what is bound below one of them later is bound in it.
+        // Outer ones first: a later bind below one of them is then made inside it.
         for place in &self.tree.fixed {
             bind_onto_itself(root, place, MountAttrFlags::empty())
                 .map_err(step("keep a folder in its place"))?;
@@ -211,11 +212,11 @@ impl<'a> Prepared<'a> {
 
     fn pivot(&self) -> io::Result<()> {
         rustix::process::fchdir(&self.root)?;
-        // The old root comes to lie above the new one, and is taken away.
+        // `pivot_root(".", ".")` stacks the old root on the new one; unmounting detaches the old one.
         rustix::process::pivot_root(".", ".")?;
         rustix::mount::unmount(".", UnmountFlags::DETACH)?;
         rustix::process::chdir("/")?;
-        // Of this mount alone: those below it have their own attributes by now.
+        // This mount only: the mounts below it have their final attributes already.
         sys::set_mount_attributes(
             self.root.as_fd(),
             attributes(MountAttrFlags::MOUNT_ATTR_RDONLY),
@@ -224,7 +225,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// A fresh file system, attached nowhere.
+/// Makes a new file system that is attached nowhere yet.
 fn file_system(kind: &str, options: &[(&str, &str)], attributes: MountAttrFlags) -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen(kind, FsOpenFlags::FSOPEN_CLOEXEC)?;
     for (key, value) in options {
@@ -238,7 +239,7 @@ fn copies(binds: &[Bind], map: Option<&OwnedFd>) -> io::Result<Vec<Part>> {
     binds.iter().map(|bind| Ok(Part { place: bind.place.clone(), what: copy(bind, map)? })).collect()
 }
 
-/// A copy of what is bound, attached nowhere, with its attributes.
+/// Copies what is bound, with its attributes, attached nowhere yet.
 fn copy(bind: &Bind, map: Option<&OwnedFd>) -> io::Result<What> {
     let here = open_here(&bind.handle)?;
     let is_folder = stat_kind(&here)? == rustix::fs::FileType::Directory;
@@ -257,7 +258,7 @@ fn copy(bind: &Bind, map: Option<&OwnedFd>) -> io::Result<What> {
 }
 
 fn copy_mount(what: BorrowedFd<'_>, wanted: MountAttrFlags) -> io::Result<OwnedFd> {
-    // With all that is mounted below: part of it alone cannot be copied by who did not mount it.
+    // Recursive: only the process that mounted something below may copy without it.
     let how = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_EMPTY_PATH
@@ -267,7 +268,7 @@ fn copy_mount(what: BorrowedFd<'_>, wanted: MountAttrFlags) -> io::Result<OwnedF
     Ok(copy)
 }
 
-/// The same file, opened in this mount namespace.
+/// Opens the same file in this mount namespace.
 fn open_here(handle: &OwnedFd) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let here = rustix::fs::open(path(handle)?, flags, Mode::empty())?;
@@ -282,11 +283,12 @@ fn path(handle: &OwnedFd) -> io::Result<PathBuf> {
     std::fs::read_link(format!("/proc/self/fd/{}", handle.as_raw_fd()))
 }
 
-/// The two files that say who is who.
+/// The texts of `/etc/passwd` and `/etc/group`.
 fn accounts(user: ProcessUser, home: &Path) -> [(&'static str, String); 2] {
     let ProcessUser { uid, gid } = user;
     let home = home.display();
-    // The first that fits is taken, and the user may be one of the others.
+    // The session's line comes first: the first match counts, and the user's number may be that of another
+    // line.
     [
         (
             PASSWD,
@@ -332,7 +334,7 @@ fn place_at(root: BorrowedFd<'_>, place: &Path, what: &What) -> io::Result<()> {
     }
 }
 
-/// Makes a folder and those above it, where they are not there.
+/// Makes a folder and the missing folders above it.
 fn make_folder(root: BorrowedFd<'_>, place: &Path) -> io::Result<()> {
     let mut path = PathBuf::new();
     for component in place.components() {
@@ -352,7 +354,8 @@ fn move_to(mount: &OwnedFd, folder: BorrowedFd<'_>, place: impl rustix::path::Ar
     Ok(rustix::mount::move_mount(mount, "", folder, place, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
-/// Covers what in `/proc` is the machine's and not the processes'. It is read-only as a whole.
+/// Covers the parts of `/proc` that belong to the machine and not to processes. `/proc` as a whole is
+/// read-only.
 fn mask(root: BorrowedFd<'_>) -> io::Result<()> {
     let beneath = |path: &str, flags| {
         let how = OFlags::PATH | OFlags::CLOEXEC | flags;
@@ -372,14 +375,14 @@ fn mask(root: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Binds a path below a mount onto itself, with these attributes: what something is mounted on can be neither renamed
-/// nor removed. Nothing is made: what is not there is not protected.
+/// Binds a path below a mount onto itself, with these attributes: a mount point cannot be renamed or removed.
+/// A path that does not exist is not made and not protected.
 fn bind_onto_itself(root: BorrowedFd<'_>, place: &Path, wanted: MountAttrFlags) -> io::Result<bool> {
     let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let place = match rustix::fs::openat2(root, below(place), flags, Mode::empty(), how) {
         Ok(place) => place,
-        // Gone since it was found, or become a link: whoever looks for changes afterwards will see it.
+        // Gone since it was found, or replaced by a link: the scan for changes after a command reports that.
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(false),
         Err(errno) => return Err(errno.into()),
     };
@@ -408,13 +411,13 @@ const TMP: &str = "/tmp";
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
 
-/// Folders and links only.
+/// The root file system: it holds folders and links only.
 const ROOT_SIZE: &str = "1m";
 
-/// Of `/dev/shm`, and of `/tmp` where it is in memory. Limits of processes do not count this memory.
+/// For `/dev/shm`, and for `/tmp` where it is in memory. Limits of processes do not count this memory.
 const MEMORY_SIZE: &str = "64m";
 
-/// Of each file system in memory.
+/// Files of each file system in memory.
 const FILES: &str = "16384";
 
 const LINKS: [(&str, &str); 4] = [
@@ -424,7 +427,7 @@ const LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// What runtimes of containers mask.
+/// The entries that container runtimes mask.
 const MASKED: [&str; 15] = [
     "acpi",
     "asound",

@@ -1,8 +1,8 @@
 //! Freeing a thread that is stuck in a system call.
 //!
 //! An epoch stops a guest's own code; a guest that waits in the kernel (a FIFO, a slow disk) sees the epoch
-//! only after the call ends. A signal with an empty handler ends it with `EINTR`. Who decides when to send
-//! one is the runner; a call that cannot be interrupted (a dead NFS server) is the runner's problem too.
+//! only after the call ends. A signal with an empty handler ends the call with `EINTR`. The runner decides
+//! when to send it, and has to deal with calls that cannot be interrupted (a dead NFS server).
 
 use rustix::thread::Pid;
 
@@ -13,7 +13,7 @@ use crate::{
 
 /// Installs the empty handler for the whole process; a second call changes nothing.
 ///
-/// It is not restored: between two workers nobody could tell who still needs it.
+/// It is never uninstalled, because a worker cannot tell whether another one still needs it.
 ///
 /// # Errors
 /// [`ConfineError::InterruptTaken`] if the application handles `SIGURG` itself (Go code linked into the
@@ -29,19 +29,19 @@ pub struct ThreadTarget {
 }
 
 impl ThreadTarget {
-    /// The calling thread, which from now on lets the signal through.
+    /// The calling thread, with the signal unblocked from now on.
     #[must_use]
     pub fn current() -> Self {
         sys::unblock_on_this_thread(SIGNAL);
         Self { thread: rustix::thread::gettid() }
     }
 
-    /// Ends the system call that the thread is in with `EINTR`, if it is in one that can be.
+    /// Ends the thread's current system call with `EINTR`, if it is in an interruptible one.
     ///
-    /// A signal that comes between two calls is lost: whoever wants the thread back repeats it at every
-    /// tick. Harmless if the thread has ended, also if a new thread of this process has its number; calls
-    /// of the standard library that meet `EINTR` try again. Call it from an unconfined thread: a confined
-    /// one may not send signals, and its attempt does nothing.
+    /// A signal between two calls is lost, so the caller repeats this at every tick until the thread is back.
+    /// It is harmless if the thread has ended, even if a new thread of this process has its number; calls of
+    /// the standard library retry after `EINTR`. Call it from an unconfined thread: a confined one may not
+    /// send signals, and its attempt does nothing.
     pub fn interrupt(&self) {
         sys::signal_thread(self.thread.as_raw_nonzero().get(), SIGNAL);
     }
@@ -51,14 +51,14 @@ fn install_handler_of(signal: i32) -> Result<(), ConfineError> {
     let failed = |source| ConfineError::InterruptInstall { signal, source };
     match sys::signal_handler(signal).map_err(failed)? {
         Handler::Ours => Ok(()),
-        // Two threads that come here at once install the same thing.
+        // Two threads that race here install the same handler.
         Handler::Nobody => sys::install_empty_handler(signal).map_err(failed),
         Handler::Foreign => Err(ConfineError::InterruptTaken { signal }),
     }
 }
 
-/// `SIGURG`: ignored by default, so that a signal sent before the handler stands does no harm; sent by the
-/// kernel only for out-of-band data of sockets that asked for it; used by no library of ours.
+/// `SIGURG`: ignored by default, so a signal before the handler is installed does no harm. The kernel sends
+/// it only for out-of-band data on sockets that asked for it, and no library of ours uses it.
 const SIGNAL: i32 = libc::SIGURG;
 
 #[cfg(test)]

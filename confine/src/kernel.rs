@@ -1,14 +1,14 @@
-//! What the running kernel supports, asked without changing anything.
+//! The layers that the running kernel supports, found out without changing anything.
 //!
-//! For `doctor`, for errors at load, and as the first thing that confinement looks at. A supported layer
-//! is not an enforced one.
+//! Used by `doctor`, for errors at load, and as the first step of confinement. A supported layer is not yet
+//! an enforced one.
 
 use std::io;
 
 use crate::{KernelSupport, landlock::REQUIRED_ABI, sys};
 
-/// Asks the kernel which layers it has. Cheap (two system calls) and not cached: an outer sandbox may be
-/// applied at any time.
+/// Asks the kernel for its layers. Cheap (two system calls) and not cached: an outer sandbox may be applied
+/// at any time.
 #[must_use]
 pub fn probe_kernel() -> KernelSupport {
     let landlock = sys::landlock_abi();

@@ -1,16 +1,15 @@
-//! Landlock for the calling thread: the mounts, and no other file.
+//! Landlock for the calling thread: access to the mounts and to no other file.
 //!
-//! A process is confined by the same rules, with more rights: its programs are started, its devices are files.
+//! A process gets the same rules with more rights: it may execute programs, and its devices are files.
 //!
-//! Rules are made from handles. There is no rule for `/`, `/proc` or `/etc`: a worker's engine,
-//! modules and time zones are loaded before it is confined.
+//! Rules are made from handles. There is no rule for `/`, `/proc` or `/etc`: a worker's engine, modules and
+//! time zones are loaded before it is confined.
 //!
-//! What Landlock does not see, and who does: `stat`, `readlink` and `utimensat` of a path outside (nobody:
-//! the WASI layer resolves below a handle); `chmod` (but for the permissions of an open
-//! file), sockets, io_uring (seccomp). Opening through
-//! `/proc/self/fd/N` is judged by the file behind it, so it works for mounts and nothing else — but pipes,
-//! sockets and memory files have no path and are never judged: a path that reaches `/proc/self/fd/1` can
-//! reopen a stdout that is a pipe.
+//! Landlock does not restrict `stat`, `readlink` and `utimensat` on a path outside; for a guest, the WASI
+//! layer resolves paths below a handle. It does not restrict `chmod`, sockets and io_uring either; seccomp
+//! refuses these, except `fchmod` with plain permissions. An open through `/proc/self/fd/N` is judged by the
+//! file behind it, so it works only for mounts. Pipes, sockets and memory files have no path and are never
+//! judged: a path that reaches `/proc/self/fd/1` can reopen a stdout that is a pipe.
 
 use std::{
     io,
@@ -25,10 +24,10 @@ use rustix::fs::FileType;
 
 use crate::{ConfineError, LayerStatus, MountAccess, MountRule, PathAccess, PathRule};
 
-/// The first version that can forbid truncation, without which "read-only" is not.
+/// The first version that can forbid truncation; without that, "read-only" does not hold.
 pub(crate) const REQUIRED_ABI: u32 = 3;
 
-/// Confines the calling thread to `mounts`, for good. `abi` is what the kernel reported.
+/// Confines the calling thread to `mounts`, for good. `abi` is the version that the kernel reported.
 pub(crate) fn restrict(mounts: &[MountRule], abi: u32) -> Result<LayerStatus, ConfineError> {
     let mut beneath = Vec::with_capacity(mounts.len());
     for (index, mount) in mounts.iter().enumerate() {
@@ -75,15 +74,15 @@ fn apply(
     for (handle, rights) in beneath {
         rules = rules.add_rule(PathBeneath::new(handle, *rights))?;
     }
-    // The canary is refused before every call; without this, each refusal is a line in the system's log
-    // wherever auditd runs.
+    // The canary is refused before every call; where auditd runs, each refusal would be a line in the
+    // system's log.
     if abi >= QUIET_ABI {
         rules = rules.log_same_exec(false)?;
     }
     rules.restrict_self()
 }
 
-/// What a mount grants. Never: execution, devices, FIFOs, sockets, device ioctls.
+/// The rights of a mount. Never: execution, devices, FIFOs, sockets, device ioctls.
 fn rights(access: MountAccess) -> BitFlags<AccessFs> {
     let read = make_bitflags!(AccessFs::{ReadFile | ReadDir});
     match access {
@@ -96,9 +95,9 @@ fn rights(access: MountAccess) -> BitFlags<AccessFs> {
     }
 }
 
-/// What a path grants to a process: what a mount grants, and programs; below what may be written also FIFOs.
-/// Never: making devices and sockets. A rule for a plain file or a device has a file's rights only, since
-/// the kernel takes no others.
+/// The rights of a path for a process: those of a mount, and execution; below a writable path also making
+/// FIFOs. Never: making devices and sockets. A rule for a plain file or a device has a file's rights only,
+/// since the kernel accepts no others.
 fn process_rights(index: usize, path: &PathRule) -> Result<BitFlags<AccessFs>, ConfineError> {
     let unusable = |source| ConfineError::PathUnusable { index, source };
     let stat = rustix::fs::fstat(&path.handle).map_err(|errno| unusable(errno.into()))?;
@@ -131,7 +130,7 @@ fn require_directory(index: usize, mount: &MountRule) -> Result<(), ConfineError
     }
 }
 
-/// Must list exactly what [`apply`] asks for with best effort: [`restrict`] compares the two.
+/// Must list exactly the rights that [`apply`] handles with best effort: [`enforce`] compares the two.
 const LATER_RIGHTS: [(u32, &str); 6] = [
     (4, "net_bind_tcp"),
     (4, "net_connect_tcp"),

@@ -1,22 +1,23 @@
-//! Confinement of one OS thread, or of a process and all that it starts, proven on that very thread or process.
+//! Confinement of one OS thread, or of a process with all its children, proved on that very thread or
+//! process.
 //!
-//! A worker thread calls [`confine_current_thread`] before its first job: Landlock leaves it the mounts
-//! and no other file, seccomp leaves it file work on handles and no new thread, program, socket or
-//! executable page. A layer counts as on only after a [`Canary`] saw it refuse what worked a moment
-//! before; the [`ProvenThread`] that comes back carries the [`Posture`] for audit rows and repeats the
-//! proof per call.
+//! A worker thread calls [`confine_current_thread`] before its first job. Landlock leaves it the mounts and
+//! no other file; seccomp leaves it file work on handles, and refuses new threads, programs, sockets and
+//! executable pages. A layer counts as enforced only after a [`Canary`] saw it refuse an attempt that worked
+//! a moment before. The returned [`ProvenThread`] carries the [`Posture`] for audit rows and repeats the
+//! proof before each call.
 //!
-//! A process of one thread calls [`confine_current_process`] and gives a [`ProcessPosture`] back: limits, no
-//! privileges, Landlock and a filter that leaves what programs need, without any way to another process, to
+//! A process of one thread calls [`confine_current_process`] and gets a [`ProcessPosture`]: limits, no
+//! privileges, Landlock, and a filter that leaves what programs need, without any way to another process, to
 //! the network or to the kernel's rarer interfaces.
 //!
-//! Before that, it may have entered namespaces of its own by [`Namespaces`], with a file tree that holds what was
-//! bound there and nothing else.
+//! Before that, the process may enter new namespaces with [`Namespaces`], with a file tree that holds only
+//! the binds.
 //!
-//! What it is not: for a thread it confines no process (other threads stay free, what a confined thread would
-//! start would inherit), makes no policy (mounts and requirements come in as values), and does not contain
-//! native code execution in our own process, where the thread's memory and its open descriptors are
-//! those of everyone. It stops logic bugs of the layer above: an escaped path, a forgotten check.
+//! This crate does not confine the process when it confines a thread (other threads stay free; children of
+//! the confined thread would inherit). It makes no policy (mounts and requirements come in as values). It
+//! does not contain native code execution in our own process, where all threads share memory and open
+//! descriptors. For a thread, it stops logic bugs of the layer above: an escaped path, a forgotten check.
 //!
 //! ```no_run
 //! use std::{os::fd::OwnedFd, path::Path, sync::Arc, thread};

@@ -1,20 +1,20 @@
 //! Limits of a process, lowered for good, and the proof that they cannot be raised again.
 //!
-//! A limit that is lower already stays: nothing here raises one.
+//! A limit that is already lower stays: nothing here raises one.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::{ConfineError, Evidence, Layer, Outcome, ProcessLimits, SingleThreaded, process::start_one};
 
-/// What is tried, and what came of it while it was allowed.
+/// The attempt of the proof, and its outcome while it was allowed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LimitControl {
     one_more: u64,
     before: Outcome,
 }
 
-/// Lowers all limits of the calling process. The control is met in between: one descriptor more than will
-/// be allowed is still a lowering.
+/// Lowers all limits of the calling process. The control of the proof is made on the way: setting one
+/// descriptor more than the final limit is still a lowering.
 pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError> {
     let descriptors = allowed(Resource::Nofile, limits.descriptors);
     let one_more = descriptors.saturating_add(1);
@@ -35,7 +35,8 @@ pub(crate) fn apply(limits: &ProcessLimits) -> Result<LimitControl, ConfineError
     Ok(LimitControl { one_more, before })
 }
 
-/// Tries to raise a limit again, which only a process with privileges may. To be called after they are gone.
+/// Tries to raise a limit again, which only a privileged process may. Must be called after the privileges are
+/// gone.
 pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
     let observed = set(Resource::Nofile, control.one_more);
     let expected = Outcome::Failed(libc::EPERM);
@@ -45,12 +46,13 @@ pub(crate) fn prove(control: LimitControl) -> Result<Evidence, ConfineError> {
     Ok(Evidence { layer: Layer::Limits, canary: RAISE.into(), before: control.before, after: observed })
 }
 
-/// Bounds the processes and threads of this process's user, where the kernel counts no others than the calling
-/// process's own: in a user namespace, or as a user whom nobody else is. To be called as that user, without privileges.
+/// Limits the processes and threads of this process's user, where the kernel counts no other processes than
+/// the session's: in a user namespace, or with a user that no other process has. Must be called as that user,
+/// without privileges.
 ///
-/// Elsewhere the limit would take from what others have, or not hold at all, and is left as it is: `None`. What
-/// tells the two apart is an attempt. A few processes more can be started under a limit of a few, and none under a
-/// limit of one.
+/// Elsewhere the limit would count other processes too, or would not hold at all; then it is left unchanged:
+/// `None`. An attempt tells the cases apart: under a limit of a few processes one can still be started, and
+/// under a limit of one none.
 pub(crate) fn bound_processes(
     one_thread: &SingleThreaded,
     processes: u64,
@@ -86,7 +88,8 @@ fn set(resource: Resource, value: u64) -> Outcome {
     }
 }
 
-/// More than a session has when it starts, and fewer than a user has who is more than a session.
+/// More than the processes of a starting session, and fewer than those of a user that has more than the
+/// session.
 const FEW: u64 = 8;
 
 const START: &str = "start a process where its user may have one";

@@ -1,7 +1,7 @@
-//! Folders below a workspace, opened without passing a link and proven to lie apart from each other and from what
-//! is private.
+//! Folders below a workspace, opened without following a link and proved not to overlap each other or a
+//! private path.
 //!
-//! Everything later goes through the handles that come back. Which folders there are comes in as values.
+//! All later access goes through the returned handles. The list of folders comes in as values.
 
 use std::{
     ffi::OsStr,
@@ -19,24 +19,24 @@ use rustix::{
     io::Errno,
 };
 
-/// A folder that is to be opened.
+/// A folder to open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountFolder<'a> {
-    /// What the mount is called, for errors.
+    /// The mount's name, for errors.
     pub name: &'a str,
-    /// Where it lies below the workspace.
+    /// Its path below the workspace.
     pub folder: &'a str,
 }
 
-/// Opens folders below a workspace, in their order, making those that are missing. The handles are `O_PATH`:
-/// they grant nothing by themselves.
+/// Opens folders below a workspace, in their order, and makes missing ones. The handles are `O_PATH`: they
+/// grant nothing by themselves.
 ///
 /// `private` are the host paths that no mount may contain, equal or lie in. Links are resolved before the
 /// comparison.
 ///
 /// # Errors
-/// [`MountError`] when a mount is a link, is no folder, cannot be opened, or touches another mount or a
-/// private path.
+/// [`MountError`] if a mount is a link or no folder, cannot be opened, or overlaps another mount or a private
+/// path.
 pub fn open_mounts(
     workspace: &Path,
     mounts: &[MountFolder<'_>],
@@ -63,7 +63,7 @@ pub fn open_mounts(
     Ok(handles)
 }
 
-/// Why mounts cannot be used.
+/// The reason why mounts cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The workspace cannot be made or opened.
@@ -88,12 +88,12 @@ pub enum MountError {
         #[source]
         source: io::Error,
     },
-    /// Two places that must be apart are not.
+    /// Two paths that must be separate overlap.
     #[error("{mount} and {other} are the same folder or lie in one another")]
     Overlap {
         /// The mount.
         mount: String,
-        /// What it touches.
+        /// The mount or private path that it overlaps.
         other: String,
     },
 }
@@ -104,10 +104,10 @@ impl MountError {
     }
 }
 
-/// The host path that a handle stands for now.
+/// The current host path of a handle.
 ///
 /// # Errors
-/// When `/proc` is not there.
+/// Without `/proc`.
 pub fn real_path(handle: BorrowedFd<'_>) -> io::Result<PathBuf> {
     let link = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let target = rustix::fs::readlink(link, Vec::with_capacity(256))?;
@@ -145,8 +145,8 @@ fn open_mount(root: BorrowedFd<'_>, mount: MountFolder<'_>) -> Result<OwnedFd, M
     open(mount.folder).map_err(|source| MountError::open(mount, source))
 }
 
-/// The real path of something that may not exist yet: then that of its nearest parent that does, with the
-/// rest appended.
+/// The real path of a path that may not exist yet: that of its nearest existing parent, with the rest
+/// appended.
 fn real_path_of(path: &Path) -> Option<PathBuf> {
     let mut rest = Vec::new();
     let mut existing = path;

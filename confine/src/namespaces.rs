@@ -1,11 +1,11 @@
-//! The namespaces of a process: its own files, processes, shared memory, name and network.
+//! The namespaces of a process: separate files, processes, shared memory, host name and network.
 //!
-//! Two processes take part. The one outside prepares: the first process of a process namespace has to be
-//! started by somebody who stays outside. The one inside enters the others and moves into its file tree. Both
-//! have one thread.
+//! Two processes take part. The outer one prepares, because the first process of a process namespace must be
+//! started by a process outside it. The inner one enters the other namespaces and moves into its file tree.
+//! Both have one thread.
 //!
-//! A namespace that cannot be had here is reported with the reason and with what would give it; one that is
-//! there and does not refuse what it has to is an error. What follows from a missing one is the caller's part.
+//! A namespace that is not available here is reported with the reason and the remedy. One that was entered
+//! and does not refuse what it must refuse is an error. The caller decides what follows from a missing one.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -28,45 +28,45 @@ mod attempt;
 
 use attempt::Attempt;
 
-/// Who is to live in a file tree, if it can be had: another user than the owner of the files.
+/// The separate user of a file tree, if it is possible: another user than the owner of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Apart {
-    /// Who owns the files.
+    /// The owner of the files.
     pub owner: ProcessUser,
-    /// Who it is to be. Its number must be larger than the owner's, and nobody else's.
+    /// The separate user. Its number must be larger than the owner's, and no other process may have it.
     pub other: ProcessUser,
 }
 
-/// What the process outside has prepared. Its child takes it along when it is forked.
+/// The outer process's preparations. Its child inherits them by the fork.
 #[derive(Debug)]
 pub struct Namespaces {
-    /// Those that are decided already, because they are waived or cannot be had.
+    /// Reports of namespaces that are decided already: waived or not available.
     reports: Vec<LayerReport>,
-    /// Those that the process inside is to enter or, that of processes, finds itself in.
+    /// Namespaces that the inner process has to enter; the process namespace it is in from the start.
     wanted: Vec<Layer>,
-    /// Who is outside.
+    /// The outer process.
     outer: Pid,
-    /// What the process outside saw of itself.
+    /// The outer process's attempt to find itself by its number.
     outer_seen: Outcome,
-    /// The other user, and the map that makes the files its own.
+    /// The separate user, and the id map that shows the files as that user's.
     apart: Option<(ProcessUser, OwnedFd)>,
-    /// It went into a user namespace.
+    /// Whether a user namespace was entered.
     has_own_users: bool,
 }
 
 /// A process in its namespaces.
 #[derive(Debug)]
 pub struct Inside {
-    /// One for each of [`Layer::NAMESPACES`], in that order.
+    /// One report for each of [`Layer::NAMESPACES`], in that order.
     pub reports: Vec<LayerReport>,
-    /// The tree, if there is one. Without it the process is where it was.
+    /// The tree, if there is one. Without it the process is in its old tree.
     pub tree: Option<BuiltTree>,
-    /// It is in a user namespace of its own: the kernel counts what its user has there apart from all else.
+    /// Whether it is in its own user namespace, where the kernel counts its user's processes separately.
     pub has_own_users: bool,
 }
 
 impl Namespaces {
-    /// Leaves all of them out.
+    /// Leaves out all namespaces, with this status.
     #[must_use]
     pub fn none(status: &LayerStatus) -> Self {
         let report = |layer| LayerReport { layer, status: status.clone(), evidence: Vec::new() };
@@ -80,13 +80,14 @@ impl Namespaces {
         }
     }
 
-    /// Makes the calling process ready to start the first process inside: that is the next one it forks. The
-    /// calling process itself stays where it is, but that who may not make namespaces goes into a user
-    /// namespace, in which it is who it was, or `user` if that is given. `apart` is for a file tree; where the file systems or the kernel do
-    /// not have it, [`BuiltTree::user`] says so.
+    /// Prepares for the first inner process, which is the next one that the calling process forks. The
+    /// calling process stays in its namespaces, with one exception: without the privilege to make namespaces
+    /// it enters a user namespace, in which it is the same user as before, or `user` if that is given.
+    /// `apart` is the separate user of a file tree; if the file systems or the kernel do not support it,
+    /// [`BuiltTree::user`] is `None`.
     ///
     /// # Errors
-    /// If a user namespace was entered and cannot be used: the process has to end.
+    /// If a user namespace was entered and cannot be used: the process must end.
     pub fn prepare(
         one_thread: &SingleThreaded,
         waived: &[Layer],
@@ -113,7 +114,8 @@ impl Namespaces {
             return Ok(this);
         }
         this.has_own_users = !admin;
-        // Only who may everywhere may say who owns what. Where it cannot be had, the owner lives there.
+        // Only with privileges in the initial user namespace can owners be mapped. Without that map, the
+        // owner is the tree's user.
         if admin && let Some(Apart { owner, other }) = apart {
             this.apart = apart::map(one_thread, owner, other).ok().map(|map| (other, map));
         }
@@ -126,19 +128,19 @@ impl Namespaces {
         Ok(this)
     }
 
-    /// Whether the next child is the first process of a process namespace: when that ends, the kernel kills all
-    /// others in it.
+    /// Whether the next child is the first process of a process namespace: when it ends, the kernel kills all
+    /// other processes in it.
     #[must_use]
     pub fn has_processes(&self) -> bool {
         self.wanted.contains(&Layer::PidNamespace)
     }
 
-    /// Enters the namespaces and the tree. To be called by the process that was forked after
+    /// Enters the namespaces and the tree. Must be called by the process that was forked after
     /// [`Self::prepare`].
     ///
     /// # Errors
     /// [`ConfineError::NotRefused`] if a namespace does not hold, [`ConfineError::NamespaceBroken`] if the
-    /// process is between two trees. It has to end in either case.
+    /// process is between two trees. It must end in either case.
     pub fn enter(
         mut self,
         one_thread: &SingleThreaded,
@@ -163,7 +165,8 @@ impl Namespaces {
             }
         }
         if !self.wanted.is_empty() {
-            // Only so that `/proc` does not tell the names of groups. It bounds nothing, and so it is no layer.
+            // Hides the names of groups in `/proc`. It limits nothing, so it is no layer and errors are
+            // ignored.
             let _ = sys::unshare(UnshareFlags::NEWCGROUP, one_thread);
         }
         let tree = if self.wanted.contains(&Layer::MountNamespace) {
@@ -237,13 +240,14 @@ impl Namespaces {
             }
         };
         match state.make() {
-            // Another user than the daemon's is shut out anyway, and the root folder has to do.
+            // A process that is not the daemon's user is shut out anyway; the attempt on the root folder has
+            // to suffice.
             Outcome::Failed(libc::EACCES) => {}
             Outcome::Succeeded => {
                 attempts.push(state);
                 before.push(Outcome::Succeeded);
             }
-            // The canary is gone, say.
+            // For example, the canary was removed.
             Outcome::Failed(_) => {
                 self.miss(layer, "the state folder has no file to prove it by".to_owned());
                 return Ok(None);
@@ -277,15 +281,15 @@ impl Namespaces {
     }
 }
 
-/// Goes where an ordinary user may make namespaces. The reason, where that is not allowed: nothing has
-/// changed then.
+/// Enters a user namespace, in which an ordinary user may make the others. Returns the reason if that is
+/// refused; nothing has changed then.
 fn enter_user_namespace(
     one_thread: &SingleThreaded,
     user: Option<ProcessUser>,
 ) -> Result<Result<(), String>, ConfineError> {
     if let Some(user) = user {
-        // In the namespace there is nobody but who enters it, so that one has to be that user before. Whoever
-        // has become it stays so, and therefore another process tries first.
+        // A new user namespace maps only the user that makes it, so this process must become `user` first. It
+        // could not go back after a failure, so a child process tries it before.
         let tried = tried(one_thread, || {
             become_user(user).is_ok() && sys::unshare(UnshareFlags::NEWUSER, one_thread).is_ok()
         });
@@ -293,16 +297,17 @@ fn enter_user_namespace(
             return Ok(Err(advice::user_namespace(&io::Error::from_raw_os_error(libc::EPERM))));
         }
         become_user(user)?;
-        // Or else the files by which one says who one is are not one's own.
+        // Otherwise the files below `/proc/self` that define the id map would belong to root.
         rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)
             .map_err(|errno| broken("be seen")(errno.into()))?;
     }
-    // Who one is outside: inside, one is nobody until that is said.
+    // Read before the `unshare`: inside, the ids are unmapped until the map is written.
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if let Err(error) = sys::unshare(UnshareFlags::NEWUSER, one_thread) {
         return Ok(Err(advice::user_namespace(&error)));
     }
-    // The map of somebody who was root is refused to who might have marked no file as root's.
+    // The kernel lets root map itself only with `CAP_SETFCAP`: root in the namespace could give files
+    // capabilities that hold for root outside.
     let step = if uid.is_root() {
         "stay root, which takes CAP_SETFCAP (--cap-add=SETFCAP, or --user with an ordinary user's number)"
     } else {
@@ -316,7 +321,7 @@ fn broken(step: &'static str) -> impl Fn(io::Error) -> ConfineError {
     move |source| ConfineError::NamespaceBroken { step, source }
 }
 
-/// Whether something works, tried by a process that ends with it.
+/// Whether `attempt` succeeds, tried in a child process that ends after it.
 fn tried(one_thread: &SingleThreaded, attempt: impl FnOnce() -> bool) -> io::Result<bool> {
     match fork(one_thread)? {
         Fork::Child => sys::exit(i32::from(!attempt())),
@@ -328,10 +333,10 @@ fn tried(one_thread: &SingleThreaded, attempt: impl FnOnce() -> bool) -> io::Res
     }
 }
 
-/// Makes this user the same one inside as outside, and nobody else anybody.
+/// Maps this user to the same number inside, and no other user.
 fn stay(uid: Uid, gid: Gid) -> io::Result<()> {
     let (uid, gid) = (uid.as_raw(), gid.as_raw());
-    // Without this, an ordinary user may not say who its group is.
+    // Without this, an ordinary user may not write `gid_map`.
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1"))

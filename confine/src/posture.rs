@@ -1,7 +1,7 @@
-//! What is enforced, as a value: layers, their status, and the evidence for it.
+//! The enforced layers as a value: their status, and the evidence for it.
 //!
-//! Values only; who fills them in is [`crate::confine_current_thread`] (proof) and
-//! [`crate::probe_kernel`] (mere support).
+//! Values only. [`crate::confine_current_thread`] fills them in with proof, [`crate::probe_kernel`] with mere
+//! support.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -16,21 +16,21 @@ pub enum Layer {
     Landlock,
     /// The system-call filter, per thread.
     Seccomp,
-    /// No capability, and none to be gained: for processes.
+    /// No capability, and no way to gain one: for processes.
     Privileges,
     /// Bounds on memory, time, files and descriptors: for processes.
     Limits,
-    /// A file tree of its own, with nothing in it but what was bound there: for processes.
+    /// A separate file tree, with nothing in it but the binds: for processes.
     MountNamespace,
-    /// Processes of its own: none outside has a number inside.
+    /// Separate process numbers: no outside process has a number inside.
     PidNamespace,
-    /// Shared memory, semaphores and message queues of its own.
+    /// Separate shared memory, semaphores and message queues.
     IpcNamespace,
-    /// A host name of its own.
+    /// A separate host name.
     UtsNamespace,
-    /// Network devices, ports and abstract sockets of its own, and no way out.
+    /// Separate network devices, ports and abstract sockets, with no way out.
     NetNamespace,
-    /// A control group of its own: bounds on all processes together.
+    /// A separate control group: limits on all processes together.
     Cgroup,
 }
 
@@ -41,8 +41,8 @@ impl Layer {
     /// Every layer that a process can have, in the order in which they are applied.
     pub const PROCESS: [Self; 4] = [Self::Limits, Self::Privileges, Self::Landlock, Self::Seccomp];
 
-    /// Every namespace that a process can have. What they share out is the kernel's, so that a process can
-    /// be in one without the others.
+    /// Every namespace that a process can have. They are independent: a process can be in one without the
+    /// others.
     pub const NAMESPACES: [Self; 5] = [
         Self::PidNamespace,
         Self::IpcNamespace,
@@ -81,8 +81,8 @@ impl fmt::Display for Layer {
 pub enum LayerStatus {
     /// All of it, proven.
     Enforced,
-    /// All that is required, proven; the running kernel is too old for the rights named here. Seccomp
-    /// closes each of them by another door, which is why this still satisfies a requirement.
+    /// All required rights, proved; the running kernel is too old for the rights named here. Seccomp
+    /// restricts each of them in another way, so this still satisfies a requirement.
     Partial {
         /// The rights that this kernel cannot restrict, e.g. `scope_signal`.
         missing: Vec<String>,
@@ -91,12 +91,12 @@ pub enum LayerStatus {
     Waived,
     /// Cannot be applied here.
     Missing {
-        /// What the kernel or the platform lacks.
+        /// The missing feature of the kernel or the platform.
         reason: String,
     },
 }
 
-/// What a call met: the result, without the value.
+/// The outcome of a call, without its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The call went through.
@@ -156,29 +156,29 @@ const ERRNO_NAMES: [(i32, &str); 11] = [
     (111, "ECONNREFUSED"),
 ];
 
-/// One thing that was tried on the thread or in the process itself, before and after its layer was applied.
+/// One attempt, made on the thread or in the process itself before and after its layer was applied.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// The layer that this speaks for.
+    /// The layer that this is evidence for.
     pub layer: Layer,
-    /// What was tried, e.g. `open a file of the state folder for reading`.
+    /// The attempt, e.g. `open a file of the state folder for reading`.
     pub canary: Cow<'static, str>,
-    /// What was met while it was free.
+    /// The outcome before the layer was applied.
     pub before: Outcome,
-    /// What was met under the layer.
+    /// The outcome under the layer.
     pub after: Outcome,
 }
 
 impl Evidence {
-    /// Whether it proves the layer: what worked before is refused now. Where something else refused it already, such
-    /// as the filter of a container around us, nothing is known of the layer.
+    /// Whether it proves the layer: the attempt worked before and is refused now. If something else refused
+    /// it already, such as the filter of a container around us, it tells nothing about the layer.
     #[must_use]
     pub fn is_proof(&self) -> bool {
         self.before != self.after
     }
 }
 
-/// What one thread is proven to be confined by. Cheap to clone: every audit row holds one.
+/// The proven posture of one thread. Cheap to clone: every audit row holds one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Posture(Arc<Inner>);
@@ -211,7 +211,7 @@ impl Posture {
         Self(Arc::new(Inner { summary, landlock, landlock_abi, seccomp, evidence }))
     }
 
-    /// The status of one layer. What only a process can have counts as waived: nobody asks it of a thread.
+    /// The status of one layer. A layer that only a process can have counts as waived.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> &LayerStatus {
         match layer {
@@ -239,7 +239,7 @@ impl Posture {
         self.0.landlock_abi
     }
 
-    /// What was tried on the thread, and what came of it.
+    /// The attempts on the thread, and their outcomes.
     #[must_use]
     pub fn evidence(&self) -> &[Evidence] {
         &self.0.evidence
@@ -259,7 +259,8 @@ impl fmt::Display for Posture {
     }
 }
 
-/// What the running kernel offers. Support is no proof: only a [`Posture`] says that a layer holds.
+/// The layers that the running kernel supports. Support is no proof: only a [`Posture`] says that a layer
+/// holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KernelSupport {
     /// The Landlock version, or `None` with the reason in [`Self::missing`].
@@ -271,19 +272,20 @@ pub struct KernelSupport {
 }
 
 impl KernelSupport {
-    /// Why a layer cannot be enforced here, in words for an operator; `None` if nothing speaks against it.
+    /// The reason why a layer cannot be enforced here, in words for an operator; `None` if no obstacle is
+    /// known.
     #[must_use]
     pub fn missing(&self, layer: Layer) -> Option<&str> {
         match layer {
             Layer::Landlock => self.landlock_reason.as_deref(),
             Layer::Seccomp => self.seccomp_reason.as_deref(),
-            // Every Linux has the first two; the others are known only by trying.
+            // Every Linux has privileges and limits; the others are known only by trying.
             _ => None,
         }
     }
 }
 
-/// `layer=status`, without a comma of its own: the comma separates layers.
+/// `layer=status`. Contains no comma, since the comma separates layers.
 pub(crate) fn summarize(layer: Layer, status: &LayerStatus, detail: Option<String>) -> String {
     let word = match status {
         LayerStatus::Enforced => "enforced",

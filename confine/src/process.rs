@@ -1,7 +1,7 @@
-//! The flow for a process: limits, privileges, Landlock, seccomp, each with a control before and a proof
-//! after; and the few calls about processes that no safe library offers.
+//! The confinement of a process: limits, privileges, Landlock, seccomp, each with a control before and a
+//! proof after. Also the few calls about processes that no safe library offers.
 //!
-//! Layers of a thread bind a process only if it has one thread, which [`SingleThreaded`] stands for.
+//! A thread's layers bind a process only if it has one thread, which [`SingleThreaded`] guarantees.
 
 use std::{
     io, marker::PhantomData, os::unix::process::ExitStatusExt as _, process::ExitStatus, time::Duration,
@@ -17,7 +17,7 @@ use crate::{
     ProcessPosture, ProcessUser, Requirement, canary::Probe, landlock, limits, probe_kernel, seccomp, sys,
 };
 
-/// This process has one thread, and whoever holds the token keeps it so.
+/// Token: this process has one thread, and the token's holder starts no other.
 #[derive(Debug)]
 pub struct SingleThreaded(PhantomData<*const ()>);
 
@@ -25,7 +25,8 @@ impl SingleThreaded {
     /// Counts the threads of this process.
     ///
     /// # Errors
-    /// [`ConfineError::ThreadsRunning`] if there are others, [`ConfineError::ThreadsUncounted`] without `/proc`.
+    /// [`ConfineError::ThreadsRunning`] if there are others, [`ConfineError::ThreadsUncounted`] without
+    /// `/proc`.
     pub fn check() -> Result<Self, ConfineError> {
         let threads = std::fs::read_dir("/proc/self/task")
             .map_err(|source| ConfineError::ThreadsUncounted { source })?
@@ -40,19 +41,19 @@ impl SingleThreaded {
     }
 }
 
-/// Confines the calling process and all that it starts for the rest of their lives, and proves each layer
-/// in it.
+/// Confines the calling process and its children for the rest of their lives, and proves each layer in it.
 ///
 /// # Errors
-/// If a required layer is missing, cannot be applied, or is not seen to refuse. The process may then be
-/// half confined: end it.
+/// If a required layer is missing, cannot be applied, or does not refuse its attempts. The process may then
+/// be half confined: end it.
 pub fn confine_current_process(
     one_thread: &SingleThreaded,
     rules: &ProcessConfinement,
 ) -> Result<ProcessPosture, ConfineError> {
     let limit_control = limits::apply(&rules.limits)?;
     let mut layers = confine_privileges(rules, &probe_kernel())?;
-    // The privilege to raise them is gone only now. The filter does not forbid the attempt.
+    // Prove the limits now, because the privilege to raise them is gone only here. The seccomp filter does
+    // not forbid the attempt.
     let mut evidence = vec![limits::prove(limit_control)?];
     if let Some(processes) = rules.limits.processes {
         evidence.extend(limits::bound_processes(one_thread, processes)?);
@@ -62,7 +63,7 @@ pub fn confine_current_process(
     Ok(ProcessPosture::new(layers))
 }
 
-/// All layers that bind a thread. `kernel` is an argument so that a test can take a layer away.
+/// Applies all layers that bind a thread. `kernel` is an argument so that a test can take a layer away.
 fn confine_privileges(
     rules: &ProcessConfinement,
     kernel: &KernelSupport,
@@ -91,7 +92,7 @@ fn under(
     }
     let mut controls = Vec::new();
     let abi = kernel.landlock_abi.unwrap_or_default();
-    // The first process of a process namespace has a parent that it cannot even name.
+    // The first process of a process namespace has a parent without a number, so it cannot be signalled.
     let has_parent = rustix::process::getppid().is_some();
     let probes = Probe::of_process(layer, abi, rules.user).iter();
     for probe in probes.filter(|probe| has_parent || **probe != Probe::SignalParent) {
@@ -118,17 +119,17 @@ fn under(
     Ok(LayerReport { layer, status, evidence })
 }
 
-/// Gives up all capabilities, and the ways to new ones.
+/// Gives up all capabilities, and the ways to gain new ones.
 fn give_up_privileges(user: Option<ProcessUser>) -> Result<LayerStatus, ConfineError> {
     let kept = |errno: rustix::io::Errno| ConfineError::CapabilitiesKept { source: errno.into() };
     rustix::thread::set_no_new_privs(true)
         .map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })?;
-    // The other layers make this promise for themselves; where they are missing nothing else would notice.
+    // Landlock and seccomp set this too; where they are missing, only this check would notice a failure.
     if !rustix::thread::no_new_privs().map_err(|errno| ConfineError::NoNewPrivs { source: errno.into() })? {
         return Err(ConfineError::NoNewPrivs { source: io::Error::other("it is not set afterwards") });
     }
-    // Needs a capability itself, so an ordinary user fails here. That costs nothing: with no_new_privs a
-    // program gains no capability that its starter has not, whatever the bounding set says.
+    // Dropping needs a capability itself, so an ordinary user fails here. That is harmless: with no_new_privs
+    // a program gains no capability that its caller lacks, whatever the bounding set is.
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         if rustix::thread::remove_capability_from_bounding_set(capability).is_err() {
@@ -165,10 +166,10 @@ pub(crate) fn become_user(user: ProcessUser) -> Result<(), ConfineError> {
         .map_err(|errno| ConfineError::UserKept { uid: user.uid, source: errno.into() })
 }
 
-/// Which side of [`fork`] one is on.
+/// The side of a [`fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fork {
-    /// The process that asked.
+    /// The calling process.
     Parent {
         /// The new process.
         child: rustix::process::Pid,
@@ -177,10 +178,10 @@ pub enum Fork {
     Child,
 }
 
-/// Doubles this process. Both sides own all descriptors: what the child is not to have, it drops.
+/// Forks this process. Both sides own all descriptors: the child drops those that it must not have.
 ///
 /// # Errors
-/// The kernel's, e.g. when the limit of processes is reached.
+/// The kernel's error, e.g. when the limit of processes is reached.
 pub fn fork(one_thread: &SingleThreaded) -> io::Result<Fork> {
     Ok(match sys::fork(one_thread)? {
         sys::Side::Child => Fork::Child,
@@ -204,50 +205,51 @@ pub(crate) fn start_one(one_thread: &SingleThreaded) -> Outcome {
     }
 }
 
-/// Lets the calling thread run before all that is scheduled in the ordinary way, whenever it has something to do: for a
-/// thread that sleeps nearly always and must not be kept from a processor by what it watches. A group of processes that
-/// the kernel schedules as one would have a share beside it however low its priority is, so that this is a real-time
-/// priority, the lowest. What the thread starts has the usual one.
+/// Gives the calling thread the lowest real-time priority, so that it runs before all threads of ordinary
+/// scheduling. It is meant for a thread that sleeps nearly always and must not be kept from a processor by
+/// the processes that it watches. No ordinary priority suffices: a group of processes that the kernel
+/// schedules as one would still have a share beside it. Children of the thread have the usual priority.
 ///
 /// # Errors
-/// The kernel's, as a rule that this takes `CAP_SYS_NICE`.
+/// The kernel's; usually this takes `CAP_SYS_NICE`.
 pub fn run_before_others() -> io::Result<()> {
     sys::schedule_in_real_time()
 }
 
-/// Whether two processes have one address space, as after `vfork` and before the new program is there (kcmp(2)). None
-/// where the kernel does not say: it must be built with it, and both must be for the caller to look at.
+/// Whether two processes have one address space, as after `vfork` until the new program runs (kcmp(2)).
+/// `None` where the kernel does not say: it must be built with `kcmp`, and the caller must be allowed to
+/// inspect both processes.
 #[must_use]
 pub fn share_memory(one: rustix::process::Pid, other: rustix::process::Pid) -> Option<bool> {
     sys::share_memory(one.as_raw_pid(), other.as_raw_pid())
 }
 
-/// Whether two threads have one table of descriptors (kcmp(2)). None where the kernel does not say.
+/// Whether two threads share one table of descriptors (kcmp(2)). `None` where the kernel does not say.
 #[must_use]
 pub fn share_descriptors(one: rustix::process::Pid, other: rustix::process::Pid) -> Option<bool> {
     sys::share_descriptors(one.as_raw_pid(), other.as_raw_pid())
 }
 
-/// Lets the calling thread look at the processes of a user, as that user's own processes may: for root without
-/// `CAP_SYS_PTRACE`, as in most containers. The thread keeps all else that root may, but for files: it is to open none
-/// but those below `/proc`.
+/// Lets the calling thread look at the processes of a user like that user's own processes. Meant for root
+/// without `CAP_SYS_PTRACE`, as in most containers. The thread keeps all other rights of root except those on
+/// files: it should open only files below `/proc`.
 ///
 /// # Errors
-/// The kernel's, as a rule that this takes `CAP_SETUID` and `CAP_SETGID`.
+/// The kernel's; usually this takes `CAP_SETUID` and `CAP_SETGID`.
 pub fn look_as(user: ProcessUser) -> io::Result<()> {
     let mut sets = rustix::thread::capabilities(None)?;
     if sets.effective.contains(CapabilitySet::SYS_PTRACE) {
         return Ok(());
     }
     sys::become_user_of_thread(user.uid, user.gid)?;
-    // With another effective user the kernel takes all rights away, of which this thread keeps those that are not of
+    // The change of the effective user clears the effective capabilities. Set them again, without those on
     // files.
     sets.effective.remove(RIGHTS_OF_FILES);
     sets.effective &= sets.permitted;
     Ok(rustix::thread::set_capabilities(None, sets)?)
 }
 
-/// What lets root pass over a file's owner and mode: `CAP_FS_SET` in `include/linux/capability.h`.
+/// The capabilities that bypass a file's owner and mode: `CAP_FS_SET` in `include/linux/capability.h`.
 const RIGHTS_OF_FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::MKNOD)
     .union(CapabilitySet::DAC_OVERRIDE)
@@ -257,11 +259,11 @@ const RIGHTS_OF_FILES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::LINUX_IMMUTABLE)
     .union(CapabilitySet::MAC_OVERRIDE);
 
-/// Closes all descriptors but the standard ones: whoever started this process may have let some through.
-/// To be called first, before this process owns any itself.
+/// Closes all descriptors except the standard ones, since the parent may have leaked some. Must be called
+/// first, before this process owns descriptors.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn close_inherited(one_thread: &SingleThreaded) -> io::Result<()> {
     sys::close_from(3, one_thread)
 }
@@ -271,18 +273,18 @@ pub fn close_inherited(one_thread: &SingleThreaded) -> io::Result<()> {
 pub struct Ended {
     /// Its number.
     pub pid: rustix::process::Pid,
-    /// How.
+    /// Its exit status.
     pub status: ExitStatus,
     /// The processor time of it and of the children that it waited for.
     pub cpu: Duration,
-    /// The most memory that one of them had.
+    /// The largest memory of any one of them.
     pub peak_memory_bytes: u64,
 }
 
-/// Waits until any child has ended; `None` when there is none left.
+/// Waits until a child has ended; `None` if there is none left.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn wait_for_any() -> io::Result<Option<Ended>> {
     let Some(reaped) = sys::wait_for_any()? else { return Ok(None) };
     let Some(pid) = rustix::process::Pid::from_raw(reaped.pid) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! What a process is proven to be confined by, as a value that can be sent to whoever started it.
+//! The proven posture of a process, as a value that it can send to the process that started it.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Evidence, Layer, LayerStatus, posture::summarize};
 
-/// What one process, and all that it starts, is proven to be confined by.
+/// The proven posture of one process and all its children.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessPosture {
     layers: Vec<LayerReport>,
@@ -15,28 +15,28 @@ pub struct ProcessPosture {
 /// One layer of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerReport {
-    /// Which.
+    /// The layer.
     pub layer: Layer,
     /// How far it holds.
     pub status: LayerStatus,
-    /// What was tried, before and after. Empty for a layer that was waived.
+    /// The attempts before and after. Empty for a layer that was waived.
     pub evidence: Vec<Evidence>,
 }
 
 impl ProcessPosture {
-    /// Takes reports together. Their order is that of [`Self::layers`].
+    /// Makes a posture of reports, which keep their order.
     #[must_use]
     pub fn new(layers: Vec<LayerReport>) -> Self {
         Self { layers }
     }
 
-    /// Every layer that was looked at, each once.
+    /// Every layer that was tried, each once.
     #[must_use]
     pub fn layers(&self) -> &[LayerReport] {
         &self.layers
     }
 
-    /// The status of one layer, if it is one that was looked at.
+    /// The status of one layer, if it was tried.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> Option<&LayerStatus> {
         self.layers.iter().find(|report| report.layer == layer).map(|report| &report.status)

@@ -1,26 +1,26 @@
-//! What a caller asks for: which layers, which mounts, which canary.
+//! The caller's request: layers, mounts and canary.
 //!
-//! Values only, equal on every platform; nothing here touches the kernel.
+//! Values only, the same on every platform; nothing here touches the kernel.
 
 use std::{os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use crate::{Canary, Layer};
 
-/// Everything that one worker thread is to be confined to.
+/// The confinement of one worker thread.
 #[derive(Clone, Debug)]
 pub struct ThreadConfinement {
     /// Whether the thread must have Landlock.
     pub landlock: Requirement,
     /// Whether the thread must have the system-call filter.
     pub seccomp: Requirement,
-    /// The only directories that the thread may open anything in; empty means no file at all.
+    /// The only directories below which the thread may open files; empty means no file at all.
     pub mounts: Vec<MountRule>,
-    /// What the thread tries to reach, so that the refusal proves the layer.
+    /// The target of the thread's attempts, whose refusal proves the layer.
     pub canary: Canary,
 }
 
 impl ThreadConfinement {
-    /// What is asked of one layer; nothing, if a thread cannot have it.
+    /// The requirement on one layer; waived if a thread cannot have it.
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
@@ -31,28 +31,27 @@ impl ThreadConfinement {
     }
 }
 
-/// Whether a layer must hold. There is no third value "if it works": a layer that is on here and off
-/// there, without anybody having decided so, is what a posture exists to prevent.
+/// Whether a layer must hold. There is no third value "if it works": no layer may be on or off without a
+/// decision of the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// The layer is applied and proven, or confinement fails.
     Required,
-    /// The operator took the layer off the list: it is not applied, and every row says so.
+    /// The operator waived the layer: it is not applied, and every audit row says so.
     Waived,
 }
 
 /// One directory tree that the thread may reach.
 #[derive(Clone, Debug)]
 pub struct MountRule {
-    /// The open directory. The Landlock rule is made from this handle, and the same handle should be the
-    /// guest's preopen: a path that is looked up twice can name two directories.
+    /// The open directory. The Landlock rule is made from this handle, and the guest's preopen should be the
+    /// same handle: a path that is looked up twice can name two directories (TOCTOU race).
     pub dir: Arc<OwnedFd>,
-    /// What may be done below it.
+    /// The access below it.
     pub access: MountAccess,
 }
 
-/// What may be done below a mount. Neither value lets anything be executed, nor lets a device, FIFO or
-/// socket be made.
+/// The access below a mount. Neither value allows executing a file, or making a device, FIFO or socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MountAccess {
     /// Read files and list directories.
@@ -61,26 +60,26 @@ pub enum MountAccess {
     Write,
 }
 
-/// Everything that a process, and all that it starts, is to be confined to.
+/// The confinement of a process and all its children.
 #[derive(Clone, Debug)]
 pub struct ProcessConfinement {
     /// Whether the process must have Landlock.
     pub landlock: Requirement,
     /// Whether the process must have the system-call filter.
     pub seccomp: Requirement,
-    /// Whom the process becomes, if it is root. `None` leaves it who it is.
+    /// The user that the process becomes, if it is root. `None` keeps its user.
     pub user: Option<ProcessUser>,
-    /// The only files, folders and devices that anything may be opened in.
+    /// The only files, folders and devices that may be opened, or below which files may be opened.
     pub paths: Vec<PathRule>,
-    /// What it may use up.
+    /// Its limits.
     pub limits: ProcessLimits,
-    /// What the process tries to reach, so that the refusal proves the layer.
+    /// The target of the process's attempts, whose refusal proves the layer.
     pub canary: Canary,
 }
 
 impl ProcessConfinement {
-    /// What is asked of one layer. That of privileges and that of limits work everywhere and are never waived;
-    /// namespaces are entered before, see [`crate::Namespaces`].
+    /// The requirement on one layer. Privileges and limits work everywhere and are never waived; namespaces
+    /// are entered before, see [`crate::Namespaces`].
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
@@ -92,7 +91,7 @@ impl ProcessConfinement {
     }
 }
 
-/// A user and its group, without further groups.
+/// A user and its group, without supplementary groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProcessUser {
     /// The user's number.
@@ -106,49 +105,49 @@ pub struct ProcessUser {
 pub struct PathRule {
     /// The open handle; `O_PATH` is enough.
     pub handle: Arc<OwnedFd>,
-    /// What may be done with it and below it.
+    /// The access to it and below it.
     pub access: PathAccess,
 }
 
-/// What a process may do with a path and what is below it. Programs may be started wherever files may be
-/// read: a shell that can read a script can run it anyway.
+/// A process's access to a path and below it. A readable file is also executable: a shell that can read a
+/// script can run it anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathAccess {
-    /// List folders, and read no file.
+    /// List folders, but read no file.
     List,
-    /// Read files, list folders, start programs.
+    /// Read files, list folders, execute programs.
     Read,
-    /// Also all that [`MountAccess::Write`] has, and FIFOs.
+    /// Also everything of [`MountAccess::Write`], and making FIFOs.
     Write,
-    /// Read and write a device, without its own requests.
+    /// Read and write a device, without device-specific requests.
     Device,
 }
 
-/// What a process and each process below it may use up. The kernel counts each process for itself, but for
+/// Limits of a process and of each process below it. The kernel counts each process separately, except for
 /// [`Self::processes`], which it counts by user and does not apply to the machine's root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct ProcessLimits {
-    /// Open descriptors, of each process.
+    /// Open descriptors of each process.
     pub descriptors: u64,
-    /// Private memory that can be written to, of each process. Memory that is shared is not counted.
+    /// Private writable memory of each process. Shared memory is not counted.
     pub memory_bytes: u64,
     /// The size of any file that is written.
     pub file_bytes: u64,
-    /// Processes and threads of this user, which must be no other process's: where the kernel turns out to count
-    /// others as well, or not to hold the user to it, nothing is changed and no evidence of it given. `None` leaves
-    /// what is.
+    /// Processes and threads of this user, which no other process may have: if an attempt shows that the
+    /// kernel counts other processes too, or does not apply the limit to the user, nothing is changed and
+    /// there is no evidence for it. `None` keeps the current limit.
     pub processes: Option<u64>,
-    /// Processor time, of each process. `None` leaves what is.
+    /// Processor time of each process. `None` keeps the current limit.
     pub cpu: Option<Duration>,
 }
 
-/// What all processes of a session together may use up, where a control group can be made for them.
+/// Limits of all processes of a session together, where a control group can be made for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct GroupLimits {
-    /// Memory, files in memory included. Beyond that one of the processes is killed.
+    /// Memory, memory files included. Beyond it one of the processes is killed.
     pub memory_bytes: u64,
-    /// Processes at a time. Beyond that none is started.
+    /// Processes at a time. Beyond it none can be started.
     pub processes: u64,
     /// Processor time in percent of one processor. `None` leaves it unbounded.
     pub cpu_percent: Option<u32>,

@@ -1,20 +1,20 @@
 //! The system-call filter of a worker thread: what a WASM guest's work on open handles needs, and no more.
-//! The one of a shell's processes, which is much wider, is in `process.rs`.
+//! The much wider filter of a shell's processes is in `process.rs`.
 //!
-//! Default is refusal with `EPERM`, never death: a refused call is an error of that call, and the row says
-//! so. (One exception is not ours to change: a call in another architecture's convention, `int 0x80` on
+//! The default is refusal with `EPERM`, never death: a refused call is an error of that call, and the row
+//! says so. (One exception cannot be changed: a call in another architecture's convention, `int 0x80` on
 //! x86-64, ends the process. No compiler emits one.)
 //!
-//! **What was refused here?** `strace -f -e status=failed -p PID` shows each refusal on its thread. In a test
-//! of your own, `SeccompAction::Log` in place of the `Errno` in [`compile`] lets everything through and has
-//! the kernel log each number (`journalctl -k -g type=1326`, `ausyscall NR`).
+//! **Which call was refused?** `strace -f -e status=failed -p PID` shows each refusal on its thread. In a
+//! test of yours, `SeccompAction::Log` in place of the `Errno` in [`compile`] lets everything through and
+//! makes the kernel log each number (`journalctl -k -g type=1326`, `ausyscall NR`).
 //!
-//! **Adding a call**: it must act on this thread's own memory, on time, or on a handle. Not on a path alone,
-//! on another thread or process, on limits, identities, namespaces or on code.
+//! **Adding a call**: it must act on this thread's own memory, on time, or on a handle. It must not act on a
+//! path alone, on another thread or process, on limits, identities or namespaces, or on code.
 //!
-//! Only numbers and register values can be judged, so `openat2`'s flags behind a pointer cannot be, nor
-//! which descriptor is whose: the descriptor table is the process's. Calls that are allowed whatever their
-//! arguments are answered from a bitmap without running the filter (since Linux 5.11).
+//! The filter sees only call numbers and register values. It cannot judge `openat2`'s flags, which are behind
+//! a pointer, nor the owner of a descriptor, since the process has one descriptor table. The kernel answers
+//! calls that are allowed with any arguments from a bitmap, without running the filter (since Linux 5.11).
 
 use std::{collections::BTreeMap, sync::OnceLock};
 
@@ -32,24 +32,26 @@ pub(crate) fn restrict() -> Result<LayerStatus, ConfineError> {
     install(programs()?)
 }
 
-/// Filters the system calls of the calling process, which has one thread, and of all that it starts.
+/// Filters the system calls of the calling process, which has one thread, and of all its children.
 pub(crate) fn restrict_process() -> Result<LayerStatus, ConfineError> {
     let answered = [(libc::ENOSYS, &process::UNKNOWN[..]), (libc::EOPNOTSUPP, &process::UNSUPPORTED[..])];
     install(&compiled(&answered, process::allowed)?)
 }
 
 fn install(programs: &Programs) -> Result<LayerStatus, ConfineError> {
-    // The order matters: the last filter forbids to install another one.
+    // The order matters: the last filter forbids installing another one.
     for program in programs.answered.iter().chain([&programs.allow_list]) {
         apply_filter(program).map_err(|source| ConfineError::SeccompApply { source })?;
     }
     Ok(LayerStatus::Enforced)
 }
 
-/// All filters apply to each call, and a refusal by one of them stands; of two, that of the later filter.
+/// Compiled filters. All apply to each call, and a refusal by one of them stands; of two refusals, that of
+/// the later filter.
 struct Programs {
-    /// One filter for each error that is not `EPERM`, such as `ENOSYS` for `clone3`: libc then takes the same way as
-    /// on a kernel without it. What is answered here is on the list too, as the list's answer would stand.
+    /// One filter for each error other than `EPERM`, such as `ENOSYS` for `clone3`, which makes libc fall
+    /// back as on an older kernel. These calls must be on the allow list too: it is installed later, so its
+    /// refusal would win.
     answered: Vec<BpfProgram>,
     allow_list: BpfProgram,
 }
@@ -89,25 +91,25 @@ fn compile(
     Ok(Programs { answered, allow_list: allow_list.try_into()? })
 }
 
-/// The whole list. A call with an empty vector is allowed whatever its arguments; with rules, if one of
+/// The allow list. A call with an empty vector is allowed with any arguments; a call with rules, if one of
 /// them matches.
 fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let plain = [MEMORY, WAITING, TIME, THREAD, FILES, LEGACY].concat();
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         plain.into_iter().map(|number| (number, Vec::new())).collect();
 
-    // Executable pages: the engine maps a module's code before the worker exists, so a worker that asks for
-    // one is being turned into something else.
+    // No executable pages: the engine maps a module's code before the worker exists, so a worker that asks
+    // for one runs an exploit.
     let executable = u64::from(word(libc::PROT_EXEC));
     for number in [libc::SYS_mmap, libc::SYS_mprotect] {
         let prot = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(executable), 0)?;
         rules.insert(number, vec![SeccompRule::new(vec![prot])?]);
     }
-    // The pooling allocator asks which pages of an instance were written, by this one request. Every other
-    // ioctl, TIOCSTI first (typing into the operator's terminal), is refused.
+    // The pooling allocator asks with this one request which pages of an instance were written. Every other
+    // ioctl is refused, above all TIOCSTI (typing into the operator's terminal).
     rules.insert(libc::SYS_ioctl, one_of(1, &[PAGEMAP_SCAN])?);
-    // The pooling allocator gives back many regions in one call. Of this process and in this one way, which
-    // is no more than `madvise`; of another process it would be a weapon.
+    // The pooling allocator gives back many regions in one call. Allowed for this process and this advice
+    // only, which is no more than `madvise`; on another process it would be a weapon.
     let this_process = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, PIDFD_SELF)?;
     let give_back = SeccompCondition::new(
         3,
@@ -116,7 +118,7 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         u64::from(word(libc::MADV_DONTNEED)),
     )?;
     rules.insert(libc::SYS_process_madvise, vec![SeccompRule::new(vec![this_process, give_back])?]);
-    // Not F_SETOWN and F_SETSIG, which make the kernel send signals on our behalf, nor locks and pipe sizes.
+    // Not F_SETOWN and F_SETSIG, which make the kernel send signals for us, nor locks and pipe sizes.
     rules.insert(
         libc::SYS_fcntl,
         one_of(
@@ -132,8 +134,8 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
             .map(word),
         )?,
     );
-    // A file that replaces another takes over who may read, write and run it. Nothing is ever made to run as
-    // its owner or its group.
+    // A file that replaces another takes over its read, write and execute permissions. The set-user-ID and
+    // set-group-ID bits are never allowed.
     let permissions_only = SeccompCondition::new(
         1,
         SeccompCmpArgLen::Dword,
@@ -141,9 +143,9 @@ fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
         0,
     )?;
     rules.insert(libc::SYS_fchmod, vec![SeccompRule::new(vec![permissions_only])?]);
-    // A crash must stay a crash: Rust's and wasmtime's fault handlers put the default action back and return
-    // to the faulting instruction; were that refused, they would come back for ever. Other signals, the
-    // interrupting one above all, are none of a worker's business.
+    // For crashes: Rust's and wasmtime's fault handlers restore the default action and return to the faulting
+    // instruction; if that were refused, the thread would fault for ever. A worker must not change other
+    // signals, above all the interrupting one.
     rules.insert(
         libc::SYS_rt_sigaction,
         one_of(
@@ -170,7 +172,7 @@ fn one_of(index: u8, values: &[u32]) -> Result<Vec<SeccompRule>, BackendError> {
         .collect()
 }
 
-/// libc's constants are signed, the filter's words are not.
+/// libc's constants are signed, the filter's words are unsigned.
 fn word(constant: libc::c_int) -> u32 {
     constant.unsigned_abs()
 }
@@ -178,7 +180,7 @@ fn word(constant: libc::c_int) -> u32 {
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: u32 = 0xc060_6610;
 
-/// The descriptor number -10000, as the filter sees it in 32 bits: the calling thread's own process.
+/// The pidfd constant -10000 (`PIDFD_SELF`), as the filter sees it in 32 bits: the calling thread's process.
 const PIDFD_SELF: u64 = (-10_000_i32).cast_unsigned() as u64;
 
 const MEMORY: &[libc::c_long] =
@@ -202,7 +204,7 @@ const TIME: &[libc::c_long] = &[
     libc::SYS_nanosleep,
 ];
 
-/// What a thread does about itself, its end included.
+/// Calls of a thread about itself, its end included.
 const THREAD: &[libc::c_long] = &[
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -216,17 +218,17 @@ const THREAD: &[libc::c_long] = &[
     libc::SYS_sched_yield,
     libc::SYS_set_robust_list,
     libc::SYS_sigaltstack,
-    // Allowed here and answered by `unknown_calls` with `ENOSYS`.
+    // Allowed here, because the filter for `ENOSYS` answers it (see [`Programs::answered`]).
     libc::SYS_clone3,
 ];
 
-/// Work on handles, and on paths below handles; where those may lead is Landlock's part. Absent on
-/// purpose: everything that changes modes, owners or extended attributes, makes devices, or knows files by
-/// inode number.
+/// Work on handles, and on paths below handles; Landlock decides where those may lead. Left out on purpose:
+/// every call that changes modes (`fchmod` is allowed above, by a rule), owners or extended attributes, makes
+/// devices, or opens files by inode number.
 const FILES: &[libc::c_long] = &[
     libc::SYS_close,
     libc::SYS_dup,
-    // The WASI layer's way of checking `..` where `openat2` gave up; tells less than `statx`.
+    // The WASI layer checks `..` with it when `openat2` gave up; it tells less than `statx`.
     libc::SYS_faccessat2,
     libc::SYS_fadvise64,
     libc::SYS_fallocate,
@@ -261,7 +263,7 @@ const FILES: &[libc::c_long] = &[
     libc::SYS_writev,
 ];
 
-/// Older names of calls above, which reach no further: libc still uses them on x86-64, and rustix `open`.
+/// Older names of calls above, with the same reach: libc on x86-64 and rustix `open` still use them.
 #[cfg(target_arch = "x86_64")]
 const LEGACY: &[libc::c_long] = &[libc::SYS_epoll_wait, libc::SYS_open, libc::SYS_poll, libc::SYS_readlink];
 #[cfg(not(target_arch = "x86_64"))]

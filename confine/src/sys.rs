@@ -1,6 +1,6 @@
 //! The calls that no safe library offers, each behind a safe function.
 //!
-//! The only `unsafe` of the project besides one in `tools`. Nothing here decides anything.
+//! The only `unsafe` of the host's crates besides one in `sandbox`. Nothing here makes decisions.
 #![expect(unsafe_code, reason = "raw system calls; every other module of the project is free of it")]
 
 use std::{
@@ -11,22 +11,22 @@ use std::{
 
 use crate::{Outcome, SingleThreaded};
 
-/// A system call with arguments that can do no harm even where nothing refuses it: null pointers, sizes
-/// of zero, numbers that name nothing. Only its `errno` is of interest.
+/// A system call whose arguments do no harm even if it is not refused: null pointers, sizes of zero, invalid
+/// numbers. Only its `errno` matters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum HarmlessCall {
     /// No program: `EFAULT`, or an empty name on newer kernels.
     Execve,
     /// A description of size 0: `EINVAL`.
     Clone3,
-    /// Of a number that no kernel has: `EINVAL`, or `EPERM` for who may give up none.
+    /// A capability number that no kernel has: `EINVAL`, or `EPERM` for a process that may not drop any.
     DropUnknownCapability,
     #[cfg(test)]
     Test(TestCall),
 }
 
-/// What the tests try besides: calls that an outer sandbox may answer by killing the process, which is
-/// why the shipped proof does not touch them.
+/// Further calls of the tests. An outer sandbox may answer them by killing the process, so the shipped proof
+/// does not make them.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TestCall {
@@ -56,22 +56,22 @@ pub(crate) enum TestCall {
     SetOwnFcntl,
     IgnoreInterrupt,
     Personality,
-    /// Advice to a process that is not ours.
+    /// Advice for another process's memory.
     MadviseOther,
-    /// Limits and priority of a process that is not this one.
+    /// Limits and priority of another process.
     PrlimitOther,
     ReniceOther,
     PidfdGetfd,
     ShmGet,
     CloneNamespace,
-    /// Not refused: the one ioctl, and the one advice.
+    /// Allowed: the one ioctl, and the one advice.
     PagemapScan,
     MadviseSelf,
 }
 
 #[cfg(test)]
 impl TestCall {
-    /// All that a filtered thread must be refused.
+    /// All calls that must be refused to a filtered thread.
     pub(crate) const REFUSED: [Self; 26] = [
         Self::Clone,
         Self::Execveat,
@@ -101,7 +101,7 @@ impl TestCall {
         Self::MadviseOther,
     ];
 
-    /// All that a program below a confined process must be refused.
+    /// All calls that must be refused to a program below a confined process.
     pub(crate) const REFUSED_TO_PROGRAMS: [Self; 18] = [
         Self::Ptrace,
         Self::ProcessVmReadv,
@@ -124,7 +124,7 @@ impl TestCall {
     ];
 }
 
-/// Makes the call and says what came of it.
+/// Makes the call and returns its outcome.
 pub(crate) fn attempt(call: HarmlessCall) -> Outcome {
     let (number, args) = match call {
         HarmlessCall::Execve => (libc::SYS_execve, [0; 4]),
@@ -176,7 +176,7 @@ fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
         TestCall::PrlimitOther => (libc::SYS_prlimit64, [i32::MAX.into(), 0, 0, 0]),
         TestCall::ReniceOther => (libc::SYS_setpriority, [0, i32::MAX.into(), 0, 0]),
         TestCall::PidfdGetfd => (libc::SYS_pidfd_getfd, [NOTHING, NOTHING, 0, 0]),
-        // Of size 0, which is never made.
+        // Size 0, so no segment is ever made.
         TestCall::ShmGet => (libc::SYS_shmget, [0; 4]),
         // `CLONE_NEWUSER` with `CLONE_THREAD`, which no kernel accepts.
         TestCall::CloneNamespace => {
@@ -186,12 +186,12 @@ fn test_call(call: TestCall) -> (libc::c_long, [libc::c_long; 4]) {
     }
 }
 
-/// Maps one anonymous page with the given protection, or changes a page's protection to it, and gives the
-/// page back.
+/// Maps one anonymous page with the given protection, or changes a page's protection to it, and unmaps the
+/// page.
 #[cfg(test)]
 pub(crate) fn attempt_page(map_with: libc::c_int, then_protect: Option<libc::c_int>) -> Outcome {
     const PAGE_BYTES: usize = 4096;
-    // SAFETY: a fresh anonymous mapping at a place of the kernel's choosing touches no memory of ours.
+    // SAFETY: a fresh anonymous mapping at an address that the kernel chooses touches no memory of ours.
     let page = unsafe {
         libc::mmap(ptr::null_mut(), PAGE_BYTES, map_with, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
     };
@@ -199,7 +199,7 @@ pub(crate) fn attempt_page(map_with: libc::c_int, then_protect: Option<libc::c_i
         return outcome(-1);
     }
     let result = match then_protect {
-        // SAFETY: the page was mapped above and nobody else knows its address.
+        // SAFETY: the page was mapped above and no other code knows its address.
         Some(protection) => outcome(unsafe { libc::mprotect(page, PAGE_BYTES, protection) }.into()),
         None => Outcome::Succeeded,
     };
@@ -232,18 +232,18 @@ pub(crate) fn seccomp_errno_available() -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Who handles a signal.
+/// The owner of a signal's handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handler {
     /// The default action or "ignore".
     Nobody,
     /// [`install_empty_handler`] of this process.
     Ours,
-    /// The application.
+    /// The application's handler.
     Foreign,
 }
 
-/// Asks who handles `signal`.
+/// Asks for the owner of `signal`'s handler.
 pub(crate) fn signal_handler(signal: libc::c_int) -> io::Result<Handler> {
     // SAFETY: all-zero bytes are a valid `sigaction`: integers, and an optional function pointer.
     let mut current: libc::sigaction = unsafe { mem::zeroed() };
@@ -258,14 +258,14 @@ pub(crate) fn signal_handler(signal: libc::c_int) -> io::Result<Handler> {
     })
 }
 
-/// Makes `signal` do nothing but end the system call that it meets.
+/// Installs a handler that does nothing: `signal` then only ends the system call that it interrupts.
 pub(crate) fn install_empty_handler(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: as above.
     let mut action: libc::sigaction = unsafe { mem::zeroed() };
     action.sa_sigaction = empty_handler_address();
-    // No SA_RESTART: ending the call is the purpose. SA_ONSTACK: the signal meets threads that run a guest
-    // on a small stack of wasmtime's, where the kernel's frame (up to 11 KiB with AMX) could hit the guard
-    // page; Rust and wasmtime give every thread an alternate stack.
+    // No SA_RESTART: ending the call is the purpose. SA_ONSTACK: the signal can hit threads that run a guest
+    // on one of wasmtime's small stacks, where the kernel's frame (up to 11 KiB with AMX) could reach the
+    // guard page; Rust and wasmtime give every thread an alternate stack.
     action.sa_flags = libc::SA_ONSTACK;
     // SAFETY: `action` is initialised, its mask is empty, and the handler is async-signal-safe: it is empty.
     if unsafe { libc::sigaction(signal, &raw const action, ptr::null_mut()) } == 0 {
@@ -275,7 +275,7 @@ pub(crate) fn install_empty_handler(signal: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// A handler that is not ours, as an application would have one.
+/// Installs a handler other than ours, like an application's.
 #[cfg(test)]
 pub(crate) fn install_foreign_handler(signal: libc::c_int) {
     extern "C" fn foreign_handler(signal: libc::c_int) {
@@ -287,7 +287,7 @@ pub(crate) fn install_foreign_handler(signal: libc::c_int) {
     unsafe { libc::signal(signal, address) };
 }
 
-/// Lets `signal` through to the calling thread: a blocked signal would stay pending and free nobody.
+/// Unblocks `signal` on the calling thread: a blocked signal would stay pending and interrupt nothing.
 pub(crate) fn unblock_on_this_thread(signal: libc::c_int) {
     // SAFETY: all-zero bytes are a valid, empty set; the calls write to it and read it, and no more.
     unsafe {
@@ -298,25 +298,25 @@ pub(crate) fn unblock_on_this_thread(signal: libc::c_int) {
     }
 }
 
-/// Sends `signal` to one thread of this process; a thread that is gone is no error. By kernel id and not
-/// by `pthread_t`: using the latter after the thread has ended is undefined behaviour.
+/// Sends `signal` to one thread of this process; a thread that is gone is no error. Uses the kernel's id and
+/// not a `pthread_t`, which it is undefined behaviour to use after the thread has ended.
 pub(crate) fn signal_thread(thread: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: `tgkill` takes three integers. The process id is asked anew, so that no thread of another
-    // process can be met, not even one that got the number of an ended thread.
+    // SAFETY: `tgkill` takes three integers. The process id is read again here, so no thread of another
+    // process can be hit, even if it got the number of an ended thread.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, signal) };
 }
 
-/// Which side of [`fork`] one is on.
+/// The side of a [`fork`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// The process that asked, and the child's id.
+    /// The calling process, with the child's id.
     Parent(libc::pid_t),
     /// The new process.
     Child,
 }
 
-/// Doubles this process. Safe because of what the token says: with one thread there is no lock that
-/// somebody else holds, so the child may do all that its parent may.
+/// Forks this process. Safe because of the token: with one thread, no other thread holds a lock, so the child
+/// may do everything that its parent may.
 pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
     // SAFETY: the process has one thread, see above.
     match unsafe { libc::fork() } {
@@ -326,24 +326,24 @@ pub(crate) fn fork(_one_thread: &SingleThreaded) -> io::Result<Side> {
     }
 }
 
-/// Whether two processes have one address space, as after `vfork` (kcmp(2), `KCMP_VM`). None where the kernel does not
-/// say.
+/// Whether two processes have one address space, as after `vfork` (kcmp(2), `KCMP_VM`). `None` where the
+/// kernel does not say.
 pub(crate) fn share_memory(one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
     const KCMP_VM: libc::c_int = 1;
     have_one(KCMP_VM, one, other)
 }
 
-/// Whether two processes or threads have one table of descriptors (kcmp(2), `KCMP_FILES`). None where the kernel does
-/// not say.
+/// Whether two processes or threads share one table of descriptors (kcmp(2), `KCMP_FILES`). `None` where the
+/// kernel does not say.
 pub(crate) fn share_descriptors(one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
     const KCMP_FILES: libc::c_int = 2;
     have_one(KCMP_FILES, one, other)
 }
 
-/// Whether two processes have the same resource of a kind that takes no further number (kcmp(2)). One that is gone has
-/// none.
+/// Whether two processes share a resource of a kind that takes no further number (kcmp(2)). A process that is
+/// gone shares none.
 fn have_one(kind: libc::c_int, one: libc::pid_t, other: libc::pid_t) -> Option<bool> {
-    // SAFETY: numbers alone are passed, and no memory is touched.
+    // SAFETY: only numbers are passed, and no memory is touched.
     match unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, 0, 0) } {
         0 => Some(true),
         -1 if io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH) => None,
@@ -351,16 +351,15 @@ fn have_one(kind: libc::c_int, one: libc::pid_t, other: libc::pid_t) -> Option<b
     }
 }
 
-/// Gives the calling thread, and no other one, the user and the group by which it is judged. What it was before stays
-/// the real and the saved one.
+/// Changes the effective user and group of the calling thread alone. The real and the saved ones stay.
 ///
-/// By the effective ones, and not only by those of files: whether a user namespace is the caller's own, whose processes
-/// it may look at, is asked of the effective user (`cap_capable`).
+/// The file system ids would not be enough: whether a user namespace is the caller's own, so that it may look
+/// at the processes there, is decided by the effective user (`cap_capable`).
 pub(crate) fn become_user_of_thread(uid: libc::uid_t, gid: libc::gid_t) -> io::Result<()> {
     const KEPT: libc::c_long = -1;
     let done = |result: libc::c_long| if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) };
-    // SAFETY: the calls take numbers. As system calls they change the calling thread alone: those of the C library
-    // change all threads.
+    // SAFETY: the calls take numbers. As raw system calls they change the calling thread alone, whereas the C
+    // library's functions change all threads.
     unsafe {
         done(libc::syscall(libc::SYS_setresgid, KEPT, libc::c_ulong::from(gid), KEPT))?;
         done(libc::syscall(libc::SYS_setresuid, KEPT, libc::c_ulong::from(uid), KEPT))
@@ -371,22 +370,23 @@ pub(crate) fn become_user_of_thread(uid: libc::uid_t, gid: libc::gid_t) -> io::R
 pub(crate) fn schedule_in_real_time() -> io::Result<()> {
     let lowest = libc::sched_param { sched_priority: 1 };
     let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the call reads one structure, which lives here.
+    // SAFETY: the call reads one structure, which outlives it.
     match unsafe { libc::sched_setscheduler(0, policy, &raw const lowest) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
 }
 
-/// Ends a process that was doubled only to be there: nothing of its other half's is cleaned up or written.
+/// Ends a forked process at once, without running the parent's cleanup or writing its buffers.
 pub(crate) fn exit(code: libc::c_int) -> ! {
-    // SAFETY: the call takes an integer and does not come back.
+    // SAFETY: the call takes an integer and does not return.
     unsafe { libc::_exit(code) }
 }
 
 /// Closes every descriptor from `first` on.
 pub(crate) fn close_from(first: libc::c_uint, _one_thread: &SingleThreaded) -> io::Result<()> {
-    // SAFETY: the call takes three integers. What it closes is owned by nobody: the caller says so.
+    // SAFETY: the call takes three integers. By its contract, no value in this process owns the closed
+    // descriptors.
     if unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) } == 0 {
         Ok(())
     } else {
@@ -394,7 +394,7 @@ pub(crate) fn close_from(first: libc::c_uint, _one_thread: &SingleThreaded) -> i
     }
 }
 
-/// A child that has ended: its id, its status as the kernel words it, and what it used.
+/// A child that has ended: its id, its raw wait status, and its resource usage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reaped {
     pub(crate) pid: libc::pid_t,
@@ -402,13 +402,13 @@ pub(crate) struct Reaped {
     pub(crate) usage: libc::rusage,
 }
 
-/// Waits for any child; `None` when there is none left.
+/// Waits for any child; `None` if there is none left.
 pub(crate) fn wait_for_any() -> io::Result<Option<Reaped>> {
     loop {
         let mut status = 0;
         // SAFETY: all-zero bytes are a valid `rusage`, a struct of integers.
         let mut usage: libc::rusage = unsafe { mem::zeroed() };
-        // SAFETY: both places are valid for writing and outlive the call.
+        // SAFETY: both variables are valid for writing and outlive the call.
         let pid = unsafe { libc::wait4(-1, &raw mut status, 0, &raw mut usage) };
         if pid > 0 {
             return Ok(Some(Reaped { pid, status, usage }));
@@ -422,23 +422,23 @@ pub(crate) fn wait_for_any() -> io::Result<Option<Reaped>> {
     }
 }
 
-/// Moves the calling process, which has one thread, or its future children, into fresh namespaces.
+/// Moves the calling process, which has one thread, or its future children, into new namespaces.
 pub(crate) fn unshare(
     namespaces: rustix::thread::UnshareFlags,
     _one_thread: &SingleThreaded,
 ) -> io::Result<()> {
-    // The flag for descriptors is the one that could surprise somebody: nobody here asks for it.
+    // Unsharing the descriptor table is the unsafe case, and no caller here asks for it.
     let namespaces = namespaces.difference(rustix::thread::UnshareFlags::FILES);
-    // SAFETY: no descriptor table is parted, and there is no other thread.
+    // SAFETY: no descriptor table is unshared, and there is no other thread.
     Ok(unsafe { rustix::thread::unshare_unsafe(namespaces) }?)
 }
 
-/// How far a change of mounts reaches.
+/// The depth of a change to mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// One mount.
     One,
-    /// It and all that is mounted below.
+    /// This mount and all mounts below it.
     All,
 }
 
@@ -447,7 +447,7 @@ pub(crate) fn set_mount_attributes(mount: BorrowedFd<'_>, attributes: u64, depth
     change_mount(mount, libc::mount_attr { attr_set: attributes, ..NO_CHANGE }, depth)
 }
 
-/// Shows the files of a mount, and of all below it, with the owners that a user namespace maps them to.
+/// Shows the files of a mount, and of all mounts below it, with their owners mapped by a user namespace.
 pub(crate) fn map_mount(mount: BorrowedFd<'_>, map: BorrowedFd<'_>) -> io::Result<()> {
     let userns_fd = u64::try_from(map.as_raw_fd()).map_err(io::Error::other)?;
     let attr_set = u64::from(rustix::mount::MountAttrFlags::MOUNT_ATTR_IDMAP.bits());
@@ -459,8 +459,8 @@ const NO_CHANGE: libc::mount_attr =
 
 fn change_mount(mount: BorrowedFd<'_>, change: libc::mount_attr, depth: Depth) -> io::Result<()> {
     let recursive = if depth == Depth::All { libc::AT_RECURSIVE } else { 0 };
-    // SAFETY: the path is a valid empty string, `change` has the size that is given, and both outlive the
-    // call, which only reads them.
+    // SAFETY: the path is a valid empty string, the size is that of `change`, and both outlive the call,
+    // which only reads them.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
@@ -474,7 +474,7 @@ fn change_mount(mount: BorrowedFd<'_>, change: libc::mount_attr, depth: Depth) -
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A page of System V shared memory that lasts as long as this value, or as this process.
+/// A page of System V shared memory that exists as long as this value, or this process.
 #[derive(Debug)]
 pub(crate) struct SharedPage {
     id: libc::c_int,
@@ -492,13 +492,13 @@ impl SharedPage {
             }
             let address = libc::shmat(id, ptr::null(), libc::SHM_RDONLY);
             let error = io::Error::last_os_error();
-            // From now on it is gone when nobody holds it any more.
+            // Removes it as soon as no process has it mapped any more.
             libc::shmctl(id, libc::IPC_RMID, ptr::null_mut());
             if address.addr() == usize::MAX { Err(error) } else { Ok(Self { id, address }) }
         }
     }
 
-    /// Asks for it by its number.
+    /// Asks for the page by its number.
     pub(crate) fn find(&self) -> Outcome {
         // SAFETY: all-zero bytes are a valid `shmid_ds`, a struct of integers; the kernel writes one there.
         let result = unsafe {
@@ -511,7 +511,7 @@ impl SharedPage {
 
 impl Drop for SharedPage {
     fn drop(&mut self) {
-        // SAFETY: the address is that of our own mapping, which nobody else refers to.
+        // SAFETY: the address is that of our mapping, to which no reference exists.
         unsafe { libc::shmdt(self.address) };
     }
 }

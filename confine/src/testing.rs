@@ -1,6 +1,6 @@
-//! A small world for the tests: a state folder, two mounts, a place outside, and fresh threads.
+//! A small world for the tests: a state folder, two mounts, a folder outside, and fresh threads.
 //!
-//! Every confined thread is one of its own, so that the test process stays free.
+//! Every confined thread is a new one, so that the test process stays unconfined.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -60,7 +60,7 @@ impl World {
         self.canary.clone()
     }
 
-    /// Both layers, `read/` to read and `write/` to write.
+    /// Both layers; `read/` is readable and `write/` is writable.
     pub(crate) fn rules(&self) -> ThreadConfinement {
         ThreadConfinement {
             landlock: Requirement::Required,
@@ -85,7 +85,7 @@ impl World {
     }
 }
 
-/// Runs `body` on a fresh thread, and hands its panic on.
+/// Runs `body` on a fresh thread, and passes a panic on.
 pub(crate) fn on_fresh_thread<T: Send>(body: impl FnOnce() -> T + Send) -> T {
     thread::scope(|scope| scope.spawn(body).join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -104,8 +104,8 @@ pub(crate) fn confined<T: Send>(
     })
 }
 
-/// Whether the kernel has both layers. If not, says so and lets the test end, except where a missing layer
-/// is a failure.
+/// Whether the kernel has both layers. If not, prints that the test is skipped, or fails where a missing
+/// layer is a failure.
 pub(crate) fn kernel_has_layers() -> bool {
     let kernel = probe_kernel();
     let Some(reason) = Layer::THREAD.iter().find_map(|layer| kernel.missing(*layer)) else {

@@ -1,6 +1,6 @@
-//! The flow: control, apply, prove, and prove again before every call.
+//! Confinement of a thread: control, apply, prove, and prove again before every call.
 //!
-//! Knows the order and the meaning of outcomes; how a layer is applied is in the layer's own file.
+//! This file knows the order and the meaning of outcomes; each layer's file knows how to apply it.
 
 use std::{io, marker::PhantomData, thread};
 
@@ -9,8 +9,8 @@ use crate::{
     ThreadConfinement, canary::Probe, landlock, probe_kernel, seccomp,
 };
 
-/// The calling thread is confined, and was seen to be. It speaks about the thread that it was made on and
-/// cannot leave it:
+/// Proof that the calling thread is confined. It belongs to the thread on which it was made and cannot leave
+/// it:
 ///
 /// ```compile_fail
 /// fn elsewhere(proven: portcullis_confine::ProvenThread) {
@@ -21,19 +21,19 @@ use crate::{
 pub struct ProvenThread {
     posture: Posture,
     canary: Canary,
-    /// Neither `Send` nor `Sync`: on another thread the proof would be of that thread.
+    /// Neither `Send` nor `Sync`: on another thread it would prove that thread.
     on_this_thread: PhantomData<*const ()>,
 }
 
 impl ProvenThread {
-    /// What was proven.
+    /// The proven posture.
     #[must_use]
     pub fn posture(&self) -> &Posture {
         &self.posture
     }
 
-    /// Proves every layer anew, by one refused `open` and one refused `socket`: about a microsecond, cheap
-    /// enough to precede each call. A waived layer is not asked.
+    /// Proves every layer again with one refused `open` and one refused `socket`: about a microsecond, cheap
+    /// enough before each call. A waived layer is skipped.
     ///
     /// # Errors
     /// [`ConfineError::NotRefused`]. The thread must not run another job.
@@ -49,19 +49,19 @@ impl ProvenThread {
 
 /// Confines the calling thread for the rest of its life, and proves each required layer on it.
 ///
-/// Call it on a fresh thread of your own, after everything that the thread needs exists (engine, runtime,
-/// handles): never on an executor's thread, and on nothing that starts threads later, because they
-/// would inherit it. A waived layer is skipped. `no_new_privs` is set in any case.
+/// Call it on a fresh thread that you own, after everything that the thread needs exists (engine, runtime,
+/// handles). Never call it on an executor's thread, or on a thread that starts others later: they would
+/// inherit it. A waived layer is skipped. `no_new_privs` is set in any case.
 ///
 /// # Errors
-/// If a required layer is missing, cannot be applied, or is not seen to refuse. The thread may then be half
-/// confined: end it.
+/// If a required layer is missing, cannot be applied, or does not refuse its attempts. The thread may then be
+/// half confined: end it.
 pub fn confine_current_thread(rules: &ThreadConfinement) -> Result<ProvenThread, ConfineError> {
     confine_on(&probe_kernel(), rules)
 }
 
-/// Confines a thread of its own and ends it: what `doctor` and the load of a policy ask to learn what
-/// would hold here, without giving up a thread.
+/// Confines a new thread and ends it. `doctor` and the load of a policy use it to learn which layers hold
+/// here, without giving up a thread.
 ///
 /// # Errors
 /// As [`confine_current_thread`], and [`ConfineError::ScratchThread`].
@@ -75,8 +75,8 @@ pub fn prove_on_scratch_thread(rules: &ThreadConfinement) -> Result<Posture, Con
         .map_err(|_payload| ConfineError::ScratchThread { source: io::Error::other("it panicked") })?
 }
 
-/// `kernel` is an argument so that a test can take a layer away; a layer that is claimed and not there
-/// fails at its application or its proof.
+/// `kernel` is an argument so that a test can take a layer away. A layer that is claimed but absent fails
+/// when it is applied or proved.
 fn confine_on(kernel: &KernelSupport, rules: &ThreadConfinement) -> Result<ProvenThread, ConfineError> {
     for layer in Layer::THREAD {
         if rules.requirement(layer) == Requirement::Required {
@@ -111,7 +111,7 @@ fn require_supported(kernel: &KernelSupport, layer: Layer) -> Result<(), Confine
     }
 }
 
-/// The negative control: what the layers are to refuse must work first.
+/// The negative control: every attempt that the layers must refuse has to work first.
 fn control(rules: &ThreadConfinement) -> Result<Vec<(Probe, Outcome)>, ConfineError> {
     let mut controls = Vec::new();
     for probe in Probe::ALL {
@@ -131,7 +131,7 @@ fn control(rules: &ThreadConfinement) -> Result<Vec<(Probe, Outcome)>, ConfineEr
     Ok(controls)
 }
 
-/// The same attempts again, each of which must now be refused in the expected way.
+/// Repeats the attempts, each of which must now be refused in the expected way.
 fn prove(rules: &ThreadConfinement, controls: &[(Probe, Outcome)]) -> Result<Vec<Evidence>, ConfineError> {
     let mut evidence = Vec::new();
     for &(probe, before) in controls {

@@ -1,9 +1,10 @@
-//! Opens a file that decides what others may do, such as a policy, only if nobody but root and our own user can change
-//! it: neither the file, nor a folder or a link on the way to it.
+//! Opens a file that decides about rights, such as a policy, only if no user except root and our own can
+//! change it: neither the file, nor a folder or a link on its path.
 //!
-//! The way is gone step by step on handles that were judged before the next step is taken beneath them, and what is
-//! judged of the file is the descriptor that is then read. A file system that is mounted read-only changes for nobody
-//! here, whatever the permissions on it say; so do the folders of a container's mounted configuration.
+//! The path is walked step by step on handles: each is judged before the next one is opened below it. The
+//! file is judged by the descriptor that is then read (no TOCTOU race). On a file system that is mounted
+//! read-only no user here can change anything, whatever the permissions are; so it is with the folders of a
+//! container's mounted configuration.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -22,7 +23,7 @@ use rustix::{
     io::Errno,
 };
 
-/// Something on the way to a file, and the file.
+/// The kind of an object on a file's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Thing {
     /// The file itself.
@@ -43,31 +44,31 @@ impl fmt::Display for Thing {
     }
 }
 
-/// Why a file is not trusted.
+/// The reason why a file is not trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum TrustError {
-    /// It cannot be opened or looked at.
+    /// It cannot be opened or examined.
     #[error("cannot open `{}`", path.display())]
     Unusable {
-        /// What cannot be opened.
+        /// The path that cannot be opened.
         path: PathBuf,
         /// The system's reason.
         #[source]
         source: io::Error,
     },
-    /// There is none, and somebody else could have taken it away, or could put one there.
+    /// It does not exist, and another user could have removed it, or could create it.
     #[error("there is no `{}`", path.display())]
     Missing {
-        /// What was looked for.
+        /// The path of the file.
         path: PathBuf,
-        /// What on the way to it another user can change.
+        /// The part of its path that another user can change.
         #[source]
         doubt: Box<TrustError>,
     },
     /// It is no regular file, or no folder.
     #[error("`{}` is no regular file", path.display())]
     Kind {
-        /// What it was looked for under.
+        /// Its path.
         path: PathBuf,
     },
     /// Another user owns it, who could change it.
@@ -76,36 +77,36 @@ pub enum TrustError {
         path.display(), path.display()
     )]
     Foreign {
-        /// What it is.
+        /// Its kind.
         thing: Thing,
-        /// Where.
+        /// Its path.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         owner: u32,
-        /// Who we are.
+        /// Our own user.
         own: u32,
     },
-    /// Others may write it.
+    /// Other users may write it.
     #[error(
         "the {thing} `{}` can be written by {by} (mode {mode:04o}), who could change what holds; right would be `chmod {remedy} {}`",
         path.display(), path.display()
     )]
     Writable {
-        /// What it is.
+        /// Its kind.
         thing: Thing,
-        /// Where.
+        /// Its path.
         path: PathBuf,
         /// Its permissions.
         mode: u32,
-        /// Who may write it.
+        /// The users who may write it.
         by: &'static str,
-        /// What takes that away.
+        /// The `chmod` mode that forbids it.
         remedy: &'static str,
     },
 }
 
 impl TrustError {
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     #[must_use]
     pub fn is_missing(&self) -> bool {
         match self {
@@ -116,11 +117,11 @@ impl TrustError {
     }
 }
 
-/// Opens a file for reading that nobody but root and our own user can change. The open does not block.
+/// Opens a file for reading that only root and our own user can change. The open does not block.
 ///
 /// # Errors
-/// [`TrustError`] if it cannot be opened, is no regular file, or somebody else can change it or the way to it; where
-/// there is no file, [`TrustError::is_missing`], whoever can change the way.
+/// [`TrustError`] if it cannot be opened, is no regular file, or another user can change it or its path. If
+/// the file does not exist, [`TrustError::is_missing`] holds, even if another user can change its path.
 pub fn open_file(path: &Path) -> Result<File, TrustError> {
     let mut doubt = None;
     match walk(path, &mut doubt) {
@@ -138,10 +139,10 @@ pub fn open_file(path: &Path) -> Result<File, TrustError> {
     }
 }
 
-/// Judges a folder and the way to it: whether anybody but root and our own user can change what lies in it.
+/// Judges a folder and its path: whether only root and our own user can change its contents.
 ///
 /// # Errors
-/// As [`open_file`].
+/// Same as [`open_file`].
 pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
     let mut doubt = None;
     let found = walk(path, &mut doubt);
@@ -152,22 +153,22 @@ pub fn judge_folder(path: &Path) -> Result<(), TrustError> {
     }
 }
 
-/// Judges an open regular file by itself, whatever way led to it.
+/// Judges an open regular file by itself, regardless of its path.
 ///
 /// # Errors
-/// As [`open_file`].
+/// Same as [`open_file`].
 pub fn judge_file(file: BorrowedFd<'_>, path: &Path) -> Result<(), TrustError> {
     judge(file, Thing::File, path)
 }
 
-/// Where a way ends.
+/// The end of a path.
 enum Found {
     File(OwnedFd),
     Folder,
 }
 
-/// Goes to where a path leads, judging each folder and link on the way. What somebody else could change becomes the
-/// `doubt`, the first of them: it counts where there is something at the end of the way, which is not opened then.
+/// Follows a path, judging each folder and link on it. The first one that another user can change becomes the
+/// `doubt`. The doubt counts if something exists at the end of the path, which is then not opened.
 fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf), TrustError> {
     let unusable = |at: &Path, source: io::Error| TrustError::Unusable { path: at.to_owned(), source };
     let absolute = std::path::absolute(path).map_err(|source| unusable(path, source))?;
@@ -211,7 +212,7 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf),
                 }
                 left.extend(steps(&target));
             }
-            // What others lead us to is not opened, not even to be judged.
+            // A file that other users could have led us to is not even opened.
             FileType::RegularFile if left.is_empty() && doubt.is_some() => {
                 return Err(TrustError::Kind { path: here });
             }
@@ -219,7 +220,8 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf),
                 let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
                 let file =
                     rustix::fs::openat(&folder, name.as_os_str(), flags, Mode::empty()).map_err(failed)?;
-                // What was looked at could be exchanged since, by those whom this trusts.
+                // Check the open file again: the users that are trusted here may have replaced it since the
+                // first look.
                 let kind = FileType::from_raw_mode(rustix::fs::fstat(&file).map_err(failed)?.st_mode);
                 return match kind {
                     FileType::RegularFile => Ok((Found::File(file), here)),
@@ -233,7 +235,7 @@ fn walk(path: &Path, doubt: &mut Option<TrustError>) -> Result<(Found, PathBuf),
     Ok((Found::Folder, at))
 }
 
-/// Judges something on the way. Only the system's own errors end it.
+/// Judges an object on the path, and records a doubt. Only errors of the system end the walk.
 fn judge_way(
     handle: BorrowedFd<'_>,
     thing: Thing,
@@ -272,7 +274,7 @@ fn judge(handle: BorrowedFd<'_>, thing: Thing, path: &Path) -> Result<(), TrustE
     if is_ours && by.is_none() {
         return Ok(());
     }
-    // Asked last, since it takes a system call of its own and is rare.
+    // Asked last: it takes a further system call and is rarely needed.
     if rustix::fs::fstatvfs(handle).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
         return Ok(());
     }
@@ -293,10 +295,10 @@ fn is_trusted(owner: u32, own: u32) -> bool {
     owner == own || owner == 0 || (owner == UNMAPPED && !is_mapped(UNMAPPED))
 }
 
-/// Who else may write it, and what takes that away.
+/// The other users who may write it, and the `chmod` mode that forbids that.
 fn written_by(stat: &Stat, thing: Thing, handle: BorrowedFd<'_>) -> Option<(&'static str, &'static str)> {
-    // A link has no permissions of its own. In a folder with the sticky bit only the owner of a name changes what it
-    // stands for, and the owner of each name on the way is judged.
+    // A link's permissions do not count. In a folder with the sticky bit only a name's owner can change its
+    // target, and the owner of each name on the path is judged.
     let is_sticky = thing == Thing::Folder && stat.st_mode & 0o1000 != 0;
     if thing == Thing::Link || is_sticky {
         return None;
@@ -309,9 +311,10 @@ fn written_by(stat: &Stat, thing: Thing, handle: BorrowedFd<'_>) -> Option<(&'st
         .then_some(("others of its group", "g-w"))
 }
 
-/// Whether permissions beside the mode name users: then the mode's group stands for all of them.
+/// Whether an access list grants rights besides the mode: then the mode's group bits are the mask for all of
+/// its entries.
 fn has_access_list(handle: BorrowedFd<'_>) -> bool {
-    // An `O_PATH` handle has no attributes of its own; its name below `/proc` has.
+    // `getxattr` does not work on an `O_PATH` handle, but works on its name below `/proc`.
     let name = format!("/proc/self/fd/{}", handle.as_raw_fd());
     let mut none = [0_u8; 0];
     match rustix::fs::getxattr(name, "system.posix_acl_access", &mut none[..]) {
@@ -320,9 +323,10 @@ fn has_access_list(handle: BorrowedFd<'_>) -> bool {
     }
 }
 
-/// Whether a group has the owner in it and nobody else, as on systems where each user has a group of the same name and
-/// files are made writable for it. A group that the files of this machine do not list may have anybody, and one without
-/// members is a program's: whoever runs it, by a bit of its file or as a service, is in the group.
+/// Whether a group's only member is the owner, as on systems where each user has a group of the same name and
+/// files are group-writable by default. A group that is not in this machine's files may have any members. A
+/// group without members belongs to a program: each user who runs it, by its set-group-ID bit or as a
+/// service, is in the group.
 fn is_private_group(group: u32, owner: u32) -> bool {
     let (Some(users), Some(groups)) = (lines("/etc/passwd"), lines("/etc/group")) else { return false };
     only_the_owner(&users, &groups, group, owner)
@@ -358,8 +362,8 @@ fn only_the_owner(users: &str, groups: &str, group: u32, owner: u32) -> bool {
     is_listed && has_owner
 }
 
-/// Whether a user's number means that user here. In a user namespace that does not map it, it stands for everybody
-/// outside, of whom no process in here is one.
+/// Whether a user's number means that user here. In a user namespace that does not map it, it stands for all
+/// users outside, and no process inside is one of them.
 fn is_mapped(uid: u32) -> bool {
     let Some(map) = lines("/proc/self/uid_map") else { return true };
     map.lines().any(|line| {
@@ -378,7 +382,7 @@ fn lines(path: &str) -> Option<String> {
     (text.len() as u64 <= MAX_TABLE_BYTES).then_some(text)
 }
 
-/// What the kernel shows for owners that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
+/// The kernel's stand-in for owners that a user namespace does not map (`/proc/sys/kernel/overflowuid`).
 const UNMAPPED: u32 = 65534;
 
 /// As many links as the kernel follows.
@@ -433,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_can_write_is_refused_and_the_message_says_what_is_right() {
+    fn a_world_writable_file_is_refused_with_the_remedy() {
         let (_dir, file) = world();
         fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
         check_refused(&file, Thing::File, &file);
@@ -460,7 +464,7 @@ mod tests {
         open_file(&link).expect("a link that only we could have made");
         fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
         check_refused(&link, Thing::Folder, &open);
-        // By a link that lies elsewhere, and by a way that goes through and back.
+        // By a link elsewhere, and by a path that goes through the folder and back.
         let second = dir.path().join("second.toml");
         symlink("open/link.toml", &second).unwrap();
         check_refused(&second, Thing::Folder, &open);
@@ -471,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_can_change_the_way_a_file_that_is_not_there_is_missing() {
+    fn an_absent_file_is_missing_even_on_an_untrusted_path() {
         let (dir, file) = world();
         let open = dir.path().join("open");
         fs::create_dir(&open).unwrap();
@@ -486,7 +490,7 @@ mod tests {
             };
             assert!(matches!(*doubt, TrustError::Writable { .. }), "{doubt:?}");
         }
-        // What is there is told, of whatever kind, and not opened.
+        // An existing object is reported, of whatever kind, and not opened.
         check_refused(&open.join("leads.toml"), Thing::Folder, &open);
         check_refused(&open, Thing::Folder, &open);
         rustix::fs::mknodat(rustix::fs::CWD, open.join("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();

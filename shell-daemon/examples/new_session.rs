@@ -1,4 +1,4 @@
-//! How long a new session takes, in each posture: `cargo run --release --example new_session`.
+//! Measures how long a new session takes, in each posture: `cargo run --release --example new_session`.
 
 use std::{
     error::Error,

@@ -1,5 +1,5 @@
-//! What background jobs write after their command has ended: read, so that they do not block, and the last of
-//! it kept.
+//! Output of background jobs after their command has ended. It is read so that the jobs do not block, and its
+//! last part is kept.
 
 use std::{
     collections::VecDeque,
@@ -32,26 +32,26 @@ struct Inner {
     commands: AtomicUsize,
 }
 
-/// The last of what was written, and how much that was in all.
+/// The last part of the output, and the total written.
 #[derive(Debug, Default)]
 struct Kept {
     last: VecDeque<u8>,
     written: u64,
-    /// Where in all that was written a watch said why it killed, and why.
+    /// Each kill by a watch: its position in the whole output, and its reason.
     killed: VecDeque<(u64, Interruption)>,
 }
 
-/// What background jobs wrote after their commands had ended.
+/// Output of background jobs after their commands had ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BackgroundOutput {
-    /// The last of it, at most 64 KiB.
+    /// Its last part, at most 64 KiB.
     pub bytes: Vec<u8>,
-    /// How much came before that and is not kept any more.
+    /// How many bytes before that are lost.
     pub dropped: u64,
-    /// Where it ends, counted from the session's begin: what is asked for next begins here.
+    /// Its end as a position counted from the session's start; the next request continues from here.
     pub end: u64,
-    /// Why jobs were killed by their watch in between. The same is said in `bytes`, at its place, in a line of its
-    /// own, which a job could write as well.
+    /// The reasons for which a watch killed jobs in this range. `bytes` has a line about each kill too, but a
+    /// job could have written such a line itself.
     pub killed: Vec<Interruption>,
 }
 
@@ -67,8 +67,9 @@ impl Background {
         }
     }
 
-    /// Reads `streams` on a thread of its own until `report` has ended: that is the end of the command's last
-    /// process, until when `watch` looks at them. `tells` says whether it is news if that kills them.
+    /// Reads `streams` on a new thread until `report` closes, which happens with the end of the command's
+    /// last process. `watch` is kept until then. With `tells`, a kill by the watch is written into the
+    /// output.
     pub(crate) fn drain(
         &self,
         streams: Vec<OwnedFd>,
@@ -83,7 +84,7 @@ impl Background {
             if tells && let Some(interruption) = watch.breach().and_then(Interruption::of) {
                 background.tell(interruption);
             }
-            // Until the last of them has ended.
+            // Keep the watch until the last job has ended.
             drop(watch);
             background.0.commands.fetch_sub(1, Ordering::AcqRel);
         });
@@ -93,10 +94,10 @@ impl Background {
         })
     }
 
-    /// What was written from this place on. Reading takes nothing away: a client whose answer was lost asks again.
+    /// The output from position `from` on. Reading removes nothing: a client that lost an answer asks again.
     pub(crate) fn since(&self, from: u64) -> BackgroundOutput {
         let kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        // One that is ahead of all that was written is no place of this session's.
+        // A position beyond the end is not from this session: nothing is unread.
         let unread = kept.written.saturating_sub(from);
         let available = unread.min(kept.last.len() as u64);
         let skipped = kept.last.len() - usize::try_from(available).unwrap_or(kept.last.len());
@@ -118,7 +119,7 @@ impl Background {
             }
             let over = !watched[0].revents().is_empty();
             drop(watched);
-            // Both are non-blocking, see `running.rs`.
+            // Both streams are non-blocking, see `prepared.rs`.
             let mut read_any = false;
             streams.retain(|stream| match rustix::io::read(stream, &mut chunk) {
                 Ok(0) => false,
@@ -136,7 +137,7 @@ impl Background {
         }
     }
 
-    /// Says in the jobs' output why they were killed.
+    /// Writes the reason of a kill into the jobs' output.
     fn tell(&self, interruption: Interruption) {
         let mut kept = self.0.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if kept.last.back().is_some_and(|byte| *byte != b'\n') {
@@ -169,7 +170,7 @@ fn reason(interruption: Interruption) -> &'static str {
         Interruption::Processes => "they had too many processes or threads",
         Interruption::Memory => "they had too much memory",
         Interruption::Hidden => "their memory could not be counted",
-        // No watch kills for these.
+        // Never the reason of a watch's kill.
         Interruption::Timeout | Interruption::Cancelled => "they were not wanted any more",
     }
 }

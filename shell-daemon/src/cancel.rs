@@ -1,4 +1,4 @@
-//! Ending a command early, from another thread.
+//! Cancelling a command from another thread.
 
 use std::{
     io,
@@ -7,17 +7,17 @@ use std::{
 
 use rustix::pipe::PipeFlags;
 
-/// What a command looks at while it runs.
+/// The end that a running command polls.
 #[derive(Debug)]
 pub struct Cancellation(OwnedFd);
 
-/// Cancels when it is dropped: whoever waits for a command and goes away takes the command along.
+/// The end that cancels when it is dropped: a caller that gives up waiting takes its command along.
 #[derive(Debug)]
 #[must_use = "dropping it cancels the command"]
 pub struct Canceller(#[expect(dead_code, reason = "its end is the message")] OwnedFd);
 
 impl Cancellation {
-    /// Both ends.
+    /// Makes both ends.
     ///
     /// # Errors
     /// If there is no descriptor left.

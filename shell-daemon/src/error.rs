@@ -1,48 +1,48 @@
-//! What keeps a shell from running. Whatever a command itself does, its exit code included, is no error.
+//! The errors that keep a shell from running. A failing command is no error: its exit code is a result.
 //!
-//! For operators: texts hold host paths. None of these reaches a model as it is.
+//! For operators: texts hold host paths. None of them reaches a model unchanged.
 
 use std::{io, path::PathBuf};
 
 use portcullis_confine::Layer;
 use portcullis_types::ShellPosture;
 
-/// Why a session or a command could not be run to its end.
+/// The reason why a session could not be started, or a command not be run to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ShellError {
     /// A mount cannot be opened.
     #[error("open the mount {}", path.display())]
     MountOpen {
-        /// Its place.
+        /// The mount's path.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A mount would show what no session may see, as the state folder.
+    /// A mount would show something that no session may see, such as the state folder.
     #[error("{} cannot be a mount: it holds more than a workspace", path.display())]
     MountTooWide {
-        /// Its place.
+        /// The mount's path.
         path: PathBuf,
     },
-    /// A mount's name cannot be that of a folder in a session's root folder.
+    /// A mount's name cannot be a folder name in the session's root folder.
     #[error("`{name}` cannot be the name of a mount")]
     MountName {
         /// The name that was given.
         name: String,
     },
-    /// The session would be confined less than it has to be. It has ended.
+    /// The session would reach a weaker posture than the required one. It was ended.
     #[error("no session can be `{least}` here, only `{reached}`: {}", list(lacking))]
     PostureUnavailable {
-        /// What was asked for.
+        /// The required posture.
         least: ShellPosture,
-        /// What works here.
+        /// The posture that this machine can give.
         reached: ShellPosture,
-        /// Each layer that is missing, with the reason and with what would give it.
+        /// Each missing layer, with the reason and the remedy.
         lacking: Vec<(Layer, String)>,
     },
-    /// The home of the session is none of its mounts.
+    /// The session's home is not one of its mounts.
     #[error("the home `{name}` is none of the mounts")]
     HomeUnknown {
         /// The name that was given.
@@ -51,12 +51,12 @@ pub enum ShellError {
     /// A limit is so low that no shell could start.
     #[error("{limit} must be at least {least}")]
     LimitTooLow {
-        /// Which.
+        /// The limit's name.
         limit: &'static str,
-        /// The least value.
+        /// Its least value.
         least: u64,
     },
-    /// A command could not be looked at while it ran, and was killed. The session has ended.
+    /// The watch could not inspect a command while it ran. The command was killed and the session has ended.
     #[error("the command could not be watched, and was killed")]
     Unwatched,
     /// The session's process could not be started.
@@ -69,58 +69,59 @@ pub enum ShellError {
     /// The session could not confine itself, and ended.
     #[error("the session could not confine itself: {reason}")]
     NotConfined {
-        /// What the session said, with all causes.
+        /// The session's report, with all causes.
         reason: String,
     },
-    /// Namespaces could be entered and not be used. Not returned: a session without them is tried.
+    /// The namespaces could be entered but not used. Never returned: a session without namespaces is tried
+    /// instead.
     #[error("the session's namespaces cannot be used: {reason}")]
     #[doc(hidden)]
     NamespacesUnusable {
-        /// What the session said.
+        /// The session's report.
         reason: String,
     },
     /// The command's text cannot be given to a shell.
     #[error("the command {problem}")]
     CommandUnusable {
-        /// What is wrong with it.
+        /// The reason.
         problem: &'static str,
     },
-    /// Too many commands of this session have left jobs behind that still run.
+    /// Too many commands of this session still have background jobs.
     #[error("{count} commands of this session still have background jobs")]
     TooManyBackgroundCommands {
-        /// How many.
+        /// How many commands.
         count: usize,
     },
-    /// The session runs, but the command's shell did not start. Nothing of the command was run.
+    /// The session runs, but the command's shell did not start. No part of the command was run.
     #[error("start the command's shell: {reason}")]
     NotStarted {
-        /// What the session said.
+        /// The session's report.
         reason: String,
     },
-    /// What is called bash does not work as one. Nothing of anybody's was run.
+    /// The program called bash does not behave like bash. No command was run with it.
     #[error("bash cannot be used here: {reason}")]
     ShellUnusable {
-        /// What it did instead.
+        /// The deviation that was seen.
         reason: String,
     },
-    /// The session has ended, and all its processes with it. What the command had done by then is done; it
-    /// was not run again.
+    /// The session has ended, with all its processes. The effects of the command up to then stay; it was not
+    /// run again.
     #[error("the session has ended")]
     SessionEnded,
-    /// What was killed is still there.
+    /// Processes survived a kill.
     #[error("{left} processes could not be killed in time")]
     NotKilled {
-        /// How many are left.
+        /// How many survived.
         left: usize,
     },
-    /// Talking to the session failed.
+    /// Communication with the session failed.
     #[error("talk to the session")]
     Channel {
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The processes of this machine could not be looked at.
+    /// The machine's processes could not be listed.
     #[error("list processes")]
     Processes {
         /// The cause.
@@ -129,17 +130,17 @@ pub enum ShellError {
     },
 }
 
-/// Why nothing more can be written to a command.
+/// The reason why no more can be written to a command.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// There is no room now.
+    /// The pipe is full now.
     #[error("the command has not read what was written before")]
     Full,
     /// The command has ended, closed its input, or was never run.
     #[error("the command reads no more")]
     Closed,
-    /// Anything else that the kernel says.
+    /// Any other error of the kernel.
     #[error("write to the command")]
     Pipe {
         /// The cause.

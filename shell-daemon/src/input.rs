@@ -1,8 +1,8 @@
-//! What a command reads on its standard input: first the bytes that its request brought, then what is written
-//! while it runs, from another thread.
+//! A command's standard input: first the bytes of its request, then bytes that another thread writes while it
+//! runs.
 //!
 //! The queue between the two threads is a pipe. The kernel bounds it, wakes either side, and tells each when
-//! the other has gone; nothing here needs a lock while a command runs.
+//! the other has gone; no lock is needed while a command runs.
 
 use std::{
     io,
@@ -18,17 +18,17 @@ use rustix::{
 
 use crate::{InputError, limits::INPUT_BYTES};
 
-/// The reading end, for [`crate::CommandRequest::input`]. It serves one command; for any later one it is an
+/// The reading end, for [`crate::CommandRequest::input`]. It serves one command; a later command reads an
 /// input that has ended.
 #[derive(Debug)]
 pub struct CommandInput(Mutex<Option<OwnedFd>>);
 
-/// The writing end. Dropping it is the end of the input; up to 64 KiB that were written before are still read.
+/// The writing end. Dropping it ends the input; up to 64 KiB that were written before are still read.
 #[derive(Debug)]
 pub struct InputWriter(OwnedFd);
 
 impl CommandInput {
-    /// Both ends.
+    /// Makes both ends.
     ///
     /// # Errors
     /// If there is no descriptor left.
@@ -43,8 +43,8 @@ impl CommandInput {
 }
 
 impl InputWriter {
-    /// Writes all of `bytes`, and waits where the command reads more slowly: at most until the command ends,
-    /// or its request is dropped.
+    /// Writes all of `bytes`. Blocks while the command reads more slowly, at most until the command ends or
+    /// its request is dropped.
     ///
     /// # Errors
     /// [`InputError::Closed`] if the command reads no more or has ended. Some of `bytes` may have been read.
@@ -63,8 +63,8 @@ impl InputWriter {
         Ok(())
     }
 
-    /// Writes what there is room for, at once, and says how much that was; never 0 if there is anything to
-    /// write.
+    /// Writes as much as there is room for, without blocking, and returns how much that was; never 0 unless
+    /// `bytes` is empty.
     ///
     /// # Errors
     /// [`InputError::Full`] if 64 KiB wait to be read: [`InputWriter::as_fd`] is writable when there is room
@@ -87,14 +87,14 @@ impl InputWriter {
     }
 }
 
-/// For waiting with others: writable when there is room, and when the command reads no more.
+/// Writable when there is room, and when the command reads no more.
 impl AsFd for InputWriter {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// For those who wait for descriptors by other means. Its writes do not block.
+/// For callers with their own event loop. Writes do not block.
 impl From<InputWriter> for OwnedFd {
     fn from(writer: InputWriter) -> Self {
         writer.0
@@ -104,34 +104,34 @@ impl From<InputWriter> for OwnedFd {
 /// The daemon's end of a command's standard input.
 #[derive(Debug)]
 pub(crate) struct Feed {
-    /// `None` once it is at its end, or the command reads no more.
+    /// `None` once the input has ended, or the command reads no more.
     pipe: Option<OwnedFd>,
-    /// How much of the request's bytes has been written.
+    /// How many of the request's bytes are written.
     written: usize,
     more: Option<OwnedFd>,
-    /// Something was seen in `more`. Only one of the two pipes is waited for at a time: the other would be
-    /// ready all along.
+    /// Whether `pipe` is polled for room, or otherwise `more` for data. Only one of the two is polled at a time:
+    /// the other would be ready all along.
     is_waiting_for_room: bool,
 }
 
 impl Feed {
-    /// `pipe` is non-blocking. Without anything to read it ends at once.
+    /// `pipe` is non-blocking. With no input at all it is closed at once.
     pub(crate) fn new(pipe: OwnedFd, first: &[u8], input: Option<&CommandInput>) -> Self {
         let more = input.and_then(CommandInput::take);
         let pipe = (!first.is_empty() || more.is_some()).then_some(pipe);
         Self { pipe, written: 0, more, is_waiting_for_room: true }
     }
 
-    /// What to wait for before the next [`Feed::advance`].
+    /// The descriptors to poll before the next [`Feed::advance`].
     pub(crate) fn watched(&self) -> impl Iterator<Item = PollFd<'_>> {
-        // A command that has closed its input is noticed without any flag.
+        // Without flags `poll` still reports a command that has closed its input.
         let flags = if self.is_waiting_for_room { PollFlags::OUT } else { PollFlags::empty() };
         let pipe = self.pipe.as_ref().map(|pipe| PollFd::new(pipe, flags));
         let more = self.more.as_ref().filter(|_| self.pipe.is_some() && !self.is_waiting_for_room);
         pipe.into_iter().chain(more.map(|more| PollFd::new(more, PollFlags::IN)))
     }
 
-    /// Moves on what can be moved now. `first` is what the request brought, the same each time.
+    /// Moves as much as is possible now. `first` is the request's bytes, the same at each call.
     pub(crate) fn advance(&mut self, first: &[u8]) {
         let Some(pipe) = &self.pipe else { return };
         let left = &first[self.written..];
@@ -139,7 +139,7 @@ impl Feed {
             match rustix::io::write(pipe, left) {
                 Ok(written) => self.written += written,
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                // The command does not read on, which is its right.
+                // The command has closed its input, which it may.
                 Err(_) => return self.close(),
             }
             if self.written < first.len() {
@@ -151,23 +151,23 @@ impl Feed {
             return self.close();
         }
         match rustix::pipe::splice(more, None, pipe, None, INPUT_BYTES, SpliceFlags::NONBLOCK) {
-            // Its writer is gone, and nothing is left in it.
+            // End of input: the writer is gone and the pipe is empty.
             Ok(0) => self.close(),
             Ok(_) => self.is_waiting_for_room = false,
-            // Either the one is empty or the other is full.
+            // `EAGAIN` does not tell which: `more` is empty or `pipe` is full. Wait for the other one now.
             Err(Errno::AGAIN) => self.is_waiting_for_room = !self.is_waiting_for_room,
             Err(Errno::INTR) => {}
             Err(_) => self.close(),
         }
     }
 
-    /// Ends the input; whoever writes it learns of it.
+    /// Ends the input. The writer gets [`InputError::Closed`].
     pub(crate) fn close(&mut self) {
         (self.pipe, self.more) = (None, None);
     }
 }
 
-/// Whether nobody has the reading end of a pipe any more.
+/// Whether the reading end of a pipe is closed everywhere.
 fn is_left(pipe: &OwnedFd) -> bool {
     let mut watched = [PollFd::new(pipe, PollFlags::empty())];
     let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };

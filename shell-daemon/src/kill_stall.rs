@@ -1,28 +1,29 @@
-//! How long a kill is waited for.
+//! Deciding when a kill has failed.
 
 use std::time::{Duration, Instant};
 
 use crate::limits::{KILL_LOOKS, LONGEST_KILL};
 
-/// Whether what was killed could have ended.
+/// Whether the killed processes could have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pace {
-    /// Some of it waits for a processor, or has one: it ends as soon as it has had one for long enough.
+    /// Some of them run or wait for a processor: each ends once it has run for long enough.
     Waits,
-    /// Nothing of it does: the kernel cannot end it now.
+    /// None of them does: the kernel cannot end them now.
     Still,
 }
 
-/// Whether what is killed still becomes less. Begins with the kill.
+/// Stall detector of a kill: tells whether the number of survivors still falls. It is made when the kill
+/// begins.
 ///
-/// Time alone does not tell: where the machine has much else to do, one look can take longer than all of it. Looks
-/// alone do not either: where it has nothing to do, many of them fit into a moment.
+/// Time alone is no measure: on a busy machine one look can take longer than the whole time. The number of
+/// looks alone is none either: on an idle machine many looks fit into a moment.
 #[derive(Debug)]
 pub(crate) struct StallDetector {
     time: Duration,
     begun: Instant,
     fewest: usize,
-    /// When the fewest were found for the first time, and how many looks have found no fewer since.
+    /// The time when `fewest` was first found, and the number of looks since then that found no fewer.
     since: Instant,
     looks: u32,
 }
@@ -33,13 +34,15 @@ impl StallDetector {
         Self { time, begun: now, fewest: usize::MAX, since: now, looks: 0 }
     }
 
-    /// For another part of the same kill: what it finds is compared with nothing, and there is no more time in all.
+    /// A detector for another part of the same kill. It compares with no earlier look, but the total time
+    /// goes on.
     pub(crate) fn anew(&self) -> Self {
         Self { begun: self.begun, ..Self::new(self.time) }
     }
 
-    /// Takes what a look has found. It is over when many looks, and all looks of the whole time, have found no
-    /// fewer and nothing that waits for a processor; and in any case after [`LONGEST_KILL`].
+    /// Records one look, and returns whether the kill has failed: for at least [`KILL_LOOKS`] looks and for
+    /// the whole `time` no look found fewer survivors or one that runs. It has failed in any case after
+    /// [`LONGEST_KILL`].
     pub(crate) fn is_over(&mut self, left: usize, pace: Pace) -> bool {
         if left < self.fewest || pace == Pace::Waits {
             (self.fewest, self.since, self.looks) = (left.min(self.fewest), Instant::now(), 0);
@@ -57,20 +60,20 @@ mod tests {
 
     #[test]
     fn patience_lasts_as_long_as_it_becomes_less() {
-        // However long a look takes.
+        // However long a look takes: the time is zero.
         let mut patience = StallDetector::new(Duration::ZERO);
         for left in (1..1000).rev() {
             assert!(!patience.is_over(left, Pace::Still), "{left}");
         }
-        // More than there were is not less, and not yet the end.
+        // A number above the fewest is no progress, and not yet the end.
         for _ in 1..KILL_LOOKS {
             assert!(!patience.is_over(2, Pace::Still));
         }
         assert!(patience.is_over(1, Pace::Still));
         assert!(!patience.is_over(0, Pace::Still), "less after all");
-        // What is killed now has had no time yet.
+        // A new part of the kill starts counting anew.
         assert!(!patience.anew().is_over(5, Pace::Still));
-        // However many looks there are.
+        // However many looks there are: the time never passes.
         let mut patience = StallDetector::new(Duration::MAX);
         assert!((0..10 * KILL_LOOKS).all(|_| !patience.is_over(1, Pace::Still)));
     }

@@ -1,15 +1,17 @@
 //! Confined shells that keep their state between commands.
 //!
-//! A [`ShellSession`] is a process tree of its own: this program, started anew, confines itself and starts one
-//! `bash` for each command. Working directory, variables, functions, aliases and options carry over; what a
-//! command leaves running dies with the session, and all that a command started dies with its deadline.
+//! A [`ShellSession`] is its own process tree: this program is started a second time, confines itself and
+//! starts one `bash` for each command. Working directory, variables, functions, aliases and options carry
+//! over from command to command. Background jobs die with the session; everything that a command started dies
+//! when the command's deadline passes.
 //!
-//! How far a session is confined is its posture: [`SessionSpec::posture`] says how far it has to be, and
-//! [`ShellSession::posture`] how far it is, with what each layer was seen to refuse. Where it has a file tree of its
-//! own ([`ShellSession::has_own_tree`]) the mounts are at `/NAME`, elsewhere they are where they really are.
+//! A session's *posture* says how far it is confined. [`SessionSpec::posture`] is the posture that is
+//! required, [`ShellSession::posture`] the one that was reached, with the evidence of each layer. In a
+//! session with its own file tree ([`ShellSession::has_own_tree`]) the mounts are at `/NAME`; otherwise they
+//! are at their real paths.
 //!
-//! What it is not: it decides nothing. Which folders a session sees, which limits it has and whether a
-//! command may run at all comes in as values. It opens no socket that others could connect to.
+//! This crate decides nothing: which folders a session sees, which limits it has and whether a command may
+//! run at all comes in as values. It opens no socket that other programs could connect to.
 //!
 //! A program that starts sessions calls [`enter_if_session`] before anything else:
 //!
@@ -20,7 +22,7 @@
 //!     if let Some(code) = portcullis_shell_daemon::enter_if_session() {
 //!         return code;
 //!     }
-//!     // … what the program is for.
+//!     // … the program itself.
 //!     ExitCode::SUCCESS
 //! }
 //! ```

@@ -1,133 +1,139 @@
-//! Every limit of a session, with who could exhaust what without it.
+//! Every limit of a session, with the resource that it protects.
 
 use std::time::Duration;
 
-/// The text of one command. It goes by a memory file, so the kernel's limit of arguments does not apply;
-/// without this a client could make a shell parse gigabytes.
+/// Bytes of one command's text. The text goes through a memory file, so the kernel's limit on arguments does
+/// not apply; without this limit a client could make a shell parse gigabytes.
 pub(crate) const COMMAND_BYTES: usize = 1 << 20;
 
-/// The state that is carried from one command to the next. The memory file has this size from the start
-/// and cannot grow: a command with a variable of a gigabyte loses its state, and nobody else's memory.
+/// Bytes of the state that is carried from one command to the next. The memory file has this size from the
+/// start and cannot grow: a command with a variable of a gigabyte loses its own state and takes no memory
+/// from others.
 pub(crate) const SNAPSHOT_BYTES: u64 = 1 << 20;
 
-/// One message between the daemon and a session, descriptors aside.
+/// Bytes of one message between the daemon and a session, without its descriptors.
 pub(crate) const MESSAGE_BYTES: usize = 64 << 10;
 
-/// The descriptors of one message: mounts and system folders.
+/// Descriptors of one message: mounts and system folders.
 pub(crate) const MESSAGE_HANDLES: usize = 64;
 
-/// What is kept of what background jobs write.
+/// Bytes that are kept of the output of background jobs.
 pub(crate) const BACKGROUND_BYTES: usize = 64 << 10;
 
-/// Commands whose background jobs live on at the same time. Each costs a thread and three descriptors of the
-/// daemon.
+/// Commands of a session that may have background jobs at the same time. Each costs the daemon a thread and
+/// three descriptors.
 pub(crate) const BACKGROUND_COMMANDS: usize = 16;
 
-/// How many kills of background jobs are remembered until they are asked for.
+/// Kills of background jobs that are remembered for the client. The oldest are forgotten first.
 pub(crate) const BACKGROUND_KILLS: usize = 64;
 
-/// What one read takes from a pipe, and the most that is still read of a pipe after its command has ended:
-/// a background job that writes without end must not hold back the answer.
+/// Bytes of one read from a pipe, and the most that is still read from a pipe after its command has ended: a
+/// background job that writes without end must not hold back the answer.
 pub(crate) const PIPE_BYTES: usize = 1 << 20;
 
-/// What is moved at a time of what is written to a running command: a pipe holds no more, so whoever writes
-/// faster than the command reads has to wait.
+/// Bytes that are moved at a time to a running command's standard input. A pipe holds no more, so a writer
+/// that is faster than the command has to wait (backpressure).
 pub(crate) const INPUT_BYTES: usize = 64 << 10;
 
-/// So many looks find no fewer processes before a kill is given up: where the machine has much else to do, one look
-/// can take longer than all of [`KILL_TIME`].
+/// Looks in a row that must find no fewer processes before a kill is given up. On a busy machine one look can
+/// take longer than the whole [`KILL_TIME`].
 pub(crate) const KILL_LOOKS: u32 = 50;
 
-/// From a kill until it is given up, whatever becomes less meanwhile: a command that ends its processes one by one
-/// must not hold its caller.
+/// The longest time from a kill until it is given up, even while processes still end: a command that ends its
+/// processes one by one must not hold its caller.
 pub(crate) const LONGEST_KILL: Duration = Duration::from_secs(10);
 
-/// How long what was killed may go without becoming less. As a rule nothing is left after some milliseconds; without
-/// this a process that the kernel cannot end would hold its caller for good.
+/// How long the number of killed processes may stay the same before the kill is given up. Usually all are
+/// gone after some milliseconds; without this limit a process that the kernel cannot end would hold its
+/// caller for good.
 pub(crate) const KILL_TIME: Duration = Duration::from_secs(1);
 
-/// A session that has not confined itself until then never will.
+/// How long a session may take to confine itself. One that takes longer never succeeds.
 pub(crate) const START_TIME: Duration = Duration::from_secs(10);
 
 /// The fewest descriptors that a session can work with.
 pub(crate) const LEAST_DESCRIPTORS: u64 = 256;
 
-/// Files and folders whose names one look for protected paths reads. A command that makes more than that is told
-/// to be seen in part only; without this it could hold back its own answer.
+/// Names that one scan for protected paths reads. Without this limit a command could delay its own answer by
+/// making very many files. A scan that reaches it reports itself as incomplete.
 pub(crate) const PROTECTED_ENTRIES: usize = 100_000;
 
-/// Names that are read besides in folders that are part of a protected path, such as `.git`: a command that makes very
-/// many others must not hide these.
+/// Further names that a scan reads in folders that are part of a protected path, such as `.git`: very many
+/// other files must not hide these.
 pub(crate) const PROTECTED_SHARE: usize = 20_000;
 
-/// How long one look for protected paths takes at most, as long as the file system answers. The answer of the command
-/// waits for it.
+/// The longest time of one scan for protected paths, as long as the file system answers. The command's answer
+/// waits for the scan.
 pub(crate) const PROTECTED_TIME: Duration = Duration::from_secs(2);
 
-/// The protected paths of a mount that are remembered: each costs about a microsecond after every command, and memory.
+/// Protected paths that are remembered per mount. Each costs about a microsecond after every command, and
+/// memory.
 pub(crate) const PROTECTED_FOUND: usize = 50_000;
 
-/// Folders of a mount that are remembered: each costs about a microsecond after every command, and memory.
+/// Folders that are remembered per mount. Each costs about a microsecond after every command, and memory.
 pub(crate) const PROTECTED_FOLDERS: usize = 20_000;
 
-/// How deep folders may lie in each other.
+/// The greatest depth of nested folders that a scan reads.
 pub(crate) const PROTECTED_DEPTH: usize = 128;
 
-/// The protected paths that become read-only when a session starts, as text: about 500 of them. They go in the
+/// Bytes of the protected paths that become read-only when a session starts, about 500 paths. They go in the
 /// same message as the setup.
 pub(crate) const PROTECTED_BYTES: usize = 32 << 10;
 
-/// The protected paths of one command that are told.
+/// Protected paths that are reported per command.
 pub(crate) const PROTECTED_TOLD: usize = 100;
 
-/// Between two looks at what a command has, while it is far from its limits. A look takes about 20 µs for each of
-/// its processes.
+/// Time between two looks at a command that is far from its limits. A look takes about 20 µs per process.
 pub(crate) const LOOK_TIME: Duration = Duration::from_millis(10);
 
-/// Between two looks at a command that could reach a limit before the next usual one.
+/// Time between two looks at a command that could reach a limit before the next regular look.
 pub(crate) const SHORTEST_LOOK_TIME: Duration = Duration::from_millis(2);
 
-/// Between two looks at all processes of the machine: the others go by lists in which a process that ends can hide
-/// another one.
+/// Time between two looks at all processes of the machine. The other looks use the kernel's lists of
+/// children, in which a process that ends can hide another one.
 pub(crate) const WHOLE_LOOK_TIME: Duration = Duration::from_millis(100);
 
-/// So many mappings one look at what runs reads, which takes some 20 ms: a bomb grows meanwhile. What has more is stopped
-/// and counted. Most programs have some hundreds, and the kernel lets a process have 65,530.
+/// Mappings that one look reads while the processes run, which takes about 20 ms: a bomb grows meanwhile. A
+/// command with more is stopped and counted. Most programs have some hundreds; the kernel allows a process
+/// 65,530.
 pub(crate) const MAPPINGS_PER_LOOK: u64 = 20_000;
 
-/// So many mappings a command and its jobs may have: what has more takes too long to be counted, and all commands of its
-/// session are looked at by one thread.
+/// Mappings that a command and its jobs may have. More take too long to count, and one thread looks at all
+/// commands of a session.
 pub(crate) const MOST_MAPPINGS: u64 = 200_000;
 
-/// How long the count of what has many mappings holds, as long as all processes of the machine share no more than
-/// [`HIDDEN_GROWTH`] above what they did then: private memory is looked at meanwhile.
+/// How long the count of a command with many mappings stays valid, provided that all processes of the machine
+/// share at most [`HIDDEN_GROWTH`] more than at the count. Private memory is still read at every look
+/// meanwhile.
 pub(crate) const COUNT_TIME: Duration = Duration::from_secs(1);
 
-/// How long memory may be too much only if processes do not have their parents' address spaces, where the kernel does
-/// not say whether they do: as long as it takes to start a program.
+/// How long memory may exceed the limit when this holds only if processes do not share their parents' address
+/// spaces, and the kernel does not say whether they do. Long enough to start a program.
 pub(crate) const DOUBT_TIME: Duration = Duration::from_millis(500);
 
-/// How long a piece of shared memory that no look finds is remembered: one that is handed from process to process can be
-/// hidden from a look.
+/// How long a piece of shared memory is remembered after the last look that found it: a piece that is passed
+/// from process to process can be hidden from a look.
 pub(crate) const SHARED_MEMORY_KEPT: Duration = Duration::from_secs(10);
 
-/// The most of them that are remembered though the last look did not find them: each costs some 50 bytes.
+/// Remembered pieces that the last look did not find, at most. Each costs about 50 bytes.
 pub(crate) const SHARED_MEMORY_PIECES: usize = 10_000;
 
-/// So many looks in a row may find a process that keeps its memory to itself: one that has just been started can do so
-/// for a moment.
+/// Looks in a row that may find a process whose memory is unreadable: a process that has just been started
+/// can be unreadable for a moment.
 pub(crate) const HIDDEN_LOOKS: u32 = 3;
 
-/// So much more may all processes of the machine share than when it was first found, in bytes: programs that keep
-/// secrets, such as `gpg-agent`, keep their memory to themselves and share none.
+/// Bytes by which the shared memory of all processes of the machine may grow while a process is unreadable.
+/// Programs that keep secrets, such as `gpg-agent`, are unreadable too, but they share no memory.
 pub(crate) const HIDDEN_GROWTH: u64 = 16 << 20;
 
-/// How fast memory is taken to grow, in bytes a second: what one fast core writes to memory that is new to it.
+/// Assumed growth of a command's memory, in bytes a second: the rate at which one fast core writes to new
+/// memory.
 pub(crate) const MEMORY_GROWTH: u64 = 8 << 30;
 
-/// How long everything below a command is stopped for counting, at most, before it is judged as it is.
+/// The longest time for which everything below a command is stopped to be counted; then it is judged as it
+/// is.
 pub(crate) const FREEZE_TIME: Duration = Duration::from_secs(1);
 
-/// How many processes and threads together a command may have for each process that it may have: as many as a
-/// control group gives a whole session.
+/// Processes and threads together that a command may have for each of its allowed processes. A control group
+/// gives a whole session as many.
 pub(crate) const THREADS_PER_PROCESS: usize = 4;

@@ -1,4 +1,4 @@
-//! How a line of an operator's log is written: the one place where text of strangers goes into it.
+//! The format of a line in an operator's log: the one place where untrusted text enters the log.
 
 use std::fmt;
 
@@ -13,11 +13,11 @@ use tracing_subscriber::{
     registry::LookupSpan,
 };
 
-/// Writes one event as one line in which nothing acts on a terminal.
+/// Writes one event as one line without any character that acts on a terminal.
 ///
-/// Events carry what guests, commands, models, clients and files say. Control characters, line ends among them, and
-/// those that deceive the eye are escaped here, whoever logged them, so that no event can look like two, and none can
-/// move a cursor.
+/// Events carry text of guests, commands, models, clients and files. All control characters, line ends
+/// included, and all deceptive characters are escaped here, so that no event can look like two, and none can
+/// move the cursor.
 ///
 /// The subscriber itself must write no colours (`with_ansi(false)`).
 #[derive(Debug)]
@@ -29,24 +29,24 @@ enum Form {
     Json(Format<Json>),
 }
 
-/// Whether levels have colours, which only a person at a terminal sees.
+/// Whether levels have colours, for a person at a terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Colours {
-    /// By their usual codes.
+    /// With the usual codes.
     Shown,
-    /// For files and other programs.
+    /// Without, for files and other programs.
     Left,
 }
 
 impl LogLine {
-    /// For people.
+    /// A line of text, for people.
     #[must_use]
     pub fn text(colours: Colours) -> Self {
         let rest = Format::default().without_time().with_level(false).with_ansi(false);
         Self(Form::Text { rest, colours })
     }
 
-    /// For programs: one JSON object. The subscriber's fields must be those of JSON too.
+    /// One JSON object, for programs. The subscriber's fields must use the JSON format too.
     #[must_use]
     pub fn json() -> Self {
         Self(Form::Json(Format::default().json()))
@@ -97,8 +97,8 @@ fn colour(level: &Level) -> u8 {
     }
 }
 
-/// A JSON text with its deceptive characters as JSON escapes them: it stays the same value. JSON itself has escaped
-/// the control characters of its strings.
+/// Writes a JSON text with its deceptive characters in JSON's escapes, so that its value stays the same. JSON
+/// has already escaped the control characters of its strings.
 fn escape_json(object: &str, writer: &mut Writer<'_>) -> fmt::Result {
     for character in object.chars() {
         if is_deceptive(character) {
@@ -148,7 +148,8 @@ mod tests {
     const HOSTILE: &str =
         "a\x1b]0;owned\x07\x1b[2J\r\n2026-01-01T00:00:00Z ERROR portcullis: false\u{202e}\u{2800}ü";
 
-    /// Everything of an event that may be a stranger's: message, fields, causes, names and fields of spans.
+    /// Logs an event with hostile text wherever a stranger may put it: message, fields, causes, names and
+    /// fields of spans.
     fn logged(subscriber: impl Subscriber + Send + Sync + 'static, kept: &Kept) -> String {
         tracing::subscriber::with_default(subscriber, || {
             let span = tracing::info_span!("around", who = %HOSTILE);

@@ -1,13 +1,15 @@
-//! How much memory the processes below one have in all.
+//! The total memory of the processes below one.
 //!
-//! Private pages count once for each process that has them, in memory or swapped out; where that is too much, the
-//! kernel is asked for each process's share of them, since what `fork` doubled is shared until it is written to.
-//! Memory that is shared on purpose counts once, see [`shared`]: it stays as long as somebody has it mapped, also
-//! where no page of it is in any process's table, so that nothing that the kernel says of the process shows how much
-//! of it is there.
+//! Private pages, in memory or swapped out, count once for each process that has them. Where that sum is too
+//! large, the kernel is asked for each process's share of them, since pages that `fork` copied stay shared
+//! until they are written to.
 //!
-//! Files in memory that no process has mapped are found by descriptors. In sessions whose filter refuses to make
-//! one there is none to be found, and descriptors are not looked at.
+//! Memory that is shared on purpose counts once, see [`shared`]. It stays as long as one process has it
+//! mapped, even if none of its pages is in a page table. The kernel's numbers of the process therefore do not
+//! show how large it is.
+//!
+//! Memory files that no process has mapped are found by descriptors. Under a seccomp filter that refuses to
+//! make such files there are none, and descriptors are not searched.
 
 mod shared;
 
@@ -34,68 +36,68 @@ use crate::{
     tree::{self, Entry},
 };
 
-/// Looks at the memory of processes.
+/// Counts the memory of processes.
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
-    /// The devices that memory is on that processes share: that of all without a file system of its own, those of
-    /// large pages, and the machine's folder for it.
+    /// The devices of shared memory: the kernel's internal one, those of large pages, and that of `/dev/shm`.
     devices: Vec<u64>,
     descriptors: Descriptors,
-    /// A program has been seen that a command runs. Before that it may be this machine that shows none: a root without
-    /// `CAP_SYS_PTRACE` does not look into another user's namespaces.
+    /// Set once another program than ours was seen in a command. Until then, unreadable processes may be this
+    /// machine's doing: root without `CAP_SYS_PTRACE` cannot look into another user's namespaces.
     sees: Arc<AtomicBool>,
 }
 
-/// Whether descriptors can hold memory.
+/// Whether descriptors are searched for memory files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Descriptors {
     Looked,
     Unneeded,
 }
 
-/// What a look finds of memory.
+/// The memory that one look has found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Used {
     pub(crate) bytes: u64,
-    /// Besides, what is in `bytes` already if processes still have their parents' address spaces, as after `vfork`,
-    /// which the kernel does not say. Nothing where it is all the same for a comparison with the limit.
+    /// Further bytes, of processes that may still share their parents' address spaces, as after `vfork`,
+    /// which the kernel does not say here. If they share them, `bytes` has these bytes already. 0 where the
+    /// comparison with the limit has the same result either way.
     pub(crate) doubtful: u64,
-    /// A process keeps its mappings or descriptors to itself (`PR_SET_DUMPABLE`), so that it may have more.
+    /// A process hides its mappings or descriptors (`PR_SET_DUMPABLE`), so it may have more.
     pub(crate) is_hidden: bool,
-    /// How much more it is, or less, than the private pages and tables of each process taken together.
+    /// `bytes` minus the sum of the private pages and page tables of all processes. May be negative.
     pub(crate) beside_private: i64,
-    /// Why it is no count.
+    /// Set if the look is no valid count: the reason.
     pub(crate) partial: Option<Partial>,
 }
 
-/// Why a look has not found everything.
+/// The reason why a look is incomplete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Partial {
-    /// Processes ended meanwhile that may have handed on more than the limit leaves.
+    /// Processes ended during the look, and may have handed more memory to others than the limit leaves.
     Lost,
     /// There were more mappings than one look reads.
     TooMany,
 }
 
 impl Partial {
-    /// For a look that found so many bytes, and lost processes that had so many.
+    /// For a look that found `bytes`, and lost processes that had `lost` bytes.
     fn of_lost(lost: u64, bytes: u64, limit: u64) -> Option<Self> {
         (lost > 0 && bytes.saturating_add(lost) > limit).then_some(Self::Lost)
     }
 }
 
-/// Whether what is looked at goes on meanwhile.
+/// Whether the processes run during the look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Motion {
-    /// The look is to be short.
+    /// They run: the look must be short.
     Runs,
-    /// The look is to be whole.
+    /// They are stopped: the look must be complete.
     Stopped,
 }
 
 impl Used {
-    /// How much memory is taken for what it has. What may be counted twice is believed where it lasts, and where one
-    /// count of it would be no explanation.
+    /// The number of bytes to compare with `limit`. Doubtful bytes are added once the doubt has lasted for
+    /// [`DOUBT_TIME`], or if the total exceeds twice the limit, which counting twice cannot explain.
     pub(crate) fn settled(self, limit: u64, doubt: &mut Option<Instant>, now: Instant) -> u64 {
         let all = self.bytes.saturating_add(self.doubtful);
         if self.doubtful == 0 {
@@ -110,13 +112,13 @@ impl Used {
 
 impl Meter {
     /// # Errors
-    /// If no file in memory can be made, to see where they are.
+    /// If no memory file can be made to find out their devices.
     pub(crate) fn new(descriptors: Descriptors) -> io::Result<Self> {
         let device = |file: OwnedFd| rustix::fs::fstat(&file).map(|stat| stat.st_dev);
         let file = |flags| rustix::fs::memfd_create("where", MemfdFlags::CLOEXEC | flags);
         let mut devices = vec![device(file(MemfdFlags::empty())?)?];
         for size in [MemfdFlags::HUGE_2MB, MemfdFlags::HUGE_1GB] {
-            // Not every kernel has them.
+            // Not every kernel has large pages.
             devices.extend(file(MemfdFlags::HUGETLB | size).and_then(device).ok());
         }
         let folder = fs::metadata("/dev").ok().zip(fs::metadata("/dev/shm").ok());
@@ -126,21 +128,22 @@ impl Meter {
         Ok(Self { devices, descriptors, sees: Arc::default() })
     }
 
-    /// What these processes have, in bytes. It is exact enough for a comparison with `limit`: more is said only if
-    /// they have more, but for shared memory whose file cannot be asked.
+    /// The memory of these processes in bytes. It is exact enough to compare with `limit`: it exceeds the
+    /// limit only if the processes do, except for shared memory whose file cannot be asked.
     pub(crate) fn used(&self, processes: &[Entry], limit: u64, motion: Motion, marks: &mut Marks) -> Used {
         let most = if motion == Motion::Runs { MAPPINGS_PER_LOOK } else { MOST_MAPPINGS };
         let mut shared = Shared::new(&self.devices, marks, most);
         let mut used = self.look(processes, limit, &mut shared);
         if motion == Motion::Stopped && used.partial == Some(Partial::Lost) {
-            // Somebody else has killed it.
+            // The lost process did not pass anything on: the others are stopped, so it was killed from
+            // outside.
             used.partial = None;
         }
         shared.end();
         used
     }
 
-    /// What these processes have in private pages and tables alone, each by itself.
+    /// The private pages and page tables of these processes, summed over the processes.
     pub(crate) fn private(processes: &[Entry], limit: u64) -> Used {
         let (own, lost) = Own::of_each(processes);
         let bytes = private(&own);
@@ -150,7 +153,8 @@ impl Meter {
     fn look(&self, processes: &[Entry], limit: u64, shared: &mut Shared<'_>) -> Used {
         let (mut own, lost) = Own::of_each(processes);
         let mut doubtful = Vec::new();
-        // What is too much by private pages alone is not read further: `maps` may be long, and a bomb grows meanwhile.
+        // If private pages alone exceed the limit, `maps` is not read: it may be long, and a bomb grows
+        // meanwhile.
         if private(&own) > limit {
             (own, doubtful) = once_each(own, share_memory);
             let bytes = shares(&own);
@@ -170,7 +174,7 @@ impl Meter {
                     own.alone += mappings * MAPPING_BYTES;
                 }
                 Err(Unread::Failed(error)) => {
-                    // Not for us to look at: all that could be.
+                    // Unreadable: count all addresses that could be shared memory.
                     unseen += own.not_private;
                     is_hidden |= is_refused(&error) && own.could_be_seen(entry);
                 }
@@ -212,7 +216,7 @@ impl Meter {
     }
 }
 
-/// Processes, each with what the kernel says of it.
+/// Processes, each with the kernel's numbers about it.
 type Processes = Vec<(Entry, Own)>;
 
 fn private(own: &[(Entry, Own)]) -> u64 {
@@ -223,7 +227,7 @@ fn shares(own: &[(Entry, Own)]) -> u64 {
     own.iter().map(|(entry, own)| own.share(entry)).sum()
 }
 
-/// What all of the machine's processes share, hold in files in memory or have swapped out, in bytes; nothing where the
+/// The bytes that all processes of the machine share, hold in memory files or have swapped out; 0 where the
 /// kernel does not say.
 pub(crate) fn shared_by_all() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
@@ -239,18 +243,18 @@ fn is_refused(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
 
-/// The processes without those that have no memory of their own yet, but their parent's: a program that starts another
-/// by `vfork` or `posix_spawn`, as most do that have much memory, is two processes with one address space until the
-/// other program is there. Apart those of which the kernel does not say it.
+/// Leaves out processes that still use their parent's address space: after `vfork` or `posix_spawn`, which
+/// most large programs use, two processes have one address space until the new program runs. Processes for
+/// which the kernel does not say it are returned apart.
 fn once_each(own: Processes, share_memory: impl Fn(Pid, Pid) -> Option<bool>) -> (Processes, Processes) {
-    // By threads that live: two that have ended have the same memory, which is none.
+    // Compared by living threads: two ended threads have the same memory, which is none.
     let parents: HashMap<i32, (u64, Pid)> = own
         .iter()
         .map(|(entry, _)| (entry.process.pid.as_raw_pid(), (entry.virtual_bytes, entry.thread)))
         .collect();
     let (mut kept, mut doubtful) = (Vec::new(), Vec::new());
     for (entry, own) in own {
-        // Most processes are not asked about: one address space has one size.
+        // Most processes need no question: an address space has one size.
         let parent = parents.get(&entry.parent()).filter(|(size, _)| *size == entry.virtual_bytes);
         match parent.map_or(Some(false), |(_, parent)| share_memory(*parent, entry.thread)) {
             Some(true) => {}
@@ -261,26 +265,26 @@ fn once_each(own: Processes, share_memory: impl Fn(Pid, Pid) -> Option<bool>) ->
     (kept, doubtful)
 }
 
-/// What the kernel says of one process, in bytes.
+/// The kernel's numbers about one process, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Own {
-    /// Private pages in memory or swapped out, and the tables that lead to pages.
+    /// Private pages in memory or swapped out, and page tables.
     private: u64,
-    /// What of that cannot be another process's as well.
+    /// The part of `private` that no other process can share.
     alone: u64,
-    /// Addresses that may be of shared memory: all that are neither data nor stack.
+    /// Addresses that may be shared memory: all except data and stack.
     not_private: u64,
     rights: Option<Rights>,
 }
 
-/// Whose a process is.
+/// The users, groups and rights of a process.
 #[derive(Clone, Copy, Debug)]
 struct Rights {
-    /// Real, effective, saved, and of files.
+    /// Real, effective, saved, and file system user.
     users: [u32; 4],
     groups: [u32; 4],
     capabilities: u64,
-    /// No program that it runs brings rights with it.
+    /// `exec` cannot raise the process's rights.
     no_new_privs: bool,
 }
 
@@ -299,8 +303,8 @@ impl Rights {
 }
 
 impl Own {
-    /// What each of these processes has; and what those had that ended after they were listed, and so may have handed on
-    /// to others that were not listed.
+    /// The numbers of each of these processes, and the memory of those that ended after they were listed.
+    /// These may have handed it on to processes that were not listed.
     fn of_each(processes: &[Entry]) -> (Processes, u64) {
         let (mut own, mut lost) = (Vec::new(), 0);
         for entry in processes {
@@ -312,12 +316,12 @@ impl Own {
         (own, lost)
     }
 
-    /// Nothing of a process that is gone, or that has let go of its memory to end.
+    /// `None` for a process that is gone, or has released its memory to end.
     fn of(entry: &Entry) -> Option<Self> {
         let read = |folder: &Path| fs::read_to_string(folder.join("status")).ok();
         let number = entry.process.pid.as_raw_pid();
         let text = if entry.is_headless {
-            // The first thread has no memory any more.
+            // The first thread has ended and has no memory any more: ask one that lives.
             tree::threads(entry)
                 .iter()
                 .find_map(|thread| read(thread).filter(|text| text.contains("VmRSS:")))?
@@ -334,7 +338,7 @@ impl Own {
         values.get("VmSize")?;
         let value = |name: &str| values.get(name).copied().unwrap_or_default();
         let alone = value("VmPTE") + value("HugetlbPages");
-        // Not what is executable: shared memory is that as soon as its owner says so.
+        // Executable memory is not subtracted: a process can make shared memory executable.
         let known = value("VmData") + value("VmStk");
         Some(Self {
             private: value("RssAnon") + value("VmSwap") + alone,
@@ -344,9 +348,9 @@ impl Own {
         })
     }
 
-    /// Whether the kernel shows a process like this to the calling thread, unless the process does not want that. One
-    /// of other rights, such as a setuid program, is not shown to an ordinary user anyway; and a thread that may look
-    /// at all processes (`CAP_SYS_PTRACE`) is refused by the machine alone, whatever a process wants.
+    /// Whether a refusal means that the process hides itself. The kernel refuses to show an ordinary user a
+    /// process of other rights, such as a setuid program, in any case. A thread that may look at all
+    /// processes (`CAP_SYS_PTRACE`) is refused by the machine only, never by the process's choice.
     fn could_be_seen(&self, entry: &Entry) -> bool {
         let Some(mine) = fs::read_to_string("/proc/thread-self/status").ok().as_deref().and_then(Rights::of)
         else {
@@ -356,14 +360,15 @@ impl Own {
         let Some(theirs) = self.rights else { return false };
         let is_alike = theirs.users[..3].iter().all(|user| *user == mine.users[3])
             && theirs.groups[..3].iter().all(|group| *group == mine.groups[3])
-            // With that, capabilities can come only from a namespace of its own.
+            // With `no_new_privs`, capabilities can come only from the process's own user namespace.
             && (theirs.no_new_privs || theirs.capabilities & !capabilities == 0);
         let sees_all = capabilities & CapabilitySet::SYS_PTRACE.bits() != 0;
-        // One that has ended meanwhile has nothing to show.
+        // A process that has ended meanwhile has nothing to show.
         is_alike && !sees_all && entry.process.is_alive()
     }
 
-    /// The private pages, those that it has together with others in parts. All of them where that cannot be asked.
+    /// The private pages, with pages that several processes share divided among them. All of them if the
+    /// kernel cannot be asked.
     fn share(&self, entry: &Entry) -> u64 {
         if self.private < SMALL {
             return self.private;
@@ -381,10 +386,11 @@ impl Own {
     }
 }
 
-/// Less than this is not worth another look: every process has some.
+/// Not worth a second read below this: every process has some.
 const SMALL: u64 = 1 << 20;
 
-/// What the kernel notes down for one mapping, about. It is nobody's page, and a process can have many.
+/// The approximate kernel memory of one mapping. It belongs to no process's pages, and a process can have
+/// many mappings.
 const MAPPING_BYTES: u64 = 256;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How far a session is confined: its layers, and the word for them.
+//! The posture of a session: its layers, and the one word for them.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use portcullis_types::ShellPosture;
 
 use crate::PostureChoice;
 
-/// What a session proved to be confined by.
+/// The posture that a session proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionPosture {
     level: ShellPosture,
@@ -15,7 +15,8 @@ pub struct SessionPosture {
 }
 
 impl SessionPosture {
-    /// The strongest posture whose layers are all there; of exactly one that was asked for, that one.
+    /// The strongest posture whose layers all hold. With [`PostureChoice::Exactly`] never more than the one
+    /// asked for.
     pub(crate) fn new(layers: ProcessPosture, choice: PostureChoice) -> Self {
         let reached = ShellPosture::ALL.into_iter().rev().find(|level| holds(&layers, *level));
         let level = match choice {
@@ -25,20 +26,20 @@ impl SessionPosture {
         Self { level, layers }
     }
 
-    /// The word for it.
+    /// The word for this posture.
     #[must_use]
     pub fn level(&self) -> ShellPosture {
         self.level
     }
 
-    /// Every layer that was looked at, with what was seen; for what is missing, the reason and what would give
-    /// it. Empty for [`ShellPosture::None`].
+    /// Every layer that was tried, with its evidence; for a missing one the reason and the remedy. Empty for
+    /// [`ShellPosture::None`].
     #[must_use]
     pub fn layers(&self) -> &[LayerReport] {
         self.layers.layers()
     }
 
-    /// The status of one layer, if it was looked at.
+    /// The status of one layer, if it was tried.
     #[must_use]
     pub fn layer(&self, layer: Layer) -> Option<&LayerStatus> {
         self.layers.layer(layer)
@@ -53,7 +54,7 @@ impl SessionPosture {
         format!("{}({})", self.level, self.layers.summary())
     }
 
-    /// What keeps this from being `level`: layers that are missing or waived, with the reason.
+    /// The layers of `level` that are missing or waived, with the reason.
     pub(crate) fn lacks(&self, level: ShellPosture) -> Vec<(Layer, String)> {
         let lacking = required(level).iter().filter(|layer| !is_on(&self.layers, **layer));
         lacking
@@ -75,7 +76,7 @@ impl fmt::Display for SessionPosture {
     }
 }
 
-/// What a posture must have. Control groups are in none: hardly anybody may make them.
+/// The layers that a posture requires. None requires control groups: few users may make them.
 pub(crate) fn required(level: ShellPosture) -> &'static [Layer] {
     match level {
         ShellPosture::None => &[],
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_is_that_of_the_strongest_posture_whose_layers_are_all_there() {
+    fn the_level_is_the_strongest_posture_with_all_its_layers() {
         let at_least = PostureChoice::AtLeast(ShellPosture::Minimal);
         check(&[], at_least, ShellPosture::Strong);
         for layer in STRONG[4..].iter().copied() {

@@ -1,8 +1,8 @@
-//! A shell that waits for its command: started after the last command's end, while nobody waits for it.
+//! A shell that waits for its command: started after the end of the last command, while the session is idle.
 //!
-//! Starting bash and giving it the last state takes longer than most commands. All that a shell needs, its
-//! standard streams included, therefore comes before the command does; then come the command's text, in a
-//! memory file that both sides have, and a line in a pipe.
+//! Starting bash and loading the last state takes longer than most commands. The shell therefore gets all it
+//! needs, standard streams included, before the command arrives; then come only the command's text, in a
+//! memory file that both sides hold, and a line in a pipe.
 
 use std::{
     io::{self, ErrorKind},
@@ -24,7 +24,7 @@ use crate::{
     wire::{self, FromCommand, ToSession},
 };
 
-/// What a shell will be asked for with.
+/// The descriptors for a shell, ours and theirs.
 #[derive(Debug)]
 pub(crate) struct Streams {
     ours: Ends,
@@ -38,7 +38,7 @@ pub(crate) struct Ends {
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
     pub(crate) report: OwnedFd,
-    /// The place in it is the shell's as well.
+    /// Its file offset is shared with the shell.
     pub(crate) text: OwnedFd,
     go: OwnedFd,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Ends {
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) ends: Ends,
-    /// The command's init, once it has said who it is.
+    /// The command's init, once it has reported itself.
     pub(crate) init: Option<Process>,
 }
 
@@ -63,24 +63,25 @@ impl Streams {
         let (stderr, their_stderr) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         let (their_go, go) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC)?;
         for ours in [&stdin, &stdout, &stderr] {
-            // On our ends only: each end of a pipe has flags of its own.
+            // Only our ends are non-blocking: each end of a pipe has separate flags.
             rustix::fs::fcntl_setfl(ours, OFlags::NONBLOCK)?;
         }
         if let Some(user) = user {
-            // Programs open `/dev/stdout` by its name, which asks for its owner.
+            // Programs open `/dev/stdout` by its name, which checks the pipe's owner.
             for theirs in [&their_stdin, &their_stdout, &their_stderr] {
                 let (uid, gid) = (Uid::from_raw(user.uid), Gid::from_raw(user.gid));
                 rustix::fs::fchown(theirs, Some(uid), Some(gid))?;
             }
         }
-        // More per read; where the user's share of pipe memory is used up the usual size has to do. A session has
-        // two such pairs at most, so of errors, which are few as a rule, less.
+        // Larger pipes mean more per read. Failure is ignored: where the user's share of pipe memory is used
+        // up, the usual size has to do. A session has at most two such pairs, and errors are usually few, so
+        // their pipe is smaller.
         let _ = rustix::pipe::fcntl_setpipe_size(&stdout, PIPE_BYTES);
         let _ = rustix::pipe::fcntl_setpipe_size(&stderr, PIPE_BYTES / 4);
-        // Without a name: arguments are limited to 128 KiB and visible to others.
+        // A memory file, because arguments are limited to 128 KiB and visible to other processes.
         let text = memory_file("command", TEXT_BYTES)?;
         let their_text = text.try_clone()?;
-        // Made here, since no process of a session may make a file in memory.
+        // Made here, since no process of a session may make a memory file.
         let state = memory_file("state", SNAPSHOT_BYTES)?;
         Ok(Self {
             ours: Ends { stdin, stdout, stderr, report, text, go },
@@ -88,7 +89,8 @@ impl Streams {
         })
     }
 
-    /// Asks a session for the shell. Its last command must have ended: the state that it left is this shell's.
+    /// Asks a session for the shell. The last command must have ended: the shell starts with the state that
+    /// it left.
     pub(crate) fn send(self, control: BorrowedFd<'_>) -> Result<Prepared, ShellError> {
         let handles: Vec<BorrowedFd<'_>> = self.theirs.iter().map(|handle| handle.as_fd()).collect();
         wire::send(control, &ToSession::Prepare, &handles).map_err(told)?;
@@ -97,8 +99,8 @@ impl Streams {
 }
 
 impl Prepared {
-    /// Whether the shell is there or about to be. One that was killed while it waited, or that could not be
-    /// started, has run nothing, so that another can take its place.
+    /// Whether the shell runs or is about to. If it was killed while it waited, or could not be started, it
+    /// has run nothing, so another can replace it.
     pub(crate) fn is_usable(&mut self, session_init: Process) -> bool {
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
@@ -115,25 +117,26 @@ impl Prepared {
         }
     }
 
-    /// Lets the command begin, in `workdir` if that is not empty. Neither holds a NUL.
+    /// Lets the command begin, in `workdir` unless that is empty. Neither holds a NUL.
     pub(crate) fn begin(&self, workdir: &str, command: &str) -> Result<(), ShellError> {
         let text = format!("{workdir}\0{command}\0");
         let mut written = 0;
         while written < text.len() {
-            // The place in the file is shared with the shell, which reads from its beginning.
+            // `pwrite` leaves the file offset alone: it is shared with the shell, which reads from the
+            // beginning.
             let more = &text.as_bytes()[written..];
             written +=
                 rustix::io::pwrite(&self.ends.text, more, written as u64).map_err(ShellError::channel)?;
         }
         match rustix::io::write(&self.ends.go, b"\n") {
-            // A shell that is gone says so by its report.
+            // A shell that is gone reports that itself.
             Ok(_) | Err(rustix::io::Errno::PIPE) => Ok(()),
             Err(errno) => Err(ShellError::channel(errno)),
         }
     }
 }
 
-/// A file of zeros in memory that can be neither longer nor shorter: sessions write to it.
+/// A memory file of zeros with a fixed size, sealed because sessions write to it.
 pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&file, bytes)?;
@@ -141,15 +144,15 @@ pub(crate) fn memory_file(name: &str, bytes: u64) -> io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// A folder and a command, each with a zero after it.
+/// Room for a folder and a command, each with a NUL after it.
 const TEXT_BYTES: u64 = 2 * (COMMAND_BYTES as u64 + 1);
 
-/// Whether a shell has not even begun to read the command's text.
+/// Whether the shell has not begun to read the command's text.
 pub(crate) fn is_unread(text: &OwnedFd) -> bool {
     rustix::fs::tell(text).is_ok_and(|place| place == 0)
 }
 
-/// The command's init that the kernel says has sent this: it is a child of the session's.
+/// The command's init, which is the sender by the kernel's word if it is a child of the session's init.
 pub(crate) fn init_of(session_init: Process, sender: Option<Pid>) -> Option<Process> {
     sender.and_then(|process| Process::child_of(session_init.pid, process))
 }

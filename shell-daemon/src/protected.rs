@@ -1,26 +1,27 @@
-//! Protected paths below a session's mounts: which there are, and which a command has made or changed.
+//! Protected paths below a session's mounts: finds them, and those that a command has made or changed.
 //!
-//! Folders are remembered with the time of their last change, so that a look after a command reads only those
-//! that have changed. Everything goes by the handle of the mount, and no link is followed: a command may swap
-//! one at any time.
+//! Folders are remembered with their last change, so that the scan after a command reads only those that have
+//! changed. All paths are resolved below the mount's handle, and no link is followed: a command may swap one
+//! in at any time (TOCTOU race).
 //!
-//! Git is led to a repository not by the name `.git` alone: by a file of that name, and in a bare repository's own
-//! folder. So such a file is protected, and in what Git would take for a repository the same as in `.git`.
+//! Git accepts a repository not only in a folder named `.git`: a file of that name can point to one, and a
+//! bare repository can have any name. So such a file is protected, and a folder that Git would take for a
+//! repository is protected like `.git`.
 //!
-//! The clocks of files tick slowly, and two changes within a tick have the same time. A folder that was changed so
-//! shortly before is read once more after the next command; a file tells nothing by being read, so a look that found
-//! a fresh one ends with the next tick.
+//! File systems take their times from a slow clock, and two changes within one tick have the same time. A
+//! folder that changed so recently is read again after the next command. Reading a file cannot reveal such a
+//! change, so a scan that found a fresh file waits for the next tick.
 //!
-//! Not seen: what is changed after the look (by a background job; the next command's look tells it), what is
-//! made and removed again in between, a second change where times are whole seconds (FAT, ext3) or another
-//! machine's, and what lies in folders that this process may not read or that are too many. That there are such
-//! folders is told.
+//! Not seen: a change after the scan (by a background job; the next command's scan reports it); a path that
+//! is made and removed between two scans; a second change where times are whole seconds (FAT, ext3) or come
+//! from another machine; and the contents of folders that this process may not read or that are too many. The
+//! report says when such folders exist.
 //!
-//! A look has an end, however much there is to be looked at. So what is left out of it is not for the command to
-//! choose: folders that are part of a protected path are read first and have a share of their own, then those that lie
-//! less deep; and of a folder that is too large, and of the mount itself, the protected names are asked for by
-//! themselves. What the session's first look leaves out and a later one finds is told where it, or its folder, has
-//! changed since the session began.
+//! A scan is bounded. The command must not choose what falls outside the bounds: folders that are part of a
+//! protected path are read first and have a reserved share, then come the others by depth. In a folder that
+//! is too large, and in the mount itself, the protected names are looked up one by one. A path that the
+//! session's first scan left out and a later scan finds is reported if it or its folder has changed since the
+//! session began.
 
 mod budget;
 mod mount;
@@ -47,12 +48,13 @@ use crate::{
     setup::open_mount,
 };
 
-/// What a look at the mounts found.
+/// The result of one scan of the mounts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProtectedFound {
-    /// Protected paths that the command made or changed, as `/MOUNT/PATH`, at most 100; those of repositories first.
+    /// Protected paths that the command made or changed, as `/MOUNT/PATH`, at most 100; those of repositories
+    /// first.
     pub created: Vec<String>,
-    /// Whether everything was looked at and told: there are not too many files, and none that cannot be read.
+    /// Whether the scan read everything and reports everything: nothing was unreadable or too much.
     pub complete: bool,
 }
 
@@ -64,17 +66,17 @@ pub(crate) struct Protected {
     bounds: Bounds,
 }
 
-/// What a file tree of the session's own does for protected paths, as paths in that tree.
+/// The protected paths for a session's own file tree, as that tree names them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProtectedPlaces {
-    /// The outermost protected files and folders, which become read-only.
+    /// The outermost protected files and folders. They become read-only.
     pub(crate) read_only: Vec<PathBuf>,
-    /// The folders whose names are part of a protected path, such as `.git`: they are to stay where they are.
+    /// Folders whose names are part of a protected path, such as `.git`. They must keep their places.
     pub(crate) fixed: Vec<PathBuf>,
 }
 
 impl Protected {
-    /// Looks for what is there. Without patterns nothing is looked at, now or later.
+    /// Scans for existing paths. Without patterns nothing is ever scanned.
     pub(crate) fn new(spec: &SessionSpec) -> Result<Self, ShellError> {
         Self::within(spec, USUAL_BOUNDS)
     }
@@ -91,7 +93,7 @@ impl Protected {
         Ok(this)
     }
 
-    /// What is there, outermost first, and no more than one message takes.
+    /// The existing paths, outermost first, as many as one message takes.
     pub(crate) fn places(&self) -> ProtectedPlaces {
         let mut places = ProtectedPlaces::default();
         let mut bytes = 0;
@@ -107,7 +109,7 @@ impl Protected {
                 }
                 last = Some(path);
                 let place = inside(path);
-                // A path that is no text cannot be told.
+                // A path that is not UTF-8 cannot be sent.
                 if place.to_str().is_none() {
                     continue;
                 }
@@ -126,14 +128,15 @@ impl Protected {
         places
     }
 
-    /// Looks what has changed since the last look.
+    /// Scans for changes since the last scan.
     pub(crate) fn look(&mut self) -> ProtectedFound {
         let mut budget = Budget::of(self.bounds);
         let mut created = Vec::new();
         for mount in &mut self.mounts {
             created.extend(mount.look(&self.patterns, &mut budget));
         }
-        // Those by which Git runs something stand first, however many others were made to hide them.
+        // Repositories first, since Git runs programs from them: other paths cannot push them out of the
+        // report.
         created
             .sort_by_key(|path: &String| !path.split('/').any(|name| self.patterns.names_repository(name)));
         budget.complete &= created.len() <= PROTECTED_TOLD;
@@ -142,14 +145,14 @@ impl Protected {
         ProtectedFound { created, complete: budget.complete }
     }
 
-    /// Waits until a further change of a file that was found would have another time than its last one.
+    /// Waits until a further change of a found file would get another time than its last one.
     fn wait_for_another_time(&self) {
         let identities =
             self.mounts.iter().flat_map(|mount| mount.found.values()).filter_map(|found| found.identity);
         let Some(last) = identities.map(|identity| identity.changed).max() else { return };
         let begun = Instant::now();
         let tick = Duration::from_nanos(TICK.unsigned_abs());
-        // A time that is far ahead is of a clock that was set back since: it will not be reached soon.
+        // At most one tick: a time far in the future is from before the clock was set back.
         while file_time() <= last && begun.elapsed() < tick {
             std::thread::sleep(PAUSE);
         }
@@ -159,7 +162,7 @@ impl Protected {
 const USUAL_BOUNDS: Bounds =
     Bounds { entries: PROTECTED_ENTRIES, share: PROTECTED_SHARE, time: PROTECTED_TIME };
 
-/// Between two looks at that clock, which ticks every 1 to 10 ms.
+/// Between two reads of that clock, which ticks every 1 to 10 ms.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

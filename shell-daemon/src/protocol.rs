@@ -1,6 +1,6 @@
-//! The protocol of the sidecar, made from `proto/portcullis/shell/v1/shell.proto`. What it means is said there.
+//! The protocol of the sidecar, generated from `proto/portcullis/shell/v1/shell.proto`, which documents it.
 //!
-//! Types, the server's trait and the client; nothing that connects.
+//! Message types, the server's trait and the client; nothing here connects.
 #![expect(
     missing_docs,
     clippy::allow_attributes_without_reason,
@@ -12,11 +12,11 @@
 
 tonic::include_proto!("portcullis.shell.v1");
 
-/// The metadata that says which version a client is of.
+/// Metadata key of the client's version.
 pub const VERSION_KEY: &str = "portcullis-version";
 
-/// The metadata of an error that holds its code.
+/// Metadata key of an error's stable code.
 pub const CODE_KEY: &str = "portcullis-code";
 
-/// The version of this protocol's two ends, which must be the same.
+/// Version of the protocol. Client and server must have the same one.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

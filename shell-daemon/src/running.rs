@@ -1,4 +1,4 @@
-//! One command while it runs: its output, its deadline, its end.
+//! A running command: its output, its deadline, its end.
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
@@ -22,16 +22,16 @@ use crate::{
     wire::{self, FromCommand, ShellEnd},
 };
 
-/// A piece of output, as it came.
+/// A piece of output, in the order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunk<'a> {
-    /// Where it was written.
+    /// The stream that it was written to.
     pub stream: Stream,
-    /// What was written: any bytes.
+    /// The bytes, which need not be text.
     pub bytes: &'a [u8],
 }
 
-/// One of the two.
+/// An output stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stream {
     /// Standard output.
@@ -43,53 +43,55 @@ pub enum Stream {
 /// How a command ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandEnd {
-    /// How its shell ended. After an interruption that is by signal 9.
+    /// How its shell ended: signal 9 after an interruption.
     pub ending: Ending,
-    /// Whether it was let come to its end.
+    /// Whether it ran to its end.
     pub completed: Completed,
     /// From its start to its end.
     pub duration: Duration,
-    /// Processor time of the shell and of what it waited for.
+    /// Processor time of the shell and of the children that it waited for.
     pub cpu: Duration,
-    /// The most memory that one of these processes had; of a command that was killed for its memory, at least what it
-    /// and its jobs had then.
+    /// The largest memory of any one of these processes. For a command that was killed for its memory, at
+    /// least the memory that it and its jobs had then.
     pub peak_memory_bytes: u64,
-    /// How much it wrote, of which at most [`CommandRequest::max_output_bytes`] were handed on.
+    /// How many bytes it wrote, of which at most [`CommandRequest::max_output_bytes`] were handed on.
     pub output_bytes: u64,
-    /// What the next command begins with.
+    /// The state that the next command begins with.
     pub state: StateAfter,
-    /// Whether it left background jobs.
+    /// Whether it left background jobs behind.
     pub jobs_left: bool,
-    /// What it made or changed although it is protected.
+    /// Protected paths that it made or changed.
     pub protected: ProtectedFound,
 }
 
-/// Whether a command was let come to its end.
+/// Whether a command ran to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completed {
-    /// It ended when it would.
+    /// It ended by itself.
     Yes,
-    /// It and all that it had started was killed.
+    /// It was killed, with all processes that it had started.
     No(Interruption),
 }
 
-/// Why a command was killed.
+/// The reason why a command was killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interruption {
-    /// Its time was over.
+    /// Its deadline passed.
     Timeout,
-    /// Nobody wanted it any more.
+    /// Its caller cancelled it.
     Cancelled,
-    /// It had more than [`CommandRequest::max_processes`], four times as many threads, or its session too many in all.
+    /// It had more than [`CommandRequest::max_processes`] or four times as many threads, or its session had
+    /// too many.
     Processes,
-    /// It and its jobs had more memory than [`crate::SessionSpec::limits`] says, or its session too much in all.
+    /// It and its jobs had more memory than [`crate::SessionSpec::limits`] allows, or its session had too
+    /// much.
     Memory,
-    /// Its memory cannot be counted: a process keeps it to itself, or there are too many mappings.
+    /// Its memory cannot be counted: a process hides its memory, or there are too many mappings.
     Hidden,
 }
 
 impl Interruption {
-    /// Why a watch has killed; `None` if it could not look.
+    /// The reason for a watch's kill; `None` if the watch could not look.
     pub(crate) fn of(breach: Breach) -> Option<Self> {
         match breach {
             Breach::Processes => Some(Self::Processes),
@@ -100,18 +102,18 @@ impl Interruption {
     }
 }
 
-/// What came of a command.
+/// The outcome of a command.
 #[derive(Debug)]
 pub(crate) enum Finished {
     Ended(CommandEnd),
-    /// Its shell was killed while it still waited. It has run nothing.
+    /// Its shell was killed while it waited for the command. It has run nothing.
     NotBegun,
 }
 
 /// A command that has been started.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// Set as soon as the command's init has said who it is.
+    /// Set once the command's init has reported itself.
     watch: Option<Watch>,
     session_init: Process,
     max_processes: usize,
@@ -124,7 +126,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Lets the command begin in a shell that waits for it.
+    /// Lets the command begin in a prepared shell.
     pub(crate) fn start(
         prepared: Prepared,
         session_init: Process,
@@ -147,7 +149,7 @@ impl Running {
         })
     }
 
-    /// Reads until the shell has ended or was killed.
+    /// Reads output until the shell has ended or was killed.
     pub(crate) fn finish(
         mut self,
         request: &CommandRequest,
@@ -175,11 +177,11 @@ impl Running {
                 break end;
             }
             if completed != Completed::Yes {
-                // Its init is what is left, and has only to say how the shell ended, as soon as it has a processor.
+                // Only the command's init is left. It reports the shell's end as soon as it gets a processor.
                 if killing.as_mut().is_some_and(|patience| patience.is_over(1, Pace::Still)) {
                     return Err(ShellError::SessionEnded);
                 }
-                // Its init may have started the shell after the last look.
+                // Kill again: the init may have started the shell after the last look.
                 self.kill()?;
                 continue;
             }
@@ -197,16 +199,17 @@ impl Running {
             self.stdin.close();
             self.kill()?;
         };
-        // Its watch says why and then kills, so that its end can come first.
+        // The watch records a breach before it kills, so the shell's end can arrive here before the breach
+        // was seen.
         if completed == Completed::Yes
             && let Some(interruption) = self.breach()?
         {
             completed = Completed::No(interruption);
-            // The shell is not the last that it kills.
+            // The watch's kill may still be under way: the shell need not be the last process that dies.
             self.kill()?;
         }
         if completed == Completed::Yes && is_unread(&self.text) {
-            // What was taken of a streamed input cannot be given once more.
+            // Retry only without streamed input: bytes that were taken from it cannot be given again.
             return if request.input.is_none() {
                 Ok(Finished::NotBegun)
             } else {
@@ -215,7 +218,8 @@ impl Running {
         }
         let duration = self.started.elapsed();
         self.stdin.close();
-        // What was written before the end is in the pipes; what jobs write from now on is theirs.
+        // Read the pipes empty, up to a bound: bytes from before the end are the command's, later ones the
+        // jobs'.
         for index in 0..self.streams.len() {
             let mut left = PIPE_BYTES;
             while left > 0 {
@@ -229,7 +233,7 @@ impl Running {
         let of_breach = self.watch.as_ref().and_then(Watch::memory_of_breach).unwrap_or_default();
         if end.jobs_left {
             let watch = self.watch.ok_or(ShellError::SessionEnded)?;
-            // What ended the command is told with it, and is nothing that befell jobs.
+            // A breach that ended the command is reported with the command, and not as a kill of its jobs.
             let is_whole = completed == Completed::Yes;
             background.drain(self.streams.into_iter().flatten().collect(), self.report, watch, is_whole)?;
         }
@@ -242,13 +246,13 @@ impl Running {
             output_bytes,
             state: end.state,
             jobs_left: end.jobs_left,
-            // Looked for by the session, which knows its mounts.
+            // Filled in by the session, which knows the mounts.
             protected: ProtectedFound::default(),
         }))
     }
 
-    /// Waits for anything, at most until `deadline`. A command that is being killed, without a request, is
-    /// not cancelled once more, and is waited for in steps.
+    /// Waits for any event, at most until `deadline`. `request` is `None` while the command is being killed:
+    /// a cancellation is not awaited then, and each wait is at most [`PAUSE`].
     fn wait(&self, deadline: Instant, request: Option<&CommandRequest>) -> Result<Ready, ShellError> {
         let mut watched = vec![PollFd::new(&self.report, PollFlags::IN)];
         for stream in self.streams.iter().flatten() {
@@ -260,14 +264,15 @@ impl Running {
         watched.extend(
             request.map(|request| PollFd::from_borrowed_fd(request.cancellation.handle(), PollFlags::IN)),
         );
-        // One that is killed already by its watch is not told of again.
+        // While the command is being killed, its watch's eventfd stays readable and would end every wait at
+        // once.
         let watch = request.and(self.watch.as_ref());
         watched.extend(watch.map(|watch| PollFd::new(watch, PollFlags::IN)));
         let mut left = PAUSE;
         if request.is_some() {
             left = deadline.saturating_duration_since(Instant::now());
         }
-        // A time that the kernel cannot express is as good as none.
+        // Without a timeout if the kernel cannot express this one.
         let time = Timespec::try_from(left).ok();
         match poll(&mut watched, time.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
@@ -283,7 +288,7 @@ impl Running {
         })
     }
 
-    /// Reads once from a stream and hands on what is still to be handed on; 0 if there is nothing now.
+    /// Reads once from a stream and hands on the bytes within the limit; 0 if there is nothing now.
     fn read(
         &mut self,
         index: usize,
@@ -310,7 +315,7 @@ impl Running {
         read
     }
 
-    /// Takes one report; the shell's end, if it is that.
+    /// Receives one report; returns the shell's end if it is that.
     fn hear(&mut self, watcher: &Watcher) -> Result<Option<ShellEnd>, ShellError> {
         let received = wire::receive_from(self.report.as_fd()).map_err(ShellError::channel)?;
         match received.map(|received| (received.message, received.sender)) {
@@ -321,18 +326,18 @@ impl Running {
             }
             Some((FromCommand::Failed { reason }, _)) => Err(ShellError::NotStarted { reason }),
             Some((FromCommand::Ended(end), _)) => Ok(Some(end)),
-            // The command's init was killed, by the command itself as a rule.
+            // The command's init was killed, usually by the command itself.
             None => Err(ShellError::SessionEnded),
         }
     }
 
-    /// Kills all that the command has started.
+    /// Kills all processes of the command.
     fn kill(&self) -> Result<(), ShellError> {
-        // One whose init has not even said who it is has started nothing yet.
+        // Without a report of its init, the command has not started a process yet.
         self.watch.as_ref().map_or(Ok(()), Watch::kill)
     }
 
-    /// What its watch has killed it for, or is about to.
+    /// The breach for which the watch has killed the command, or is about to.
     fn breach(&self) -> Result<Option<Interruption>, ShellError> {
         let breach = self.watch.as_ref().and_then(Watch::breach);
         breach.map(|breach| Interruption::of(breach).ok_or(ShellError::Unwatched)).transpose()
@@ -346,8 +351,8 @@ struct Ready {
     cancelled: bool,
 }
 
-/// Between two looks at what is being killed.
+/// The longest wait between two kills of a command that is being killed.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// For a deadline that the clock cannot express.
+/// Stands in for a deadline that the clock cannot express.
 const WITHOUT_END: Duration = Duration::from_secs(1 << 31);

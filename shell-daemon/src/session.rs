@@ -1,4 +1,4 @@
-//! A session as the daemon holds it: started, used for one command at a time, ended with all its processes.
+//! A session on the daemon's side: started, used for one command at a time, ended with all its processes.
 
 use std::{
     io,
@@ -43,25 +43,25 @@ pub struct ShellSession {
     has_tree: bool,
     read_only: usize,
     protected: Protected,
-    /// Removed after all that was in it has ended.
+    /// Removed by its drop, after all its processes have ended.
     _group: Option<ControlGroup>,
     user: Option<ProcessUser>,
     watcher: Watcher,
     background: Background,
-    /// For the next command; `None` where it could not be had.
+    /// The shell for the next command; `None` if it could not be started ahead.
     prepared: Option<Prepared>,
 }
 
 impl ShellSession {
-    /// Starts a session and waits until it has confined itself and seen each layer refuse something.
+    /// Starts a session and waits until it has confined itself and each layer was seen to refuse something.
     ///
-    /// What works here is found out by trying, each time. Where namespaces can be entered and not be used, a
-    /// second process is started that leaves them out, if that is enough.
+    /// Each start tries which layers work here. Where namespaces can be entered but not used, a second
+    /// process is started without them. If the posture is too weak then, the session is ended.
     ///
     /// # Errors
     /// If the specification cannot be met, the process cannot be started, or a layer does not hold;
-    /// [`ShellError::PostureUnavailable`] if what works here is less than what is asked for. Then no process is
-    /// left.
+    /// [`ShellError::PostureUnavailable`] if the posture reached is weaker than the required one. No process
+    /// is left then.
     pub fn start(spec: &SessionSpec) -> Result<Self, ShellError> {
         require_limits(spec)?;
         let (least, plan) = plan(spec);
@@ -92,7 +92,8 @@ impl ShellSession {
         let mut guard = launch(&spec.launcher, theirs).map_err(|source| ShellError::Start { source })?;
         let guard_pid = number_of(&guard);
         if let (Ok(group), Some(guard)) = (&group, guard_pid) {
-            // Before it is told what it is: whatever it starts is in the group. One that is not finds out.
+            // Added before the setup is sent, so that everything it starts is in the group. An error is
+            // ignored: the session finds out by itself that it is not in the group.
             let _ = group.add(guard);
         }
         let result = introduce(&control, &setup, &handles).and_then(|(process, ready)| {
@@ -129,43 +130,43 @@ impl ShellSession {
         }
     }
 
-    /// Whether the mounts are at `/NAME`, in a file tree of the session's own. Otherwise they are where they
-    /// really are.
+    /// Whether the session has its own file tree, with the mounts at `/NAME`. Otherwise they are at their
+    /// real paths.
     #[must_use]
     pub fn has_own_tree(&self) -> bool {
         self.has_tree
     }
 
-    /// How many of the protected paths that were there when the session started are read-only for it; none
-    /// without a file tree of its own.
+    /// How many protected paths that existed at the start are read-only for the session; 0 without its own
+    /// file tree.
     #[must_use]
     pub fn read_only_paths(&self) -> usize {
         self.read_only
     }
 
-    /// What the session proved to be confined by.
+    /// The posture that the session proved.
     #[must_use]
     pub fn posture(&self) -> &SessionPosture {
         &self.posture
     }
 
-    /// Whom the session's processes belong to, if that is not whom this one belongs to. Where a daemon is root
-    /// and the session has a file tree of its own, that is a user whom nobody else is, and to whom the files
-    /// below the mounts seem to belong; else it is the owner of the session's home.
+    /// The owner of the session's processes, if it is not this process's user. Where a daemon is root and the
+    /// session has its own file tree, it is a user that no other process has, and to whom the files below the
+    /// mounts appear to belong; otherwise it is the owner of the session's home.
     #[must_use]
     pub fn user(&self) -> Option<ProcessUser> {
         self.user
     }
 
-    /// What background jobs wrote after their commands had ended, from this place on: 0, or the end of what was
-    /// asked for last. At most 64 KiB are kept.
+    /// Output of background jobs after their commands had ended, from position `from` on: 0, or `end` of the
+    /// last answer. At most 64 KiB are kept.
     #[must_use]
     pub fn background_output(&self, from: u64) -> BackgroundOutput {
         self.background.since(from)
     }
 
-    /// Runs a command of its own, to see that what is called bash is one: it starts, does what bash does, and its
-    /// state is written down. The command changes nothing of that state. Warnings are no matter.
+    /// Runs a test command to prove that the program called bash is bash: it starts, does what only bash
+    /// does, and writes its state. The command leaves the session's state unchanged. Warnings are ignored.
     ///
     /// # Errors
     /// [`ShellError::ShellUnusable`], and those of [`Self::run`].
@@ -183,7 +184,8 @@ impl ShellSession {
             cancellation,
         };
         let (mut output, mut warnings) = (Vec::new(), Vec::new());
-        // A bash may complain before it does anything, such as of a locale that is not installed.
+        // Warnings are collected apart: bash may complain before it does anything, such as of a locale that
+        // is not installed.
         let mut take = |chunk: Chunk<'_>| match chunk.stream {
             Stream::Stdout => output.extend_from_slice(chunk.bytes),
             Stream::Stderr => warnings.extend_from_slice(chunk.bytes),
@@ -216,16 +218,16 @@ impl ShellSession {
         Ok(())
     }
 
-    /// Runs a command in the state that the last one left, and hands on its output as it comes. It is run
-    /// once, whatever happens.
+    /// Runs a command in the state that the last one left, and hands on its output as it comes. The command
+    /// is never run twice.
     ///
     /// # Cancellation
-    /// By [`CommandRequest::cancellation`], from another thread: the command is killed, this returns when nothing
-    /// of it is left, within a second as a rule, and the session lives on.
+    /// Cancel with [`CommandRequest::cancellation`] from another thread: the command is killed and this
+    /// returns when all its processes are gone, usually within a second. The session lives on.
     ///
     /// # Errors
-    /// Only what kept the shell from running or the session from telling how it ended. After
-    /// [`ShellError::SessionEnded`] the session is of no use.
+    /// Only if the shell could not run or the session could not tell how it ended. After
+    /// [`ShellError::SessionEnded`] the session is unusable.
     pub fn run(
         &mut self,
         request: &CommandRequest,
@@ -236,7 +238,8 @@ impl ShellSession {
         self.background.require_room()?;
         let mut result = self.attempt(request, on_output);
         if let Ok(Finished::NotBegun) = result {
-            // Only a shell that has waited for long is killed by others before it begins; this one is new.
+            // Retry once. Only a shell that has waited for long is killed by others before its command
+            // begins; this one is new.
             result = self.attempt(request, on_output);
         }
         let result = result.and_then(|finished| match finished {
@@ -253,7 +256,7 @@ impl ShellSession {
         result
     }
 
-    /// Runs a command in the shell that waits, or in a new one.
+    /// Runs a command in the prepared shell, or in a new one.
     fn attempt(
         &mut self,
         request: &CommandRequest,
@@ -266,17 +269,18 @@ impl ShellSession {
         }
         let prepared = waiting.map_or_else(|| prepare(control, self.user), Ok)?;
         let running = Running::start(prepared, self.session_init, &self.watcher, request)?;
-        // While the command runs; the shell itself is started when the state is known.
+        // Make the next shell's pipes while the command runs; the shell itself starts once the command's
+        // state is known.
         let streams = Streams::new(self.user);
         let finished = running.finish(request, &self.watcher, &self.background, on_output)?;
         self.prepared = streams.and_then(|streams| streams.send(control)).ok();
         Ok(finished)
     }
 
-    /// Ends the session and everything that it started, background jobs included.
+    /// Ends the session and all its processes, background jobs included.
     ///
     /// # Errors
-    /// [`ShellError::NotKilled`] if something is left.
+    /// [`ShellError::NotKilled`] if processes survive.
     pub fn end(mut self) -> Result<(), ShellError> {
         self.end_all()
     }
@@ -285,11 +289,10 @@ impl ShellSession {
         if self.control.take().is_none() {
             return Ok(());
         }
-        // The end of the control socket is what ends them, here as when this process is killed.
+        // Closing the control socket makes the guard kill everything, just as when this process is killed.
         let buried = bury(&mut self.guard);
         if self.session_init.is_alive() {
-            // The guard itself is gone too early. What is below the session's first process is killed
-            // from here.
+            // The guard died too early. Kill everything below the session's first process from here.
             let _ = tree::kill_below(self.session_init, KILL_TIME);
             self.session_init.kill();
         }
@@ -299,13 +302,13 @@ impl ShellSession {
 
 impl Drop for ShellSession {
     fn drop(&mut self) {
-        // Nobody is left to tell; `end` tells.
+        // `drop` cannot report an error; `end` does.
         let _ = self.end_all();
     }
 }
 
-/// Looks at what the commands of a session have. Whether a filter keeps them from making files in memory decides
-/// whether these are looked for.
+/// Starts the watcher of a session's commands. Under a seccomp filter, which refuses to make memory files,
+/// descriptors need not be searched for them.
 fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUser>) -> io::Result<Watcher> {
     let has_filter = matches!(posture.layer(Layer::Seccomp), Some(LayerStatus::Enforced));
     let meter = Meter::new(if has_filter { Descriptors::Unneeded } else { Descriptors::Looked })?;
@@ -316,7 +319,7 @@ fn watcher(spec: &SessionSpec, posture: &ProcessPosture, user: Option<ProcessUse
     Watcher::start(spec.limits.memory_bytes, session, user, meter)
 }
 
-/// Asks for a shell. What keeps it from starting is told by its report.
+/// Asks for a shell. An error at its start comes with its report.
 fn prepare(control: BorrowedFd<'_>, user: Option<ProcessUser>) -> Result<Prepared, ShellError> {
     Streams::new(user).and_then(|streams| streams.send(control))
 }
@@ -337,7 +340,7 @@ fn launch(launcher: &Path, control: OwnedFd) -> io::Result<Child> {
         .spawn()
 }
 
-/// The least that will do, and what the session is to try.
+/// The weakest acceptable posture, and the layers that the session tries.
 fn plan(spec: &SessionSpec) -> (ShellPosture, Plan) {
     let layers = |without_namespaces| Plan::Layers { waived: spec.waived.clone(), without_namespaces };
     match spec.posture {
@@ -348,7 +351,7 @@ fn plan(spec: &SessionSpec) -> (ShellPosture, Plan) {
     }
 }
 
-/// The control group of a session, or why it has none.
+/// The control group of a session, or the reason why it has none.
 fn group(spec: &SessionSpec, plan: &Plan) -> Result<ControlGroup, LayerStatus> {
     match (spec.group, plan) {
         (Some(limits), Plan::Layers { waived, .. }) if !waived.contains(&Layer::Cgroup) => {
@@ -358,7 +361,7 @@ fn group(spec: &SessionSpec, plan: &Plan) -> Result<ControlGroup, LayerStatus> {
     }
 }
 
-/// Tells the session what it is, and hears whether it is so and who it is.
+/// Sends the setup, and receives the session's answer and process number.
 fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(Pid, Ready), ShellError> {
     let handles: Vec<BorrowedFd<'_>> = handles.iter().map(|handle| handle.as_fd()).collect();
     wire::send(control.as_fd(), &ToSession::Setup(Box::new(setup.clone())), &handles)
@@ -382,7 +385,7 @@ fn introduce(control: &OwnedFd, setup: &Setup, handles: &[OwnedFd]) -> Result<(P
     }
 }
 
-/// Waits for a guard whose control socket is closed, while what it kills becomes less.
+/// Waits for a guard whose control socket is closed, as long as the number of its survivors falls.
 fn bury(guard: &mut Child) -> Result<(), ShellError> {
     let process = number_of(guard).and_then(|guard| Process::child_of(rustix::process::getpid(), guard));
     let mut patience = StallDetector::new(LONGEST_KILL);
@@ -390,7 +393,7 @@ fn bury(guard: &mut Child) -> Result<(), ShellError> {
     loop {
         match guard.try_wait() {
             Ok(Some(status)) if status.success() => return Ok(()),
-            // It could not look at processes, or was killed itself.
+            // The guard could not list processes, or was killed.
             Ok(Some(_)) => return Err(ShellError::NotKilled { left: 1 }),
             Ok(None) => {}
             Err(source) => return Err(ShellError::Processes { source }),
@@ -399,7 +402,7 @@ fn bury(guard: &mut Child) -> Result<(), ShellError> {
         if waits.is_multiple_of(WAITS_FOR_A_LOOK) {
             let (left, pace) = process.map_or(Ok((0, Pace::Still)), tree::left_below)?;
             if patience.is_over(left, pace) {
-                // It goes on, and must not be killed: nobody else would.
+                // The guard goes on killing. It must not be killed: no other process would do its work.
                 return Err(ShellError::NotKilled { left: left + 1 });
             }
         }
@@ -434,20 +437,21 @@ fn require_command(command: &str) -> Result<(), ShellError> {
     Ok(())
 }
 
-/// A look at all processes takes longer than asking after one child, and is seldom needed: most guards end at once.
+/// Waits between two looks at all processes. A look takes longer than asking after one child, and most guards
+/// end at once.
 const WAITS_FOR_A_LOOK: u32 = 20;
 
-/// In a subshell, which leaves no variable behind. Other shells have neither arrays nor `@Q` nor `^^`.
+/// Runs in a subshell, which leaves no variable behind. Other shells have neither arrays nor `@Q` nor `^^`.
 const PROOF: &str = r#"( proof=(a 'shell b'); [[ ${BASH_VERSINFO[0]} -ge 4 ]] && printf '%s' "${proof[@]@Q}" "${proof[1]^^}" )"#;
 
-/// What [`PROOF`] writes.
+/// The output of [`PROOF`].
 const PROVEN: &[u8] = b"'a''shell b'SHELL B";
 
-/// What is read of what bash writes, with its warnings, and of what something else writes.
+/// Output that is read of the proof, warnings included.
 const PROOF_BYTES: u64 = 64 << 10;
 
-/// What is told of it.
+/// Bytes of that output that an error quotes.
 const TOLD_BYTES: usize = 256;
 
-/// Bash answers within milliseconds; a machine that has much else to do takes longer.
+/// Bash answers within milliseconds; on a busy machine it takes longer.
 const PROOF_TIME: Duration = Duration::from_secs(10);

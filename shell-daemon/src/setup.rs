@@ -1,4 +1,4 @@
-//! What a session is told before it confines itself, and the handles that go with it.
+//! The setup message of a session, and the handles that go with it.
 
 use std::{
     fs::File,
@@ -20,8 +20,8 @@ use crate::{
     wire::{Plan, Setup, SetupPath},
 };
 
-/// What the session is told, and the handles that go with it: the canary's first, then one for each path, then
-/// that of the control group if there is one.
+/// Makes the setup message and its handles: the canary's first, then one for each path, then that of the
+/// control group if there is one.
 pub(crate) fn setup(
     spec: &SessionSpec,
     plan: Plan,
@@ -37,7 +37,8 @@ pub(crate) fn setup(
         let handle = open_mount(&mount.path)?;
         let real = real_path(&handle)
             .map_err(|source| ShellError::MountOpen { path: mount.path.clone(), source })?;
-        // Another user may be shut out of the state folder anyway, so that no canary would see this.
+        // Checked here and not left to the canary: a session of another user may be shut out of the state
+        // folder anyway, so that the canary would not notice it.
         if state.starts_with(&real) || real.starts_with(&state) {
             return Err(ShellError::MountTooWide { path: mount.path.clone() });
         }
@@ -48,7 +49,7 @@ pub(crate) fn setup(
     let system = SYSTEM.iter().map(|path| (path, PathAccess::Read));
     let devices = DEVICES.iter().map(|path| (path, PathAccess::Device));
     for (path, access) in system.chain(devices) {
-        // Not every machine has all of them, and none is missed that is not there.
+        // Not every machine has all of them; a missing one is left out.
         if let Ok(handle) = rustix::fs::open(*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
             handles.push(handle);
             paths.push(SetupPath { path: path.into(), place: path.into(), access });
@@ -77,7 +78,7 @@ pub(crate) fn setup(
     Ok((setup, handles))
 }
 
-/// A mount's name is that of a folder in the session's root folder, and part of a variable's name.
+/// Checks a mount's name, which names a folder in the session's root folder and a part of a variable.
 fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_' || byte == b'-';
@@ -88,10 +89,10 @@ fn require_name(mount: &SessionMount) -> Result<(), ShellError> {
     if is_usable { Ok(()) } else { Err(ShellError::MountName { name: mount.name.clone() }) }
 }
 
-/// Root without capabilities is a stranger in somebody else's workspace, and what it makes there would be
-/// root's: a session of root's is the owner's, or that of a user whom nobody else is, if the files can be shown
-/// as that user's. `None` where this process is not root, or may not become somebody else and kill it
-/// afterwards.
+/// The users of a session whose daemon is root: the owner of the home, and a user that no other process has,
+/// for a file tree that shows the files as that user's. Root itself is no choice: without capabilities it is
+/// a stranger in another user's workspace, and its new files would be root's. `None` where this process is
+/// not root, or lacks the capabilities to change its user and kill it afterwards.
 fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<Apart>), ShellError> {
     let open_error = |source| ShellError::MountOpen { path: home.to_owned(), source };
     let owner = rustix::fs::stat(home).map_err(|errno| open_error(errno.into()))?;
@@ -108,16 +109,15 @@ fn users(home: &Path) -> Result<(Option<ProcessUser>, Option<Apart>), ShellError
     Ok(((owner.uid != 0).then_some(owner), is_higher.then_some(apart)))
 }
 
-/// A number that no session of this machine has: they come from a range that nothing else uses, a part of it
-/// for each daemon.
+/// A user number that no other session of this machine has. The numbers come from a range that nothing else
+/// uses, split into parts by daemon.
 fn next_user() -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let process = rustix::process::getpid().as_raw_pid().unsigned_abs() % USERS_PARTS;
     USERS + process * USERS_PART + NEXT.fetch_add(1, Ordering::Relaxed) % USERS_PART
 }
 
-/// From here to the largest number that is signed, nothing assigns users (systemd, "Users, Groups, UIDs and
-/// GIDs").
+/// From here to the largest signed number, nothing assigns users (systemd, "Users, Groups, UIDs and GIDs").
 const USERS: u32 = 0x7000_0000;
 const USERS_PARTS: u32 = 1 << 17;
 const USERS_PART: u32 = 1 << 10;
@@ -147,7 +147,7 @@ pub(crate) fn open_mount(path: &Path) -> Result<OwnedFd, ShellError> {
     Ok(file.into())
 }
 
-/// Read and run, never written. Of `/etc` only what programs look up and everybody may know.
+/// Paths that are readable and executable, never writable. Of `/etc` only public files that programs look up.
 const SYSTEM: [&str; 22] = [
     "/usr",
     "/bin",
@@ -178,5 +178,5 @@ const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random"
 /// Folders that hold more than any workspace.
 const TOO_WIDE: [&str; 9] = ["/", "/home", "/run", "/proc", "/sys", "/dev", "/etc", "/root", "/var"];
 
-/// Names that the session's root folder has for something else.
+/// Names that the session's root folder uses for system folders.
 const TAKEN: [&str; 9] = ["bin", "dev", "etc", "lib", "lib32", "lib64", "proc", "sbin", "usr"];

@@ -1,4 +1,4 @@
-//! What a session is to be, and what a command is. Values only.
+//! The description of a session and of a command. Values only.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -9,54 +9,56 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Cancellation, CommandInput};
 
-/// Everything that a session gets. What is not here it does not have.
+/// Everything that a session gets. It has nothing that is not listed here.
 #[derive(Clone, Debug)]
 pub struct SessionSpec {
     /// The program that is started; it must begin with [`crate::enter_if_session`]. Usually
     /// `/proc/self/exe`.
     pub launcher: PathBuf,
-    /// The folders that the session sees besides the system's. Never one that holds secrets.
+    /// The folders that the session sees besides the system's. Never name one that holds secrets.
     pub mounts: Vec<SessionMount>,
     /// The name of the mount that is `HOME` and the first working directory.
     pub home: String,
     /// Variables besides `PATH`, `HOME`, `TERM`, `LANG`, `PORTCULLIS_NAME` for each mount, and `TMPDIR` if
     /// there is a mount `tmp`. Later entries win.
     pub environment: Vec<(String, String)>,
-    /// What each process of the session may use up, and how much memory a command and its jobs may have together.
+    /// Limits of each process of the session, and the memory that a command and its jobs may have together.
     pub limits: ProcessLimits,
-    /// What all of them together may use up: held by a control group where one can be made, and by looking at them.
-    /// `None` bounds each command alone.
+    /// Limits of all processes of the session together, enforced by a control group where one can be made,
+    /// and by the watch. `None` bounds each command alone.
     pub group: Option<GroupLimits>,
-    /// A file that the session must not be able to open, so that its refusal proves layers.
+    /// A file that the session must not be able to open. Its refusal proves layers.
     pub canary: Canary,
-    /// How far it is to be confined.
+    /// The posture that is required.
     pub posture: PostureChoice,
-    /// Layers that are left out although they may work here; each is reported as waived, and the posture is at
-    /// most one that does without them. Limits and privileges cannot be left out.
+    /// Layers that are left out even where they would work. Each is reported as waived, and the posture is at
+    /// most one that does not need it. Limits and privileges cannot be left out.
     pub waived: Vec<Layer>,
-    /// What no command is to write, at any depth of the mounts. What is there when the session starts is
-    /// read-only in a file tree of its own; what a command makes or changes elsewhere is told after it, see
-    /// [`crate::CommandEnd::protected`].
+    /// Paths that no command may write, at any depth of the mounts. In a session with its own file tree the
+    /// paths that exist at the start are read-only; a path that a command makes or changes elsewhere is
+    /// reported after the command, see [`crate::CommandEnd::protected`].
     pub protect: ProtectedPaths,
 }
 
-/// How far a session is to be confined.
+/// The posture that a session must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PostureChoice {
-    /// By all that works here; if that is less than this, there is no session. [`ShellPosture::None`] is the
-    /// same as [`ShellPosture::Minimal`]: who wants nothing has to say exactly that.
+    /// All layers that work here; if that is a weaker posture than this, there is no session.
+    /// [`ShellPosture::None`] means [`ShellPosture::Minimal`] here: a session without confinement needs
+    /// `Exactly(None)`.
     AtLeast(ShellPosture),
-    /// By this and no more, for comparing and for operators who know why.
+    /// Exactly this posture, for comparisons and for operators who have a reason.
     Exactly(ShellPosture),
 }
 
-/// One folder that a session sees: at `/NAME` in a file tree of its own, else at its real place.
+/// One folder that a session sees: at `/NAME` in its own file tree, otherwise at its real path.
 #[derive(Clone, Debug)]
 pub struct SessionMount {
-    /// Its name in the policy: at most 64 of `a-z`, `0-9`, `_` and `-`, and none that a system's root folder has.
+    /// Its name in the policy: 1 to 64 of `a-z`, `0-9`, `_` and `-`, and no name that the system's root
+    /// folder uses.
     pub name: String,
-    /// Its place.
+    /// Its real path.
     pub path: PathBuf,
     /// [`PathAccess::Read`] or [`PathAccess::Write`].
     pub access: PathAccess,
@@ -65,22 +67,22 @@ pub struct SessionMount {
 /// One command.
 #[derive(Debug)]
 pub struct CommandRequest {
-    /// What bash is to run: at most 1 MiB, without NUL.
+    /// The text for bash: at most 1 MiB, without NUL.
     pub command: String,
-    /// Where it begins, if not where the last one ended; a relative path starts there. Where that cannot be
-    /// entered, bash says so and the code is 1.
+    /// The working directory to start in instead of the one where the last command ended; a relative path
+    /// starts at the latter. If it cannot be entered, bash reports that and the exit code is 1.
     pub workdir: Option<String>,
-    /// What it reads first on its standard input.
+    /// The first bytes of its standard input.
     pub stdin: Vec<u8>,
-    /// What it reads after that, written while it runs. Without it the input ends after `stdin`.
+    /// Further input, written while the command runs. Without it the input ends after `stdin`.
     pub input: Option<CommandInput>,
-    /// How long it may take.
+    /// Its deadline, counted from its start.
     pub timeout: Duration,
-    /// How many processes it may have at a time, background jobs included, and a quarter of how many threads.
-    /// More than that is noticed after some milliseconds; then all are killed.
+    /// How many processes it may have at a time, background jobs included. It may have four times as many
+    /// threads. An excess is noticed after some milliseconds; then all are killed.
     pub max_processes: usize,
-    /// How many bytes of its output are handed on, of both streams together. The rest is read and dropped.
+    /// How many bytes of output are handed on, both streams together. The rest is read and dropped.
     pub max_output_bytes: u64,
-    /// Ends it early.
+    /// Ends the command early.
     pub cancellation: Cancellation,
 }

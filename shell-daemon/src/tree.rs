@@ -1,11 +1,10 @@
-//! All processes below one, and their end.
+//! All processes below one, and how to end them.
 //!
-//! By the kernel's list of processes, since a command may leave its process group and its session. Every
-//! orphan is adopted by its command's init or by the session's guard, so a process is below the one that it
-//! came from as long as that one lives. Signals go by handles: a number could have changed hands.
+//! Found by the kernel's list of processes, since a command may leave its process group and its session.
+//! Every orphan is adopted by its command's init or by the session's guard, so a process stays below the one
+//! that it came from as long as that one lives. Signals go by pidfd: a process number could have been reused.
 //!
-//! A process whose first thread has ended looks like one that waits to be buried; it lives as long as it has
-//! another thread.
+//! A process whose first thread has ended looks like a zombie, but it lives as long as it has another thread.
 
 mod table;
 
@@ -25,11 +24,11 @@ use crate::{
     limits::LONGEST_KILL,
 };
 
-/// A process that is still the one that was meant.
+/// A process, identified so that a reused number is not mistaken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Process {
     pub(crate) pid: Pid,
-    /// When it was started, in the kernel's ticks: number and time together name one process.
+    /// Its start time in the kernel's ticks: number and time together identify one process.
     started: u64,
 }
 
@@ -45,7 +44,7 @@ impl Process {
         entry(rustix::process::getpid()).map(|entry| entry.process)
     }
 
-    /// Whether it has neither ended nor waits to be buried.
+    /// Whether it is neither gone nor a zombie.
     pub(crate) fn is_alive(self) -> bool {
         entry(self.pid).is_some_and(|entry| entry.process == self && !entry.ended)
     }
@@ -54,14 +53,14 @@ impl Process {
         self.signal(Signal::KILL);
     }
 
-    /// Lets it have processor time only when nothing else wants it. One that may not be told so keeps what it has.
+    /// Gives it the lowest priority. Without permission for that, its priority stays.
     pub(crate) fn yield_to_others(self) {
         if self.is_alive() {
             let _ = rustix::process::setpriority_process(Some(self.pid), LOWEST_PRIORITY);
         }
     }
 
-    /// Takes that back, where this process may: what is killed ends only when it has a processor.
+    /// Gives it the usual priority again, where this is allowed: a killed process needs a processor to end.
     fn hurry(self) {
         if self.is_alive() {
             let _ = rustix::process::setpriority_process(Some(self.pid), USUAL_PRIORITY);
@@ -70,25 +69,27 @@ impl Process {
 
     fn signal(self, signal: Signal) {
         let Ok(handle) = rustix::process::pidfd_open(self.pid, PidfdFlags::empty()) else { return };
-        // The handle is of whoever had the number when it was opened; only now is it known who that is.
+        // Check after the open: the pidfd belongs to the process that had the number then, and only now is
+        // that one known.
         if entry(self.pid).is_some_and(|entry| entry.process == self) {
-            // Whatever ended in between needs no signal.
+            // An error means that the process has ended in between, which is fine.
             let _ = rustix::process::pidfd_send_signal(&handle, signal);
         }
     }
 }
 
-/// Stops and kills everything below `root`, but not `root`, until two looks find nothing. It goes on while it becomes
-/// less.
+/// Stops and kills everything below `root`, but not `root`, until two looks find nothing. Goes on while the
+/// number of survivors falls.
 ///
-/// A command's init ends with the last process below it, so a `root` that is gone is what is wanted. One that
-/// was killed has left its processes to the guard, which the session's end sets in motion.
+/// A missing `root` is a success, because a command's init ends after the last process below it. If the init
+/// was killed, its processes belong to the guard, which kills them at the session's end.
 ///
 /// # Errors
-/// [`ShellError::NotKilled`] if for `time` it has not become less, and where it takes longer than any kill may, see
-/// [`StallDetector`]; [`ShellError::Processes`] without `/proc`.
+/// [`ShellError::NotKilled`] if the number of survivors has not fallen for `time`, or the kill takes longer
+/// than any may, see [`StallDetector`]; [`ShellError::Processes`] without `/proc`.
 pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError> {
-    // What grows faster than it is listed is not killed by lists.
+    // Stop the process groups first: processes that multiply faster than they are listed cannot be killed one
+    // by one.
     let known = match near_below(root, FIRST_STOPPED) {
         Some(known) => known,
         None => Table::read()?.below(root),
@@ -104,19 +105,19 @@ pub(crate) fn kill_below(root: Process, time: Duration) -> Result<(), ShellError
         }
         process.signal(signal);
     });
-    // Members of its groups that are not below `root`, if there are any.
+    // Continue the groups: they may have members that are not below `root`.
     for group in stopped.groups {
         let _ = rustix::process::kill_process_group(group, Signal::CONT);
     }
     killed
 }
 
-/// One that a kill looks at.
+/// A process to kill.
 #[derive(Clone, Copy, Debug)]
 struct Target<P> {
     process: P,
     is_stopped: bool,
-    /// It has a processor or waits for one.
+    /// It runs or waits for a processor.
     is_running: bool,
 }
 
@@ -126,16 +127,16 @@ impl Target<Process> {
     }
 }
 
-/// Stops and kills all that a look finds.
+/// Stops and kills every process that `look` finds.
 fn kill_all<P: Copy + Eq + Hash>(
     time: Duration,
     mut look: impl FnMut() -> Result<Vec<Target<P>>, ShellError>,
     mut signal: impl FnMut(P, Signal),
 ) -> Result<(), ShellError> {
     let stopping = StallDetector::new(time);
-    // Half of the time in all is for the kill.
+    // Keep half of the total time for the kill.
     let last_stop = Instant::now() + LONGEST_KILL / 2;
-    // Of what is left after a kill: before the first one a bomb grows, and that is no reason to give up.
+    // Counts survivors of a kill only: before the first kill a bomb grows, and that is no reason to give up.
     let mut killing: Option<StallDetector> = None;
     let mut empty_looks = 0;
     loop {
@@ -151,9 +152,9 @@ fn kill_all<P: Copy + Eq + Hash>(
         if killing.as_mut().is_some_and(|patience| patience.is_over(found.len(), pace(&found))) {
             return Err(ShellError::NotKilled { left: found.len() });
         }
-        // What is stopped starts nothing more; only when no new one is found are they killed. Otherwise
-        // a bomb of processes could grow as fast as it is cut down. One that was told to stop and goes on is killed
-        // at once: something continues it, and a kill cannot be undone.
+        // A stopped process starts no others, so kill only when a look finds no new one: otherwise a bomb
+        // could grow as fast as it is killed. A process that runs although it was stopped is killed at once:
+        // something continues it, and a kill cannot be undone.
         let mut patience = stopping.anew();
         let mut stopped = HashSet::new();
         loop {
@@ -178,12 +179,12 @@ fn kill_all<P: Copy + Eq + Hash>(
     }
 }
 
-/// Whether what was killed only waits for a processor.
+/// Whether survivors only wait for a processor.
 fn pace<P>(found: &[Target<P>]) -> Pace {
     if found.iter().any(|target| target.is_running) { Pace::Waits } else { Pace::Still }
 }
 
-/// How many processes live below `root`, and whether they wait for a processor.
+/// The number of processes that live below `root`, and whether they wait for a processor.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
@@ -193,22 +194,22 @@ pub(crate) fn left_below(root: Process) -> Result<(usize, Pace), ShellError> {
     Ok((targets.len(), pace(&targets)))
 }
 
-/// What is below one process.
+/// The processes below one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Below {
-    /// All that lives, each after its parent.
+    /// All living ones, each after its parent.
     pub(crate) living: Vec<Entry>,
-    /// How many have ended and wait to be buried: each takes a number and a place in the kernel's list.
+    /// The number of zombies: each takes a process number and an entry in the kernel's list.
     pub(crate) ended: usize,
 }
 
 impl Below {
-    /// How many processes these are.
+    /// The number of processes, zombies included.
     pub(crate) fn count(&self) -> usize {
         self.living.len() + self.ended
     }
 
-    /// How many threads; what has ended counts as one.
+    /// The number of threads; a zombie counts as one.
     pub(crate) fn threads(&self) -> usize {
         self.ended + self.living.iter().map(|entry| entry.threads).sum::<usize>()
     }
@@ -221,32 +222,32 @@ impl Below {
 /// Everything below one process, stopped.
 #[derive(Debug)]
 pub(crate) struct Frozen {
-    /// What was found there last.
+    /// The processes that the last look found.
     pub(crate) below: Below,
-    /// One of them went on by itself although it was stopped, so that this is no count of what stands still.
+    /// A process went on although it was stopped, so `below` is no count of stopped processes.
     pub(crate) goes_on: bool,
     stopped: Stopped,
 }
 
-/// What was stopped for a while.
+/// The processes that were stopped.
 #[derive(Debug, Default)]
 struct Stopped {
-    /// Whether each of them ran before: what a command has stopped itself is not for us to continue.
+    /// Whether each process ran before. One that the command itself had stopped is not continued.
     ran: HashMap<Process, bool>,
     groups: HashSet<Pid>,
-    /// Seen to be stopped.
+    /// Processes that were seen to be stopped.
     stands: HashSet<Process>,
 }
 
-/// Stops everything below `root`, some of which is known, until a look finds nothing that was not stopped, or more than
-/// `most` processes, or for `time`.
+/// Stops everything below `root`, some of which is known, until a look finds no new process, or more than
+/// `most` of them, or `time` is over.
 ///
-/// A bomb of processes starts new ones faster than all can be listed. So its process groups are stopped first, each
-/// at once by the kernel; then each process that is found, before its children are looked for, which are no more
-/// from then on.
+/// A bomb of processes starts new ones faster than they can be listed. So first its known process groups are
+/// stopped, each at once by the kernel. Then each process that is found is stopped before its children are
+/// looked for, since it starts no more from then on.
 ///
-/// What is stopped can be continued: by a timer of its own (`timer_create` with `SIGCONT`), or from beside the command.
-/// One that was is stopped once more; when it goes on again, there is no use in waiting.
+/// A stopped process can be continued by its own timer (`timer_create` with `SIGCONT`), or from outside the
+/// command. It is stopped once more; if it goes on again, waiting is of no use.
 ///
 /// # Errors
 /// [`ShellError::Processes`] without `/proc`.
@@ -281,12 +282,12 @@ pub(crate) fn freeze(
 }
 
 impl Stopped {
-    /// Stops what is known to be below `root`, and what that has started meanwhile.
+    /// Stops the known processes below `root`, and those that they started meanwhile.
     fn at_once(root: Process, known: &[Entry], deadline: Instant) -> Self {
         let mut stopped = Self::default();
         let Some(above) = entry(root.pid).filter(|above| above.process == root) else { return stopped };
         for entry in known {
-            // That of the session's own processes is left alone, whoever has joined it.
+            // The group of the session's own processes is never stopped, even if a command has joined it.
             if entry.group != above.group
                 && let Some(group) = Pid::from_raw(entry.group)
                 && stopped.groups.insert(group)
@@ -295,7 +296,7 @@ impl Stopped {
             }
         }
         for entry in known {
-            // As it was before its group was stopped.
+            // `known` has the state from before the group was stopped.
             stopped.ran.insert(entry.process, !entry.is_stopped);
             entry.process.signal(Signal::STOP);
         }
@@ -310,20 +311,20 @@ impl Stopped {
         {}
     }
 
-    /// Stops a process that was not stopped before; whether it is one.
+    /// Stops a process unless it was stopped before; returns whether it is new.
     fn take(&mut self, entry: &Entry) -> bool {
         if self.ran.contains_key(&entry.process) {
             return false;
         }
-        // One that was born into a group that is stopped already never ran by itself.
+        // A process that was started in a stopped group inherits the stop, so it counts as running before.
         let is_in_group = Pid::from_raw(entry.group).is_some_and(|group| self.groups.contains(&group));
         self.ran.insert(entry.process, !entry.is_stopped || is_in_group);
         entry.process.signal(Signal::STOP);
         true
     }
 
-    /// Goes down from `above` and stops each process that it finds; whether there was a new one. Finds none where
-    /// the kernel keeps no lists of children.
+    /// Walks down from `above` and stops each process that it finds; returns whether there was a new one.
+    /// Finds none where the kernel keeps no lists of children.
     fn chase(&mut self, above: Entry) -> bool {
         let mut is_new = false;
         let mut seen = HashSet::new();
@@ -343,18 +344,19 @@ impl Stopped {
 }
 
 impl Frozen {
-    /// Lets go on what ran before.
+    /// Continues the processes that ran before.
     pub(crate) fn thaw(self) {
         let Stopped { ran, groups, stands: _ } = self.stopped;
-        // Children before their parents, which would take them for stopped by somebody: a shell with job control goes on
-        // with its script then.
+        // Children before parents: a running parent would see its children stopped, and a shell with job
+        // control would go on with its script.
         let listed = self.below.living.iter().rev().map(|entry| entry.process);
         let seen: HashSet<Process> = self.below.living.iter().map(|entry| entry.process).collect();
         let others = ran.keys().copied().filter(|process| !seen.contains(process));
         for process in listed.chain(others).filter(|process| ran.get(process) == Some(&true)) {
             process.signal(Signal::CONT);
         }
-        // A group may have members that are not below the root.
+        // Whole groups only if no process was stopped before; they may have members that are not below the
+        // root.
         if ran.values().all(|ran| *ran) {
             for group in groups {
                 let _ = rustix::process::kill_process_group(group, Signal::CONT);
@@ -363,16 +365,16 @@ impl Frozen {
     }
 }
 
-/// So many processes name all process groups of what has so many as no one can list, as a rule.
+/// How many processes usually name all process groups of a bomb that is too large to list.
 const FIRST_STOPPED: usize = 32;
 
-/// Of the least weight that ordinary scheduling knows.
+/// The lowest priority of ordinary scheduling.
 const LOWEST_PRIORITY: i32 = 19;
 
-/// What a process has that nobody asked about.
+/// The default priority.
 const USUAL_PRIORITY: i32 = 0;
 
-/// Between two looks, so that what was killed can end.
+/// Between two looks, so that killed processes can end.
 const PAUSE: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -395,7 +397,7 @@ mod tests {
         assert_eq!(Process::child_of(pid, pid), None, "another parent");
         let process = Process::child_of(this, pid).unwrap();
         assert!(process.is_alive());
-        // The same number, started at another time: what a number that changed hands looks like.
+        // The same number with another start time looks like a reused number.
         let other = Process { started: process.started + 1, ..process };
         assert!(!other.is_alive());
         other.kill();
@@ -406,7 +408,7 @@ mod tests {
         assert!(!process.is_alive());
     }
 
-    /// Kills what a look finds, of which so many are left at each look.
+    /// Kills in a world where each look finds so many processes.
     fn killed(left: impl IntoIterator<Item = usize>) -> Result<(), ShellError> {
         let mut left = left.into_iter();
         let look = || {
@@ -417,9 +419,9 @@ mod tests {
     }
 
     #[test]
-    fn what_grows_until_it_is_stopped_is_killed_for_as_long_as_it_becomes_less() {
+    fn a_growing_tree_is_killed_while_its_survivors_become_fewer() {
         let grows = (2..80).step_by(2);
-        // Two looks each: one finds what is left, the other that nothing was started since.
+        // Two looks each: one finds the survivors, the other finds that none was started since.
         let becomes_less = (1..80).rev().flat_map(|left| [left, left]);
         assert!(killed(grows.chain(becomes_less).chain([0, 0])).is_ok());
     }
@@ -428,12 +430,12 @@ mod tests {
     fn what_the_kernel_cannot_end_is_given_up() {
         let result = killed(std::iter::repeat(3));
         assert!(matches!(result, Err(ShellError::NotKilled { left: 3 })), "{result:?}");
-        // Also where it comes and goes, and where it grows for ever.
+        // The same if the number goes up and down, or grows for ever.
         assert!(killed([7, 9, 8].into_iter().cycle()).is_err());
         assert!(killed(1..).is_err());
     }
 
-    /// What is stopped and goes on is killed before the rest is found.
+    /// A process that continues is killed before the rest is found.
     #[test]
     fn what_continues_itself_is_killed_at_once() {
         let killed = std::cell::RefCell::new(HashSet::new());
@@ -441,7 +443,7 @@ mod tests {
         let look = || {
             looks += 1;
             let is_left = |process: &usize| !killed.borrow().contains(process);
-            // A new one at each look, as long as the first one runs.
+            // A new process at each look, as long as the first one runs.
             let all = if is_left(&0) { 0..looks } else { 0..0 };
             Ok(all
                 .filter(is_left)

@@ -1,11 +1,13 @@
-//! What the commands of a session have, looked at while they run and while their jobs do: processes, threads, memory.
+//! The watch of a session's commands: counts their processes, threads and memory while they and their jobs
+//! run.
 //!
-//! The kernel's own limits bound one process, or all of a user. Where they do not suffice this does, with or without
-//! a control group, on a thread of its own: whoever reads a command's output slowly does not hold up the looks.
+//! The kernel's limits bound one process, or all processes of a user. This watch bounds a command and a
+//! session, with or without a control group. It has its own thread, so a client that reads output slowly does
+//! not delay the looks.
 //!
-//! A bomb grows while it is looked at. So looks come sooner the less is left; from a quarter of its processes on a
-//! command has processor time only when nothing else wants it; at half of them, and before it is killed, it is
-//! stopped as a whole and counted, and then killed or let go on.
+//! A bomb grows while it is counted. So looks follow faster the closer a command is to its limits. From a
+//! quarter of its process limit on, a command gets the lowest priority. At half of the limit, and before it is
+//! killed, it is stopped as a whole and counted, and then killed or continued.
 
 use std::{
     io,
@@ -34,14 +36,14 @@ use crate::{
     tree::{self, Below, Entry, Process, Table},
 };
 
-/// What one command and its jobs may have.
+/// Limits of one command and its jobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) processes: usize,
     pub(crate) memory_bytes: u64,
 }
 
-/// What all commands of a session and their jobs may have together.
+/// Limits of all commands of a session and their jobs together.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SessionBounds {
     /// Processes and threads.
@@ -49,25 +51,25 @@ pub(crate) struct SessionBounds {
     pub(crate) memory_bytes: u64,
 }
 
-/// Why a command was killed by its watch.
+/// The reason why a watch killed a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Breach {
     Processes,
     Memory,
-    /// A process keeps its memory to itself, or there is too much to be counted.
+    /// A process hides its memory, or there is too much to count.
     Hidden,
-    /// It could not be looked at.
+    /// Its processes could not be listed.
     Unseen,
 }
 
-/// The thread that looks at the commands of one session. It ends when this is dropped.
+/// The thread that watches the commands of one session. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     shared: Arc<Shared>,
     memory_bytes: u64,
 }
 
-/// One command that is looked at, until this is dropped.
+/// The watch of one command, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch {
     root: Process,
@@ -94,52 +96,52 @@ struct Watched {
     told: Arc<Told>,
     next: Instant,
     next_whole: Instant,
-    /// As many processes as it had when it was last stopped or slowed down.
+    /// The number of processes when it was last stopped or slowed down.
     checked: usize,
     threads: usize,
     memory_bytes: u64,
     marks: Arc<Mutex<Marks>>,
-    /// Its shell has been seen. Until then it is a process of ours, which keeps its memory to itself.
+    /// Its shell has been seen. Before that, its process runs our program, which hides its memory.
     is_born: bool,
-    /// Since when a process keeps its memory to itself.
+    /// Set while a process hides its memory.
     hidden: Option<Hidden>,
-    /// Since when its memory may be too much.
+    /// The time since when its memory may be too much.
     doubt: Option<Instant>,
-    /// The last count, where there was so much to be read that it was stopped for that.
+    /// The last count for which it had to be stopped, because one look could not read all its mappings.
     counted: Option<Counted>,
 }
 
-/// A count that is not repeated at once.
+/// A count that stays valid for a while.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     at: Instant,
     /// As in [`crate::memory::Used`].
     beside_private: i64,
-    /// What all processes of the machine shared then.
+    /// The memory that all processes of the machine shared then.
     shared_by_all: u64,
 }
 
-/// What looks in a row have found beside a process that keeps its memory to itself.
+/// Looks in a row that have found a process that hides its memory.
 #[derive(Clone, Copy, Debug)]
 struct Hidden {
     looks: u32,
-    /// What all processes of the machine shared at the first of them, and share more now.
+    /// The shared memory of the machine's processes at the first of these looks, and its growth since.
     began_with: u64,
     grown: u64,
 }
 
-/// Why a command is killed, and what it had then.
+/// The reason for which a command is killed, and its memory then.
 #[derive(Clone, Copy, Debug)]
 struct Verdict {
     breach: Breach,
     memory_bytes: u64,
 }
 
-/// What a watch tells whoever waits for the command.
+/// The message from the watch to the thread that waits for the command.
 #[derive(Debug)]
 struct Told {
     breach: OnceLock<Verdict>,
-    /// Can be read from as soon as there is a breach.
+    /// Readable once there is a breach.
     wake: OwnedFd,
     is_forgotten: AtomicBool,
 }
@@ -158,11 +160,11 @@ impl Watcher {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         thread::Builder::new().name("shell-watch".to_owned()).spawn(move || {
-            // Before all that it looks at, where this process may ask for that: what a bomb leaves of the
-            // processors would be too little to stop it.
+            // Realtime priority, where permitted: a bomb would leave the watch too little of the processors
+            // to stop it.
             let _ = portcullis_confine::process::run_before_others();
             if let Some(user) = user {
-                // What of it cannot be seen is counted by its addresses.
+                // An error is ignored: unreadable memory is counted by its addresses.
                 let _ = portcullis_confine::process::look_as(user);
             }
             theirs.serve(session, &meter);
@@ -170,7 +172,7 @@ impl Watcher {
         Ok(Self { shared, memory_bytes })
     }
 
-    /// Looks at what is below `root` from now on.
+    /// Watches everything below `root` from now on.
     ///
     /// # Errors
     /// If no descriptor is left.
@@ -207,25 +209,25 @@ impl Drop for Watcher {
 }
 
 impl Watch {
-    /// Why the command was killed, if it was.
+    /// The reason for which the command was killed, if it was.
     pub(crate) fn breach(&self) -> Option<Breach> {
         self.told.breach.get().map(|verdict| verdict.breach)
     }
 
-    /// How much memory the command and its jobs had when it was killed for that.
+    /// The memory of the command and its jobs when it was killed for that.
     pub(crate) fn memory_of_breach(&self) -> Option<u64> {
         let verdict = self.told.breach.get().filter(|verdict| verdict.breach == Breach::Memory)?;
         Some(verdict.memory_bytes)
     }
 
-    /// Kills all that is below.
+    /// Kills everything below the command's init.
     pub(crate) fn kill(&self) -> Result<(), ShellError> {
         tree::kill_below(self.root, KILL_TIME)
     }
 }
 
 impl AsFd for Watch {
-    /// Can be read from as soon as there is a breach.
+    /// Readable once there is a breach.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.told.wake.as_fd()
     }
@@ -246,7 +248,7 @@ impl Shared {
     fn serve(&self, session: Option<SessionBounds>, meter: &Meter) {
         while let Some(due) = self.due() {
             for mut watched in due {
-                // Unlocked: a look takes its time, and a kill can take seconds.
+                // Without the lock: a look takes time, and a kill can take seconds.
                 watched.look(meter);
                 let mut state = self.lock();
                 if let Some(known) =
@@ -261,7 +263,7 @@ impl Shared {
         }
     }
 
-    /// Waits until something is to be looked at; `None` at the end.
+    /// Waits until looks are due; `None` at the end.
     fn due(&self) -> Option<Vec<Watched>> {
         let mut state = self.lock();
         loop {
@@ -285,7 +287,8 @@ impl Shared {
         }
     }
 
-    /// What all commands have together. Where that is too much, the one that has most is killed.
+    /// Compares all commands together with the session's limits. If they exceed one, the largest command is
+    /// killed.
     fn look_at_all(&self, bounds: SessionBounds) {
         let state = self.lock();
         let memory: u64 = state.commands.iter().map(|watched| watched.memory_bytes).sum();
@@ -319,7 +322,8 @@ impl Watched {
     fn judge(&mut self, meter: &Meter) -> Result<(), Breach> {
         let Ok(below) = self.below() else { return Err(Breach::Unseen) };
         let mut partial = None;
-        // First of all, since a bomb grows faster than anything about it is read.
+        // Count processes before anything else is read: a bomb grows faster than any details of it can be
+        // read.
         if below.count() <= self.calm() {
             partial = self.note(&below, Motion::Runs, meter).err();
             if partial.is_none() && self.breach(&below).is_none() {
@@ -333,7 +337,7 @@ impl Watched {
                 return Ok(());
             }
         }
-        // What runs is counted at several moments, and grows meanwhile. What is stopped does neither.
+        // Running processes are counted at several moments and grow meanwhile; stopped ones do not.
         let Ok(frozen) = tree::freeze(self.root, &below.living, self.bounds.processes, FREEZE_TIME) else {
             return Err(Breach::Unseen);
         };
@@ -349,7 +353,7 @@ impl Watched {
         match self.breach(&frozen.below) {
             // It stays stopped until it is killed.
             Some(breach) => Err(breach),
-            // It does not let itself be counted.
+            // A process continues by itself, so the command cannot be counted.
             None if frozen.goes_on => Err(Breach::Processes),
             None => {
                 if self.checked > self.bounds.processes.div_ceil(4) {
@@ -372,7 +376,8 @@ impl Watched {
         Ok(Table::read()?.below(self.root))
     }
 
-    /// So many processes are no reason to stop them: half of the limit, and later what they were and a step.
+    /// The most processes that need not be stopped to be counted: half of the limit, later the last count and
+    /// a step.
     fn calm(&self) -> usize {
         let half = self.bounds.processes.div_ceil(2);
         if self.checked < half { half } else { self.checked.saturating_add(self.step()) }
@@ -382,16 +387,16 @@ impl Watched {
         self.bounds.processes.div_ceil(8)
     }
 
-    /// Takes note of what one look finds; how much more or less that is than private memory, as in
+    /// Stores the result of one look, and returns its difference to the private memory, as in
     /// [`crate::memory::Used`].
     ///
     /// # Errors
-    /// Why that is no count; then the last one stands.
+    /// If the look is no valid count; the last count stays then.
     fn note(&mut self, below: &Below, motion: Motion, meter: &Meter) -> Result<i64, Partial> {
         self.threads = below.threads();
         self.is_born = self.is_born || !is_unborn(&below.living);
         if !self.is_born {
-            // The addresses of our own program are nothing that the command has.
+            // The memory of our own program is not the command's.
             return Ok(0);
         }
         if motion == Motion::Runs
@@ -416,8 +421,8 @@ impl Watched {
         Ok(used.beside_private)
     }
 
-    /// The memory of now, in bytes, by the last whole count: only private memory is read anew, and the difference to it
-    /// is taken over. None where that count holds no longer.
+    /// The current memory in bytes, based on the last full count: only private memory is read again, and the
+    /// difference of the full count is added. `None` if that count is no longer valid.
     fn since_count(&self, below: &Below) -> Option<(u64, i64)> {
         let counted = self.counted.filter(|counted| {
             counted.at.elapsed() < COUNT_TIME
@@ -447,7 +452,7 @@ impl Watched {
         self.bounds.processes.saturating_mul(THREADS_PER_PROCESS)
     }
 
-    /// Tells why, and kills. What is left after that is looked at again.
+    /// Reports the breach, and kills. Survivors are looked at again.
     fn end(&self, breach: Breach) {
         if self.told.is_forgotten.load(Ordering::Acquire) {
             return;
@@ -457,12 +462,12 @@ impl Watched {
         let _ = tree::kill_below(self.root, KILL_TIME);
     }
 
-    /// Until the next look, after one that took so much processor time.
+    /// The time until the next look, after one that took `spent` processor time.
     fn rest(&self, spent: Duration) -> Duration {
         let left = self.bounds.memory_bytes.saturating_sub(self.memory_bytes);
         let until_full = Duration::from_millis(left / (MEMORY_GROWTH / 1000));
         let grows = self.threads > self.bounds.processes.div_ceil(4);
-        // Of a processor at most a fifth, while there is much left; then at most half.
+        // Use at most a fifth of a processor while the limits are far, then at most half.
         let is_new = self.hidden.is_some_and(|hidden| hidden.looks <= HIDDEN_LOOKS);
         let is_near = left < self.bounds.memory_bytes / 2 || grows || is_new;
         let spared = if is_near { spent } else { 4 * spent };
@@ -471,7 +476,7 @@ impl Watched {
     }
 }
 
-/// Whether there is no more than what may become a command's shell.
+/// Whether there is at most one process, which may be the shell before its `exec`.
 fn is_unborn(entries: &[Entry]) -> bool {
     entries.len() <= 1 && entries.iter().all(Entry::may_be_unborn)
 }
@@ -480,8 +485,8 @@ fn yield_to_others(entries: &[Entry]) {
     entries.iter().for_each(|entry| entry.process.yield_to_others());
 }
 
-/// Of this thread. By the clock a look takes longer the less of the processors is left for it, which is when it
-/// must not be put off.
+/// This thread's processor time. Not the clock's: on a busy machine a look takes longer by the clock, and
+/// exactly then the next one must not be put off.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())

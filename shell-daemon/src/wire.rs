@@ -1,4 +1,4 @@
-//! What the daemon and a session say to each other, and how: one message, one packet, with descriptors.
+//! The messages between the daemon and a session: one message is one packet, with descriptors.
 //!
 //! Both ends are ours. A shell never holds one of these sockets: all are closed when it is started.
 
@@ -24,75 +24,76 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::limits::{MESSAGE_BYTES, MESSAGE_HANDLES};
 
-/// What the daemon says to a session. The first message is [`ToSession::Setup`], all others are shells.
+/// A message of the daemon to a session. The first is [`ToSession::Setup`], all others ask for shells.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum ToSession {
-    /// What the session is to confine itself to. Descriptors: the state folder of the canary, then one for
-    /// each access.
+    /// How the session confines itself. Descriptors: the state folder of the canary, then one for each path,
+    /// then that of the control group if there is one.
     Setup(Box<Setup>),
-    /// A shell for the next command. Descriptors: a memory file that will hold the command's text, standard
-    /// input, output and error, where to report, a pipe by which a line comes when the command begins, and a
-    /// memory file for the state that it leaves.
+    /// Start a shell for the next command. Descriptors: a memory file for the command's text, standard input,
+    /// output and error, the report socket, a pipe that brings a line when the command begins, and a memory
+    /// file for the state that the command leaves.
     Prepare,
 }
 
-/// What a session is.
+/// The setup of a session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Setup {
     /// The mounts first, then the system's folders and devices.
     pub(crate) paths: Vec<SetupPath>,
     /// The names of the mounts.
     pub(crate) mounts: Vec<String>,
-    /// Which of the mounts is `HOME`.
+    /// The index of the mount that is `HOME`.
     pub(crate) home: usize,
     pub(crate) limits: ProcessLimits,
     pub(crate) user: Option<ProcessUser>,
-    /// The control group that it is in, or why there is none. With one comes a further descriptor, the last.
+    /// The session's control group, or the reason why it has none. A group comes with a further descriptor,
+    /// the last one.
     pub(crate) group: Result<GroupProof, LayerStatus>,
-    /// Another user, for a file tree of its own.
+    /// The separate user of a session with its own file tree.
     pub(crate) apart: Option<Apart>,
     /// Variables besides those that every session has.
     pub(crate) environment: Vec<(String, String)>,
     pub(crate) plan: Plan,
-    /// Paths that are to be read-only where there is a file tree to say so, as that tree has them.
+    /// Paths to make read-only, as the session's own file tree names them. Unused without such a tree.
     pub(crate) protected: Vec<PathBuf>,
-    /// Folders that are to stay where they are, likewise.
+    /// Folders that must stay where they are, likewise.
     pub(crate) fixed: Vec<PathBuf>,
 }
 
-/// Something that a session may reach.
+/// A path that a session may reach.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct SetupPath {
-    /// Where it is.
+    /// Its real path.
     pub(crate) path: PathBuf,
-    /// Where it is in a file tree of the session's own.
+    /// Its path in the session's own file tree.
     pub(crate) place: PathBuf,
     pub(crate) access: PathAccess,
 }
 
-/// What a session is to confine itself by.
+/// The layers by which a session confines itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) enum Plan {
-    /// By nothing.
+    /// No layer.
     Nothing,
-    /// By all that works here.
+    /// All layers that work here.
     Layers {
-        /// But for these.
+        /// Except these.
         waived: Vec<Layer>,
-        /// Why it is not to try namespaces.
+        /// Set if namespaces are not to be tried: the reason to report.
         without_namespaces: Option<LayerStatus>,
     },
 }
 
-/// What a session answers to its setup. Who it is says the kernel: see [`receive_from`].
+/// The session's answer to its setup. The kernel tells which process sent it, see [`receive_from`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromSession {
-    /// It is confined, and saw it.
+    /// The session is confined and has proved it.
     Ready(Ready),
-    /// It is not, and ends.
+    /// The session could not confine itself, and ends.
     Refused {
         reason: String,
-        /// It was the namespaces; without them there may be a session.
+        /// Namespaces were the cause; a session without them may work.
         by_namespaces: bool,
     },
 }
@@ -101,26 +102,26 @@ pub(crate) enum FromSession {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ready {
     pub(crate) posture: ProcessPosture,
-    /// It has a file tree of its own, in which the mounts are at their places.
+    /// Whether it has its own file tree, with the mounts at `/NAME`.
     pub(crate) has_tree: bool,
     /// How many of the protected paths became read-only.
     pub(crate) protected: usize,
-    /// Whom its processes belong to, if that is not whom the daemon belongs to.
+    /// The owner of its processes, where that is another user than the daemon's.
     pub(crate) user: Option<ProcessUser>,
 }
 
-/// What a command's init reports. The end of its socket is the end of the last process of the command.
+/// A report of a command's init. Its socket ends with the last process of the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum FromCommand {
-    /// All that the command starts will be below the process that says so.
+    /// The sender is the command's init: all processes of the command will be below it.
     Started,
-    /// There will be no shell.
+    /// The shell could not be started.
     Failed { reason: String },
     /// The shell has ended.
     Ended(ShellEnd),
 }
 
-/// How a command's shell ended, and what it used.
+/// The end of a command's shell, and its resource usage.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ShellEnd {
     pub(crate) ending: Ending,
@@ -139,21 +140,21 @@ pub enum Ending {
     Signal(i32),
 }
 
-/// What the next command begins with.
+/// The state that the next command begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StateAfter {
-    /// What this command left.
+    /// The state that this command left.
     Saved,
-    /// What the last one before it left: this shell was killed.
+    /// The previous state: this shell was killed.
     KeptAfterKill,
-    /// What the last one before it left: this one's state is larger than 1 MiB.
+    /// The previous state: the state of this command is larger than 1 MiB.
     KeptTooLarge,
-    /// What the last one before it left: this shell was replaced by `exec`, or its `EXIT` trap was.
+    /// The previous state: `exec` replaced this shell, or its `EXIT` trap was replaced.
     KeptNotWritten,
 }
 
-/// A connected pair, the daemon's end first: there the kernel says who sent a message. Neither end outlives
-/// the start of another program.
+/// A connected pair of sockets, the daemon's end first. On the daemon's end the kernel adds the sender of
+/// each message. Both ends are closed on `exec`.
 pub(crate) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -176,13 +177,13 @@ pub(crate) fn send(
         return Err(io::Error::other("the message has more descriptors than a session takes"));
     }
     let sent = rustix::io::retry_on_intr(|| {
-        // A peer that is gone is an error, not a signal.
+        // `NOSIGNAL`: a peer that is gone is an error here, not a `SIGPIPE`.
         rustix::net::sendmsg(socket, &[IoSlice::new(&text)], &mut ancillary, SendFlags::NOSIGNAL)
     })?;
     if sent == text.len() { Ok(()) } else { Err(io::Error::other("the message was cut")) }
 }
 
-/// The next message, or `None` when the peer is gone.
+/// Receives the next message, or `None` when the peer is gone.
 pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
     Ok(receive_from(socket)?.map(|received| (received.message, received.handles)))
 }
@@ -192,14 +193,15 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result
 pub(crate) struct Received<T> {
     pub(crate) message: T,
     pub(crate) handles: Vec<OwnedFd>,
-    /// Who sent it, by the number that it has for whoever reads it: in a process namespace it has another one
-    /// for itself. Only on the daemon's end.
+    /// The sender's process number in the receiver's process namespace; in its own namespace it has another
+    /// one. Known on the daemon's end only.
     pub(crate) sender: Option<Pid>,
 }
 
-/// As [`receive`], and who it is from.
+/// Like [`receive`], with the sender.
 pub(crate) fn receive_from<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::Result<Option<Received<T>>> {
-    // Room for this message and not for the largest: a process that has just been doubled would pay for it.
+    // Allocate for this message, not for the largest one: a process that has just been forked would pay for
+    // each page.
     let peeked = rustix::io::retry_on_intr(|| {
         rustix::net::recv(socket, &mut [0; 0], RecvFlags::PEEK | RecvFlags::TRUNC)
     });
@@ -217,6 +219,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::R
     });
     let received = match received {
         Ok(received) => received,
+        // The kernel reports a peer that died with unread messages like this.
         Err(rustix::io::Errno::CONNRESET) => return Ok(None),
         Err(errno) => return Err(errno.into()),
     };
@@ -229,7 +232,7 @@ pub(crate) fn receive_from<T: DeserializeOwned>(socket: BorrowedFd<'_>) -> io::R
             _ => {}
         }
     }
-    // No message of ours is empty.
+    // An empty read is the end of the stream: no message of ours is empty.
     if received.bytes == 0 {
         return Ok(None);
     }
@@ -247,7 +250,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_brings_its_descriptors_and_closes_them_before_programs() {
+    fn a_message_brings_its_descriptors_closed_on_exec() {
         let (ours, theirs) = pair().unwrap();
         send(ours.as_fd(), &ToSession::Prepare, &[ours.as_fd(), theirs.as_fd()]).unwrap();
         let (message, handles) = receive::<ToSession>(theirs.as_fd()).unwrap().unwrap();

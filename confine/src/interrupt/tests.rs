@@ -1,4 +1,4 @@
-//! A stuck thread is freed; nobody else is harmed.
+//! A stuck thread is freed, and no other thread is harmed.
 
 use std::{
     thread,
@@ -39,7 +39,7 @@ fn a_thread_that_waits_for_a_fifo_is_freed() {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !stuck.is_finished() {
             if Instant::now() > deadline {
-                // Lets it out, so that the test fails and does not hang.
+                // Unblocks it, so that the test fails instead of hanging.
                 open(&fifo, OFlags::RDWR | OFlags::NONBLOCK).unwrap();
             }
             target.interrupt();
@@ -80,7 +80,7 @@ fn interrupting_a_working_thread_loses_nothing() {
 
 #[test]
 fn a_handler_of_the_application_is_kept() {
-    // Another signal, because handlers are the process's and the other tests need theirs.
+    // Another signal, because handlers belong to the process and the other tests need theirs.
     const OTHER: i32 = libc::SIGUSR2;
     assert_eq!(sys::signal_handler(OTHER).unwrap(), Handler::Nobody);
     sys::install_foreign_handler(OTHER);

@@ -1,4 +1,4 @@
-//! What a thread can and cannot do with files, on the real kernel.
+//! File access of a confined thread, on the real kernel.
 
 use std::{
     fs,
@@ -80,7 +80,7 @@ fn devices_fifos_and_sockets_cannot_be_made() {
     let dir = world.dir("write");
     let make = |kind| rustix::fs::mknodat(&dir, "node", kind, Mode::RUSR, 0);
     for kind in [FileType::Fifo, FileType::Socket, FileType::CharacterDevice, FileType::BlockDevice] {
-        // Either layer by itself.
+        // Each layer alone.
         assert_eq!(confined(&world.only(Layer::Landlock), |_| make(kind)), Err(Errno::ACCESS), "{kind:?}");
         assert_eq!(confined(&world.only(Layer::Seccomp), |_| make(kind)), Err(Errno::PERM), "{kind:?}");
     }
@@ -169,8 +169,7 @@ fn proc_self_fd_leads_to_mounts_only() {
     });
 }
 
-/// What the module documentation admits. If a kernel closes one of these, the documentation is to be
-/// changed.
+/// The gaps that the module documentation admits. If a kernel closes one, change the documentation.
 #[test]
 fn names_and_metadata_outside_stay_visible() {
     if !kernel_has_layers() {

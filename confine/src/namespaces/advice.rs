@@ -1,10 +1,10 @@
-//! Why a namespace cannot be had, and what would give it, in words for an operator.
+//! The reason why a namespace is not available, and the remedy, in words for an operator.
 
 use std::io;
 
 use crate::Layer;
 
-/// Of a user namespace, which who is not root needs first.
+/// For a user namespace, which every user except root needs first.
 pub(super) fn user_namespace(error: &io::Error) -> String {
     let cause = switches().into_iter().find_map(|(path, forbidding, advice)| {
         let value = std::fs::read_to_string(path).ok()?;
@@ -18,7 +18,7 @@ pub(super) fn user_namespace(error: &io::Error) -> String {
     format!("an ordinary user needs a user namespace, which was refused ({error}): {advice}")
 }
 
-/// Of one of the others.
+/// For one of the other namespaces.
 pub(super) fn namespace(layer: Layer, error: &io::Error) -> String {
     let advice = match error.raw_os_error() {
         Some(libc::EINVAL) => option(layer),
@@ -28,7 +28,7 @@ pub(super) fn namespace(layer: Layer, error: &io::Error) -> String {
     format!("it was refused ({error}): {advice}")
 }
 
-/// Of the file tree.
+/// For the file tree.
 pub(super) fn tree(step: &str, error: &io::Error) -> String {
     let is_proc = step.contains("/proc");
     let advice = match error.raw_os_error() {
@@ -54,7 +54,7 @@ fn option(layer: Layer) -> &'static str {
     }
 }
 
-/// A user namespace can be had, but no power in it.
+/// AppArmor allows a user namespace, but no privileges in it.
 fn restricted() -> Option<&'static str> {
     let (path, forbidding, advice) = APPARMOR;
     let value = std::fs::read_to_string(path).ok()?;

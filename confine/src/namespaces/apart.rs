@@ -1,7 +1,8 @@
-//! Another user for a session than the one that owns its files: the mounts show the owner's files as that
-//! user's, and what that user makes there is the owner's.
+//! A separate user for a session, which does not own its files: the mounts show the owner's files as that
+//! user's, and files that the user makes there belong to the owner.
 //!
-//! Who gets out of everything else is then nobody that owns anything, on a machine that has never heard of it.
+//! A process that escapes every other layer is then a user that the machine does not know and that owns no
+//! file.
 
 use std::{
     io,
@@ -21,7 +22,7 @@ use crate::{
     sys,
 };
 
-/// A user namespace in which nobody lives: it says who owns what on a mount.
+/// Makes a user namespace without processes, as an id map for mounts.
 pub(super) fn map(
     one_thread: &SingleThreaded,
     owner: ProcessUser,
@@ -34,7 +35,7 @@ pub(super) fn map(
             drop((told, end));
             let entered = sys::unshare(UnshareFlags::NEWUSER, one_thread).is_ok();
             let _ = rustix::io::write(&tell, &[u8::from(entered)]);
-            // Until the other side has what it wants, or is gone.
+            // Stay alive until the parent has opened the namespace, or is gone.
             let _ = rustix::io::retry_on_intr(|| rustix::io::read(&ended, &mut [0; 1]));
             sys::exit(0);
         }
@@ -61,13 +62,13 @@ pub(super) fn map(
     result
 }
 
-/// Shows the files of a copied mount, which is attached nowhere yet, as the map says.
+/// Applies the id map to a copied mount, which must not be attached yet.
 pub(crate) fn apply(mount: &OwnedFd, map: &OwnedFd) -> io::Result<()> {
     sys::map_mount(mount.as_fd(), map.as_fd())
 }
 
-/// The owner is the other, and everybody else is who they are: in the kernel's words, from what a file says to
-/// who it is.
+/// The lines of the id map: the owner becomes the other user, and every other id stays the same. A line maps
+/// ids stored in the file system to ids shown on the mount.
 fn lines(owner: u32, other: u32) -> String {
     let mut lines = String::new();
     if owner > 0 {

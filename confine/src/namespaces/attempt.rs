@@ -1,4 +1,4 @@
-//! What a process in namespaces of its own must not reach, made before, and the attempts to reach it.
+//! The targets that a process in namespaces must not reach, made beforehand, and the attempts to reach them.
 
 use std::{
     io,
@@ -15,18 +15,18 @@ use rustix::{
 
 use crate::{ConfineError, Evidence, Layer, Outcome, sys::SharedPage};
 
-/// One thing to try, before and after.
+/// One attempt, made before and after its namespace is entered.
 pub(super) struct Attempt {
     /// Completes "to …".
     what: &'static str,
-    /// What is to come of it, exactly: another error could come from somewhere else.
+    /// The exact refusal: another error could have another cause.
     refusal: Outcome,
     make: Box<dyn Fn() -> Outcome>,
 }
 
 impl Attempt {
-    /// Those of a namespace that one enters oneself. The first must succeed before; the others show more where
-    /// they do.
+    /// The attempts for a namespace that a process enters itself. The first must succeed before; the others
+    /// give more evidence if they do.
     pub(super) fn all(layer: Layer) -> io::Result<Vec<Self>> {
         match layer {
             Layer::IpcNamespace => {
@@ -50,7 +50,8 @@ impl Attempt {
                     libc::ECONNREFUSED,
                     abstract_socket,
                 )];
-                // Not everybody may listen, and where there is no loopback nobody is heard.
+                // Skipped where this process may not listen. Where there is no loopback, the attempt fails
+                // before as well.
                 if let Ok(listener) = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))) {
                     let address = listener.local_addr()?;
                     let connect = move || {
@@ -69,7 +70,7 @@ impl Attempt {
         Self::new("find the process outside by its number", libc::ESRCH, move || find(outer))
     }
 
-    /// By what it is: who has no right to look at it sees that as well.
+    /// Compares the folder's identity, since this also works without the right to read it.
     pub(super) fn root_folder() -> io::Result<Self> {
         let identity = || rustix::fs::stat("/").map(|stat| (stat.st_dev, stat.st_ino));
         let machine = identity()?;
@@ -97,7 +98,7 @@ impl Attempt {
         (self.make)()
     }
 
-    /// Tries once more, under the layer.
+    /// Repeats the attempt under the layer.
     pub(super) fn proof(&self, layer: Layer, before: Outcome) -> Result<Evidence, ConfineError> {
         let after = self.make();
         if after == self.refusal {
@@ -107,12 +108,12 @@ impl Attempt {
     }
 }
 
-/// Whether there is such a process, for whoever asks.
+/// Whether the calling process can find this process.
 pub(super) fn find(process: Pid) -> Outcome {
     outcome(rustix::process::test_kill_process(process).map_err(rustix::io::Errno::raw_os_error))
 }
 
-/// Gives the machine another name in this namespace.
+/// Changes the machine's name in this namespace.
 pub(super) fn rename_machine() -> io::Result<()> {
     let name: &[u8] = if machine_name() == NAME { b"session" } else { NAME };
     Ok(rustix::system::sethostname(name)?)
@@ -123,7 +124,7 @@ fn machine_name() -> Vec<u8> {
 }
 
 fn abstract_listener() -> io::Result<(UnixListener, UnixAddr)> {
-    // One that nobody else has: a process listens once.
+    // A name with a number: another thread or process may already listen on the first ones.
     let name = format!("portcullis-canary-{}", rustix::process::getpid().as_raw_pid());
     for number in 0..16 {
         let address = UnixAddr::from_abstract_name(format!("{name}-{number}"))?;

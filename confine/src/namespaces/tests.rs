@@ -1,5 +1,5 @@
-//! What can be tried on a thread: namespaces that a thread enters alone. Those of processes and of files are
-//! tried by whole sessions, in the tests of the shell daemon.
+//! Namespaces that a thread can enter alone. Those of processes and of files are tested with whole sessions,
+//! in the tests of the shell daemon.
 
 use super::*;
 use crate::testing::{World, enter_stock_container, on_fresh_thread};
@@ -22,7 +22,7 @@ fn tree() -> FileTree {
     }
 }
 
-/// As if the process outside had found that there is no process namespace.
+/// As if the outer process had found that there is no process namespace.
 fn wanted(layers: &[Layer]) -> Namespaces {
     let mut namespaces = Namespaces { reports: Vec::new(), ..Namespaces::none(&LayerStatus::Waived) };
     namespaces.wanted = layers.to_vec();
@@ -59,7 +59,7 @@ fn what_a_namespace_refuses_worked_before() {
 }
 
 #[test]
-fn where_a_container_refuses_them_each_is_missing_with_what_would_give_it() {
+fn namespaces_a_container_refuses_are_missing_with_a_remedy() {
     if !may_enter() {
         return;
     }
@@ -92,7 +92,7 @@ fn what_goes_on_working_under_a_namespace_is_an_error() {
             assert!(matches!(proof, Err(ConfineError::NotRefused { .. })), "{proof:?}");
         }
     }
-    // Nothing was entered, and so nothing is different.
+    // No namespace was entered, so the attempt still works.
     let refused = on_fresh_thread(|| wanted(&OF_THREADS).enter_one(Layer::NetNamespace, || Ok(())).map(drop));
     assert!(
         matches!(refused, Err(ConfineError::NotRefused { layer: Layer::NetNamespace, .. })),

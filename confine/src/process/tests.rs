@@ -1,5 +1,5 @@
-//! What programs can and cannot do below a confined thread, which stands for a process: what binds the
-//! one binds the other. Limits bind whole processes and are tested where there are some.
+//! Programs below a confined thread, which stands for a process: the same layers bind both. Limits bind whole
+//! processes, so they are tested with sessions.
 
 use std::{
     net::{TcpListener, UdpSocket},
@@ -172,7 +172,7 @@ fn files_elsewhere_and_read_only_ones_are_out_of_reach() {
     ];
     for attempt in attempts {
         let free = World::new();
-        // The control: what is refused below works without the layers, but for files that need root.
+        // The control: each attempt works without the layers, except those that need root.
         let control = bash(&free, attempt);
         assert!(
             control.status.success() || attempt.starts_with("mknod") || attempt.contains("/1/"),
@@ -282,7 +282,7 @@ fn no_file_is_made_to_run_as_its_owner() {
 #[test]
 fn a_process_with_other_threads_is_not_confined() {
     let refused = SingleThreaded::check();
-    // The harness has a thread beside the test's.
+    // The test harness has another thread.
     assert!(matches!(refused, Err(ConfineError::ThreadsRunning { threads }) if threads > 1), "{refused:?}");
 }
 
@@ -290,7 +290,7 @@ fn a_process_with_other_threads_is_not_confined() {
 struct Elsewhere(std::process::Child);
 
 impl Elsewhere {
-    /// None where the machine lets ordinary users have no namespaces.
+    /// `None` where ordinary users may have no namespaces.
     #[expect(clippy::disallowed_methods, reason = "the test needs a process to look at")]
     fn start(user: ProcessUser) -> Option<Self> {
         let (uid, gid) = (user.uid.to_string(), user.gid.to_string());
@@ -323,7 +323,7 @@ impl Drop for Elsewhere {
 }
 
 #[test]
-fn root_in_a_container_looks_into_a_users_namespace_as_that_user() {
+fn root_in_a_container_looks_into_a_users_namespace_as_the_user() {
     let user = ProcessUser { uid: 54321, gid: 54322 };
     if !rustix::process::geteuid().is_root() {
         println!("skipped: this takes root");
@@ -346,11 +346,11 @@ fn root_in_a_container_looks_into_a_users_namespace_as_that_user() {
         assert!(maps.contains("[stack]"), "{maps}");
         assert_eq!(share_memory(other.pid(), other.pid()), Some(true));
 
-        // What the watch of a command does besides.
+        // The other operations of a command's watch.
         rustix::process::setpriority_process(Some(other.pid()), 19).unwrap();
         rustix::process::setpriority_process(Some(other.pid()), 0).expect("back, as root may");
         rustix::process::kill_process(other.pid(), rustix::process::Signal::KILL).unwrap();
-        // Its files are those of the user.
+        // File access is that of the user.
         let secret = std::fs::File::open("/proc/1/environ");
         assert!(secret.is_err(), "{secret:?}");
     });

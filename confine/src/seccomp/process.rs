@@ -1,10 +1,11 @@
 //! The system-call filter of a shell and its programs: what ordinary programs need, without a way to other
 //! processes' memory, to the network, to other namespaces or to the kernel's rarer interfaces.
 //!
-//! Refused although programs ask for it: every socket but a connected pair, setting extended attributes and flags of
-//! files, `io_uring`, `ptrace` and all
-//! that looks into another process, System V and POSIX message queues (they are shared with all processes of
-//! the user), files in memory without a file system (`memfd_create`), giving pages to a pipe (`vmsplice`), setting the owner's or group's bit on a file, changing another process's limits or priority.
+//! Refused although programs ask for it: every socket except a connected pair; setting extended attributes
+//! and flags of files; `io_uring`; `ptrace` and everything else that looks into another process; System V and
+//! POSIX message queues (which all processes of the user share); memory files without a file system
+//! (`memfd_create`); giving pages to a pipe (`vmsplice`); setting the set-user-ID or set-group-ID bit on a
+//! file; changing another process's limits or priority.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +13,15 @@ use seccompiler::{BackendError, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition
 
 use super::{LEGACY, MEMORY, THREAD, TIME, WAITING, one_of, word};
 
-/// Answered with `ENOSYS`, so that callers fall back to an older form. `clone3` and `openat2` hide behind a pointer
-/// what the filter has to judge. `memfd_create` and `vmsplice` are ways to hold memory that is in no process's table,
-/// so that no limit of a process and no look at its mappings finds it.
+/// Answered with `ENOSYS`, so that callers fall back to an older form. `clone3` and `openat2` hide behind a
+/// pointer what the filter has to judge. `memfd_create` and `vmsplice` hold memory that is in no process's
+/// page table, so that neither a process limit nor a look at the mappings finds it.
 pub(super) const UNKNOWN: [libc::c_long; 4] =
     [libc::SYS_clone3, libc::SYS_openat2, libc::SYS_memfd_create, libc::SYS_vmsplice];
 
-/// Answered with `EOPNOTSUPP`, as by a file system that has none: programs that copy them go on without. Landlock does
-/// not see these calls, so they would reach files that the session may not write, or not even read.
+/// Answered with `EOPNOTSUPP`, like a file system without extended attributes: programs that copy them go on
+/// without. Landlock does not see these calls, so they would reach files that the session may not write or
+/// even read.
 pub(super) const UNSUPPORTED: [libc::c_long; 8] = [
     libc::SYS_fremovexattr,
     libc::SYS_fsetxattr,
@@ -31,7 +33,7 @@ pub(super) const UNSUPPORTED: [libc::c_long; 8] = [
     REMOVEXATTRAT,
 ];
 
-/// The whole list, as that of a worker thread.
+/// The allow list, in the form of a worker thread's.
 pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError> {
     let plain = [
         MEMORY,
@@ -51,8 +53,8 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         plain.into_iter().map(|number| (number, Vec::new())).collect();
 
-    // A pair that is connected and stays so. A pair of datagram sockets is none: `sendto` takes an address
-    // there, and reaches every datagram socket of the machine.
+    // Connected pairs only. Datagram pairs are refused: `sendto` takes an address on them, and reaches every
+    // datagram socket of the machine.
     let kinds = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET].into_iter().map(|kind| {
         SeccompRule::new(vec![
             equal(0, libc::AF_UNIX)?,
@@ -62,12 +64,12 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     rules.insert(libc::SYS_socketpair, kinds.collect::<Result<_, _>>()?);
 
     rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![masked(0, NAMESPACES, 0)?])?]);
-    // Typing into a terminal, signals that the kernel would send on our behalf, and what changes a file that was only
-    // opened for reading.
+    // Refused: typing into a terminal, signals that the kernel would send for us, and requests that change a
+    // file which was opened for reading only.
     let terminal = [TIOCSTI, TIOCLINUX, TIOCSETD, FIOSETOWN, SIOCSPGRP];
     rules.insert(libc::SYS_ioctl, none_of(1, &[&terminal[..], &OF_FILES].concat())?);
     rules.insert(libc::SYS_fcntl, none_of(1, &[word(libc::F_SETOWN), F_SETSIG, F_SETOWN_EX])?);
-    // Of oneself only.
+    // For the calling process only.
     for number in [
         libc::SYS_prlimit64,
         libc::SYS_sched_setaffinity,
@@ -78,10 +80,11 @@ pub(super) fn allowed() -> Result<BTreeMap<i64, Vec<SeccompRule>>, BackendError>
     }
     rules.insert(libc::SYS_setpriority, vec![SeccompRule::new(vec![equal(0, 0)?, equal(1, 0)?])?]);
     rules.insert(libc::SYS_prctl, one_of(0, &PRCTL.map(word))?);
-    // Linux, and asking. Other values switch protections of memory off.
+    // Linux, or a query. Other values switch memory protections off.
     rules.insert(libc::SYS_personality, one_of(0, &[0, u32::MAX])?);
 
-    // No file ever runs as its owner or its group: by root's hand it would be a way out for later.
+    // The set-user-ID and set-group-ID bits are never allowed: a program with them, run by root later, would
+    // be a way out.
     for (number, mode) in [
         (libc::SYS_fchmod, 1),
         (libc::SYS_fchmodat, 2),
@@ -147,7 +150,7 @@ const TIOCLINUX: u32 = 0x541c;
 const TIOCSETD: u32 = 0x5423;
 const FIOSETOWN: u32 = 0x8901;
 const SIOCSPGRP: u32 = 0x8902;
-/// Flags and project of a file (`chattr`), its version, its encryption and its seal (`linux/fs.h`,
+/// Requests that set a file's flags and project (`chattr`), version, encryption and seal (`linux/fs.h`,
 /// `linux/fscrypt.h`, `linux/fsverity.h`).
 const OF_FILES: [u32; 7] =
     [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4004_7602, 0x800c_6613, 0x4080_6685];
@@ -155,12 +158,12 @@ const OF_FILES: [u32; 7] =
 const F_SETSIG: u32 = 10;
 const F_SETOWN_EX: u32 = 15;
 
-/// Newer than the constants of libc; the same number everywhere.
+/// Newer than libc's constants; the same number on every architecture.
 const FCHMODAT2: libc::c_long = 452;
 const SETXATTRAT: libc::c_long = 463;
 const REMOVEXATTRAT: libc::c_long = 466;
 
-/// What a process says about itself. Not its own filter, its securebits, its memory map.
+/// A process's settings about itself. Not its filter, securebits or memory map.
 const PRCTL: [libc::c_int; 13] = [
     libc::PR_SET_NAME,
     libc::PR_GET_NAME,
@@ -212,7 +215,7 @@ const HANDLES: &[libc::c_long] = &[
     libc::SYS_getpeername,
     libc::SYS_getsockname,
     libc::SYS_getsockopt,
-    // Answered by the other filter with `ENOSYS`, as `vmsplice` below.
+    // Answered by another filter with `ENOSYS`, like `vmsplice` below.
     libc::SYS_memfd_create,
     libc::SYS_mincore,
     libc::SYS_mlock,
@@ -240,7 +243,7 @@ const HANDLES: &[libc::c_long] = &[
     libc::SYS_vmsplice,
 ];
 
-/// Starting, ending and waiting. Whom a signal may reach is Landlock's part.
+/// Starting, ending and waiting. Landlock decides which processes a signal may reach.
 const PROCESSES: &[libc::c_long] = &[
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -280,7 +283,7 @@ const PROCESSES: &[libc::c_long] = &[
     libc::SYS_waitid,
 ];
 
-/// Without capabilities none of the setters reaches further than what the process is already.
+/// Without capabilities, the setters allow nothing that the process is not already.
 const IDENTITY: &[libc::c_long] = &[
     libc::SYS_capget,
     libc::SYS_capset,
@@ -305,7 +308,7 @@ const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setreuid,
     libc::SYS_setsid,
     libc::SYS_setuid,
-    // Answered by the other filter with `ENOSYS`.
+    // Answered by another filter with `ENOSYS`.
     libc::SYS_openat2,
 ];
 

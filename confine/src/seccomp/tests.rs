@@ -1,4 +1,4 @@
-//! What a thread can and cannot ask of the kernel, on the real kernel.
+//! System calls of a confined thread, on the real kernel.
 
 use std::{
     cell::Cell,
@@ -18,7 +18,7 @@ use crate::{
 const REFUSED: Outcome = Outcome::Failed(libc::EPERM);
 
 #[test]
-fn other_programs_processes_and_kernel_interfaces_are_out_of_reach() {
+fn other_programs_processes_and_kernel_parts_are_out_of_reach() {
     if !kernel_has_layers() {
         return;
     }
@@ -32,7 +32,7 @@ fn other_programs_processes_and_kernel_interfaces_are_out_of_reach() {
     });
 }
 
-/// Otherwise the test above would pass on a machine where nothing works at all.
+/// Control of the test above, which would also pass on a machine where nothing works.
 #[test]
 fn the_refused_calls_are_free_elsewhere() {
     for call in [TestCall::Clone, TestCall::Unshare, TestCall::Ptrace, TestCall::Prctl, TestCall::Kill] {
@@ -86,7 +86,7 @@ fn no_page_becomes_executable() {
     });
 }
 
-/// The kernel got as far as looking at the arguments: a descriptor that is none, no regions.
+/// The kernel gets as far as the arguments: an invalid descriptor, no regions.
 #[test]
 fn the_allocator_may_scan_and_give_back_its_pages() {
     if !kernel_has_layers() {
@@ -117,7 +117,7 @@ fn ordinary_work_goes_on() {
                 let proven = confine_current_thread(&rules).unwrap();
                 for job in jobs {
                     proven.reprove().unwrap();
-                    // Large enough to be mapped and given back one by one.
+                    // Large enough to be mapped and unmapped one by one.
                     let mut block = vec![0_u8; 4 << 20];
                     block[job as usize] = 1;
                     block.resize(16 << 20, 1);
@@ -159,12 +159,12 @@ fn a_panic_is_caught_and_a_thread_ends_as_usual() {
     })
     .join();
     assert_eq!(result.unwrap_err().downcast_ref::<&str>(), Some(&"a bug in the runner"));
-    // The thread's own storage was destroyed, and the sender with it.
+    // The thread's local storage was destroyed, and the sender with it.
     assert_eq!(has_ended.recv(), Err(mpsc::RecvError));
 }
 
-/// A confined thread that aborts must take the process with it. Were the fault handlers kept from putting
-/// the default action back, it would fault for ever instead.
+/// An abort of a confined thread must end the process. If the fault handlers could not restore the default
+/// action, the thread would fault for ever.
 #[test]
 fn an_abort_ends_the_process() {
     if !kernel_has_layers() {

@@ -1,4 +1,4 @@
-//! The flow: what is required, waived, missing, or only claimed.
+//! Layers of a thread that are required, waived, missing, or only claimed.
 
 use std::sync::mpsc;
 
@@ -24,7 +24,7 @@ fn both_layers_are_proven_on_the_thread() {
         posture.summary()
     );
     assert_eq!(posture.evidence().len(), Probe::ALL.len());
-    // A container's profile may answer `clone3` as ours does.
+    // Skipped: a container's profile may answer `clone3` as ours does.
     for evidence in posture.evidence().iter().filter(|evidence| evidence.canary != Probe::Clone.describe()) {
         assert_ne!(evidence.before, evidence.after, "{evidence:?}");
     }
@@ -177,7 +177,7 @@ fn a_thread_cannot_be_confined_twice() {
             confine_current_thread(&rules).unwrap();
             confine_current_thread(&rules).map(drop).unwrap_err()
         });
-        // Under seccomp the probe itself is refused, which is as good.
+        // Under seccomp the kernel probe itself is refused, which is just as good.
         assert!(
             matches!(error, ConfineError::NegativeControl { .. } | ConfineError::LayerMissing { .. }),
             "{error}"

@@ -1,7 +1,8 @@
-//! A program that can become a session, for the tests of this crate: a test binary has threads of its own.
+//! A program that can become a session, for the tests of this crate: a test binary has more than one thread.
 //!
-//! `portcullis-shell-test FOLDER COMMAND [[=]POSTURE]` is a whole daemon for one command: it prints the session's posture to
-//! standard error and the command's output to standard output, and ends with the command's code.
+//! `portcullis-shell-test FOLDER COMMAND [[=]POSTURE]` is a whole daemon for one command: it prints the
+//! session's posture to standard error and the command's output to standard output, and exits with the
+//! command's code.
 
 use std::{error::Error, io::Write as _, path::PathBuf, process::ExitCode, time::Duration};
 

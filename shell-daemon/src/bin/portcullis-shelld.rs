@@ -1,4 +1,4 @@
-//! The sidecar as a program of its own. All that it does is in the library.
+//! The sidecar's program. All its code is in the library.
 
 use std::process::ExitCode;
 

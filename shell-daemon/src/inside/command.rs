@@ -1,5 +1,5 @@
-//! The process above one command's shell: adopts what the shell leaves, reports how the shell ended, and ends
-//! after the last of them.
+//! The init of one command: adopts the shell's orphans, reports how the shell ended, and ends after the last
+//! of them.
 
 use std::{
     io,
@@ -45,18 +45,19 @@ impl Job {
     }
 }
 
-/// The whole life of a command-init.
+/// Runs a command's init until its last process has ended.
 pub(super) fn run(job: Job, place: &Place) -> ExitCode {
     let prepared = rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(io::Error::from)
         .and_then(|()| send(job.report.as_fd(), &FromCommand::Started, &[]));
     if prepared.is_err() {
-        // Nobody listens.
+        // The daemon is gone, so there is no one to report to.
         return ExitCode::FAILURE;
     }
     let Job { text, stdin, stdout, stderr, go, report, snapshots } = job;
     let CommandSnapshots { read, write } = snapshots;
-    // All but two of the handles end there, so that each side of a pipe learns when the other is done.
+    // All but two of the handles are closed by then, so that each side of a pipe learns when the other is
+    // done.
     match start_bash([stdin, stdout, stderr], [text, go], read, &write, place) {
         Ok(shell) => match wait(shell, &report, &write) {
             Ok(()) => ExitCode::SUCCESS,
@@ -70,12 +71,12 @@ pub(super) fn run(job: Job, place: &Place) -> ExitCode {
     }
 }
 
-/// Waits for the shell, and then for everything that it left. The report's socket ends with this process.
+/// Waits for the shell, and then for all its orphans. The report's socket closes when this process ends.
 fn wait(shell: Pid, report: &OwnedFd, snapshot: &OwnedFd) -> io::Result<()> {
     while let Some(ended) = wait_for_any()? {
         if ended.pid == shell {
             let end = FromCommand::Ended(end(&ended, snapshot, jobs_left())?);
-            // If the daemon is gone, the guard is about to end this as well.
+            // An error is ignored: if the daemon is gone, the guard is about to end this process too.
             let _ = send(report.as_fd(), &end, &[]);
         }
     }
@@ -97,7 +98,7 @@ fn end(ended: &Ended, snapshot: &OwnedFd, jobs_left: bool) -> io::Result<ShellEn
     Ok(ShellEnd { ending, cpu: ended.cpu, peak_memory_bytes: ended.peak_memory_bytes, state, jobs_left })
 }
 
-/// Whether anything is left of what the shell started. Buries what has ended in the meantime.
+/// Whether processes of the shell are left. Reaps those that have ended meanwhile.
 fn jobs_left() -> bool {
     loop {
         match rustix::process::wait(WaitOptions::NOHANG) {
@@ -116,7 +117,7 @@ fn start_bash(
     snapshot: &OwnedFd,
     place: &Place,
 ) -> io::Result<Pid> {
-    // The first is the one that stays: it has the same number in every command.
+    // First, because it stays open in bash: so it has the same number in every command.
     let snapshot = let_through(snapshot)?;
     let command = let_through(&text)?;
     let go = let_through(&go)?;
@@ -136,14 +137,14 @@ fn start_bash(
         .stdin(stdin)
         .stdout(stdout)
         .stderr(stderr)
-        // `kill 0` does not reach the processes above. Nothing else here keeps the kernel from starting it
-        // without doubling this process first.
+        // A new process group, so that `kill 0` does not reach the processes above. Nothing set here keeps
+        // the kernel from starting bash by `vfork`, without a copy of this process.
         .process_group(0)
         .spawn()?;
     i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("no number"))
 }
 
-/// A copy that bash inherits, above those that scripts use by number.
+/// A copy that bash inherits, with a number above those that scripts use.
 fn let_through(handle: &OwnedFd) -> io::Result<OwnedFd> {
     let copy = rustix::io::fcntl_dupfd_cloexec(handle, FIRST_DESCRIPTOR)?;
     rustix::io::fcntl_setfd(&copy, FdFlags::empty())?;

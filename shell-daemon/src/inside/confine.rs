@@ -1,4 +1,4 @@
-//! How a session's first process confines itself, and what it says of it.
+//! How a session's first process confines itself, and its report.
 
 use std::{error::Error, os::fd::OwnedFd, sync::Arc};
 
@@ -13,7 +13,8 @@ use rustix::{
 
 use crate::wire::{FromSession, Plan, Ready, Setup};
 
-/// Confines the calling process as its setup says, and answers. After a refusal it has to end.
+/// Confines the calling process as its setup says, and returns the answer. After a refusal the process must
+/// end.
 pub(super) fn confine(
     setup: &Setup,
     handles: Vec<OwnedFd>,
@@ -25,7 +26,7 @@ pub(super) fn confine(
         let posture = ProcessPosture::new(Vec::new());
         return FromSession::Ready(Ready { posture, has_tree: false, protected: 0, user: None });
     };
-    // The handles end with this function: no command inherits one of them.
+    // The handles are closed at the end of this function: no command inherits one.
     let (canary, binds) = match parts(setup, handles) {
         Ok(parts) => parts,
         Err(error) => return refused(&*error, false),
@@ -69,7 +70,7 @@ fn parts(setup: &Setup, handles: Vec<OwnedFd>) -> Result<(Canary, Vec<Bind>), Bo
     Ok((canary, binds))
 }
 
-/// The layers that are not namespaces, and the whole posture.
+/// Applies the layers other than namespaces, and returns the whole posture.
 fn apply(
     setup: &Setup,
     waived: &[Layer],
@@ -97,10 +98,10 @@ fn apply(
     let user = own_user.or(setup.user);
     let mut limits = setup.limits;
     if own_user.is_none() && !has_own_users {
-        // The kernel would count what its user has elsewhere as well. Looking at the session has to do.
+        // The kernel would also count processes that the user has elsewhere. The watch has to suffice.
         limits.processes = None;
     }
-    // A rule goes by the file, not by its path: it holds wherever the file is bound.
+    // A Landlock rule belongs to the file, not to its path: it holds wherever the file is bound.
     let mut paths: Vec<PathRule> =
         binds.into_iter().map(|bind| PathRule { handle: bind.handle, access: bind.access }).collect();
     paths.extend(tree.into_iter().flat_map(|tree| tree.paths));
@@ -126,8 +127,8 @@ fn apply(
     Ok(Ready { posture: ProcessPosture::new(layers), has_tree, protected, user })
 }
 
-/// Keeps commands, which are of the same user and in the same domain, from reaching this process and those that
-/// it doubles into by `/proc/PID/{mem,fd,environ}`. Bash, being another program, is not hidden.
+/// Hides this process and its forks from commands, which have the same user and the same Landlock domain:
+/// they cannot use `/proc/PID/{mem,fd,environ}`. Bash is another program, so it is not hidden.
 fn hide_memory() -> std::io::Result<()> {
     Ok(rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

@@ -1,4 +1,4 @@
-//! Where the commands of a session begin, and what they know of it.
+//! The first working directory and the environment of a session's commands.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// In a file tree of its own, or where everything is anyway.
+    /// The mounts' paths are those in the session's own file tree, or the real ones without it.
     pub(super) fn new(setup: &Setup, has_tree: bool) -> Self {
         let mounts = setup.mounts.iter().zip(&setup.paths);
         let mounts: Vec<(&str, &Path)> = mounts

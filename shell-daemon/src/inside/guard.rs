@@ -1,7 +1,8 @@
-//! The first process of a session: starts the confined one and, when that or the daemon is gone, kills all.
+//! The guard, the first process of a session: starts the confined process, and kills everything when that
+//! process or the daemon is gone.
 //!
-//! It is not confined, since it must see the processes that it kills; it reads nothing that they wrote. Lives
-//! hang on the end of the control socket: the kernel closes it however the daemon ends.
+//! It is not confined, because it must see the processes that it kills; it reads nothing that they wrote. It
+//! watches for the control socket's end: the kernel closes the socket however the daemon ends.
 
 use std::{
     io,
@@ -31,14 +32,14 @@ use crate::{
     wire::{Plan, Setup, ToSession, receive, send},
 };
 
-/// The whole life of a session's process.
+/// Runs a session's process until its end.
 pub(crate) fn run() -> ExitCode {
     let Ok(one_thread) = SingleThreaded::check() else { return ExitCode::FAILURE };
     let Ok(control) = prepare(&one_thread) else { return ExitCode::FAILURE };
     let Ok(Some((ToSession::Setup(setup), mut handles))) = receive(control.as_fd()) else {
         return ExitCode::FAILURE;
     };
-    // First: in a process namespace, this process has no second child.
+    // First, since in a process namespace this process can have no second child.
     let group = match &setup.group {
         Ok(proof) => handles.pop().map(|bound| prove_group(&one_thread, bound, proof.clone())),
         Err(status) => {
@@ -50,7 +51,7 @@ pub(crate) fn run() -> ExitCode {
         Ok(namespaces) => namespaces,
         Err(error) => {
             let _ = send(control.as_fd(), &refused(&error, true), &[]);
-            // Nothing was started that would have to be killed.
+            // No process was started, so nothing has to be killed.
             return ExitCode::SUCCESS;
         }
     };
@@ -65,7 +66,7 @@ pub(crate) fn run() -> ExitCode {
     }
 }
 
-/// Whoever is to be the first in a process namespace has to be started by somebody who is not in it.
+/// Prepares the namespaces. The first process of a process namespace must be started by a process outside it.
 fn prepare_namespaces(setup: &Setup, one_thread: &SingleThreaded) -> Result<Namespaces, ConfineError> {
     match &setup.plan {
         Plan::Nothing => Ok(Namespaces::none(&LayerStatus::Waived)),
@@ -76,7 +77,7 @@ fn prepare_namespaces(setup: &Setup, one_thread: &SingleThreaded) -> Result<Name
     }
 }
 
-/// Takes the control socket off the standard input, and leaves nothing else of what was inherited.
+/// Moves the control socket away from standard input, and closes all other inherited descriptors.
 fn prepare(one_thread: &SingleThreaded) -> io::Result<OwnedFd> {
     close_inherited(one_thread)?;
     let control = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
@@ -84,22 +85,22 @@ fn prepare(one_thread: &SingleThreaded) -> io::Result<OwnedFd> {
     rustix::stdio::dup2_stdin(&null)?;
     rustix::stdio::dup2_stdout(&null)?;
     rustix::stdio::dup2_stderr(&null)?;
-    // Away from the daemon's terminal and its process group. Fails for a leader, which is away already.
+    // Leave the daemon's terminal and process group. Fails for a group leader, which has left them already.
     let _ = rustix::process::setsid();
-    // Where the kernel schedules each terminal session as one, this is the session's weight, and that of its processes
-    // among each other counts beside it.
+    // Where the kernel schedules each terminal session as one group, this sets the weight of the whole
+    // session; the niceness of its processes counts among them only.
     let _ = std::fs::write("/proc/self/autogroup", NICENESS.to_string());
-    // Even what outlives a command-init stays below this process.
+    // Adopt orphans even of a killed command-init, so that they stay below this process.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
     Ok(control)
 }
 
-/// How all that a session has started comes to its end.
+/// How all processes of a session are ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// With the first process of its namespace.
+    /// By the kernel, which kills a process namespace with its first process.
     ByKernel,
-    /// One after the other, until none is found.
+    /// By killing one after the other until a look finds none.
     ByLooks,
 }
 
@@ -109,10 +110,10 @@ fn guard(control: &OwnedFd, session_init: Pid, end: End) -> ExitCode {
     };
     let mut watched =
         [PollFd::from_borrowed_fd(control.as_fd(), PollFlags::empty()), PollFd::new(&handle, PollFlags::IN)];
-    // Only a hang-up is looked for on the control socket; messages are the session-init's.
+    // Poll the control socket for a hang-up only; its messages are for the session-init.
     while matches!(poll(&mut watched, None), Err(rustix::io::Errno::INTR)) {}
     if end == End::ByKernel && rustix::process::pidfd_send_signal(&handle, Signal::KILL).is_ok() {
-        // It is gone only when all others are. What is looked for below is then nothing, as a rule.
+        // The wait returns after all others of the namespace are gone, so the loop below usually finds none.
         let _ =
             rustix::io::retry_on_intr(|| rustix::process::waitpid(Some(session_init), WaitOptions::empty()));
     }
@@ -122,7 +123,7 @@ fn guard(control: &OwnedFd, session_init: Pid, end: End) -> ExitCode {
         while matches!(rustix::process::wait(WaitOptions::NOHANG), Ok(Some(_))) {}
         match killed {
             Ok(()) => return ExitCode::SUCCESS,
-            // Nothing has become less for a while. To give up would be to let them go for good.
+            // The kill has stalled. Go on: giving up would let the processes go for good.
             Err(ShellError::NotKilled { .. }) => {}
             Err(_) => return ExitCode::FAILURE,
         }

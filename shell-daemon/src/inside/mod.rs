@@ -1,14 +1,14 @@
-//! What runs in a session's own processes: guard, session-init, a command-init for each command, and bash.
+//! The session's own processes: guard, session-init, a command-init for each command, and bash.
 //!
 //! ```text
-//! guard            started by the daemon, not confined; outlives the session to kill what is left of it
+//! guard            started by the daemon, not confined; outlives the session to kill its remains
 //! └ session-init   confined, the first of its process namespace; waits for commands, keeps the last good
 //!   │              snapshot
 //!   └ command-init one a command; adopts orphans, reports, ends after its last descendant
 //!     └ bash
 //! ```
 //!
-//! All but bash are this program, doubled and not started anew, and each has one thread.
+//! All except bash are forks of this program without an `exec`, and each has one thread.
 
 mod command;
 mod confine;

@@ -1,32 +1,33 @@
-//! What bash is given: restore the last state, wait, read the command, run the one in the other, write the
-//! state.
+//! The script that bash runs: restore the last state, wait, read the command, run it in that state, write the
+//! new state.
 //!
-//! It is one line, so that messages of the command name the line that people expect. All names of its own
-//! begin with `__portcullis_`. After the state is there, a function of the session may have any name: what is
-//! needed from then on is asked for as a builtin, and the whole script was read before an alias was known.
+//! It is one line, so that error messages of the command show the line numbers that users expect. Its names
+//! begin with `__portcullis_`. Once the state is restored, a function of the session may have any name. The
+//! script therefore calls later commands with `builtin`, and bash has parsed all of it before any alias is
+//! defined.
 
 use super::snapshot::END;
 
-/// The descriptors that a command's shell has besides the standard ones.
+/// The descriptors of a command's shell besides the standard ones.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Descriptors {
     /// The command's folder and text, complete once a line has come by `go`.
     pub(super) command: i32,
-    /// Says when the command begins. Without a line before its end there is none.
+    /// Brings a line when the command begins. If it ends without a line, there is no command.
     pub(super) go: i32,
     /// The last good snapshot, if there is one.
     pub(super) state: Option<i32>,
-    /// Where the next snapshot goes.
+    /// The file for the next snapshot.
     pub(super) snapshot: i32,
 }
 
-/// The script for bash.
+/// Makes the script for bash.
 ///
-/// All that takes time and does not depend on the moment happens before it waits. The folder is entered
-/// after that: it may come and go in the meantime, and a waiting shell holds nobody's folder.
+/// The slow steps that need no current data come before the wait. The folder is entered after it: the folder
+/// may come and go meanwhile, and a waiting shell must not keep a folder in use.
 pub(super) fn script(descriptors: Descriptors) -> String {
     let Descriptors { command, go, state, snapshot } = descriptors;
-    // Errors of a state that cannot be restored whole (a folder that is gone) are not the command's.
+    // Errors of a partial restore (a folder that is gone) are not the command's, so they are dropped.
     let (restore, enter) = state.map_or_else(Default::default, |state| {
         (
             format!(
@@ -50,15 +51,15 @@ pub(super) fn script(descriptors: Descriptors) -> String {
     )
 }
 
-/// What the shell does as it exits, as a function that is gone when functions are listed. The order is that of
-/// restoring: options that change how text is read, then aliases, of which none holds yet, variables, and
-/// functions, which may be named as anything that restoring needs. Options that would change all of this wait
-/// in a variable until the command begins.
+/// Defines the function that the shell runs as it exits. The function removes itself before functions are
+/// listed. The state is in the order of restoring: options that change how text is parsed; aliases, none of
+/// which is active yet; variables; and functions, which may have the name of anything that restoring uses.
+/// Options that would disturb the restoring wait in a variable until the command begins.
 ///
-/// A list of all names can be had from bash only as output. It goes to the snapshot's file, in front of the
-/// state, and is read from there: another process for it would take longer than all the rest. Where the
-/// file cannot be opened once more, that process is what remains. Without names the snapshot is not finished.
-/// Errors, and the trace if the command traces, go nowhere.
+/// Bash gives a list of all names as output only. The list goes into the snapshot's file, in front of the
+/// state, and is read from there: a subprocess for it would take longer than all the rest. If the file cannot
+/// be opened again, a subprocess is used after all. Without names the snapshot stays unfinished. Errors are
+/// dropped, and so is the trace if the command traces.
 fn save(snapshot: i32) -> String {
     format!(
         "__portcullis_save() {{ __portcullis_options=$SHELLOPTS; __portcullis_shopt=$BASHOPTS; \
@@ -82,15 +83,15 @@ fn save(snapshot: i32) -> String {
     )
 }
 
-/// Bash's own, which it sets itself or which mean something only while they are set.
+/// Bash's own variables: bash sets them itself, or they mean something only while they are set.
 const LEFT_OUT: &str = "__portcullis_*|BASH*|_|COMP_*|DIRSTACK|EPOCH*|EUID|FUNCNAME|GROUPS|HISTCMD|LINENO|\
     OPTERR|OPTIND|PIPESTATUS|PPID|PWD|RANDOM|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID";
 
-/// On from the start.
+/// Options of `shopt` that are on from the start.
 const SHOPT_DEFAULTS: &str = "checkwinsize cmdhist complete_fullquote extquote force_fignore globasciiranges \
     globskipdots hostcomplete interactive_comments patsub_replacement progcomp promptvars sourcepath";
 
-/// Likewise.
+/// The same for `set`.
 const SET_DEFAULTS: &str = "+o braceexpand +o hashall +o interactive-comments";
 
 #[cfg(test)]
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_state_is_written_with_and_without_a_second_way_to_the_file() {
+    fn the_state_is_written_even_if_its_file_cannot_be_reopened() {
         let here = script(DESCRIPTORS);
         let elsewhere = here.replace("/proc/self/fd/200", "/nowhere/200");
         assert_ne!(here, elsewhere);

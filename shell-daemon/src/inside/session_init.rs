@@ -1,4 +1,4 @@
-//! The confined process from which all commands of a session descend.
+//! The session-init: the confined process from which all commands of a session descend.
 
 use std::{
     io,
@@ -23,7 +23,7 @@ use super::{
 };
 use crate::wire::{FromCommand, FromSession, Ready, Setup, ToSession, receive, send};
 
-/// Confines itself, says so, and serves until the daemon is gone.
+/// Confines itself, reports that, and serves until the daemon is gone.
 pub(super) fn run(
     control: OwnedFd,
     setup: &Setup,
@@ -32,8 +32,8 @@ pub(super) fn run(
     group: LayerReport,
     one_thread: &SingleThreaded,
 ) -> ExitCode {
-    // Commands give way to the daemon, which has to see what they do, and to their neighbours. Lower is always
-    // allowed, and there is no way back.
+    // Commands get less weight than the daemon, which must watch them, and than other programs. Raising
+    // niceness is always allowed, and a process cannot lower it again.
     let _ = rustix::process::nice(NICENESS);
     let answer = confine(setup, handles, namespaces, group, one_thread);
     if send(control.as_fd(), &answer, &[]).is_err() {
@@ -48,7 +48,7 @@ pub(super) fn run(
     }
 }
 
-/// What this process goes on as. On the command's side everything of the session has been closed by then.
+/// How this process goes on. On the command's side all descriptors of the session are closed by then.
 enum Role {
     Ended,
     Command(Job),
@@ -86,15 +86,15 @@ fn serve(control: OwnedFd, one_thread: &SingleThreaded) -> io::Result<Role> {
             }
             Err(error) => {
                 let failed = FromCommand::Failed { reason: format!("double the session's process: {error}") };
-                // A daemon that does not listen any more is noticed above.
+                // An error is ignored: a daemon that is gone is noticed at the loop's `receive`.
                 let _ = send(job.report.as_fd(), &failed, &[]);
             }
         }
     }
 }
 
-/// Buries command-inits that have ended. One that did not end in good order leaves orphans that nobody
-/// accounts for: the session is over then.
+/// Reaps command-inits that have ended. A killed one leaves orphans that no init accounts for, so the session
+/// ends then.
 fn bury(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
     let mut killed = false;
     commands.retain(|(pid, _)| match rustix::process::waitpid(Some(*pid), WaitOptions::NOHANG) {
@@ -111,5 +111,5 @@ fn bury(commands: &mut Vec<(Pid, OwnedFd)>) -> io::Result<()> {
     if killed { Err(io::Error::other("a command-init was killed")) } else { Ok(()) }
 }
 
-/// About a third of the weight of others.
+/// Gives about a third of the usual weight.
 pub(super) const NICENESS: i32 = 5;

@@ -1,8 +1,8 @@
-//! The state between two commands: a memory file that a shell writes as it exits and the next one reads.
+//! The state between two commands: a memory file that a shell writes as it exits and the next shell reads.
 //!
-//! It is a list of names, which the shell that writes it needs itself, a zero, the state, and zeros to its end.
-//! Nothing but a shell of the session ever reads what is in it. Here only the last line of the state is looked
-//! at, which says that it was written to its end.
+//! It holds a list of names, which the writing shell itself needs, a zero, the state, and zeros to its end.
+//! Only shells of the session read its contents. This module looks at the state's last line alone, which
+//! marks it as complete.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ pub(super) struct Snapshots {
     last: Option<OwnedFd>,
 }
 
-/// What one command reads and writes.
+/// The snapshots that one command reads and writes.
 #[derive(Debug)]
 pub(super) struct CommandSnapshots {
     pub(super) read: Option<OwnedFd>,
@@ -27,8 +27,8 @@ pub(super) struct CommandSnapshots {
 }
 
 impl Snapshots {
-    /// Those of the next command: the one before it has ended, so what it wrote is known.
-    /// `write` is a new file that can be neither longer nor shorter.
+    /// Returns the snapshots of the next command. The command before it has ended, so its snapshot is final.
+    /// `write` is a new file of fixed size.
     pub(super) fn next(&mut self, write: OwnedFd) -> io::Result<CommandSnapshots> {
         if let Some(last) = self.last.take()
             && extent(last.as_fd())? == Extent::Whole
@@ -38,7 +38,7 @@ impl Snapshots {
         self.last = Some(write.try_clone()?);
         let read = self.good.as_ref().map(OwnedFd::try_clone).transpose()?;
         if let Some(read) = &read {
-            // Who read it before has moved the place.
+            // The last reader has moved the shared file offset.
             rustix::fs::seek(read, rustix::fs::SeekFrom::Start(0))?;
         }
         Ok(CommandSnapshots { read, write })
@@ -48,7 +48,7 @@ impl Snapshots {
 /// How much of a snapshot was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// All.
+    /// All of it.
     Whole,
     /// It did not fit.
     TooLarge,
@@ -60,14 +60,15 @@ pub(super) fn extent(file: BorrowedFd<'_>) -> io::Result<Extent> {
     let mut text = Vec::new();
     loop {
         let known = text.len();
-        // Most fit into the first piece; of a large one nothing is looked at often.
+        // Most snapshots fit into the first piece. The piece doubles, so a large one is rescanned only a few
+        // times.
         text.resize((2 * known).max(8 << 10), 0);
         let read = rustix::io::pread(file, &mut text[known..], known as u64)?;
         if read == 0 {
             return Ok(Extent::TooLarge);
         }
         text.truncate(known + read);
-        // Names, a zero, the state, a zero.
+        // The layout: names, a zero, the state, a zero.
         let mut parts = text.split(|byte| *byte == 0);
         if let (Some(_), Some(state), Some(_)) = (parts.next(), parts.next(), parts.next()) {
             let last = state.strip_suffix(b"\n").unwrap_or(state).rsplit(|byte| *byte == b'\n').next();

@@ -1,8 +1,9 @@
-//! Memory that more than one process can have: mappings that are shared, and files in memory.
+//! Memory that several processes can share: shared mappings and memory files.
 //!
-//! Each piece counts once, by the file that it is to the kernel. Where that file can be asked, it says how much of it
-//! is there. Elsewhere a piece counts up to the furthest place of it that was ever seen mapped: a process can move a
-//! small mapping over a large file, or leave each part of it to another process, and what was written to stays.
+//! Each piece counts once, identified by its file in the kernel. Where that file can be asked, it tells its
+//! size in memory. Elsewhere a piece counts up to the furthest position ever seen mapped: a process can slide
+//! a small mapping over a large file, or leave each part to another process, and pages that were written to
+//! stay.
 
 use std::{
     collections::HashMap,
@@ -20,7 +21,7 @@ use crate::{
     tree::{self, Entry},
 };
 
-/// Which piece of shared memory. Numbers of System V segments and those of other files may meet.
+/// Identity of a piece of shared memory. A System V segment and another file may have the same numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Key {
     device: u64,
@@ -28,34 +29,34 @@ struct Key {
     is_segment: bool,
 }
 
-/// How far each piece was seen mapped, from one look to the next. Only what a look finds counts: this is no sum of
-/// what is gone.
+/// How far each piece was seen mapped, kept from one look to the next. Only pieces that the current look
+/// finds are counted, so pieces that are gone do not add up.
 #[derive(Debug, Default)]
 pub(crate) struct Marks(HashMap<Key, Mark>);
 
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// The end of what was seen mapped, counted from the begin of the file.
+    /// The furthest end that was seen mapped, as a position in the file.
     end: u64,
     seen: Instant,
 }
 
-/// What one look finds.
+/// The shared memory that one look finds.
 #[derive(Debug)]
 pub(super) struct Shared<'a> {
     devices: &'a [u64],
     marks: &'a mut Marks,
     pieces: HashMap<Key, Piece>,
-    /// So many mappings are still read.
+    /// How many mappings may still be read.
     mappings_left: u64,
 }
 
-/// Why the mappings of a process are not all known.
+/// The reason why not all mappings of a process are known.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// The process did not let itself be read, or ended.
+    /// The process was unreadable, or ended.
     Failed(io::Error),
-    /// One look is to read no more of them.
+    /// The look may read no more of them.
     TooMany,
 }
 
@@ -68,14 +69,14 @@ impl From<io::Error> for Unread {
 #[derive(Debug, Default)]
 struct Piece {
     end: u64,
-    /// What the file says itself.
+    /// The file's size in memory, if it was asked.
     there: Option<u64>,
-    /// Where it can be asked.
+    /// A path through which the file can be asked.
     mapping: Option<PathBuf>,
 }
 
 impl<'a> Shared<'a> {
-    /// For a look that reads so many mappings in all.
+    /// For a look that may read `mappings_left` mappings in all.
     pub(super) fn new(devices: &'a [u64], marks: &'a mut Marks, mappings_left: u64) -> Self {
         Self { devices, marks, pieces: HashMap::new(), mappings_left }
     }
@@ -84,7 +85,7 @@ impl<'a> Shared<'a> {
         self.pieces.values().map(|piece| piece.there.unwrap_or(piece.end)).sum()
     }
 
-    /// Takes what a process has mapped; how many mappings it has.
+    /// Adds the mappings of a process, and returns how many it has.
     pub(super) fn add_mappings(&mut self, entry: &Entry) -> Result<u64, Unread> {
         let number = entry.process.pid.as_raw_pid();
         let folder = if entry.is_headless {
@@ -97,7 +98,7 @@ impl<'a> Shared<'a> {
         };
         let mut maps = BufReader::new(File::open(folder.join("maps"))?);
         let mut mappings = 0;
-        // Bytes, since names of files are in it.
+        // Read as bytes: file names need not be text.
         let mut line = Vec::new();
         while maps.read_until(b'\n', &mut line)? > 0 {
             self.mappings_left = self.mappings_left.checked_sub(1).ok_or(Unread::TooMany)?;
@@ -120,7 +121,8 @@ impl<'a> Shared<'a> {
         piece.mapping.get_or_insert_with(|| format!("/proc/{number}/map_files/{from:x}-{to:x}").into());
     }
 
-    /// By descriptors: what is there of a file in memory is what it takes. A thread may have descriptors of its own.
+    /// Adds memory files found by descriptors, with their size in memory. Each thread may have a separate
+    /// table of descriptors.
     pub(super) fn add_descriptors(&mut self, entry: &Entry) -> io::Result<()> {
         let first = entry.process.pid;
         let mut folders = Vec::new();
@@ -129,7 +131,8 @@ impl<'a> Shared<'a> {
         }
         if entry.threads > 1 || entry.is_headless {
             folders.extend(tree::threads(entry).into_iter().filter(|thread| {
-                // What the first thread had is seen above, and where it has ended nobody is shown it.
+                // The first thread's table was read above; where that thread has ended, its table cannot be
+                // read at all.
                 tree::thread_number(thread)
                     .is_some_and(|one| one != first && share_descriptors(first, one) != Some(true))
             }));
@@ -142,7 +145,7 @@ impl<'a> Shared<'a> {
                     refused = Some(error);
                     continue;
                 }
-                // It is gone.
+                // The thread is gone.
                 Err(_) => continue,
             };
             for descriptor in descriptors.flatten() {
@@ -159,7 +162,7 @@ impl<'a> Shared<'a> {
         refused.map_or(Ok(()), Err)
     }
 
-    /// Asks the files themselves, where that is allowed (`CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`).
+    /// Asks the files for their sizes, where that is allowed (`CAP_CHECKPOINT_RESTORE` or `CAP_SYS_ADMIN`).
     pub(super) fn ask(&mut self) {
         for (key, piece) in &mut self.pieces {
             if piece.there.is_none()
@@ -171,7 +174,7 @@ impl<'a> Shared<'a> {
         }
     }
 
-    /// Keeps what may be hidden from one look and be there at the next.
+    /// Keeps marks for a while, since a piece may be hidden from one look and be back at the next.
     pub(super) fn end(self) {
         let Self { marks, pieces, .. } = self;
         marks.0.retain(|key, mark| pieces.contains_key(key) || mark.seen.elapsed() < SHARED_MEMORY_KEPT);
@@ -185,17 +188,17 @@ fn is_ended(thread: &Path) -> bool {
     fs::read_to_string(thread.join("status")).is_ok_and(|text| !text.contains("VmRSS:"))
 }
 
-/// A mapping of memory on one of the devices.
+/// A mapping of memory on one of the given devices.
 #[derive(Debug, PartialEq, Eq)]
 struct Mapping {
     key: Key,
-    /// The end of it, counted from the begin of the file.
+    /// Its end, as a position in the file.
     end: u64,
     addresses: (u64, u64),
 }
 
 impl Mapping {
-    /// Of a line `begin-end perms offset major:minor inode path`.
+    /// Parses a line `begin-end perms offset major:minor inode path`.
     fn parse(line: &[u8], devices: &[u64]) -> Option<Self> {
         let fields: Vec<&[u8]> = line.splitn(6, |byte| *byte == b' ').collect();
         let text = |index: usize| std::str::from_utf8(fields.get(index)?).ok();
@@ -216,7 +219,7 @@ impl Mapping {
     }
 }
 
-/// What stands in place of a path for a System V segment. A file of that name would have a path before it.
+/// Stands in place of a path for a System V segment. A file of that name would show its whole path.
 const SEGMENT: &[u8] = b"/SYSV";
 
 /// The unit of `st_blocks`.
@@ -226,7 +229,7 @@ const BLOCK_BYTES: u64 = 512;
 mod tests {
     use super::*;
 
-    /// Of `00:01`.
+    /// Device `00:01`.
     const DEVICE: u64 = 1;
 
     fn parse(line: &[u8]) -> Option<(u64, u64)> {
@@ -257,7 +260,7 @@ mod tests {
         Mapping::parse(text.as_bytes(), &[DEVICE]).unwrap()
     }
 
-    /// What a look counts that finds these mappings.
+    /// The bytes of a look that finds these mappings.
     fn look(marks: &mut Marks, found: &[Mapping]) -> u64 {
         let mut shared = Shared::new(&[DEVICE], marks, u64::MAX);
         found.iter().for_each(|mapping| shared.add(mapping, 0));
@@ -272,7 +275,7 @@ mod tests {
         for step in 0..10 {
             assert_eq!(look(&mut marks, &[line(5, step << 20, 1 << 20)]), (step + 1) << 20);
         }
-        // Back at the begin, and after a look that found nothing.
+        // Back at the start of the file, and after a look that found nothing.
         assert_eq!(look(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);
         assert_eq!(look(&mut marks, &[]), 0);
         assert_eq!(look(&mut marks, &[line(5, 0, 1 << 20)]), 10 << 20);

@@ -1,4 +1,4 @@
-//! What one look finds of processes that end, share, and have much to read.
+//! The memory count of processes that end, share memory, or have many mappings.
 
 use std::process::{Child, Command, Stdio};
 
@@ -10,7 +10,7 @@ fn start(script: &str) -> Child {
     Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).spawn().unwrap()
 }
 
-/// What is below this process from `child` on, as soon as there are so many.
+/// The entries from `child` on, as soon as there are `count` of them.
 fn entries(child: &Child, count: usize) -> Vec<Entry> {
     let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     let this = rustix::process::getpid();
@@ -30,12 +30,12 @@ fn used(entries: &[Entry], limit: u64, motion: Motion) -> Used {
 }
 
 #[test]
-fn a_look_at_what_ended_meanwhile_is_no_count_where_it_may_have_handed_on_too_much() {
+fn a_look_that_lost_too_much_memory_is_no_count() {
     let mut child = start("read line");
     let listed = entries(&child, 1);
     assert_eq!(used(&listed, 1 << 40, Motion::Runs).partial, None, "the control");
     child.kill().unwrap();
-    // Not buried: it is there without any memory.
+    // Not reaped: a zombie without any memory.
     rustix::process::waitid(
         rustix::process::WaitId::Pid(listed[0].process.pid),
         rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
@@ -53,7 +53,7 @@ fn a_look_at_what_ended_meanwhile_is_no_count_where_it_may_have_handed_on_too_mu
     }
 }
 
-/// By another user's look too: `cargo test` runs as one that may not look at everything.
+/// Works without root too: `cargo test` runs as a user that may not look at everything.
 #[test]
 fn a_process_whose_first_thread_has_ended_hides_nothing() {
     let script = format!(
@@ -98,7 +98,7 @@ fn what_may_be_the_parents_memory_is_in_doubt() {
     // A subshell runs the program of its parent, with a copy of its memory.
     let mut child = start("(read line; :); :");
     let mut listed = entries(&child, 2);
-    // Since it was forked it may have taken some more.
+    // Since the fork it may have grown: make the sizes equal again.
     listed[1].virtual_bytes = listed[0].virtual_bytes;
     let own = || listed.iter().map(|entry| (*entry, Own::of(entry).unwrap())).collect();
     let counts = |answer: Option<bool>| {
@@ -119,11 +119,11 @@ fn memory_that_may_be_counted_twice_is_believed_when_it_lasts() {
     let begun = Instant::now();
     assert_eq!(used(70, 60).settled(100, &mut doubt, begun), 70);
     assert_eq!(used(70, 60).settled(100, &mut doubt, begun + DOUBT_TIME / 2), 70);
-    // The program is there.
+    // The new program runs: no doubt any more.
     assert_eq!(used(80, 0).settled(100, &mut doubt, begun + DOUBT_TIME / 2), 80);
     let later = begun + DOUBT_TIME;
     assert_eq!(used(70, 60).settled(100, &mut doubt, later), 70);
     assert_eq!(used(70, 60).settled(100, &mut doubt, later + DOUBT_TIME), 130);
-    // More than one copy in all.
+    // More than one double count can explain.
     assert_eq!(used(70, 140).settled(100, &mut None, begun), 210);
 }

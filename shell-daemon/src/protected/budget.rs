@@ -1,4 +1,4 @@
-//! How much one look reads, and in which order.
+//! The bounds of one scan, and its order.
 
 use std::{
     collections::VecDeque,
@@ -6,17 +6,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How much one look looks at.
+/// The bounds of one scan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     /// Names in folders.
     pub(super) entries: usize,
-    /// Besides, in folders that are part of a protected path.
+    /// Further names, in folders that are part of a protected path.
     pub(super) share: usize,
     pub(super) time: Duration,
 }
 
-/// How much may still be read in this look, and whether that was enough.
+/// The remaining budget of a scan, and whether it was enough so far.
 pub(super) struct Budget {
     pub(super) entries: usize,
     pub(super) share: usize,
@@ -30,14 +30,14 @@ impl Budget {
         Self { entries, share, deadline: Instant::now() + time, complete: true }
     }
 
-    /// Whether the time is over. What is not looked at for that is said.
+    /// Whether the time is over. The scan is incomplete then.
     pub(super) fn is_over(&mut self) -> bool {
         let is_over = Instant::now() >= self.deadline;
         self.complete &= !is_over;
         is_over
     }
 
-    /// Takes one name; `false` if it is too many.
+    /// Takes one name from the budget; `false` if there is none left.
     pub(super) fn take(&mut self, is_named: bool) -> bool {
         let left = if is_named && self.share > 0 { &mut self.share } else { &mut self.entries };
         let is_left = *left > 0;
@@ -47,12 +47,12 @@ impl Budget {
     }
 }
 
-/// Folders that are still to be read.
+/// Folders still to be read.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    /// Part of a protected path.
+    /// Folders that are part of a protected path. Read first.
     pub(super) named: Vec<PathBuf>,
-    /// Those that were found first lie less deep.
+    /// All others. First in, first out: the less deep ones come first.
     pub(super) others: VecDeque<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! What one mount has of protected paths, and what has changed since the last look.
+//! The protected paths of one mount, and their changes since the last scan.
 
 use std::{
     borrow::Cow,
@@ -28,45 +28,45 @@ use crate::limits::{PROTECTED_DEPTH, PROTECTED_FOLDERS, PROTECTED_FOUND};
 pub(super) struct Mount {
     pub(super) name: String,
     handle: OwnedFd,
-    /// By path below the mount; the mount itself is the empty one.
+    /// Known folders by path below the mount; the mount itself is the empty path.
     folders: HashMap<PathBuf, Stamp>,
-    /// What is protected and there.
+    /// The protected paths that exist.
     pub(super) found: BTreeMap<PathBuf, Found>,
-    /// The folders that Git would take for repositories, whatever they are called.
+    /// The folders that Git would take for repositories, whatever their names.
     repositories: HashSet<PathBuf>,
-    /// Before the first look, by the clock of files.
+    /// The time before the first scan, by the file system's clock.
     began: (i64, i64),
-    /// No look has ended.
+    /// Whether the first scan is not finished yet.
     is_first: bool,
 }
 
-/// A folder as it was when it was read.
+/// The state of a folder when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
-    /// None of one that could not be read.
+    /// `None` if it could not be read.
     of: Option<Identity>,
     /// It is part of a protected path.
     is_named: bool,
-    /// It had changed so shortly before that another change could have the same time.
+    /// It changed so shortly before that a further change could have the same time.
     is_fresh: bool,
-    /// The first look left it out for its bounds, so that what is in it may have been there before the session.
+    /// The first scan left it out for its bounds, so its contents may be older than the session.
     is_unknown: bool,
-    /// Which folder it was then.
+    /// Device and inode at that time.
     was: Option<(u64, u64)>,
 }
 
-/// One look at a mount.
+/// One scan of a mount.
 struct Look<'a> {
     patterns: &'a ProtectedPaths,
     budget: &'a mut Budget,
-    /// When it began.
+    /// The time when it began.
     now: (i64, i64),
     to_read: Queue,
-    /// What was made or changed since the last one.
+    /// Paths made or changed since the last scan.
     new: BTreeSet<PathBuf>,
 }
 
-/// The repositories that a folder lies in or is, as the numbers of names that lead to them.
+/// The repositories that a folder is or lies in, each as the length of its path in names.
 struct Within(Vec<usize>);
 
 impl Mount {
@@ -82,7 +82,7 @@ impl Mount {
         }
     }
 
-    /// What is protected and was made or changed since the last look.
+    /// Scans the mount, and returns the protected paths that were made or changed since the last scan.
     pub(super) fn look(&mut self, patterns: &ProtectedPaths, budget: &mut Budget) -> Vec<String> {
         let now = clock_gettime(ClockId::Realtime);
         let now = (now.tv_sec, now.tv_nsec);
@@ -90,13 +90,13 @@ impl Mount {
         if self.folders.is_empty() {
             look.to_read.add(PathBuf::new(), false);
         }
-        // What does not fit is looked for in vain.
+        // If `found` is full, further paths are not recorded, so the scan is incomplete.
         look.budget.complete &= self.found.len() < PROTECTED_FOUND;
         self.recheck(&mut look);
         let mut folders = std::mem::take(&mut self.folders);
         for pass in [true, false] {
             folders.retain(|path, stamp| {
-                // Where the time is over: looked at the next time.
+                // When the time is over, keep the folder for the next scan.
                 if stamp.is_named != pass || look.budget.is_over() {
                     return true;
                 }
@@ -134,8 +134,8 @@ impl Mount {
             .collect()
     }
 
-    /// Asks for the protected names in the mount itself, whatever used up the time: that is where they are in most
-    /// mounts.
+    /// Looks up the protected names in the mount itself after the time is over: in most mounts they are
+    /// there.
     fn look_at_root(&mut self, look: &mut Look<'_>) {
         let is_unknown = self.folders.get(Path::new("")).is_none_or(|stamp| stamp.is_unknown);
         self.probe_for_marks(Path::new(""), is_unknown, look);
@@ -147,7 +147,7 @@ impl Mount {
         }
     }
 
-    /// What was found before: gone, or changed without a change of its folder.
+    /// Checks the paths found before: one may be gone, or changed without a change of its folder.
     fn recheck(&mut self, look: &mut Look<'_>) {
         let paths: Vec<PathBuf> = self.found.keys().cloned().collect();
         for path in paths {
@@ -164,7 +164,7 @@ impl Mount {
         }
     }
 
-    /// Remembers a folder for which there was no time or room: it is read at the next look.
+    /// Remembers a folder for which there was no time or room, to read it at the next scan.
     fn leave_out(&mut self, folder: PathBuf, is_named: bool) {
         let before = self.folders.get(&folder).filter(|stamp| stamp.is_unknown);
         let was = match before {
@@ -176,14 +176,13 @@ impl Mount {
         self.folders.insert(folder, Stamp { of: None, is_named, is_fresh: true, is_unknown, was });
     }
 
-    /// Remembers a folder that did not let itself be read: what shows in it later is new.
+    /// Remembers a folder that could not be read: anything that is seen in it later is new.
     fn note_unreadable(&mut self, folder: PathBuf, is_named: bool) {
         let stamp = Stamp { of: None, is_named, is_fresh: true, is_unknown: false, was: None };
         self.folders.insert(folder, stamp);
     }
 
-    /// Asks for the protected names in a folder of which not all names are read. They are asked for as the policy
-    /// writes them.
+    /// Looks up the protected names, as the policy spells them, in a folder of which not all names are read.
     fn probe(&mut self, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
         self.probe_for_marks(folder, is_unknown, look);
         for pattern in look.patterns.patterns() {
@@ -194,7 +193,7 @@ impl Mount {
         }
     }
 
-    /// Asks whether such a folder is a repository, and for what is protected in it then.
+    /// Looks up whether such a folder is a repository, and if so its protected names.
     fn probe_for_marks(&mut self, folder: &Path, is_unknown: bool, look: &mut Look<'_>) {
         let mut marks = RepositoryMarks::default();
         for name in RepositoryMarks::NAMES {
@@ -221,7 +220,7 @@ impl Mount {
             let within = self.within(&path);
             path.push(part);
             let Ok(stat) = self.handle_stat(&path) else { break };
-            // What was moved here has all that it had.
+            // A folder that was moved here brought all its contents along, so they are new here.
             is_unknown &= self.was_there(&stat);
             let kind = FileType::from_raw_mode(stat.st_mode);
             if is_protected(look.patterns, &path, kind, &within) {
@@ -247,7 +246,7 @@ impl Mount {
         let of = Identity::of(&stat);
         let before = self.folders.get(folder).filter(|stamp| stamp.is_unknown);
         let was = before.and_then(|stamp| stamp.was);
-        // Another folder in its place has brought along what is in it.
+        // If another folder took this one's place, its contents are new here.
         let is_unknown = before.is_some() && (was == Some(of.place) || self.was_there(&stat));
         let stamp = Stamp { of: Some(of), is_named, is_fresh: of.is_after(look.now), is_unknown, was };
         self.folders.insert(folder.to_owned(), stamp);
@@ -286,7 +285,7 @@ impl Mount {
                     || path.iter().count() > PROTECTED_DEPTH;
                 if is_too_much && !(names_it && look.budget.share > 0) {
                     look.budget.complete = false;
-                    // Found anew at the next look.
+                    // So that the next scan finds it again.
                     self.leave_out(folder.to_owned(), is_named);
                     continue;
                 }
@@ -307,7 +306,7 @@ impl Mount {
         }
     }
 
-    /// Whether a folder is part of a protected path: what is in it is one, or may be.
+    /// Whether a folder is part of a protected path, so that paths in it are or may be protected.
     fn is_named(&self, patterns: &ProtectedPaths, folder: &Path, within: &Within) -> bool {
         let parts = Parts::of(folder);
         patterns.is_prefix_of_protected(&parts.0)
@@ -319,7 +318,7 @@ impl Mount {
             })
     }
 
-    /// The repositories that a folder lies in or is.
+    /// The repositories that a folder is or lies in.
     fn within(&self, folder: &Path) -> Within {
         if self.repositories.is_empty() {
             return Within(Vec::new());
@@ -329,8 +328,8 @@ impl Mount {
         Within(folder.ancestors().enumerate().filter(is_repository).map(|(up, _)| depth - up).collect())
     }
 
-    /// Notes whether a folder is a repository. Of one that has become one, what is in it is looked at anew; all of it is
-    /// new, unless that was before the session.
+    /// Records whether a folder is a repository. The contents of a new repository are scanned again, and all
+    /// of them are new unless it may be older than the session.
     fn note_repository(
         &mut self,
         folder: &Path,
@@ -355,7 +354,7 @@ impl Mount {
         let within = self.within(folder);
         for entry in entries.map_while(Result::ok) {
             if look.budget.is_over() {
-                // Once more at the next look.
+                // Not finished: repeat it at the next scan.
                 self.repositories.remove(folder);
                 self.leave_out(folder.to_owned(), true);
                 return;
@@ -377,10 +376,10 @@ impl Mount {
         }
     }
 
-    /// Forgets what was protected only because this folder was a repository.
+    /// Forgets paths that were protected only because this folder was a repository.
     fn forget_below(&mut self, folder: &Path, patterns: &ProtectedPaths) {
         let mut found = std::mem::take(&mut self.found);
-        // Those of one folder stand together.
+        // `found` is sorted, so paths of one folder are neighbours: compute `within` once for each.
         let mut last: Option<(PathBuf, Within)> = None;
         found.retain(|path, found| {
             let Some(parent) = path.parent().filter(|_| path.starts_with(folder)) else { return true };
@@ -392,7 +391,7 @@ impl Mount {
         self.found = found;
     }
 
-    /// The folders above a protected path whose names make it one: `.git`, and a repository of any name.
+    /// The folders above a protected path that make it protected: `.git`, and a repository of any name.
     pub(super) fn named_folders(&self, patterns: &ProtectedPaths, path: &Path) -> Vec<PathBuf> {
         let is_named = |folder: &&Path| {
             !folder.as_os_str().is_empty()
@@ -402,8 +401,9 @@ impl Mount {
         path.ancestors().skip(1).take_while(is_named).map(Path::to_owned).collect()
     }
 
-    /// Remembers a protected path that is there. It is new where it was not there at the last look or has changed since;
-    /// in a folder that the first look left out, where it has changed since that look.
+    /// Records a protected path that exists. It is new if the last scan did not find it or it has changed
+    /// since. In a folder that the first scan left out, it is new only if it has changed since the session
+    /// began.
     fn find(&mut self, path: PathBuf, stat: &Stat, is_unknown: bool, look: &mut Look<'_>) {
         let found = Found::of(stat);
         if self.found.len() >= PROTECTED_FOUND && !self.found.contains_key(&path) {
@@ -419,7 +419,7 @@ impl Mount {
         }
     }
 
-    /// Whether nothing was changed of it since the session began, not its name either.
+    /// Whether it is unchanged since the session began. A rename counts as a change.
     fn was_there(&self, stat: &Stat) -> bool {
         let Identity { changed, modified, .. } = Identity::of(stat);
         changed.max(modified) < self.began
@@ -430,7 +430,7 @@ impl Mount {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let how = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let handle = rustix::fs::openat2(&self.handle, path, flags, Mode::empty(), how)?;
-        // Before it is read: a change during that is seen next time.
+        // Before the folder is read: a change during the read is then seen at the next scan.
         let stat = rustix::fs::fstat(&handle)?;
         Ok((Dir::new(handle)?, stat))
     }
@@ -451,22 +451,22 @@ impl<'a> Parts<'a> {
 }
 
 impl Within {
-    /// Whether something holds for a path's names below one of the repositories.
+    /// Whether `holds` is true for the rest of the path below any of the repositories.
     fn any(&self, parts: &Parts<'_>, holds: impl Fn(&[Cow<'_, str>]) -> bool) -> bool {
         self.0.iter().any(|depth| holds(&parts.0[*depth..]))
     }
 }
 
-/// Whether a path is protected by its name, or by what it is.
+/// Whether a path is protected by its name or its kind.
 fn is_protected(patterns: &ProtectedPaths, path: &Path, kind: FileType, within: &Within) -> bool {
     let parts = Parts::of(path);
     if patterns.covers(&parts.0).is_some() {
         return true;
     }
     match kind {
-        // A link in place of a folder would make what is behind it protected.
+        // A link in place of a folder would lead protected names to its target.
         FileType::Symlink if patterns.is_prefix_of_protected(&parts.0) => return true,
-        // Git reads in a file of this name where the repository is.
+        // Git reads the repository's path from a file of this name.
         FileType::RegularFile
             if path
                 .file_name()

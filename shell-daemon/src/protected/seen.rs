@@ -1,11 +1,11 @@
-//! What tells one state of a file from another.
+//! Telling one state of a file from another.
 
 use rustix::{
     fs::{FileType, Stat},
     time::{ClockId, clock_gettime},
 };
 
-/// What tells one state of a file from another. The time of the last change of anything cannot be set back.
+/// A state of a file. `changed` is the inode's change time, which no program can set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) place: (u64, u64),
@@ -16,7 +16,7 @@ pub(super) struct Identity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) kind: FileType,
-    /// Of a folder only which it is: what is in it is found by itself.
+    /// `None` for a folder: its contents are found by themselves.
     pub(super) identity: Option<Identity>,
     pub(super) place: (u64, u64),
 }
@@ -31,7 +31,8 @@ impl Identity {
         }
     }
 
-    /// Whether the last change was later than shortly before `now`: clocks of files tick slowly.
+    /// Whether the last change was so recent, or even later than `now`, that a further change could have the
+    /// same time.
     pub(super) fn is_after(self, (seconds, nanoseconds): (i64, i64)) -> bool {
         let shortly_before = if nanoseconds >= TICK {
             (seconds, nanoseconds - TICK)
@@ -50,7 +51,7 @@ impl Found {
     }
 }
 
-/// What the kernel writes down as the time of a change that is made now.
+/// The time that the kernel would record for a change made now.
 pub(super) fn file_time() -> (i64, i64) {
     let now = clock_gettime(ClockId::RealtimeCoarse);
     (now.tv_sec, now.tv_nsec)

@@ -1,4 +1,4 @@
-//! What is found of protected paths, and what hides none of them.
+//! Finding protected paths, and attempts to hide them.
 
 use std::{
     fs,
@@ -30,7 +30,7 @@ impl World {
         self.0.path().join("shared").join(relative)
     }
 
-    /// The clock of file systems goes in steps.
+    /// Waits for several ticks of the file system's clock.
     fn waits_for_another_time() {
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(100) {
@@ -42,7 +42,7 @@ impl World {
         self.protected_within(patterns, USUAL_BOUNDS)
     }
 
-    /// With a first look within these bounds.
+    /// With a first scan within these bounds.
     fn protected_within(&self, patterns: &[&str], bounds: Bounds) -> Protected {
         let mount = |name: &str, access| SessionMount {
             name: name.to_owned(),
@@ -87,7 +87,7 @@ fn check(change: impl Fn(&World), expected: &[&str]) {
 }
 
 #[test]
-fn what_is_there_at_the_start_is_found_once_and_only_where_it_can_be_written() {
+fn existing_paths_are_found_once_and_only_in_writable_mounts() {
     let places = World::new().protected(&PATTERNS).places();
     assert_eq!(places.read_only, [Path::new("/shared/.bashrc"), Path::new("/shared/a/.git/hooks")]);
     assert_eq!(places.fixed, [Path::new("/shared/a/.git")]);
@@ -129,7 +129,7 @@ fn what_is_changed_moved_or_linked_there_is_told() {
         },
         &["/shared/plain/.bashrc"],
     );
-    // A folder that takes the place of another, with another's times.
+    // A new folder in the place of another one, with different times.
     check(
         |world| {
             fs::rename(world.path("plain"), world.path("away")).unwrap();
@@ -154,11 +154,11 @@ fn a_change_right_after_a_look_is_not_lost() {
 }
 
 #[test]
-fn a_file_that_is_changed_again_right_after_a_look_is_told_again() {
+fn a_file_changed_again_right_after_a_look_is_told_again() {
     let world = World::new();
     let mut protected = world.protected(&PATTERNS);
     for _ in 0..50 {
-        // As long as before, so that the time alone tells.
+        // The same length as before, so that only the time differs.
         fs::write(world.path(".bashrc"), "new").unwrap();
         assert_eq!(protected.look().created, ["/shared/.bashrc"]);
     }
@@ -194,7 +194,7 @@ fn what_cannot_be_looked_at_is_told() {
 fn a_file_that_leads_git_elsewhere_is_found() {
     check(|world| fs::write(world.path("plain/.git"), "gitdir: ../x").unwrap(), &["/shared/plain/.git"]);
     check(|world| fs::write(world.path("plain/.Git"), "gitdir: ../x").unwrap(), &["/shared/plain/.Git"]);
-    // What has the name of no repository leads Git nowhere.
+    // A name that is no repository's leads Git nowhere.
     check(|world| fs::write(world.path("plain/.vscode"), "").unwrap(), &[]);
 }
 
@@ -216,7 +216,7 @@ fn in_a_repository_of_any_name_the_same_is_found_as_in_git() {
         },
         &["/shared/plain/bare/hooks", "/shared/plain/bare/hooks/pre-commit"],
     );
-    // The mount itself.
+    // The mount itself as the repository.
     check(
         |world| {
             bare(world, "");
@@ -227,7 +227,7 @@ fn in_a_repository_of_any_name_the_same_is_found_as_in_git() {
 }
 
 #[test]
-fn what_was_there_before_a_folder_became_a_repository_is_found_then() {
+fn when_a_folder_becomes_a_repository_its_old_hooks_are_told() {
     let world = World::new();
     fs::create_dir_all(world.path("plain/hooks")).unwrap();
     fs::write(world.path("plain/hooks/pre-commit"), "").unwrap();
@@ -237,7 +237,7 @@ fn what_was_there_before_a_folder_became_a_repository_is_found_then() {
     assert_eq!(protected.look().created, ["/shared/plain/hooks", "/shared/plain/hooks/pre-commit"]);
     fs::write(world.path("plain/hooks/pre-commit"), "changed").unwrap();
     assert_eq!(protected.look().created, ["/shared/plain/hooks/pre-commit"]);
-    // It is one no more.
+    // It stops being a repository.
     fs::remove_file(world.path("plain/HEAD")).unwrap();
     fs::write(world.path("plain/hooks/pre-commit"), "again").unwrap();
     protected.look();
@@ -246,7 +246,7 @@ fn what_was_there_before_a_folder_became_a_repository_is_found_then() {
 }
 
 #[test]
-fn a_repository_that_is_there_keeps_its_place_and_its_configuration() {
+fn an_existing_repository_keeps_its_place_and_its_hooks() {
     let world = World::new();
     bare(&world, "plain/deep");
     fs::create_dir(world.path("plain/deep/hooks")).unwrap();
@@ -255,7 +255,7 @@ fn a_repository_that_is_there_keeps_its_place_and_its_configuration() {
     assert_eq!(places.fixed, [Path::new("/shared/a/.git"), Path::new("/shared/plain/deep")]);
 }
 
-/// Bounds that a few files reach.
+/// Bounds that a few files exceed.
 const FEW: Bounds = Bounds { entries: 100, share: 50, time: Duration::from_secs(60) };
 
 #[test]
@@ -278,7 +278,7 @@ fn very_many_files_do_not_hide_a_repositorys_hooks() {
         for path in ["/shared/a/.git/hooks/pre-commit", "/shared/plain/.git/hooks", "/shared/.bashrc"] {
             assert!(found.created.iter().any(|created| created == path), "{junk}: {found:?}");
         }
-        // What was left out is looked at as soon as there is room for it.
+        // The folders left out are read as soon as there is room.
         protected.bounds = Bounds { entries: 10_000, ..FEW };
         assert!(protected.look().complete, "{junk}");
     }
@@ -307,7 +307,7 @@ fn a_look_ends_in_time_and_says_that_it_is_not_complete() {
     fs::create_dir_all(world.path(".git/hooks")).unwrap();
     fs::write(world.path(".git/hooks/pre-commit"), "new").unwrap();
     protected.bounds = Bounds { time: Duration::ZERO, ..protected.bounds };
-    // The mount itself is asked for what the policy names.
+    // The mount itself is still asked for the policy's names.
     let hooks = vec!["/shared/.git/hooks".to_owned()];
     assert_eq!(protected.look(), ProtectedFound { created: hooks, complete: false });
     protected.bounds = Bounds { time: Duration::from_secs(60), ..protected.bounds };
@@ -330,7 +330,7 @@ fn what_git_would_run_is_told_before_all_else() {
     assert_eq!((found.created.len(), found.complete), (PROTECTED_TOLD, false));
 }
 
-/// A folder that the first look left out, in which `before` is there, and what a later look tells of it.
+/// A folder that the first scan left out and that holds `before`; returns the report of a later scan.
 fn left_out(before: &[&str], change: impl FnOnce(&World)) -> ProtectedFound {
     left_out_within(Bounds { time: Duration::ZERO, ..FEW }, before, change)
 }
@@ -358,7 +358,7 @@ fn what_the_first_look_left_out_is_not_told_as_new() {
         fs::write(world.path("plain/deep/.bashrc"), "changed").unwrap();
         fs::create_dir_all(world.path("made/.git/hooks")).unwrap();
     });
-    // Of a folder that has changed all is told.
+    // All contents of a changed folder are reported.
     let told = [
         "/shared/made/.git/hooks",
         "/shared/plain/.git/hooks",
@@ -420,7 +420,7 @@ fn another_folder_in_the_place_of_one_that_was_left_out_is_new() {
 }
 
 #[test]
-fn what_is_moved_to_a_protected_name_of_a_folder_that_is_too_large_is_new() {
+fn a_move_to_a_protected_name_in_a_large_folder_is_new() {
     let world = World::new();
     (0..200).for_each(|file| fs::write(world.path(&format!("{file}")), "").unwrap());
     fs::create_dir_all(world.path("x/hooks")).unwrap();

@@ -1,4 +1,4 @@
-//! What stands before every call: the token, then the version. Nothing else of a request has been looked at.
+//! The check before every call: first the token, then the version. No other part of a request is read before.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use tonic::{Request, Status, service::Interceptor};
 use super::{connection::Client, daemon::Daemon, refusal::Refusal};
 use crate::protocol::{VERSION, VERSION_KEY};
 
-/// One for each connection; all ask the same daemon.
+/// The interceptor of one connection; all share the same daemon.
 #[derive(Clone, Debug)]
 pub(super) struct Gate(pub(super) Arc<Daemon>);
 

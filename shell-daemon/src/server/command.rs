@@ -1,6 +1,7 @@
-//! A command that a client asked for: how it runs on its session's thread, and the stream of what comes of it.
+//! A client's command: how it runs on its session's thread, and the stream of its events.
 //!
-//! Its output waits in a bounded channel: a client that reads slowly slows the command, and takes no memory.
+//! Output waits in a bounded channel (backpressure): a client that reads slowly slows the command down and
+//! takes no memory.
 
 use std::{
     pin::Pin,
@@ -30,11 +31,11 @@ use crate::{
     protocol::{self, ExecEvent, Exited, Output, Started, exec_event::Event, exited},
 };
 
-/// Ends a command early, from anywhere.
+/// Cancels a command, from any thread.
 #[derive(Debug)]
 pub(super) struct Control {
     canceller: Mutex<Option<Canceller>>,
-    /// Says the same to whoever waits for the client to take output.
+    /// Wakes the session's thread where it waits for the client to take output.
     cancelled: CancellationToken,
     pub(super) input: Input,
 }
@@ -50,31 +51,31 @@ impl Control {
         Ok((Arc::new(control), cancellation))
     }
 
-    /// Kills the command and all that it has started, now or as soon as it would start.
+    /// Kills the command with all its processes, now or as soon as it would start.
     pub(super) fn cancel(&self) {
         self.cancelled.cancel();
         drop(self.canceller.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
-/// A command on its way to its session.
+/// A command for its session's thread.
 pub(super) struct Job {
     pub(super) id: Id,
     pub(super) daemon: Arc<Daemon>,
     pub(super) request: CommandRequest,
-    /// Up to where the client has what background jobs wrote.
+    /// The position up to which the client has the output of background jobs.
     pub(super) background_from: u64,
     pub(super) control: Arc<Control>,
     pub(super) outlet: Outlet,
     pub(super) claims: Claims,
 }
 
-/// What a command holds while it runs, given back before its end is told: whoever hears of the end may begin
-/// the next one.
+/// The resources that a command holds while it runs. They are released before its end is sent, since the
+/// client may start the next command when it gets the end.
 pub(super) struct Claims {
     pub(super) id: Id,
     pub(super) connection: Weak<Connection>,
-    /// The session's turn, and one of the daemon's places.
+    /// Permits: the session's turn, and one of the daemon's running commands.
     pub(super) _places: [OwnedSemaphorePermit; 2],
 }
 
@@ -87,11 +88,12 @@ impl Drop for Claims {
 }
 
 impl Job {
-    /// Runs the command, once. `forget` makes the session unknown, if it ends with it.
+    /// Runs the command, once. `forget` removes the session from its connection, in case it ends with the
+    /// command.
     pub(super) fn run(self, session: &mut ShellSession, forget: impl FnOnce()) -> Life {
         let Self { id, daemon, request, background_from, control, mut outlet, claims } = self;
         let judged = if control.cancelled.is_cancelled() {
-            // Whoever asked is gone, or the session is about to be.
+            // The caller is gone, or the session is about to end.
             Err(Refusal::SessionEnded.because("the command was cancelled before it began"))
         } else {
             daemon.config.commands.judge(&request.command).map_err(|refusal| {
@@ -124,28 +126,28 @@ impl Job {
     }
 }
 
-/// Where the events of a command go.
+/// The sending end of a command's events.
 pub(super) struct Outlet {
     accepted: Option<oneshot::Sender<Result<(), Status>>>,
     events: mpsc::Sender<Result<ExecEvent, Status>>,
-    /// Room for the end, so that a session never waits for a client that does not read.
+    /// A reserved slot for the last event, so that a session never waits for a client that does not read.
     last: mpsc::OwnedPermit<Result<ExecEvent, Status>>,
     runtime: Handle,
     delivered: u64,
-    /// The client takes no more, or not in time.
+    /// The client takes no more output, or did not take it in time.
     is_lost: bool,
 }
 
-/// What the call waits for, and the stream that it answers with.
+/// The receiving end: the result of the start, and the stream for the answer.
 pub(super) struct Inlet {
     accepted: oneshot::Receiver<Result<(), Status>>,
     stream: ExecStream,
 }
 
-/// The two ends of a command's events. To be called by the runtime that drives the client's end.
+/// Makes both ends of a command's events. Must be called within the runtime that drives the client's end.
 ///
 /// # Errors
-/// Never, as the channel is new; that is for the channel to say.
+/// None in practice: a new channel has room for the last event.
 pub(super) fn channel(control: Arc<Control>) -> Result<(Outlet, Inlet), Status> {
     let (accept, accepted) = oneshot::channel();
     let (events, receiver) = mpsc::channel(EVENTS);
@@ -160,18 +162,18 @@ pub(super) fn channel(control: Arc<Control>) -> Result<(Outlet, Inlet), Status> 
 }
 
 impl Inlet {
-    /// Waits until the command is about to be started.
+    /// Waits until the command is about to start.
     ///
     /// # Cancellation
     /// Cancels the command.
     ///
     /// # Errors
-    /// What kept it from being started.
+    /// The reason why it was not started.
     pub(super) async fn accepted(self) -> Result<ExecStream, Status> {
         match self.accepted.await {
             Ok(Ok(())) => Ok(self.stream),
             Ok(Err(status)) => Err(status),
-            // The session's thread ended first.
+            // The session's thread has ended without an answer.
             Err(_) => Err(Refusal::SessionEnded.because("the session has ended; the command was not run")),
         }
     }
@@ -184,14 +186,15 @@ impl Outlet {
         }
     }
 
-    /// Says that the command begins; `false` if nobody wants it any more.
+    /// Sends that the command begins; `false` if the caller is gone.
     fn accept(&mut self, id: Id) -> bool {
         let started = event(Event::Started(Started { command_id: id.to_string() }));
         self.events.try_send(started).is_ok()
             && self.accepted.take().is_some_and(|accepted| accepted.send(Ok(())).is_ok())
     }
 
-    /// Waits until the client has taken what came before, at most until the command is over anyhow.
+    /// Sends output. Waits for room in the channel, at most until the command is cancelled or its deadline
+    /// passes.
     fn deliver(&mut self, chunk: Chunk<'_>, deadline: Instant, cancelled: &CancellationToken) {
         let stream = match chunk.stream {
             Source::Stdout => protocol::Stream::Stdout,
@@ -231,7 +234,7 @@ impl Outlet {
     }
 }
 
-/// What comes of a command. Dropping it kills the command.
+/// The stream of a command's events. Dropping it kills the command.
 #[derive(Debug)]
 pub(super) struct ExecStream {
     events: mpsc::Receiver<Result<ExecEvent, Status>>,
@@ -301,7 +304,7 @@ fn word(interruption: Interruption) -> &'static str {
     }
 }
 
-/// Whether a session is still of use after an error.
+/// Whether a session is still usable after an error.
 fn lets_live(error: &ShellError) -> bool {
     matches!(
         error,
@@ -315,7 +318,7 @@ fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Events that wait for a client, the first and the last included, and how much output one of them holds: what
-/// a client that does not read costs the daemon.
+/// The events that wait for a client, the first and the last included, and the output bytes of one event.
+/// Together they bound the memory that a client that does not read costs the daemon.
 const EVENTS: usize = 8;
 const EVENT_BYTES: usize = 128 << 10;

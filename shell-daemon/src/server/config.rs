@@ -1,4 +1,4 @@
-//! All that a daemon is told: values only, which a policy or a parent process makes.
+//! The configuration of a daemon: values only, made by a policy or a parent process.
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
@@ -9,27 +9,27 @@ use serde::{Deserialize, Serialize};
 
 use crate::PostureChoice;
 
-/// What a daemon offers, and to what extent. What is not here no client can have.
+/// Everything that a daemon offers. Clients cannot get anything that is not listed here.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DaemonConfig {
-    /// A folder of the daemon's own, outside of every mount: what sessions try in vain to read lies there.
+    /// The daemon's folder outside every mount. It holds the canary, which sessions must fail to read.
     pub state: PathBuf,
-    /// The folder that the mounts lie below. It is no mount itself.
+    /// The folder that contains the mounts. It is no mount itself.
     pub workspace: PathBuf,
     /// The folders that sessions see besides the system's.
     pub mounts: Vec<DaemonMount>,
     /// The name of the mount that is `HOME` and the first working directory. Every session has it.
     pub home: String,
-    /// Host paths that no mount may contain, equal or lie in. [`Self::state`] always counts as one.
+    /// Host paths that no mount may contain, equal or lie in. [`Self::state`] is always one of them.
     pub private: Vec<PathBuf>,
-    /// How far sessions are confined. Clients may ask for more, and get it or no session.
+    /// The posture of sessions. Clients may ask for a stronger one, and get it or no session.
     pub posture: PostureChoice,
     /// The names of variables that clients may set.
     pub environment: BTreeSet<VariableName>,
-    /// Which commands are run at all.
+    /// The rules for which commands are run at all.
     pub commands: CommandRules,
-    /// Paths that no command is to write, at any depth of any mount: `.git/hooks`.
+    /// Paths that no command may write, at any depth of any mount, such as `.git/hooks`.
     pub protected: Vec<String>,
     /// Bounds of one session and its commands.
     pub session: SessionLimits,
@@ -41,9 +41,9 @@ pub struct DaemonConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DaemonMount {
-    /// Its name: `shared` for what clients call `/shared`.
+    /// Its name: `shared` is `/shared` for clients.
     pub name: String,
-    /// Its place below the workspace. No part of it is a link.
+    /// Its path below the workspace. No part of it may be a link.
     pub folder: String,
     /// The most that a session may do with it.
     pub access: Access,
@@ -53,14 +53,14 @@ pub struct DaemonMount {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SessionLimits {
-    /// Memory of one command and its jobs together. No process gets more private memory from the kernel; beyond
-    /// it in all, the command is killed. Default: 1 GiB.
+    /// Memory of one command and its jobs together; a command that exceeds it is killed. The kernel also
+    /// limits the private memory of each process to it. Default: 1 GiB.
     pub memory_bytes: u64,
     /// Processes of one command and its jobs, at a time. Default: 256.
     pub processes: u64,
     /// Memory of all processes of a session together. Default: 4 GiB.
     pub group_memory_bytes: u64,
-    /// Processes of a session and their threads. Default: 1024.
+    /// Processes of a session, their threads included. Default: 1024.
     pub group_processes: u64,
     /// The size of any file that is written. Default: 1 GiB.
     pub file_bytes: u64,
@@ -68,11 +68,11 @@ pub struct SessionLimits {
     pub descriptors: u64,
     /// Output of one command that is handed on. The rest is read, counted and dropped. Default: 16 MiB.
     pub output_bytes: u64,
-    /// The time of a command whose client names none. Default: 60 s.
+    /// Timeout of a command if the client names none. Default: 60 s.
     pub command_timeout: Duration,
-    /// The most time that a client may ask for. Default: 10 min.
+    /// The longest timeout that a client may ask for. Default: 10 min.
     pub max_command_timeout: Duration,
-    /// How long a session may rest before it is ended, background jobs included. Default: 30 min.
+    /// How long a session may be idle before it is ended, with its background jobs. Default: 30 min.
     pub idle_timeout: Duration,
 }
 
@@ -94,8 +94,8 @@ impl Default for SessionLimits {
 }
 
 impl SessionLimits {
-    /// What the kernel holds each process of such a session to; and the processes of all of them, where they belong
-    /// to a user of their own. It does not count processor time, since a command has a deadline.
+    /// The kernel's limits for each process of such a session, and for the number of processes together if
+    /// they have a separate user. Processor time is not limited, since a command has a deadline.
     #[must_use]
     pub fn of_each_process(&self) -> ProcessLimits {
         ProcessLimits {
@@ -108,16 +108,16 @@ impl SessionLimits {
     }
 }
 
-/// Bounds of the daemon as a whole, each with who could exhaust what without it.
+/// Bounds of the daemon as a whole, each with the resource that it protects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ServiceLimits {
-    /// Connections at a time; each costs a descriptor and some memory. For one that comes beyond,
-    /// whoever has been connected longest without naming the token is hung up on. Default: 64.
+    /// Connections at a time; each costs a descriptor and some memory. When one more comes, the daemon hangs
+    /// up on the oldest connection that has not sent the token yet. Default: 64.
     pub connections: usize,
     /// Sessions at a time; each costs two processes and a thread. Default: 64.
     pub sessions: usize,
-    /// Sessions of one connection, so that one client leaves some to the others. Default: 16.
+    /// Sessions of one connection, so that one client cannot take all of them. Default: 16.
     pub sessions_per_connection: usize,
     /// Commands that run at a time. Default: 16.
     pub commands: usize,
@@ -125,17 +125,17 @@ pub struct ServiceLimits {
     pub message_bytes: usize,
     /// Calls of one connection at a time. Default: 64.
     pub calls_per_connection: u32,
-    /// From a connection's begin to its first call with the right token: who says nothing, or a byte a
-    /// second, takes nobody's place for longer. Default: 10 s.
+    /// The longest time from the start of a connection to its first call with the right token: a client that
+    /// sends nothing, or a byte a second, holds its slot no longer. Default: 10 s.
     pub greeting_timeout: Duration,
-    /// How long a client may be silent before it is asked for a sign of life. Default: 30 s.
+    /// How long a client may be silent before it is pinged. Default: 30 s.
     pub keepalive_interval: Duration,
-    /// How long the client has for that sign. Default: 20 s.
+    /// How long the client has to answer the ping. Default: 20 s.
     pub keepalive_timeout: Duration,
-    /// How long running commands have when the daemon is told to stop. Default: 5 s.
+    /// Grace period of running commands when the daemon is told to stop. Default: 5 s.
     pub grace: Duration,
-    /// How long the answer about the daemon's health is given again before a session is started for the
-    /// next one. Default: 10 s.
+    /// How long an answer about the daemon's health is reused before a session is started for the next one.
+    /// Default: 10 s.
     pub health_cache: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! One client's connection: its sessions and commands, which nobody else can name and which end with it.
+//! One client's connection: its sessions and commands, which no other connection can name and which end with
+//! it.
 
 use std::{
     collections::HashMap,
@@ -23,19 +24,19 @@ use tonic::{Request, Status, transport::server::Connected};
 
 use super::{command::Control, refusal::Refusal, session_thread::HeldSession};
 
-/// What calls know of the connection that they came by.
+/// A call's handle to its connection.
 #[derive(Clone, Debug)]
 pub(super) struct Client(Arc<Connection>);
 
 impl Client {
     /// # Errors
-    /// If the request came by no connection of ours, which nothing but a mistake could bring about.
+    /// If the request has no connection of ours, which only a bug could cause.
     pub(super) fn of<T>(request: &Request<T>) -> Result<Self, Status> {
         let client = request.extensions().get::<Self>();
         client.cloned().ok_or_else(|| Refusal::Failed.because("the call came by no connection"))
     }
 
-    /// The client has named the token: it may take its time from now on.
+    /// Records that the client has sent the token: the greeting timeout no longer applies.
     pub(super) fn greet(&self) {
         self.0.greeted.store(true, Ordering::Release);
     }
@@ -49,14 +50,14 @@ impl Client {
 #[derive(Debug)]
 pub(super) struct Connection {
     greeted: AtomicBool,
-    /// How many sessions it may still start.
+    /// Permits for the sessions that it may still start.
     pub(super) places: Arc<Semaphore>,
     owned: Mutex<Owned>,
     closed: CancellationToken,
     cut: CancellationToken,
 }
 
-/// What ends with a connection.
+/// The sessions and commands that end with a connection.
 #[derive(Debug, Default)]
 struct Owned {
     sessions: HashMap<Id, Arc<HeldSession>>,
@@ -76,7 +77,8 @@ impl Connection {
     }
 
     /// # Errors
-    /// If the connection is closed, or has no such session. Nobody learns whether another one has it.
+    /// If the connection is closed, or has no such session. The error is the same if another connection has
+    /// it.
     pub(super) fn session(&self, id: &str) -> Result<(Id, Arc<HeldSession>), Status> {
         let not_found = || Refusal::NotFound.because("this connection has no such session");
         let id = Id::parse(id).ok_or_else(not_found)?;
@@ -84,7 +86,7 @@ impl Connection {
         Ok((id, session))
     }
 
-    /// As [`Self::session`], and afterwards nobody finds it any more.
+    /// Like [`Self::session`], and removes the session from the connection.
     pub(super) fn take_session(&self, id: &str) -> Result<Arc<HeldSession>, Status> {
         let (id, session) = self.session(id)?;
         self.forget_session(id);
@@ -95,7 +97,7 @@ impl Connection {
         self.lock().sessions.iter().map(|(id, session)| (*id, Arc::clone(session))).collect()
     }
 
-    /// Adds a session; one that comes too late is dropped, which ends it.
+    /// Adds a session. On a closed connection the session is dropped, which ends it.
     pub(super) fn add_session(&self, id: Id, session: HeldSession) {
         let mut owned = self.lock();
         if !owned.is_closed {
@@ -133,7 +135,7 @@ impl Connection {
         }
     }
 
-    /// Whether its client has not yet named the token.
+    /// Whether its client has not sent the token yet.
     pub(super) fn is_stranger(&self) -> bool {
         !self.greeted.load(Ordering::Acquire) && !self.cut.is_cancelled()
     }
@@ -143,7 +145,7 @@ impl Connection {
         self.cut.cancel();
     }
 
-    /// Ends all that the connection has. Does not wait.
+    /// Ends all sessions and commands of the connection. Does not wait.
     fn close(&self) {
         let (sessions, commands) = {
             let mut owned = self.lock();
@@ -162,14 +164,14 @@ impl Connection {
     }
 }
 
-/// The bytes of a connection. Dropping it is the connection's end.
+/// The byte stream of a connection. Dropping it closes the connection.
 pub(super) struct ConnectionIo {
     stream: UnixStream,
-    /// What was read before HTTP/2 began.
+    /// Bytes that were read before HTTP/2 began.
     early: io::Cursor<Vec<u8>>,
     connection: Arc<Connection>,
     greeting: Pin<Box<Sleep>>,
-    /// The daemon hangs up.
+    /// Ready when the daemon hangs up.
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
     _place: OwnedSemaphorePermit,
 }
@@ -197,7 +199,7 @@ impl ConnectionIo {
         &self.connection
     }
 
-    /// Comes when the connection is at its end.
+    /// Resolves when the connection is closed.
     pub(super) fn closed(&self) -> WaitForCancellationFutureOwned {
         self.connection.closed.clone().cancelled_owned()
     }
@@ -274,7 +276,7 @@ impl AsyncWrite for ConnectionIo {
     }
 }
 
-/// The name of a session or a command: random, so that it says nothing about others.
+/// The name of a session or a command: random, so that it tells nothing about others.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Id([u8; 16]);
 

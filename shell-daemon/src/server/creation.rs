@@ -1,4 +1,5 @@
-//! What a new session gets: never more than the daemon has, and never less than is asked for.
+//! The specification of a new session: never more than the daemon has, and never less than the client asks
+//! for.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +14,7 @@ use crate::{
     protocol::{CreateSessionRequest, Mount, SessionLimits},
 };
 
-/// What a client asked for, and may have.
+/// A client's request, checked.
 #[derive(Debug)]
 pub(super) struct Asked {
     pub(super) spec: SessionSpec,
@@ -22,28 +23,28 @@ pub(super) struct Asked {
     pub(super) places: Vec<Place>,
 }
 
-/// Where a mount really lies.
+/// The real path of a mount.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     name: String,
     path: PathBuf,
 }
 
-/// A request for all that the daemon has.
+/// A request for all mounts of the daemon.
 pub(super) fn everything() -> CreateSessionRequest {
     CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
 }
 
-/// Understands a request.
+/// Checks a request and makes a session's specification of it.
 ///
 /// # Errors
-/// `posture`, `mounts`, `environment` or `invalid`: what is wrong with it.
+/// `posture`, `mounts`, `environment` or `invalid`, with the reason.
 pub(super) fn understand(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Asked, Status> {
     let posture = posture(daemon.config.posture, &request.least_posture)?;
     let mounts = match (request.all_mounts, request.mounts.as_slice()) {
         (true, []) => daemon.config.mounts.clone(),
         (true, _) => return Err(Refusal::Invalid.because("a session has all mounts or those of a list")),
-        // Nothing is not everything: a client whose list is empty by mistake gets no session.
+        // An empty list means no mounts, not all of them, so that a mistake grants nothing.
         (false, asked) => mounts(&daemon.config.mounts, asked)?,
     };
     let limits = limits(daemon, request.limits.as_ref());
@@ -101,15 +102,15 @@ pub(super) fn own_limits(daemon: &Daemon) -> SessionLimits {
     }
 }
 
-/// Mounts, as clients read them.
+/// Mounts as protocol messages.
 pub(super) fn messages(mounts: &[DaemonMount]) -> Vec<Mount> {
     let message =
         |mount: &DaemonMount| Mount { name: mount.name.clone(), access: mount.access.as_str().to_owned() };
     mounts.iter().map(message).collect()
 }
 
-/// Where a command begins, as its session sees it: nothing, if where the last one ended. In a file tree of the
-/// session's own mounts are where clients call them.
+/// Translates a command's working directory to the session's paths; `None` if it is where the last command
+/// ended. In a session's own file tree the mounts have the clients' names.
 ///
 /// # Errors
 /// `invalid`, if it is not below one of the session's mounts.
@@ -133,7 +134,7 @@ pub(super) fn workdir(places: &[Place], has_own_tree: bool, workdir: &str) -> Re
     path.into_os_string().into_string().map(Some).map_err(|_path| refuse())
 }
 
-/// A command's text, if a shell can be given it.
+/// Checks that a shell can be given a command's text.
 ///
 /// # Errors
 /// `invalid`, if it is too long or holds a NUL.
@@ -147,7 +148,7 @@ pub(super) fn command(text: String) -> Result<String, Status> {
     Ok(text)
 }
 
-/// What the daemon chose, raised to what is asked for.
+/// The daemon's posture, raised to the one asked for.
 fn posture(own: PostureChoice, asked: &str) -> Result<PostureChoice, Status> {
     if asked.is_empty() {
         return Ok(own);
@@ -183,7 +184,8 @@ fn mounts(own: &[DaemonMount], asked: &[Mount]) -> Result<Vec<DaemonMount>, Stat
     Ok(mounts)
 }
 
-/// The lower of what is asked for and what the daemon has; 0 asks for nothing.
+/// The lower of each limit asked for and the daemon's; 0 means the daemon's. A timeout is only bounded by the
+/// daemon's maximum.
 fn limits(daemon: &Daemon, asked: Option<&SessionLimits>) -> SessionLimits {
     let own = own_limits(daemon);
     let Some(asked) = asked else { return own };
@@ -221,5 +223,5 @@ fn environment(daemon: &Daemon, request: &CreateSessionRequest) -> Result<Vec<(S
     Ok(environment)
 }
 
-/// All variables of one session: they go in one message, with everything else that a session is told.
+/// Bytes of all variables of one session. They go in one message with the rest of the setup.
 const ENVIRONMENT_BYTES: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! What all connections share: the configuration as it was understood, and the places that there are.
+//! The state that all connections share: the checked configuration, and the permits.
 
 use std::{
     os::fd::{AsFd as _, OwnedFd},
@@ -37,9 +37,9 @@ pub(super) struct Daemon {
     pub(super) sessions: Arc<Semaphore>,
     pub(super) commands: Arc<Semaphore>,
     known: Mutex<Vec<Weak<Connection>>>,
-    /// Nothing new is begun.
+    /// Cancelled once no new work is accepted.
     pub(super) stopping: CancellationToken,
-    /// Whatever is still connected is cut.
+    /// Cancelled when all remaining connections are cut.
     pub(super) cut: CancellationToken,
 }
 
@@ -79,10 +79,10 @@ impl Daemon {
         })
     }
 
-    /// Where a mount's folder lies now.
+    /// The current path of a mount's folder.
     ///
     /// # Errors
-    /// `mounts`, if there is none of this name or its folder is gone.
+    /// `mounts`, if no mount has this name or its folder is gone.
     pub(super) fn place_of(&self, mount: &str) -> Result<PathBuf, Status> {
         let own = self.config.mounts.iter().position(|own| own.name == mount);
         let handle = own.and_then(|index| self.mounts.get(index));
@@ -96,7 +96,7 @@ impl Daemon {
         known.push(Arc::downgrade(connection));
     }
 
-    /// Hangs up on whoever has been connected longest without naming the token; `false` if there is nobody.
+    /// Hangs up on the oldest connection that has not sent the token; `false` if there is none.
     pub(super) fn cut_a_stranger(&self) -> bool {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let stranger = known.iter().filter_map(Weak::upgrade).find(|connection| connection.is_stranger());
@@ -120,10 +120,10 @@ impl Daemon {
     }
 }
 
-/// Takes one of the places that there are.
+/// Takes one permit.
 ///
 /// # Errors
-/// `limit`, if there is none left.
+/// `limit`, if none is left.
 pub(super) fn place(places: &Arc<Semaphore>, what: &str) -> Result<OwnedSemaphorePermit, Status> {
     Arc::clone(places).try_acquire_owned().map_err(|_full_or_closed| {
         Refusal::Limit.because(format!("there are as many {what} as this daemon has places for"))
@@ -157,5 +157,5 @@ fn require_values(config: &DaemonConfig) -> Result<(), DaemonError> {
     Ok(())
 }
 
-/// More than that of anything is a mistake, and no semaphore could count any number.
+/// More than this is a mistake in any setting, and tokio's semaphore has a maximum as well.
 const MOST_PLACES: usize = 65_536;

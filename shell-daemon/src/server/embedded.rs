@@ -1,9 +1,9 @@
-//! A daemon for one client: the parent process, which is connected to its standard input.
+//! A daemon for one client: the parent process, connected to this one's standard input.
 //!
 //! The parent makes a pair of connected Unix stream sockets, gives one end to this process as descriptor 0,
 //! writes one line of JSON, an [`EmbeddedSetup`], and speaks the protocol from then on. Neither the token nor
-//! anything else stands in arguments or environment. The daemon ends, and all sessions with it, when the
-//! connection does, however the parent ends.
+//! any other value appears in arguments or environment. The daemon and all its sessions end when the
+//! connection closes, however the parent ends.
 
 use std::{
     io,
@@ -29,13 +29,13 @@ use super::{
 };
 use crate::{conceal_memory, take_all_descriptors};
 
-/// What the parent writes first, as JSON in one line of at most 256 KiB.
+/// The parent's first message: JSON in one line of at most 256 KiB.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EmbeddedSetup {
-    /// The token that the parent will name with each call, as [`Token::parse`] takes it.
+    /// The token that the parent sends with each call, in the format of [`Token::parse`].
     pub token: String,
-    /// What the daemon offers.
+    /// The daemon's configuration.
     pub config: DaemonConfig,
 }
 
@@ -46,26 +46,26 @@ impl std::fmt::Debug for EmbeddedSetup {
     }
 }
 
-/// The one argument of an embedded daemon's process. It carries no power: the daemon gets all it has by its
-/// standard input.
+/// The one argument of an embedded daemon's process. It grants nothing: the daemon gets all its rights over
+/// its standard input.
 pub const EMBEDDED_ENTRY: &str = "portcullis-embedded-shelld";
 
-/// Becomes an embedded daemon if this process was started as one, and returns what it ends with. Call it
-/// after [`crate::enter_if_session`] and before anything else.
+/// Becomes an embedded daemon if this process was started as one, and returns its exit code. Call it after
+/// [`crate::enter_if_session`] and before anything else.
 #[must_use]
 pub fn enter_if_embedded() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     (arguments.next()? == EMBEDDED_ENTRY && arguments.next().is_none()).then(embedded_main)
 }
 
-/// The whole life of an embedded daemon. What keeps it from serving is said in one line of standard error.
+/// Runs an embedded daemon until its end. An error is written to standard error in one line.
 #[must_use]
 pub fn embedded_main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             use io::Write as _;
-            // Nobody to tell is no reason to go on.
+            // An error is ignored: if standard error is closed, the exit code still tells.
             let _ = writeln!(io::stderr(), "portcullis-shelld: {}", escape_for_display(&chain(&error)));
             ExitCode::FAILURE
         }
@@ -73,7 +73,7 @@ pub fn embedded_main() -> ExitCode {
 }
 
 fn run() -> Result<(), DaemonError> {
-    // Whatever the parent had open besides is none of this process's business.
+    // Other descriptors that the parent had open are closed first.
     let one_thread =
         SingleThreaded::check().map_err(io::Error::other).map_err(system("count the threads"))?;
     close_inherited(&one_thread).map_err(system("close what was inherited"))?;
@@ -96,7 +96,7 @@ fn run() -> Result<(), DaemonError> {
     })
 }
 
-/// Takes the connection off the standard input, so that nothing that is started here inherits it.
+/// Moves the connection away from standard input, so that no started program inherits it.
 fn take_stdin() -> Result<OwnedFd, DaemonError> {
     let stdin = rustix::stdio::stdin();
     let is_stream = sockopt::socket_domain(stdin) == Ok(AddressFamily::UNIX)
@@ -111,7 +111,7 @@ fn take_stdin() -> Result<OwnedFd, DaemonError> {
     Ok(connection)
 }
 
-/// The setup, and what came after it.
+/// Reads the setup, and returns it with the bytes after its line.
 async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>), DaemonError> {
     let mut bytes = Vec::new();
     loop {
@@ -127,7 +127,7 @@ async fn read_setup(stream: &mut UnixStream) -> Result<(EmbeddedSetup, Vec<u8>),
                 break;
             }
             let setup = serde_json::from_slice(&bytes)
-                // The text could quote the token.
+                // The position only: serde's message could quote the token.
                 .map_err(|error| refuse(format!("is not what it should be, at byte {}", error.column())))?;
             return Ok((setup, early));
         }
@@ -146,11 +146,11 @@ fn system<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> Daem
     move |source| DaemonError::System { operation, source: source.into() }
 }
 
-/// The setup's line.
+/// Bytes of the setup's line.
 const SETUP_BYTES: usize = 256 << 10;
 
-/// A parent that has said nothing until then never will.
+/// How long the parent has for its setup. One that has sent nothing by then never will.
 const SETUP_TIME: Duration = Duration::from_secs(10);
 
-/// Enough to keep several clients' bytes moving; what blocks has threads of its own.
+/// Enough to move the bytes of several clients; blocking work has its own threads.
 const WORKERS: usize = 2;

@@ -1,4 +1,4 @@
-//! What keeps a daemon from being there. For operators: texts hold host paths.
+//! The errors that keep a daemon from running. For operators: texts hold host paths.
 
 use std::{io, path::PathBuf};
 
@@ -7,26 +7,26 @@ use portcullis_policy::PolicyError;
 
 use super::Unproven;
 
-/// Why a daemon does not start, or ended otherwise than it was told to.
+/// The reason why a daemon does not start, or ended without being told to.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DaemonError {
-    /// A value of the configuration cannot be.
+    /// A configuration value is invalid.
     #[error("the daemon's {setting} {problem}")]
     Config {
-        /// Which.
+        /// The setting's name.
         setting: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
-    /// The state folder cannot hold what sessions try to read.
+    /// The canary cannot be made in the state folder.
     #[error("prepare the state folder")]
     State {
         /// The cause.
         #[source]
         source: ConfineError,
     },
-    /// There is no session of the posture that is asked for.
+    /// No session of the required posture can be started.
     #[error("start a session")]
     Session {
         /// The cause.
@@ -40,66 +40,66 @@ pub enum DaemonError {
         #[source]
         source: MountError,
     },
-    /// A policy's text cannot be had.
+    /// A policy's file cannot be read.
     #[error("the policy {} cannot be read", path.display())]
     PolicyFile {
-        /// Its place.
+        /// The policy's path.
         path: PathBuf,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The policy is none.
+    /// The policy is invalid.
     #[error("the policy cannot be used")]
     Policy {
         /// Every fault.
         #[source]
         source: PolicyError,
     },
-    /// The policy has no shell.
+    /// The policy grants no shell.
     #[error("the policy has no shell: {remedy}")]
     NoShell {
-        /// What gives it one.
+        /// The setting that would grant one.
         remedy: &'static str,
     },
     /// The token cannot be used.
     #[error("the token {problem}")]
     Token {
-        /// What is wrong with it.
+        /// The reason.
         problem: &'static str,
     },
     /// The token's file cannot be used.
     #[error("the token's file {} {problem}", path.display())]
     TokenFile {
-        /// Its place.
+        /// The file's path.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
-    /// The socket cannot be made at its place.
+    /// The socket cannot be made at its path.
     #[error("the socket {} {problem}", path.display())]
     Socket {
-        /// Its place.
+        /// The socket's path.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
-    /// What an embedded daemon was given is not what it needs.
+    /// An embedded daemon's setup is invalid.
     #[error("the embedded daemon's setup {problem}")]
     Setup {
-        /// What is wrong with it.
+        /// The reason.
         problem: String,
     },
-    /// The operating system refused something that any daemon needs.
+    /// The operating system refused an operation that every daemon needs.
     #[error("{operation}")]
     System {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
         /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The server ended by itself.
+    /// The server ended on an error.
     #[error("serve")]
     Serve {
         /// The cause.

@@ -1,4 +1,4 @@
-//! What a daemon of its own offers: read from the policy and the command line.
+//! The configuration of a standalone daemon, read from the policy and the command line.
 
 use std::{
     fs::File,
@@ -16,7 +16,7 @@ use rustix::fs::{Mode, OFlags};
 use super::{DaemonConfig, DaemonError, DaemonMount, ServiceLimits, SessionLimits};
 use crate::PostureChoice;
 
-/// Where things are, as the command line says it.
+/// The paths that the command line gives.
 #[derive(Debug)]
 pub(super) struct Places {
     pub(super) workspace: PathBuf,
@@ -26,10 +26,10 @@ pub(super) struct Places {
     pub(super) private: Vec<PathBuf>,
 }
 
-/// The configuration of a daemon.
+/// Makes the configuration of a daemon.
 ///
 /// # Errors
-/// If a policy cannot be read, or is none.
+/// If a policy cannot be read or is invalid.
 pub(super) fn config(places: &Places) -> Result<DaemonConfig, DaemonError> {
     let overlay_path = places.workspace.join(OVERLAY_FILE);
     let operator_path = match &places.policy {
@@ -57,11 +57,12 @@ pub(super) fn config(places: &Places) -> Result<DaemonConfig, DaemonError> {
 }
 
 impl DaemonConfig {
-    /// What a policy gives a shell, with the usual bounds for all that no policy speaks of. `workspace`, `state`
-    /// and `private` are as in the fields of these names.
+    /// Makes the configuration from a policy's shell section, with defaults for all bounds that a policy does
+    /// not set. `workspace`, `state` and `private` are as in the fields of these names.
     ///
     /// # Errors
-    /// [`DaemonError::NoShell`] if the policy has none, [`DaemonError::Config`] if it has no mounts.
+    /// [`DaemonError::NoShell`] if the policy grants no shell, [`DaemonError::Config`] if the shell has no
+    /// mounts.
     pub fn from_policy(
         policy: &WorkspaceSecurityPolicy,
         workspace: PathBuf,
@@ -103,7 +104,7 @@ impl DaemonConfig {
             session: SessionLimits {
                 memory_bytes: shell.memory.0,
                 processes: shell.processes.into(),
-                // What the commands of a session that still have jobs may have together.
+                // For all commands of a session that still have jobs, together.
                 group_memory_bytes: shell.memory.0.saturating_mul(GROUP),
                 group_processes: u64::from(shell.processes) * GROUP,
                 file_bytes: shell.file_size.0,
@@ -117,7 +118,7 @@ impl DaemonConfig {
     }
 }
 
-/// Where an operator's policy lies that no option names, the first that is there counting.
+/// The default paths of the operator's policy. The first that exists counts.
 fn usual_places() -> Vec<PathBuf> {
     let config = std::env::var_os("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || Some(PathBuf::from(std::env::var_os("HOME")?)).filter(|path| path.is_absolute());
@@ -126,7 +127,7 @@ fn usual_places() -> Vec<PathBuf> {
     places.map(|place| place.join("portcullis/portcullis.toml")).collect()
 }
 
-/// Reads a file that is obeyed: nobody but root and our own user can change it.
+/// Reads the operator's policy, which only root and our own user may be able to change.
 fn read_trusted(path: &Path) -> Result<String, DaemonError> {
     let failed = |source| DaemonError::PolicyFile { path: path.to_owned(), source };
     match trusted::open_file(path) {
@@ -137,7 +138,7 @@ fn read_trusted(path: &Path) -> Result<String, DaemonError> {
 }
 
 fn read(path: &Path) -> Result<String, DaemonError> {
-    // A FIFO in its place must not hold up the start.
+    // `NONBLOCK`: a FIFO in its place must not block the start.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
     let file = opened.map_err(|source| DaemonError::PolicyFile { path: path.to_owned(), source })?;
@@ -154,19 +155,19 @@ fn read_bounded(path: &Path, file: File) -> Result<String, DaemonError> {
     Ok(text)
 }
 
-/// How many times what one process, and one command, may have a session may have in all.
+/// A session's total limits, as a multiple of a command's.
 const GROUP: u64 = 4;
 
-/// What the shipped policy is called in messages.
+/// The name of the shipped policy in messages.
 const SHIPPED: &str = "shipped default";
 
-/// The mount that is the home where it can be.
+/// The preferred home mount.
 const HOME: &str = "shared";
 
-/// The file in a workspace that may take away from the operator's policy.
+/// The file in a workspace that may restrict the operator's policy.
 const OVERLAY_FILE: &str = "portcullis.toml";
 
-/// The largest policy.
+/// Bytes of the largest policy.
 const POLICY_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
@@ -185,7 +186,7 @@ mod tests {
         DaemonConfig::from_policy(&policy, "/w".into(), "/s".into(), Vec::new())
     }
 
-    /// The shipped policy with another section `[shell]`.
+    /// The shipped policy with `section` in place of its `[shell]`.
     fn with_shell(section: &str) -> Result<DaemonConfig, DaemonError> {
         let start = DEFAULT_POLICY.find("\n[shell]").unwrap();
         let end = start + 1 + DEFAULT_POLICY[start + 1..].find("\n[").unwrap();
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shipped_policy_gives_the_shared_mounts_and_never_the_vault() {
+    fn the_shipped_policy_gives_shared_mounts_and_never_the_vault() {
         let config = config(DEFAULT_POLICY).unwrap();
         let names: Vec<_> = config.mounts.iter().map(|mount| mount.name.as_str()).collect();
         assert_eq!((names, config.home.as_str()), (vec!["shared", "tmp"], "shared"));

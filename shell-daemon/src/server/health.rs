@@ -1,4 +1,4 @@
-//! Whether a session can be had, found out by starting one and running a command in it.
+//! The health check: starts a session and runs a command in it.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -16,21 +16,21 @@ use crate::{
     protocol::{CreateSessionRequest, PostureReport},
 };
 
-/// Why there are no sessions here.
+/// The reason why no session can be had here.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unproven {
-    /// None could be started.
+    /// A session could not be started.
     #[error("no session can be started")]
     NotStarted {
         /// The cause.
         #[source]
         source: ShellError,
     },
-    /// There is nothing to start it with.
+    /// A session could not even be tried.
     #[error("{problem}")]
     Unusable {
-        /// What is missing.
+        /// The missing part.
         problem: String,
     },
 }
@@ -52,11 +52,11 @@ impl Unproven {
     }
 }
 
-/// What a session with these variables that was started for the answer has proven, or one that was a short while ago.
-/// However many ask, one is started at a time.
+/// Proves that sessions with these variables work: starts one, tests its shell and ends it, or returns the
+/// answer of a short while ago. One session is started at a time, however many callers ask.
 ///
 /// # Cancellation
-/// The session that is being started is ended all the same.
+/// The session that is being started is still ended.
 pub(super) async fn prove(
     daemon: &Arc<Daemon>,
     environment: HashMap<String, String>,
@@ -85,9 +85,10 @@ pub(super) async fn prove(
         if let Ok(posture) = &proven {
             *last = Some(Proven { when: Instant::now(), environment, posture: posture.clone() });
         }
-        // The thread has the lock, and not whoever waits: a call that is dropped makes no room for another.
+        // The thread holds the lock, not the caller: a dropped call does not let a second session start
+        // beside this one.
         drop(last);
-        // Nobody may be there to hear it.
+        // An error is ignored: the caller may be gone.
         let _ = reply.send(proven);
     };
     std::thread::Builder::new()

@@ -1,4 +1,4 @@
-//! What clients write to a command that runs, in the order in which they call.
+//! Input that clients write to a running command, in the order of their calls.
 
 use tokio::{io::AsyncWriteExt as _, net::unix::pipe::Sender, sync::Mutex};
 use tonic::Status;
@@ -6,17 +6,17 @@ use tonic::Status;
 use super::refusal::Refusal;
 use crate::CommandInput;
 
-/// The way to a command's standard input, until it is closed.
+/// The writing end of a command's standard input, until it is closed.
 #[derive(Debug)]
 pub(super) struct Input(Mutex<Option<Sender>>);
 
 impl Input {
-    /// One that is closed.
+    /// A closed input.
     pub(super) fn none() -> Self {
         Self(Mutex::new(None))
     }
 
-    /// One that is open, and the command's end of it. To be called by the runtime.
+    /// An open input, and the command's end of it. Must be called within the runtime.
     ///
     /// # Errors
     /// `limit`, if there is no descriptor left.
@@ -27,10 +27,10 @@ impl Input {
         Ok((Self(Mutex::new(Some(writer))), input))
     }
 
-    /// Writes all of `bytes`, as fast as the command reads, after what earlier calls write.
+    /// Writes all of `bytes`, as fast as the command reads, after the bytes of earlier calls.
     ///
     /// # Cancellation
-    /// Some of the bytes have been written.
+    /// Some of the bytes may have been written.
     ///
     /// # Errors
     /// `closed`, if the command reads no more.
@@ -49,7 +49,7 @@ impl Input {
     }
 }
 
-/// Whether more comes.
+/// Whether more input follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Then {
     StayOpen,

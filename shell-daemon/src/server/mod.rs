@@ -5,11 +5,11 @@
 //! embedded     … or one connection that was inherited
 //! └ serve      accepts, and lets tonic speak HTTP/2
 //!   ├ connection  one client: its sessions and commands, which end with it
-//!   ├ auth        token and version, before anything else is looked at
+//!   ├ auth        token and version, checked before anything else is read
 //!   └ service     the calls
-//!     ├ creation  what a new session gets
-//!     ├ session_thread  a session and the thread that it is used from
-//!     └ command   a command that runs, and the stream of what comes of it
+//!     ├ creation        the specification of a new session
+//!     ├ session_thread  a session and the thread that uses it
+//!     └ command         a running command, and the stream of its events
 //! ```
 
 mod config;

@@ -1,4 +1,4 @@
-//! Why a call is refused, and how a client is told: a status, and a code in its metadata.
+//! Refusals of a call: a gRPC status, with a stable code in its metadata.
 
 use portcullis_types::chain;
 
@@ -30,7 +30,7 @@ pub(super) enum Refusal {
 }
 
 impl Refusal {
-    /// The answer. `text` is for operators and is cut where it is longer than any of ours.
+    /// Makes the status. `text` is for operators, and is cut if it is longer than any text of ours.
     pub(super) fn because(self, text: impl Into<String>) -> Status {
         let (word, code) = self.code();
         let mut text = text.into();
@@ -64,7 +64,7 @@ impl Refusal {
     }
 }
 
-/// Why no session was started.
+/// The status of a session that could not be started.
 pub(super) fn not_started(error: &ShellError) -> Status {
     let refusal = match error {
         ShellError::PostureUnavailable { .. } => Refusal::Posture,
@@ -74,7 +74,7 @@ pub(super) fn not_started(error: &ShellError) -> Status {
     refusal.because(chain(error))
 }
 
-/// Why a command has no end to tell.
+/// The status of a command without a result.
 pub(super) fn not_run(error: &ShellError) -> Status {
     let refusal = match error {
         ShellError::CommandUnusable { .. } => Refusal::Invalid,

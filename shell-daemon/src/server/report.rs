@@ -1,4 +1,4 @@
-//! What a session has proven, in the words of the protocol.
+//! A session's proven posture as protocol messages.
 
 use portcullis_confine::{LayerReport, LayerStatus};
 

@@ -1,4 +1,4 @@
-//! From a listener to a daemon that has ended: who is let in, and what happens at the end.
+//! The daemon from its listener to its end: which clients are let in, and the order of the shutdown.
 
 use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
@@ -16,15 +16,16 @@ use super::{
 };
 use crate::protocol::{PostureReport, shell_server::ShellServer};
 
-/// Serves clients of `listener` whose user is this process's own or one of `allowed_uids`, until `stop` comes.
-/// Then nothing new is begun, running commands have [`super::ServiceLimits::grace`], and all sessions are
-/// ended. Before it accepts anybody it starts and ends a session, and tells `ready` what that has proven.
+/// Serves clients of `listener` whose user is this process's own or one of `allowed_uids`, until `stop`
+/// resolves. Then no new work is accepted, running commands get [`super::ServiceLimits::grace`], and all
+/// sessions are ended. Before the first connection it starts and ends a session, and passes `ready` the
+/// posture that this has proven.
 ///
 /// # Cancellation
 /// Ends every session, without waiting for it.
 ///
 /// # Errors
-/// If the configuration cannot be met, no session of its posture can be had, or the server ends by itself.
+/// If the configuration is invalid, no session of its posture can be started, or the server fails.
 pub async fn serve(
     config: DaemonConfig,
     token: Token,
@@ -42,7 +43,7 @@ pub async fn serve(
     run(&daemon, incoming, stop).await
 }
 
-/// Serves one connection, until it ends. `early` is what was read of it before.
+/// Serves one connection until it ends. `early` holds bytes that were read from it before.
 pub(super) async fn serve_one(
     config: DaemonConfig,
     token: Token,
@@ -83,7 +84,8 @@ async fn run(
             incoming,
             stopped,
         );
-    // What a client has not taken a while after the last command has ended, it will not take.
+    // Cut off clients that have not taken their output a while after the last command ended: they will not
+    // take it.
     let cut = async {
         daemon.stopping.cancelled().await;
         tokio::time::sleep(service.grace + FAREWELL).await;
@@ -96,7 +98,8 @@ async fn run(
     };
     daemon.stopping.cancel();
     daemon.cut.cancel();
-    // Each session gives its place back when its processes are gone.
+    // A session's permit is released when its processes are gone, so holding all permits means that all
+    // sessions ended.
     let all = u32::try_from(service.sessions).unwrap_or(u32::MAX);
     if timeout(LAST_SESSIONS, daemon.sessions.acquire_many(all)).await.is_err() {
         tracing::error!("sessions are left that did not end in time");
@@ -104,13 +107,13 @@ async fn run(
     result
 }
 
-/// The next connection that is let in.
+/// Waits for the next connection that is let in.
 async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u32]) -> ConnectionIo {
     loop {
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(error) => {
-                // No descriptor is left, as a rule. Until there is one again the others go on.
+                // Usually no descriptor is left. Existing connections go on until there is one again.
                 tracing::warn!(%error, "could not accept a connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
                 continue;
@@ -134,8 +137,8 @@ async fn accept(listener: &UnixListener, daemon: &Arc<Daemon>, allowed_uids: &[u
     }
 }
 
-/// A place for a connection. Where all are taken, whoever has had one longest without naming the token loses
-/// it: a flood of such does not keep out a client that comes to its point.
+/// Takes a permit for a connection. If none is left, the oldest connection that has not sent the token loses
+/// its permit: a flood of such connections cannot keep real clients out.
 async fn place(daemon: &Daemon) -> Option<OwnedSemaphorePermit> {
     let places = &daemon.connections;
     if let Ok(place) = Arc::clone(places).try_acquire_owned() {
@@ -166,18 +169,18 @@ fn connect(
     connection
 }
 
-/// The headers of one call.
+/// Bytes of the headers of one call.
 const HEADER_BYTES: u32 = 16 << 10;
 
-/// After a failed accept.
+/// The pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// From hanging up on one client to the place for the next.
+/// The longest wait for a permit after hanging up on a client.
 const HANG_UP_TIME: Duration = Duration::from_secs(1);
 
-/// From the end of the last command to the end of the connections.
+/// From the end of the last command to the cut of the connections.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// From the end of the connections until the daemon gives up waiting for sessions, which their guards end
-/// anyhow.
+/// From the end of the connections until the daemon gives up waiting for its sessions. Their guards end these
+/// anyway.
 const LAST_SESSIONS: Duration = Duration::from_secs(10);

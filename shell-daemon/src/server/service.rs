@@ -1,4 +1,4 @@
-//! The calls, each in the order in which it is judged and done.
+//! The calls of the protocol, each in the order of its checks and steps.
 
 use std::{sync::Arc, time::Duration};
 
@@ -120,7 +120,7 @@ impl Shell for Service {
         let (outlet, inlet) = command::channel(Arc::clone(&control))?;
         let claims = Claims { id, connection: Arc::downgrade(connection), _places: [turn, place] };
         connection.add_command(id, Arc::clone(&control));
-        // One that is not taken is dropped, and the call told by `accepted`.
+        // A job that the session does not take is dropped, and `accepted` reports that to the caller.
         session.run(Job {
             id,
             daemon: Arc::clone(daemon),

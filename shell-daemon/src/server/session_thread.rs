@@ -1,7 +1,7 @@
-//! A session as the daemon holds it: on a thread of its own, since using it blocks.
+//! A session of the daemon on its own thread, since using it blocks.
 //!
-//! The thread ends with the session, and the session with whatever comes first: the last handle to it, a word
-//! to end, a rest that is too long, or its own death.
+//! The thread ends with the session. The session ends with the first of: the drop of its last handle, a call
+//! that ends it, its idle timeout, or a fatal error.
 
 use std::{
     sync::{
@@ -23,11 +23,11 @@ use super::{
 };
 use crate::{SessionSpec, ShellError, ShellSession, protocol::PostureReport};
 
-/// A session that has been started. Dropping the last handle kills its command and ends it.
+/// A started session. Dropping the last handle kills its command and ends it.
 #[derive(Debug)]
 pub(super) struct HeldSession {
     work: mpsc::Sender<Work>,
-    /// One place: a session runs one command at a time.
+    /// One permit: a session runs one command at a time.
     pub(super) turn: Arc<Semaphore>,
     pub(super) info: Info,
     pub(super) since: Instant,
@@ -35,14 +35,14 @@ pub(super) struct HeldSession {
     running: Mutex<Running>,
 }
 
-/// The last command, and whether there will be another one.
+/// The last command, and whether the session is ending.
 #[derive(Debug, Default)]
 struct Running {
     control: Weak<Control>,
     is_ending: bool,
 }
 
-/// What stays the same over a session's life.
+/// The constant facts about a session.
 #[derive(Clone, Debug)]
 pub(super) struct Info {
     pub(super) posture: PostureReport,
@@ -51,11 +51,11 @@ pub(super) struct Info {
     pub(super) has_own_tree: bool,
 }
 
-/// What is known of a session as soon as it has been started.
+/// The facts that are known once a session has started.
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) posture: PostureReport,
-    /// Its mounts are where clients call them, and not where they really are.
+    /// Its mounts have the clients' names, and not their real paths.
     pub(super) has_own_tree: bool,
 }
 
@@ -64,36 +64,36 @@ enum Work {
     End(oneshot::Sender<Result<(), ShellError>>),
 }
 
-/// Whether a session is still of use after a command.
+/// Whether a session is usable after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Life {
     GoesOn,
     Over,
 }
 
-/// What a session's thread needs besides the session.
+/// The data of a session's thread besides the session.
 pub(super) struct Keeping {
     pub(super) id: Id,
     pub(super) connection: Weak<Connection>,
     pub(super) idle_timeout: Duration,
     pub(super) shell: ShellProof,
-    /// Given back when nothing is left of the session.
+    /// Permits, released when no process of the session is left.
     pub(super) _places: [OwnedSemaphorePermit; 2],
 }
 
 impl Drop for Keeping {
     fn drop(&mut self) {
-        // However the thread ends: nobody finds a session that is not there.
+        // However the thread ends, the connection must not list a session that is gone.
         if let Some(connection) = self.connection.upgrade() {
             connection.forget_session(self.id);
         }
     }
 }
 
-/// The way to a session's thread.
+/// The channel to a session's thread.
 pub(super) struct Line(mpsc::Sender<Work>);
 
-/// Starts a session on a thread of its own. Dropping what comes back ends it.
+/// Starts a session on a new thread. Dropping the returned line ends it.
 pub(super) fn start(
     spec: SessionSpec,
     keeping: Keeping,
@@ -103,13 +103,14 @@ pub(super) fn start(
     thread::Builder::new().name("shell-session".to_owned()).stack_size(STACK_BYTES).spawn(move || {
         match begin(&spec, &keeping.shell) {
             Ok(session) => {
-                // Nobody waits any more if the call was dropped: then `work` has no other end either.
+                // Fails if the call was dropped. Its `Line` is gone then too, so `keep` ends the session at
+                // once.
                 let has_own_tree = session.has_own_tree();
                 let _ = started.send(Ok(Started { posture: report(&session), has_own_tree }));
                 let (ended, reply) = keep(session, &work, &keeping);
-                // What was sent to a session that is over was not run.
+                // Jobs that were sent to an ended session are dropped here; they were not run.
                 drop(work);
-                // Whoever hears of the end may begin another one.
+                // Release the permits before the reply, since the client may then start another session.
                 drop(keeping);
                 if let Some(reply) = reply {
                     let _ = reply.send(ended);
@@ -124,8 +125,8 @@ pub(super) fn start(
     Ok((Line(line), starting))
 }
 
-/// Starts a session, and shows by the first one that what is called bash works: nobody's command is to find that
-/// out. Later ones are taken at its word, since a shell that does not start is told apart by each command.
+/// Starts a session. The daemon's first one also proves that bash works, so that no client's command has to
+/// find that out. Later ones skip this: each command detects a shell that does not start.
 fn begin(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellError> {
     let mut session = ShellSession::start(spec)?;
     if !shell.0.load(Ordering::Acquire) {
@@ -135,11 +136,11 @@ fn begin(spec: &SessionSpec, shell: &ShellProof) -> Result<ShellSession, ShellEr
     Ok(session)
 }
 
-/// Whether a session of the daemon has shown that bash works.
+/// Whether a session of this daemon has proved that bash works.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ShellProof(Arc<AtomicBool>);
 
-/// The end of a session, and who asked for it.
+/// The result of ending a session, and the sender to reply to if a call asked for it.
 type End = (Result<(), ShellError>, Option<oneshot::Sender<Result<(), ShellError>>>);
 
 fn keep(mut session: ShellSession, work: &mpsc::Receiver<Work>, keeping: &Keeping) -> End {
@@ -184,12 +185,12 @@ impl HeldSession {
         }
     }
 
-    /// Hands a job to the session's thread; `false` if that is over.
+    /// Hands a job to the session's thread; `false` if that has ended.
     pub(super) fn run(&self, job: Job) -> bool {
         {
             let mut running = self.lock();
             if running.is_ending {
-                // It would hold up the end.
+                // It would delay the end.
                 job.control.cancel();
             }
             running.control = Arc::downgrade(&job.control);
@@ -198,7 +199,8 @@ impl HeldSession {
         self.work.send(Work::Run(Box::new(job))).is_ok()
     }
 
-    /// Kills what runs, ends the session and waits for it. One that is over already is no error.
+    /// Kills the running command, ends the session and waits for that. A session that has ended already is no
+    /// error.
     pub(super) async fn end(&self) -> Result<(), ShellError> {
         self.cancel();
         let (reply, ended) = oneshot::channel();
@@ -212,7 +214,7 @@ impl HeldSession {
         self.turn.available_permits() == 0
     }
 
-    /// Since when nothing was asked of it.
+    /// The time of its last use.
     pub(super) fn last_used(&self) -> Instant {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -221,7 +223,7 @@ impl HeldSession {
         *self.last_used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Kills what runs, and whatever would run after it.
+    /// Kills the running command and every later one.
     fn cancel(&self) {
         let mut running = self.lock();
         running.is_ending = true;
@@ -241,5 +243,5 @@ impl Drop for HeldSession {
     }
 }
 
-/// Reading a command for its rules goes as deep as the command does.
+/// Parsing a command for the rules recurses as deep as the command nests.
 const STACK_BYTES: usize = 8 << 20;

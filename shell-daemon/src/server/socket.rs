@@ -1,4 +1,4 @@
-//! The socket in the file system: made where nobody else can put something in its place, and taken away again.
+//! The socket's file: made where no other user can replace it, and removed at the end.
 
 use std::{
     ffi::OsString,
@@ -18,8 +18,8 @@ use rustix::{
 
 use super::DaemonError;
 
-/// Who may reach the socket's file. Whom the daemon then lets in is another question, which the kernel's word
-/// about the peer answers.
+/// The users that can reach the socket's file. Which of them the daemon then serves depends on the peer's
+/// user id, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// The daemon's own user: a folder of mode 0700, a socket of mode 0600.
@@ -28,7 +28,7 @@ pub(super) enum Reach {
     Others,
 }
 
-/// The file of a socket that is listened on. Dropping it removes the file, if it still is that one.
+/// The file of a listening socket. Dropping it removes the file, if it still is the same one.
 #[derive(Debug)]
 pub(super) struct SocketFile {
     folder: OwnedFd,
@@ -36,11 +36,11 @@ pub(super) struct SocketFile {
     identity: (u64, u64),
 }
 
-/// Listens at `path`. Its folder is made if it is missing. What is left of a daemon that was killed is removed;
-/// everything else that lies there is left.
+/// Listens at `path`. A missing folder is made. The socket that a killed daemon left behind is removed; any
+/// other file there is kept.
 ///
 /// # Errors
-/// [`DaemonError::Socket`] if folder or place cannot be trusted, or another daemon listens there.
+/// [`DaemonError::Socket`] if the folder or the file cannot be trusted, or another daemon listens there.
 pub(super) fn listen(path: &Path, reach: Reach) -> Result<(UnixListener, SocketFile), DaemonError> {
     let refuse = |problem: String| DaemonError::Socket { path: path.to_owned(), problem };
     let failed = |what: &str, error: io::Error| refuse(format!("{what}: {error}"));
@@ -73,10 +73,10 @@ pub(super) fn listen(path: &Path, reach: Reach) -> Result<(UnixListener, SocketF
             stat.st_uid
         )));
     }
-    // Two daemons that start at a time must not take each other for dead.
+    // Locked, so that two daemons that start at the same time do not take each other's socket for a leftover.
     rustix::fs::flock(&folder, FlockOperation::LockExclusive)
         .map_err(|errno| failed("has a folder that cannot be locked", errno.into()))?;
-    // By the handle: whatever happens to the path, this is the folder that was looked at.
+    // Through the handle: whatever happens to the path, this is the folder that was checked.
     let place = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(&name);
     match rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => {}
@@ -112,16 +112,16 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let there = rustix::fs::statat(&self.folder, &self.name, AtFlags::SYMLINK_NOFOLLOW);
         if there.is_ok_and(|there| identity(&there) == self.identity) {
-            // One that stays behind is taken for what it is by the next daemon.
+            // An error is ignored: the next daemon recognises and removes the leftover.
             let _ = rustix::fs::unlinkat(&self.folder, &self.name, AtFlags::empty());
         }
     }
 }
 
-/// The token that a file holds, without the end of its line.
+/// Reads the token in a file, without its final line end.
 ///
 /// # Errors
-/// [`DaemonError::TokenFile`] if anybody else could have read or written it, or it is a link.
+/// [`DaemonError::TokenFile`] if another user could have read or written the file, or it is a link.
 pub(super) fn read_token(path: &Path) -> Result<super::Token, DaemonError> {
     let refuse = |problem: String| DaemonError::TokenFile { path: PathBuf::from(path), problem };
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -145,7 +145,7 @@ fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 
-/// What the kernel takes as the path of a socket, without the NUL.
+/// The kernel's limit on a socket's path, without the NUL.
 const PATH_BYTES: usize = 107;
 
 /// Longer than any token.

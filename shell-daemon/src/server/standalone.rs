@@ -1,4 +1,4 @@
-//! The sidecar as a program of its own: command line, logs, listener, signals.
+//! The sidecar as a program: command line, logs, listener, signals.
 
 use std::{io::Write as _, os::unix::net::UnixListener as StdUnixListener, path::PathBuf, process::ExitCode};
 
@@ -53,13 +53,13 @@ struct Arguments {
     json_logs: bool,
 }
 
-/// The whole life of the program. What keeps it from serving is said in one line of standard error.
+/// Runs the program until its end. An error is written to standard error in one line.
 #[must_use]
 pub fn shelld_main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Nobody to tell is no reason to go on.
+            // An error is ignored: if the terminal is closed, the exit code still tells.
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { USAGE } else { 0 });
         }
@@ -74,7 +74,7 @@ pub fn shelld_main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), DaemonError> {
-    // First, while there is one thread: it takes variables out of the environment.
+    // First, while there is one thread: this removes variables from the environment.
     let inherited = ListenFd::from_env().take_unix_listener(0).map_err(system("take the socket over"))?;
     logs::begin(if arguments.json_logs { Form::Json } else { Form::Text }, "info");
     conceal_memory().map_err(system("conceal its memory"))?;
@@ -104,7 +104,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(system("watch for signals"))?;
         let ready = |posture: &PostureReport| {
             tracing::info!(posture = posture.summary, "ready");
-            // Without a service manager there is nobody to tell.
+            // Does nothing without a service manager.
             let _ = sd_notify::notify(&[NotifyState::Ready]);
         };
         let stop = async {
@@ -118,7 +118,7 @@ fn run(arguments: &Arguments) -> Result<(), DaemonError> {
         serve(config, token, listener, &arguments.allow_uid, ready, stop).await
     });
     drop(file);
-    // Threads that still wait for something are not waited for: their sessions end with this process.
+    // Do not wait for blocked threads: their sessions end with this process.
     runtime.shutdown_background();
     result
 }
@@ -152,8 +152,8 @@ fn system(operation: &'static str) -> impl FnOnce(std::io::Error) -> DaemonError
     move |source| DaemonError::System { operation, source }
 }
 
-/// Enough to keep several clients' bytes moving; what blocks has threads of its own.
+/// Enough to move the bytes of several clients; blocking work has its own threads.
 const WORKERS: usize = 2;
 
-/// What a wrong command line ends with.
+/// The exit code for a wrong command line.
 const USAGE: u8 = 2;

@@ -1,4 +1,4 @@
-//! The secret that a client must name with every call.
+//! The secret that a client must send with every call.
 
 use std::fmt;
 
@@ -6,13 +6,13 @@ use subtle::ConstantTimeEq as _;
 
 use super::DaemonError;
 
-/// A token: at least 32 printable ASCII characters without spaces. It is never shown.
+/// A token: 32 to 1024 printable ASCII characters without spaces. It is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
 impl Token {
     /// # Errors
-    /// [`DaemonError::Token`] if it is shorter, longer than 1024 characters, or has others.
+    /// [`DaemonError::Token`] if it is shorter or longer, or has other characters.
     pub fn parse(text: &str) -> Result<Self, DaemonError> {
         let problem = if text.len() < LEAST {
             "is shorter than 32 characters"
@@ -26,8 +26,7 @@ impl Token {
         Err(DaemonError::Token { problem })
     }
 
-    /// Whether a client's `authorization` names this token, in a time that says nothing about where the two
-    /// differ.
+    /// Whether a client's `authorization` holds this token, compared in constant time.
     pub(super) fn admits(&self, authorization: &[u8]) -> bool {
         authorization.strip_prefix(b"Bearer ").is_some_and(|named| named.ct_eq(self.0.as_bytes()).into())
     }

@@ -1,4 +1,4 @@
-//! The kernel's list of processes, and of each process's children.
+//! The kernel's list of processes, and its lists of each process's children.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -11,7 +11,7 @@ use rustix::process::Pid;
 use super::{Below, Process};
 use crate::ShellError;
 
-/// What the kernel says about one process.
+/// The kernel's numbers about one process.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "what the kernel says in one letter, and threads that are left"
@@ -21,46 +21,47 @@ pub(crate) struct Entry {
     pub(crate) process: Process,
     /// How many threads it has.
     pub(crate) threads: usize,
-    /// Its first thread has ended, and others have not.
+    /// Its first thread has ended, and others live.
     pub(crate) is_headless: bool,
-    /// What of its addresses is in use, with memory behind it or not.
+    /// Size of its address space, with memory behind it or not.
     pub(crate) virtual_bytes: u64,
-    /// What of them was in memory, shared or not, to about 1 MiB.
+    /// Its resident memory, shared or not, accurate to about 1 MiB.
     pub(crate) resident_bytes: u64,
-    /// A thread of it that lives: the first one, or where that has ended another.
+    /// One of its living threads: the first one, or another if that has ended.
     pub(crate) thread: Pid,
     pub(super) parent: i32,
     /// Its process group.
     pub(super) group: i32,
-    /// It has ended and waits to be buried.
+    /// It is a zombie.
     pub(super) ended: bool,
     pub(super) is_stopped: bool,
-    /// It has a processor or waits for one.
+    /// It runs or waits for a processor.
     pub(super) is_running: bool,
-    /// It runs the program of the process that it was forked from.
+    /// It has run no other program since it was forked.
     is_forked: bool,
     /// Processor time that it has used, in the kernel's ticks.
     used_ticks: u64,
 }
 
 impl Entry {
-    /// Whether it does what a shell does before it is one: it runs our program, and has hardly begun.
+    /// Whether it may be a shell before its `exec`: it runs our program, and has used hardly any processor
+    /// time.
     pub(crate) fn may_be_unborn(&self) -> bool {
         self.is_forked && self.used_ticks <= UNBORN_TICKS
     }
 
-    /// Whether it runs the program of the process that it was forked from.
+    /// Whether it has run no other program since it was forked.
     pub(crate) fn is_forked(&self) -> bool {
         self.is_forked
     }
 
-    /// The number of the process that it is below.
+    /// Its parent's number.
     pub(crate) fn parent(&self) -> i32 {
         self.parent
     }
 }
 
-/// All processes of the machine, or as many of them as `/proc` shows, at about one moment.
+/// All processes that `/proc` shows, read at about one moment.
 #[derive(Debug)]
 pub(crate) struct Table {
     entries: Vec<Entry>,
@@ -68,7 +69,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes about 10 µs for each process of the machine.
+    /// Reads the list. Takes about 10 µs for each process of the machine.
     ///
     /// # Errors
     /// [`ShellError::Processes`] without `/proc`.
@@ -81,7 +82,7 @@ impl Table {
         Ok(Self { entries, children })
     }
 
-    /// What is below `root`; nothing if it is gone.
+    /// The processes below `root`; none if it is gone.
     pub(crate) fn below(&self, root: Process) -> Below {
         let mut below = Below::default();
         if !self.entries.iter().any(|entry| entry.process == root && !entry.ended) {
@@ -93,7 +94,7 @@ impl Table {
             for index in self.children.get(&parent).into_iter().flatten() {
                 let child = self.entries[*index];
                 let number = child.process.pid.as_raw_pid();
-                // Two looks at different moments can make a circle.
+                // `seen` guards against a cycle: entries read at different moments can form one.
                 if seen.insert(number) {
                     parents.push(number);
                     below.add(child);
@@ -104,12 +105,11 @@ impl Table {
     }
 }
 
-/// What is below `root`, by the lists of children that the kernel keeps for each thread: takes time for what is
-/// below alone, and ends as soon as there are more than `most`. `None` where there are no such lists, and where what is
-/// below has very many threads.
+/// The processes below `root`, found by the lists of children that the kernel keeps for each thread. The time
+/// depends on these processes only, and the walk ends as soon as there are more than `most`. `None` where the
+/// kernel has no such lists, and where the processes have very many threads.
 ///
-/// A process that ends meanwhile can hide others from one look, so that this finds too few now and then, and
-/// never too many.
+/// A process that ends during the walk can hide others from it, so it may find too few, and never too many.
 pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
     let mut below = Below::default();
     let first = entry(root.pid).filter(|entry| entry.process == root && !entry.ended);
@@ -137,7 +137,7 @@ pub(crate) fn near_below(root: Process, most: usize) -> Option<Below> {
     Some(below)
 }
 
-/// The children of a process; none of one that is gone. `None` where the kernel keeps no lists.
+/// The children of a process; none if it is gone. `None` where the kernel keeps no lists.
 pub(super) fn children(parent: &Entry) -> Option<Vec<Pid>> {
     let mut found = Vec::new();
     for thread in threads(parent) {
@@ -160,7 +160,7 @@ pub(crate) fn threads(entry: &Entry) -> Vec<PathBuf> {
     std::fs::read_dir(tasks).into_iter().flatten().flatten().map(|thread| thread.path()).collect()
 }
 
-/// The number of the thread that has this folder.
+/// The number of the thread with this folder.
 pub(crate) fn thread_number(folder: &Path) -> Option<Pid> {
     folder.file_name()?.to_str().and_then(number)
 }
@@ -174,19 +174,19 @@ fn entries() -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The process or thread of that name in `/proc`.
+/// Parses the name of a process or thread in `/proc`.
 fn number(name: &str) -> Option<Pid> {
     name.parse().ok().and_then(Pid::from_raw)
 }
 
-/// What the kernel says about one process; nothing if it is gone.
+/// The entry of one process; `None` if it is gone.
 pub(super) fn entry(pid: Pid) -> Option<Entry> {
     let folder = Path::new("/proc").join(pid.as_raw_pid().to_string());
     let found = stat(&folder, pid)?;
     if !found.is_headless {
         return Some(found);
     }
-    // The first thread has no memory any more; what the others have is theirs together.
+    // The first thread has no memory any more: take the numbers of a living one, which hold for all threads.
     let living = threads(&found)
         .into_iter()
         .find_map(|thread| stat(&thread, thread_number(&thread)?).filter(|thread| thread.virtual_bytes > 0));
@@ -198,9 +198,9 @@ pub(super) fn entry(pid: Pid) -> Option<Entry> {
     })
 }
 
-/// What the kernel says about a process, or about one of its threads.
+/// The numbers about a process, or about one of its threads.
 fn stat(folder: &Path, pid: Pid) -> Option<Entry> {
-    // Bytes, since a process chooses its name.
+    // Read as bytes: a process chooses its name, which may hold anything, `)` included.
     let line = std::fs::read(folder.join("stat")).ok()?;
     let after_name = line.iter().rposition(|byte| *byte == b')')? + 1;
     let rest = std::str::from_utf8(line.get(after_name..)?).ok()?;
@@ -208,7 +208,7 @@ fn stat(folder: &Path, pid: Pid) -> Option<Entry> {
     let state = fields.next()?;
     let parent = fields.next()?.parse().ok()?;
     let group = fields.next()?.parse().ok()?;
-    // The 9th, 14th, 15th, 20th, 22nd, 23rd and 24th field of all, of which five are read.
+    // Fields 9, 14, 15, 20, 22, 23 and 24 of the line; the state, field 3, is the first one here.
     let flags: u64 = fields.nth(3)?.parse().ok()?;
     let used: u64 = fields.nth(4)?.parse().ok()?;
     let used_for_it: u64 = fields.next()?.parse().ok()?;
@@ -235,11 +235,11 @@ fn stat(folder: &Path, pid: Pid) -> Option<Entry> {
     })
 }
 
-/// The flag of a process that has been forked and runs no other program since, `include/linux/sched.h`.
+/// Kernel flag of a process that has not called `exec` since its fork, `include/linux/sched.h`.
 const PF_FORKNOEXEC: u64 = 0x40;
 
-/// What a shell may use before it is one: less than it takes to fill much memory.
+/// Processor time that a shell may use before its `exec`: less than filling much memory takes.
 const UNBORN_TICKS: u64 = 1;
 
-/// More threads than these below one process are found faster by the list of all processes.
+/// Above this number of threads the list of all processes is faster.
 const NEAR_THREADS: usize = 1024;

@@ -1,7 +1,8 @@
-//! Commands that take memory, processes and threads in every way that a limit of one process does not see, and a
-//! bystander beside each of them.
+//! Commands that take memory, processes and threads in every way that a limit on one process does not see,
+//! each with a bystander beside it.
 //!
-//! Every bomb ends by itself at a size that the machine bears: a test that fails must not take it along.
+//! Every bomb ends by itself at a size that the machine can bear, so that a failing test does not take the
+//! machine down.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 #![expect(clippy::print_stdout, reason = "tests say what they measured")]
 
@@ -21,11 +22,11 @@ use portcullis_types::ShellPosture;
 
 use crate::world::{Ran, Session, World, eventually, marker, processes_with, request, with_timeout};
 
-/// What a command may have here, and what a bomb takes at most.
+/// A command's memory limit here, and the most that a bomb takes.
 const LIMIT: u64 = 128 << 20;
 const MUCH: u64 = 640 << 20;
 
-/// The most processes that a command may have here, and how often a bomb doubles itself.
+/// A command's process limit here, and how often a bomb doubles itself.
 const PROCESSES: usize = 40;
 const DOUBLINGS: u32 = 8;
 
@@ -35,10 +36,10 @@ fn memory_counts_however_it_is_held() {
         for (way, bomb) in memory_bombs() {
             let ran = beside_a_bystander(way, || attempt(&mut bounded(world), &bomb));
             println!("{way}: {} MiB at most in one process", ran.end.peak_memory_bytes >> 20);
-            // A filter refuses to make what could only be held by a descriptor.
+            // Under a seccomp filter, memory files cannot be made in the first place.
             let is_refused = ran.stdout == "refused" && way.contains("file in memory");
             let is_killed = ran.end.completed == Completed::No(Interruption::Memory);
-            // An ordinary user's sidecar does not see it, and does not bear that.
+            // An ordinary user's sidecar cannot see this memory, and kills the command for that.
             let is_hidden =
                 ran.end.completed == Completed::No(Interruption::Hidden) && way.contains("shows nobody");
             assert!(is_killed || is_refused || is_hidden, "{way}: {ran:?}");
@@ -50,7 +51,7 @@ fn memory_counts_however_it_is_held() {
     });
 }
 
-/// Until the other program is there, the two have one memory, which is no more than one of them has.
+/// Until the new program runs, both processes share one address space.
 #[test]
 fn memory_that_a_program_lends_to_one_it_starts_counts_once() {
     let script = "python3 -c 'import subprocess\nhave = bytearray(90 << 20)\nfor i in range(200): subprocess.run([\"true\"])\nprint(len(have) >> 20)'";
@@ -65,9 +66,9 @@ fn memory_that_a_program_lends_to_one_it_starts_counts_once() {
     });
 }
 
-/// A script of perl with functions: `fill ADDRESS, SIZE` reads zeros into memory, `take SIZE, HOW, FILE` maps memory
-/// and fills it, and `slide SIZE, WINDOW, CODE` does so too, has never more than a window of it mapped but for the
-/// moment in which it is made, and runs the code with each.
+/// A perl script with functions: `fill ADDRESS, SIZE` reads zeros into memory. `take SIZE, HOW, FILE` maps
+/// memory and fills it. `slide SIZE, WINDOW, CODE` fills memory too, but keeps only a window of it mapped
+/// (except at the moment of mapping), and runs the code for each window.
 fn perl(script: &str) -> String {
     let slide = format!(
         "sub slide {{ my ($n, $w, $do) = @_; my $a = syscall({mmap}, 0, $n, 3, {SHARED}, -1, 0); \
@@ -189,11 +190,12 @@ fn memory_bombs() -> Vec<(&'static str, String)> {
 
 /// As programs do that keep secrets.
 #[test]
-fn a_program_that_shows_nobody_its_memory_and_shares_none_goes_on() {
+fn a_program_that_hides_memory_but_shares_none_goes_on() {
     let script = format!("syscall({}, {}, 0); sleep 1; print \"on\"", libc::SYS_prctl, libc::PR_SET_DUMPABLE);
     each(|world| {
         let mut session = bounded(world);
-        // What others on this machine share may grow meanwhile, and is not told from its own.
+        // Retry: shared memory of other programs on this machine may grow meanwhile, and cannot be told from
+        // the command's.
         let goes_on = (0..20).any(|_| {
             let ran = attempt(&mut session, &perl(&script));
             let is_hidden = ran.end.completed == Completed::No(Interruption::Hidden);
@@ -207,7 +209,7 @@ fn a_program_that_shows_nobody_its_memory_and_shares_none_goes_on() {
 #[test]
 fn pages_that_fork_doubles_count_once() {
     each(|world| {
-        // Six times what the limit has, if each process were counted by itself.
+        // Six times the limit, if each process were counted by itself.
         let script = perl(&format!(
             "take(90 << 20, {PRIVATE}, -1); for (1..8) {{ if (!fork) {{ sleep 1; exit }} }} 1 while wait > 0"
         ));
@@ -249,7 +251,7 @@ fn the_commands_of_a_session_have_a_bound_together() {
         let mut session = Session(ShellSession::start(&spec).unwrap());
         let marker = marker("together");
         for number in 0..4 {
-            // Each of them has less than one command may have.
+            // Each of them stays below the limit of one command.
             let job = perl(&format!(
                 "$0 = \"{marker} {number}\"; take(100 << 20, {PRIVATE}, -1); open(F, \">\", \"{number}\"); sleep 30"
             ));
@@ -272,11 +274,11 @@ fn a_bomb_of_processes_is_killed_beside_a_bystander() {
     });
 }
 
-/// So that what may become a bomb leaves the processors to others.
+/// So that a command that may become a bomb leaves the processors to others.
 #[test]
 fn a_command_close_to_its_limit_of_processes_yields_to_others() {
     each(|world| {
-        // The shell yields as well, and what it starts from then on.
+        // The shell gets a low priority as well, and so do its later children.
         let many = "for i in {1..30}; do sleep 30 & done; \
                     until [[ $(nice) == 19 ]]; do sleep 0.05; done; kill $(jobs -p)";
         let ran = attempt(&mut bounded(world), many);
@@ -284,20 +286,20 @@ fn a_command_close_to_its_limit_of_processes_yields_to_others() {
     });
 }
 
-/// What has ended takes a number and a place in the kernel's list until its parent asks after it.
+/// A zombie takes a process number and an entry in the kernel's list until its parent reaps it.
 #[test]
 fn processes_that_ended_and_are_not_buried_count() {
     each(|world| {
         let bomb = "perl -e 'for (1..400) { $p = fork; last if !defined $p; exit if !$p } sleep 20'";
         let ran = attempt(&mut bounded(world), bomb);
         assert_eq!(ran.end.completed, Completed::No(Interruption::Processes), "{ran:?}");
-        // One after the other is no bomb: the shell asks after each.
+        // One after the other is no bomb: the shell reaps each.
         let many = "for i in {1..200}; do (true); done";
         assert_eq!(attempt(&mut bounded(world), many).end.completed, Completed::Yes);
     });
 }
 
-/// A timer of its own sends each process SIGCONT every millisecond.
+/// A timer in each process sends it SIGCONT every millisecond.
 #[test]
 fn a_bomb_that_continues_itself_is_killed() {
     let timer = format!(
@@ -326,13 +328,13 @@ fn a_bomb_of_threads_is_killed_beside_a_bystander() {
         let bomb = "perl -Mthreads=stack_size,65536 -e 'for (1..400) { threads->create(sub { sleep 20 }) || last } sleep 20'";
         let ran = beside_a_bystander("threads", || attempt(&mut session, bomb));
         assert_eq!(ran.end.completed, Completed::No(Interruption::Processes), "{ran:?}");
-        // As many as the limit allows are no bomb.
+        // As many threads as the limit allows are no bomb.
         let few = "perl -Mthreads=stack_size,65536 -e 'threads->create(sub { sleep 1 }) for 1..60; $_->join for threads->list'";
         assert_eq!(attempt(&mut session, few).end.completed, Completed::Yes);
     });
 }
 
-/// Such a process looks as if it waited to be buried.
+/// Such a process looks like a zombie.
 #[test]
 fn a_process_whose_first_thread_has_ended_is_killed_too() {
     each(|world| {
@@ -344,7 +346,7 @@ fn a_process_whose_first_thread_has_ended_is_killed_too() {
         );
         let ran = session.attempt(with_timeout(&script, Duration::from_secs(2))).unwrap();
         assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout), "{ran:?}");
-        // What has ended but for its last thread has no command line any more, and a state.
+        // A process whose first thread has ended has no command line any more, but a status.
         let left = fs::read_dir("/proc").unwrap().flatten().filter(|folder| {
             let text =
                 fs::read_to_string(folder.path().join("task").join("..").join("status")).unwrap_or_default();
@@ -355,7 +357,7 @@ fn a_process_whose_first_thread_has_ended_is_killed_too() {
 }
 
 #[test]
-fn the_kernel_bounds_the_processes_of_a_user_of_the_sessions_own() {
+fn the_kernel_bounds_the_processes_of_a_sessions_own_user() {
     let Some(world) = World::strong() else { return };
     let mut spec = world.spec();
     spec.limits.processes = Some(64);
@@ -366,7 +368,7 @@ fn the_kernel_bounds_the_processes_of_a_user_of_the_sessions_own() {
     assert!(told, "{limits:?}");
     let script = "perl -e 'for (1..100) { $p = fork; if (!defined $p) { print \"$_ \", $!+0; kill(9, @p); exit } \
                   if (!$p) { sleep 20; exit } push @p, $p } print \"none\"; kill(9, @p)'";
-    // What was killed may not be buried yet when the shell ends.
+    // The children are killed here, because they may not be reaped yet when the shell ends.
     let said = session.run(script).stdout;
     let (number, errno) = said.split_once(' ').unwrap_or_else(|| panic!("{said}"));
     assert!(number.parse::<u64>().unwrap() < 64, "{said}");
@@ -374,7 +376,7 @@ fn the_kernel_bounds_the_processes_of_a_user_of_the_sessions_own() {
     assert_eq!(session.output("echo on"), "on\n");
 }
 
-/// In each posture that works here, `none` among them.
+/// Runs a test in each posture that works here, `none` included.
 fn each(test: impl Fn(&World)) {
     World::each(&test);
     println!("in the posture none");
@@ -395,8 +397,8 @@ fn attempt(session: &mut Session, script: &str) -> Ran {
     session.attempt((one, canceller)).unwrap_or_else(|error| panic!("{script}: {error:?}"))
 }
 
-/// Runs something beside a thread that starts threads, takes memory and writes a file all the time: it is refused
-/// nothing. How long it waited is told and not judged, since the machine may have much else to do.
+/// Runs something beside a thread that starts threads, takes memory and writes a file all the time, and must
+/// never be refused. How long it waits is printed but not judged, since the machine may be busy.
 fn beside_a_bystander<T>(what: &str, run: impl FnOnce() -> T) -> T {
     let bystander = Bystander::start();
     let result = run();

@@ -1,5 +1,5 @@
-//! What the commands of a session cannot reach. What each call meets is tested in `portcullis-confine`, what one
-//! layer alone does in `layers.rs`; here is that a session as a whole is confined.
+//! The confinement of whole sessions. The outcome of each system call is tested in `portcullis-confine`, and
+//! each layer alone in `layers.rs`.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{
@@ -16,7 +16,7 @@ use portcullis_shell_daemon::{Completed, Ending};
 
 use crate::world::{Session, World, request};
 
-/// What must fail and write nothing to its standard output, where sessions are confined.
+/// Commands that must fail and write nothing to standard output in a confined session.
 fn attacks(world: &World) -> Vec<String> {
     let daemon = std::process::id();
     vec![
@@ -32,7 +32,7 @@ fn attacks(world: &World) -> Vec<String> {
         "echo x > ../read/new".to_owned(),
         "echo x > ../read/file".to_owned(),
         "unshare -U true".to_owned(),
-        // These are refused to whoever has no privileges, and stay refused.
+        // The following are refused to every user without privileges, and must stay refused.
         format!("cat /proc/{daemon}/environ"),
         format!("cat /proc/{daemon}/mem"),
         format!("ls /proc/{daemon}/fd"),
@@ -53,7 +53,7 @@ fn attacks(world: &World) -> Vec<String> {
     ]
 }
 
-/// So many of them work where nothing keeps a command from what is outside.
+/// The first attacks, so many of them, succeed in a session without confinement.
 const CONTROLS: usize = 12;
 
 #[test]
@@ -78,7 +78,8 @@ fn files_outside_the_mounts_are_out_of_reach() {
     }
 }
 
-/// Nor by a link that another party swaps all the time: what is opened is judged, not what was looked at.
+/// A link that another party swaps all the time must not help either: the opened file is judged, not a path
+/// that was checked before.
 #[test]
 fn a_link_that_is_swapped_leads_nowhere() {
     World::each_confined(|world| {
@@ -109,7 +110,7 @@ fn a_link_that_is_swapped_leads_nowhere() {
 fn a_session_has_no_privileges_to_begin_with() {
     World::each(|world| {
         let mut session = world.session();
-        // An owner without privileges may neither give a file away nor read one that forbids it.
+        // A file's owner without privileges can neither give it away nor read it without the mode for that.
         let ran = session.run("touch f; chown 12345 f");
         assert_eq!(ran.end.ending, Ending::Code(1), "{ran:?}");
         let ran = session.run("echo x > g; chmod 000 g; cat g");
@@ -118,14 +119,14 @@ fn a_session_has_no_privileges_to_begin_with() {
 }
 
 #[test]
-fn with_a_file_tree_of_its_own_not_even_names_outside_are_visible() {
+fn in_its_own_file_tree_a_session_sees_no_outside_names() {
     World::strong().iter().for_each(|world| {
         let mut session = world.session();
         let vault = world.path("vault").display().to_string();
         for attempt in [format!("stat {vault}"), format!("cd {vault}"), format!("chmod 640 {vault}/secret")] {
             assert_ne!(session.run(&attempt).end.ending, Ending::Code(0), "{attempt}");
         }
-        // Its mounts and its own folders; of the machine's, which differ, the system's alone.
+        // The mounts and the tree's folders; of the machine's, which differ, only the system's.
         let own = ["dev", "proc", "read", "shared", "tmp"];
         let is_systems = |name: &&str| {
             (matches!(*name, "bin" | "etc" | "sbin" | "usr") || name.starts_with("lib"))
@@ -146,8 +147,8 @@ fn with_a_file_tree_of_its_own_not_even_names_outside_are_visible() {
     });
 }
 
-/// Without a mount namespace these stay open, and documentation has to say so: Landlock judges opening, not
-/// names, metadata or the working directory.
+/// Without a mount namespace these stay open, and the documentation must say so: Landlock restricts opening,
+/// not names, metadata or the working directory.
 #[test]
 fn names_and_metadata_outside_stay_visible() {
     World::new().iter().for_each(|world| {
@@ -159,13 +160,13 @@ fn names_and_metadata_outside_stay_visible() {
         );
         assert_ne!(session.run("ls").end.ending, Ending::Code(0));
         assert_ne!(session.run("cat secret").end.ending, Ending::Code(0));
-        // By the same user also the mode: what is in the file stays as it is.
+        // The same user can even change the mode, but not the contents.
         assert_eq!(session.run(&format!("cd; chmod 640 {vault}/secret")).end.ending, Ending::Code(0));
         assert_eq!(std::fs::read_to_string(world.path("vault/secret")).unwrap(), "vault/secret");
     });
 }
 
-/// The world as that of a user whom nobody else is; only root can make it so.
+/// Gives the world to a user that no other process has; only root can do that.
 fn give_away(world: &World) -> bool {
     if !rustix::process::geteuid().is_root() {
         return false;
@@ -177,7 +178,7 @@ fn give_away(world: &World) -> bool {
     true
 }
 
-/// That a session of another user works, is confined, and can be killed.
+/// Asserts that a session of another user works, is confined, and can be killed.
 fn assert_works_as_another(world: &World, session: &mut Session) {
     let has_evidence = |report: &LayerReport| {
         let is_left_out = Layer::NAMESPACES.contains(&report.layer) && !world.has_tree();
@@ -223,7 +224,7 @@ fn in_a_file_tree_of_its_own_roots_session_is_nobody_else() {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        // First in root's own workspace, where everything else that is root's stays so.
+        // First in root's own workspace, where all other files stay root's.
         std::fs::write(world.path("shared/mine"), "mine").unwrap();
         let (mut one, mut two) = (world.session(), world.session());
         assert_works_as_another(world, &mut one);
@@ -239,7 +240,7 @@ fn in_a_file_tree_of_its_own_roots_session_is_nobody_else() {
             std::fs::remove_file(world.path("shared/file")).unwrap();
             assert_works_as_another(world, &mut world.session());
         }
-        // What belongs to neither is what it was.
+        // Files of neither user keep their owner.
         std::fs::write(world.path("shared/foreign"), "foreign").unwrap();
         std::fs::set_permissions(world.path("shared/foreign"), std::fs::Permissions::from_mode(0o600))
             .unwrap();
@@ -268,7 +269,7 @@ fn no_packet_leaves_and_no_socket_is_reached() {
             "getent hosts example.com".to_owned(),
             perl("use Socket; socket(S, AF_INET, SOCK_STREAM, 0) || exit 9"),
             perl("use Socket; socket(S, AF_INET6, SOCK_DGRAM, 0) || exit 9"),
-            // Netlink, packets, and machines' own sockets, by number.
+            // Netlink, packet and virtual machine sockets, by number.
             perl("socket(S, 16, 3, 0) || exit 9"),
             perl("socket(S, 17, 3, 0) || exit 9"),
             perl("socket(S, 40, 1, 0) || exit 9"),
@@ -282,7 +283,7 @@ fn no_packet_leaves_and_no_socket_is_reached() {
         }
         assert!(tcp.accept().is_err() && unix.accept().is_err() && udp.recv(&mut [0; 8]).is_err());
 
-        // The control: the listeners hear whoever is not confined.
+        // The control: the listeners hear an unconfined client.
         drop(std::net::TcpStream::connect(("127.0.0.1", tcp_port)).unwrap());
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(b"x", ("127.0.0.1", udp_port)).unwrap();
         drop(std::os::unix::net::UnixStream::connect(world.path("shared/socket")).unwrap());
@@ -300,7 +301,8 @@ fn a_command_has_no_descriptors_but_its_own() {
         let mut session = world.session();
         session.output("v=1");
         let listing = perl("for (3..400) { print \"$_ \" if open(my $file, \"<&\", $_) }");
-        // Its text, the last state and what it waited for were closed; the next state is still to come.
+        // Its text, the last state and the start pipe are closed; the descriptor of the next state stays
+        // open.
         assert_eq!(session.output(&listing), "200 ");
     });
 }

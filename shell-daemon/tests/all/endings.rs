@@ -1,4 +1,4 @@
-//! Codes, signals and output, exactly.
+//! Exact exit codes, signals and output.
 
 use portcullis_shell_daemon::{Ending, ShellError};
 

@@ -1,4 +1,4 @@
-//! Commands that use up what they can: only they suffer.
+//! Commands that exhaust resources: no other command suffers.
 
 use std::time::{Duration, Instant};
 
@@ -15,15 +15,15 @@ fn a_bomb_of_processes_dies_at_its_deadline() {
         let begun = Instant::now();
         let ran = session.attempt(with_timeout(&bomb, Duration::from_millis(400))).unwrap();
         assert_eq!(ran.end.completed, Completed::No(Interruption::Timeout));
-        // It was killed: by itself a sleeper ends after thirty seconds.
+        // It was killed: a sleeper ends by itself only after thirty seconds.
         assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
         assert_eq!(processes_with(&marker), Vec::<String>::new());
         assert_eq!(session.output("echo on"), "on\n");
     });
 }
 
-/// A function `b DEPTH` that multiplies, with 2 to the power of `DEPTH` sleepers at most: root has no limit of
-/// processes, and a test that fails must not take the machine along.
+/// A function `b DEPTH` that multiplies into at most 2 to the power of `DEPTH` sleepers: root has no process
+/// limit, and a failing test must not take the machine down.
 fn bomb(marker: &str) -> String {
     format!(
         "b() {{ local n=$1; echo x >> nodes; if ((n == 0)); then exec -a {marker} sleep 30; fi; b $((n - 1)) & b $((n - 1)) & wait; }};"
@@ -47,7 +47,7 @@ fn too_many_processes_of_a_command_or_its_jobs_are_killed() {
         let ran = session.attempt((one, canceller)).unwrap();
         assert_eq!((ran.end.completed, ran.end.jobs_left), (Completed::Yes, true));
         session.output("rm -f nodes; touch go");
-        // When there are 41 at a time, at least half of them are not the last ones of their line.
+        // With 41 processes at a time, at least half of them are inner nodes of the tree and no sleepers.
         eventually("they multiply", || {
             std::fs::read(world.path("shared/nodes")).is_ok_and(|all| all.len() > 20)
         });
@@ -100,7 +100,7 @@ fn output_without_end_is_bounded_and_ends_at_the_deadline() {
 #[test]
 fn memory_that_looks_like_a_folder_is_bounded() {
     World::strong().iter().for_each(|world| {
-        // Without a mount for it, `/tmp` is memory as well.
+        // Without a mount for it, `/tmp` is in memory as well.
         let mut spec = world.spec();
         spec.mounts.retain(|mount| mount.name != "tmp");
         let mut session = crate::world::Session(portcullis_shell_daemon::ShellSession::start(&spec).unwrap());
@@ -121,8 +121,8 @@ fn memory_that_looks_like_a_folder_is_bounded() {
     });
 }
 
-/// By number, where a program would have to be written otherwise. What each of them meets in detail is tested
-/// in `portcullis-confine`.
+/// Made by number, so that no program has to be compiled for each call. Details of each call are tested in
+/// `portcullis-confine`.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn calls_that_reach_other_processes_or_the_kernel_are_refused() {
@@ -153,7 +153,7 @@ fn calls_that_reach_other_processes_or_the_kernel_are_refused() {
             assert_eq!(session.output(&script(number)), REFUSED, "{name}");
         }
     });
-    // The control: most of them get as far as looking at what they were asked.
+    // The control: without the filter most calls get as far as their arguments.
     let world = World::bare();
     let mut session = world.session();
     let free = calls.iter().filter(|(_, number)| session.output(&script(*number)) != REFUSED);

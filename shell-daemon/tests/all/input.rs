@@ -18,7 +18,7 @@ fn streamed(command: &str) -> (CommandRequest, Canceller, InputWriter) {
     (request, canceller, writer)
 }
 
-/// Writes until somebody says no.
+/// Writes until it gets an error.
 fn write_without_end(mut writer: InputWriter) -> JoinHandle<InputError> {
     thread::spawn(move || {
         loop {
@@ -43,7 +43,8 @@ fn a_command_and_its_caller_take_turns() {
         let mut seen = String::new();
         let end = session.0.run(&one, &mut |chunk: Chunk<'_>| {
             seen.push_str(&String::from_utf8_lossy(chunk.bytes));
-            // Only now, after the answer to the last one: none of this was there when the command began.
+            // Written only after the answer to the last line, so none of this was there when the command
+            // began.
             match answers.next() {
                 Some(answer) => writer.as_mut().expect("open").write(answer.as_bytes()).expect("it reads"),
                 None => drop(writer.take()),
@@ -74,19 +75,19 @@ fn ten_megabytes_go_in_and_come_out_as_they_were() {
 }
 
 #[test]
-fn a_command_that_never_reads_holds_the_writer_back_and_then_refuses_it() {
+fn a_command_that_never_reads_blocks_then_refuses_the_writer() {
     World::each(|world| {
         let mut session = world.session();
         let (one, _canceller, mut writer) = streamed("until [[ -e go ]]; do :; done");
         let go = world.path("shared/go");
         let writing = thread::spawn(move || {
             let mut taken = 0;
-            // What two pipes hold, and not what would fill the memory.
+            // The capacity of two pipes, far below what would fill the memory.
             let full = loop {
                 match writer.try_write(&[b'x'; 4096]) {
                     Ok(written) => taken += written,
                     Err(error) => {
-                        // The other pipe may take it yet.
+                        // The other pipe may still take it.
                         (0..100_000).for_each(|_| thread::yield_now());
                         match writer.try_write(b"x") {
                             Ok(written) => taken += written,
@@ -108,14 +109,15 @@ fn a_command_that_never_reads_holds_the_writer_back_and_then_refuses_it() {
 }
 
 #[test]
-fn a_command_that_closes_its_input_is_noticed_while_nothing_is_written() {
+fn a_closed_input_is_noticed_while_nothing_is_written() {
     World::each(|world| {
         let mut session = world.session();
         let (one, canceller, mut writer) = streamed("read; exec <&-; until [[ -e told ]]; do :; done");
         let told = world.path("shared/told");
         let writing = thread::spawn(move || {
             writer.write(b"line\n").expect("it reads");
-            // Writable means that there is room, or that nobody reads; nothing is written to find out.
+            // Being writable means either room or a closed reading end, and no write is needed to wait for
+            // it.
             eventually("the command has closed it", || {
                 matches!(writer.try_write(b"x"), Err(InputError::Closed))
             });
@@ -149,10 +151,10 @@ fn a_writer_learns_of_every_end_of_its_command() {
         for command in ["true", "sleep 30 < /dev/stdin &"] {
             let (one, canceller, mut writer) = streamed(command);
             session.attempt((one, canceller)).expect("it runs");
-            // Another test that starts a program has a copy of all descriptors for a moment.
+            // Another test that starts a program briefly has a copy of all descriptors.
             eventually("the writer is told", || matches!(writer.try_write(b"x"), Err(InputError::Closed)));
         }
-        // By its deadline and by its caller, with a writer that waits.
+        // By its deadline and by its caller, while the writer blocks.
         let (mut one, canceller, writer) = streamed("sleep 30");
         one.timeout = Duration::from_millis(100);
         let writing = write_without_end(writer);
@@ -166,7 +168,7 @@ fn a_writer_learns_of_every_end_of_its_command() {
         let ran = session.attempt((one, kept)).expect("it runs");
         assert_eq!(ran.end.completed, Completed::No(Interruption::Cancelled));
         assert!(matches!(writing.join().expect("no panic"), InputError::Closed));
-        // By being refused.
+        // By a refusal.
         let (one, canceller, mut writer) = streamed("no\0command");
         assert!(session.attempt((one, canceller)).is_err());
         assert!(matches!(writer.write(b"x"), Err(InputError::Closed)));

@@ -25,7 +25,7 @@ fn a_job_that_holds_the_output_does_not_hold_the_answer() {
 fn what_a_job_writes_later_is_read_and_its_end_kept() {
     World::each(|world| {
         let mut session = world.session();
-        // The job begins when the file is there: after the answer.
+        // The job begins when the file exists: after the answer.
         let ran = session.run(
         "(until [ -e go ]; do sleep 0.01; done; head -c 3000000 /dev/zero; echo the end; echo x > ended) & echo answer",
     );

@@ -1,4 +1,4 @@
-//! Deadlines, cancellation and ends: nothing is left, and nothing runs twice.
+//! Deadlines, cancellation and ends: no process is left, and no command runs twice.
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,8 @@ fn a_deadline_kills_the_whole_tree_and_the_session_lives_on() {
          setsid setsid bash -c '(exec -a {marker} sleep 30 &) ; exec -a {marker} sleep 30' & echo up; wait; sleep 30"
         );
         let attempt = |limit| {
-            // Of the last one, which came too late. Nothing of that is left to write more.
+            // From the previous attempt, which was too short. All its processes are gone, so none can write
+            // it again.
             let _ = std::fs::remove_file(world.path("shared/counter"));
             let begun = Instant::now();
             let ran = session.attempt(with_timeout(&command, limit)).unwrap();
@@ -42,7 +43,7 @@ fn without_a_deadline_those_processes_live() {
     World::each(|world| {
         let mut session = world.session();
         let marker = marker("control");
-        // The control of the test above: the same escapes, and nobody who kills.
+        // The control of the test above: the same escape without a kill.
         let ran = session.run(&format!("(setsid bash -c 'exec -a {marker} sleep 30 >/dev/null 2>&1' &)"));
         assert!(ran.end.jobs_left);
         eventually("the process is there", || {
@@ -84,7 +85,7 @@ fn a_stopped_command_and_one_that_ignores_signals_die_too() {
 }
 
 #[test]
-fn a_command_that_kills_its_init_ends_the_session_and_leaves_nothing() {
+fn killing_the_commands_init_ends_the_session_and_all_in_it() {
     World::each(|world| {
         let mut session = world.session();
         let marker = marker("init");
@@ -109,7 +110,7 @@ fn a_session_that_is_dropped_leaves_nothing() {
     });
 }
 
-/// In this very program once more, with [`come_and_go`] and no other test: others have descriptors as well.
+/// Runs this test program again with [`come_and_go`] alone, because other tests have descriptors too.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "what has descriptors of its own is a program")]
 fn sessions_come_and_go_without_a_trace() {
@@ -124,7 +125,7 @@ fn sessions_come_and_go_without_a_trace() {
 
 const ALONE: &str = "PORTCULLIS_TEST_ALONE";
 
-/// What comes and goes; nothing where nobody asks for it.
+/// Starts and ends sessions; does nothing unless the test above asks for it.
 #[test]
 fn come_and_go() {
     if std::env::var_os(ALONE).is_none() {
@@ -153,7 +154,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
             let refused = ShellSession::start(&spec);
             assert!(matches!(refused, Err(ShellError::MountTooWide { .. })), "{wide}: {refused:?}");
         }
-        // What would show the state folder, or lies in it.
+        // A mount that contains the state folder or lies in it.
         for near in ["", "state"] {
             let mut spec = world.spec();
             spec.mounts[0].path = world.path(near);
@@ -176,7 +177,7 @@ fn what_cannot_be_is_refused_before_anything_runs() {
 }
 
 #[test]
-fn a_command_that_is_not_wanted_before_it_begins_leaves_the_session() {
+fn a_command_cancelled_before_it_begins_keeps_the_session() {
     World::each(|world| {
         let mut session = world.session();
         session.output("v=1");

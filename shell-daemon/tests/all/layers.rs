@@ -1,4 +1,4 @@
-//! What each namespace does alone: with the filter and Landlock left out, and without it as the control.
+//! Each namespace alone, with the filter and Landlock left out, and without the namespace as the control.
 #![expect(clippy::disallowed_methods, reason = "one of the tests needs a program that makes shared memory")]
 
 use std::{
@@ -12,7 +12,7 @@ use portcullis_shell_daemon::Ending;
 
 use crate::world::World;
 
-/// Runs `script` under one namespace, and without it. Neither Landlock nor the filter is there to help.
+/// Runs `script` with one namespace and without it. Neither Landlock nor the filter helps.
 #[track_caller]
 fn check(layer: Layer, script: impl Fn(&World) -> String, under: Ending, without: Ending) {
     let others = [Layer::Landlock, Layer::Seccomp];
@@ -48,7 +48,7 @@ fn the_file_tree_alone_hides_what_is_outside() {
 fn the_file_tree_alone_cannot_be_changed() {
     let Some(world) = World::without(&[Layer::Landlock, Layer::Seccomp]) else { return };
     let mut session = world.session();
-    // Elsewhere some of these would change the machine.
+    // Without the tree, some of these would change the machine.
     assert!(session.0.has_own_tree());
     for attack in [
         "mkdir /new",
@@ -71,7 +71,7 @@ fn the_file_tree_alone_cannot_be_changed() {
     for empty in ["/proc/keys", "/proc/timer_list", "/proc/kcore"] {
         assert_eq!(session.run(&format!("cat {empty}")).stdout, "", "{empty}");
     }
-    // Of devices there are the harmless ones, of files of the machine those that everybody may know.
+    // Only harmless devices, and only public files of the machine.
     assert_eq!(
         session.output("ls /dev | tr '\\n' ' '"),
         "fd full null random shm stderr stdin stdout urandom zero "
@@ -82,14 +82,14 @@ fn the_file_tree_alone_cannot_be_changed() {
     );
 }
 
-/// Who makes a user namespace has every privilege there, and still not over what came from outside.
+/// A process that makes a user namespace has every privilege inside, but none over mounts from outside.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn privileges_in_a_further_namespace_open_nothing() {
     let Some(world) = World::without(&[Layer::Landlock, Layer::Seccomp]) else { return };
     let mut session = world.session();
     assert!(session.0.has_own_tree());
-    // In one program: whoever is not root loses all privileges by starting another.
+    // In one program: a user other than root loses all privileges by `exec`.
     let by_privilege = |call: &str| {
         format!(
             "perl -e 'my ($none, $kind, $place) = (\"none\", \"tmpfs\", shift); \
@@ -99,7 +99,7 @@ fn privileges_in_a_further_namespace_open_nothing() {
     const REMOUNT_BIND: u32 = 32 | 4096;
     let remount = format!("165, $none, $place, 0, {REMOUNT_BIND}, 0");
     for (call, place, expected) in [
-        // The control: it is a privilege.
+        // The control: the process does have a privilege.
         ("165, $none, $place, $kind, 0, 0", "/dev/shm", WORKS),
         ("166, $place, 0", "/proc/keys", FAILS),
         ("166, $place, 2", "/proc", FAILS),
@@ -148,7 +148,7 @@ fn shared_memory_outside_cannot_be_reached() {
     let made = Command::new("ipcmk").args(["-M", "4096"]).output().unwrap();
     let text = String::from_utf8(made.stdout).unwrap();
     let id: u32 = text.trim().rsplit(' ').next().unwrap().parse().unwrap();
-    // Removed whatever comes of the test.
+    // Removed even if the test fails.
     struct Remove(u32);
     impl Drop for Remove {
         fn drop(&mut self) {
@@ -184,9 +184,9 @@ fn no_packet_leaves_a_network_of_its_own() {
     assert!(tcp.accept().is_ok() && udp.recv(&mut [0; 8]).is_ok(), "the control");
 }
 
-/// Without Landlock and the filter, which make the same promise for themselves.
+/// Without Landlock and the filter, which set `no_new_privs` themselves.
 #[test]
-fn the_promise_of_no_new_privileges_alone_keeps_a_setuid_program_from_its_rights() {
+fn no_new_privs_alone_keeps_a_setuid_program_from_its_rights() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
@@ -195,7 +195,7 @@ fn the_promise_of_no_new_privileges_alone_keeps_a_setuid_program_from_its_rights
         std::os::unix::fs::chown(world.path(folder), Some(12345), Some(12345)).unwrap();
     }
     let program = world.path("shared/setuid");
-    // By another program: as long as one of ours has it open to be written, nobody can run it.
+    // By another program: while a process of ours has the file open for writing, no process can execute it.
     let made = Command::new("install").args(["-m", "4755", "/usr/bin/id"]).arg(&program).status().unwrap();
     assert!(made.success());
     assert_eq!(world.session().output("id -u; ./setuid -u"), "12345\n12345\n");

@@ -1,4 +1,4 @@
-//! Sessions as their users meet them, on the real kernel, one binary for all.
+//! Sessions as their users see them, on the real kernel, one binary for all.
 #![cfg(target_os = "linux")]
 
 mod bombs;

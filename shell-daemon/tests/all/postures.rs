@@ -1,4 +1,4 @@
-//! Which posture a session gets, what it proves, and what is said where it cannot be had.
+//! The posture that a session gets, its proof, and the errors where it is not available.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use portcullis_confine::{GroupLimits, Layer, LayerStatus, Outcome};
@@ -98,7 +98,7 @@ fn minimal_takes_what_works_and_is_never_chosen_by_itself() {
     for layer in Layer::PROCESS {
         assert_proven(&session, layer);
     }
-    // Without Landlock there is no more than `minimal`, and whoever wants more gets nothing.
+    // Without Landlock `minimal` is the most there is, and a client that asks for more gets no session.
     spec.waived = vec![Layer::Landlock];
     spec.posture = PostureChoice::AtLeast(ShellPosture::Minimal);
     let posture = ShellSession::start(&spec).unwrap().posture().clone();
@@ -128,7 +128,7 @@ fn each_namespace_that_is_left_out_makes_it_less_than_strong() {
         assert_eq!(posture.level(), ShellPosture::Contained, "{posture}");
         assert_eq!(posture.layer(layer), Some(&LayerStatus::Waived));
         for other in Layer::NAMESPACES {
-            // A file tree of its own needs processes of its own, for its `/proc`.
+            // A separate file tree needs a process namespace, for its `/proc`.
             let is_lost = layer == Layer::PidNamespace && other == Layer::MountNamespace;
             if other != layer && !is_lost {
                 assert_proven(&session, other);
@@ -143,7 +143,7 @@ fn each_namespace_that_is_left_out_makes_it_less_than_strong() {
     }
 }
 
-/// Where control groups can be made it holds, and elsewhere it is said what would give it; no posture needs it.
+/// Where a control group can be made it holds, and elsewhere the remedy is given; no posture needs it.
 #[test]
 fn a_control_group_holds_or_is_missing_with_a_reason() {
     World::each_confined(|world| {

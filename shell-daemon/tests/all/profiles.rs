@@ -1,4 +1,4 @@
-//! Sessions below seccomp profiles of containers that refuse a part of what a strong session takes.
+//! Sessions below container seccomp profiles that refuse a part of what a strong session needs.
 #![expect(clippy::disallowed_methods, reason = "the tests start the programs that they are about")]
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
@@ -8,7 +8,7 @@ use portcullis_testing::outer::{Call, Outer};
 
 use crate::world::World;
 
-/// Runs a program for one command there.
+/// Runs the test program for one command below a profile.
 fn below(outer: Outer, world: &World, posture: &str) -> Output {
     outer.start(|| {
         Command::new(env!("CARGO_BIN_EXE_portcullis-shell-test"))
@@ -19,10 +19,10 @@ fn below(outer: Outer, world: &World, posture: &str) -> Output {
     })
 }
 
-/// Podman's own profile is such a one: it lets namespaces through, and giving the machine a name only to who
-/// has the privilege.
+/// Podman's own profile is an example: it allows namespaces, but setting the host name only to processes with
+/// the privilege.
 #[test]
-fn where_only_the_machines_name_cannot_be_changed_that_is_what_a_strong_session_lacks() {
+fn where_sethostname_is_refused_strong_lacks_only_uts_ns() {
     let Some(world) = World::strong() else { return };
     if !rustix::process::geteuid().is_root() {
         return;

@@ -29,7 +29,7 @@ fn assert_works(output: &Output, posture: &str) {
     assert!(stderr.contains(",landlock=") && stderr.contains(",seccomp=enforced"), "{stderr}");
 }
 
-/// What must work, and three things that must not: each would change the output or the code.
+/// Commands that must work, and three that must fail: each of these would change the output or the code.
 fn script(world: &World) -> String {
     format!(
         "echo on; echo x > file; cat {} 2>/dev/null; (echo x > /dev/tcp/127.0.0.1/1) 2>&1 | grep -i refused; \
@@ -38,9 +38,9 @@ fn script(world: &World) -> String {
     )
 }
 
-/// A program as somebody without privileges, in a world that is theirs.
+/// The program as a user without privileges, in a world that belongs to that user.
 fn ordinary_user(world: &World) -> Command {
-    // Only root can become somebody else; whoever is not root is an ordinary user already.
+    // Only root can become another user; any other user is an ordinary one already.
     if !rustix::process::geteuid().is_root() {
         let mut program = Command::new(PROGRAM);
         program.arg(world.path(""));
@@ -90,7 +90,7 @@ fn an_ordinary_user_has_a_strong_session() {
     let script = script(&world);
     let output = ordinary_user(&world).arg(&script).arg("strong").output().unwrap();
     assert_works(&output, "strong");
-    // The user is the one that owns the workspace, inside as outside, and has no other.
+    // Inside as outside, the user is the owner of the workspace, and no other user is mapped.
     let who = "[[ $(id -u) == $(stat -c %u /shared) && $(wc -l < /proc/self/uid_map) == 1 ]] && echo x > made && exit 3";
     let output = ordinary_user(&world).arg(who).arg("strong").output().unwrap();
     assert_eq!(output.status.code(), Some(3), "{output:?}");
@@ -105,7 +105,8 @@ fn an_ordinary_user_has_a_strong_session() {
     assert_eq!(processes_with(&marker), Vec::<String>::new(), "what it left is killed");
 }
 
-/// As in a container whose runtime masks parts of `/proc`: nobody in it may have a `/proc` without the masks.
+/// As in a container whose runtime masks parts of `/proc`: the kernel then refuses a new `/proc` without the
+/// masks.
 #[test]
 fn where_only_the_file_tree_cannot_be_had_all_else_is_there() {
     let Some(world) = World::strong() else { return };
@@ -132,7 +133,7 @@ fn where_only_the_file_tree_cannot_be_had_all_else_is_there() {
     assert!(said.contains("MountNamespace") && said.contains("--security-opt unmask=ALL"), "{said}");
 }
 
-/// As in a container that lets namespaces through and gives its root no power over mounts.
+/// As in a container that allows namespaces but denies its root mounts.
 #[test]
 fn root_without_all_its_privileges_has_the_same_sessions() {
     if World::strong().is_none() || !rustix::process::geteuid().is_root() {
@@ -155,8 +156,8 @@ fn root_without_all_its_privileges_has_the_same_sessions() {
     for owner in [None, Some(12345)] {
         assert_works(&run("-sys_admin", owner, "strong"), "strong");
     }
-    // Without this one it may not even say that it is root: what has been begun is given up for a session
-    // without namespaces.
+    // Without this capability root cannot even be mapped: the attempt is given up for a session without
+    // namespaces.
     let output = run("-sys_admin,-setfcap", None, "contained");
     assert_works(&output, "contained");
     assert!(text(&output.stderr).contains("pid_ns=missing"), "{output:?}");
@@ -164,7 +165,7 @@ fn root_without_all_its_privileges_has_the_same_sessions() {
     assert!(said.contains("stay root, which takes CAP_SETFCAP"), "{said}");
 }
 
-/// Runs a program where namespaces are refused.
+/// Runs the program where namespaces are refused.
 fn in_stock_container(world: &World, posture: &str) -> Output {
     std::thread::scope(|scope| {
         let started = scope.spawn(|| {

@@ -1,5 +1,5 @@
-//! Paths that no command is to write: those that are there are read-only in a file tree of the session's own,
-//! and what is made or changed is told.
+//! Paths that no command may write: existing ones are read-only in a session's own file tree, and new or
+//! changed ones are reported.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::{fs, time::Duration};
@@ -17,7 +17,7 @@ fn with_hooks(world: &World) {
     fs::write(world.path("shared/.bashrc"), "old").unwrap();
 }
 
-/// All that is below a folder.
+/// All paths below a folder.
 fn listing(world: &World) -> Vec<String> {
     fn below(folder: &std::path::Path, all: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap().flatten() {
@@ -61,7 +61,7 @@ fn what_is_there_cannot_be_written_and_nothing_is_left_behind() {
         session.0.end().unwrap();
         assert_eq!(listing(world), before, "no ghosts");
         let mut session = world.session();
-        // The folder whose name makes the path stays where it is, whatever is to take its place.
+        // The folder whose name makes the path protected keeps its place, whatever is to replace it.
         for attack in [
             "mv .git away",
             "mv deep/er/.git away",
@@ -77,7 +77,7 @@ fn what_is_there_cannot_be_written_and_nothing_is_left_behind() {
             "x\n",
             "in it one writes"
         );
-        // A folder further up can be moved away; what takes its place is told.
+        // A folder further up can be moved away; its replacement is reported.
         let ran = session
             .run("mv deep away && mkdir -p deep/er/.git/hooks && echo > deep/er/.git/hooks/pre-commit");
         assert_eq!(ran.end.ending, Ending::Code(0), "{ran:?}");
@@ -99,7 +99,7 @@ fn without_a_file_tree_the_same_is_told() {
         assert_eq!(session.0.read_only_paths(), 0);
         let ran = session.run(attack);
         assert_eq!(ran.end.ending, Ending::Code(0), "the control: {attack}: {ran:?}");
-        // What is only taken away runs nothing.
+        // A path that was only removed runs nothing.
         let is_told =
             !attack.starts_with("rm ") && !["mv .bashrc other", "mv .git/hooks .git/other"].contains(&attack);
         assert_eq!(!ran.end.protected.created.is_empty(), is_told, "{attack}: {ran:?}");
@@ -119,7 +119,7 @@ fn what_is_made_is_told_in_every_posture() {
             ),
             ("echo x > $PORTCULLIS_TMP/.bashrc", &["/tmp/.bashrc"]),
             ("mkdir .vscode; ln -s ../file .vscode/tasks.json", &["/shared/.vscode/tasks.json"]),
-            // By way of another name, as the folder that holds a read-only one.
+            // By another name, like the folder that holds a read-only one.
             ("mkdir -p a/hooks; mv a b; mv b .git", &["/shared/.git/hooks"]),
             ("true", &[]),
         ] {

@@ -1,10 +1,10 @@
-//! What carries over from one command to the next, and what does not.
+//! The state that carries over from one command to the next, and the state that does not.
 
 use portcullis_shell_daemon::{Ending, ShellSession, StateAfter};
 
 use crate::world::{Session, World, request};
 
-/// As where the policy lets `LC_ALL` in and its locale is not installed.
+/// As where the policy allows `LC_ALL` and its locale is not installed.
 #[test]
 fn a_bash_that_warns_at_its_start_is_a_bash() {
     World::each(|world| {
@@ -34,7 +34,7 @@ fn folder_variables_functions_aliases_and_options_carry_over() {
             world.inside("shared/a b/c").display()
         );
         assert_eq!(out, expected);
-        // Options that are switched off again stay off, also those that are on from the start.
+        // Options that are switched off again stay off, including those that are on from the start.
         session.output(
             "set +f +o pipefail; shopt -u nullglob sourcepath; unset plain; unset -f greet; unalias shout",
         );
@@ -46,7 +46,7 @@ fn folder_variables_functions_aliases_and_options_carry_over() {
 }
 
 #[test]
-fn a_function_with_extended_globs_and_an_exported_one_are_restored() {
+fn functions_with_extglob_and_exported_ones_are_restored() {
     World::each(|world| {
         let mut session = world.session();
         session.output("shopt -s extglob");
@@ -56,7 +56,7 @@ fn a_function_with_extended_globs_and_an_exported_one_are_restored() {
 }
 
 #[test]
-fn strict_options_break_neither_the_next_command_nor_the_snapshot() {
+fn strict_options_break_no_later_command_and_no_snapshot() {
     World::each(|world| {
         let mut session = world.session();
         session.output("set -eu; kept=1");
@@ -101,7 +101,7 @@ fn readonly_names_without_a_value_are_left_out() {
 }
 
 #[test]
-fn functions_and_aliases_that_are_named_as_what_the_state_needs_do_not_spoil_it() {
+fn functions_and_aliases_named_like_builtins_do_not_spoil_state() {
     World::each(|world| {
         let names = "echo printf read eval trap cd unset exec exit declare set shopt alias compgen pwd test";
         let words = "if for case while [[ builtin __portcullis_save";
@@ -132,7 +132,7 @@ fn functions_and_aliases_that_are_named_as_what_the_state_needs_do_not_spoil_it(
 }
 
 #[test]
-fn options_that_change_how_bash_reads_change_nothing_of_the_state() {
+fn parsing_options_of_bash_leave_the_state_intact() {
     World::each(|world| {
         let mut session = world.session();
         for options in [
@@ -184,7 +184,7 @@ fn a_folder_is_not_looked_for_elsewhere() {
 }
 
 #[test]
-fn after_a_kill_an_exec_or_a_replaced_trap_the_last_good_state_holds() {
+fn a_kill_exec_or_replaced_trap_keeps_the_last_good_state() {
     World::each(|world| {
         let mut session = world.session();
         session.output("v=good");

@@ -1,5 +1,5 @@
-//! A layer that is taken away, or that only pretends to hold, is noticed by the daemon: what it says of its
-//! sessions changes, and whoever asks for more gets none.
+//! The daemon notices a layer that is taken away or only pretends to hold: its posture report changes, and a
+//! client that asks for more gets no session.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::io::Write as _;
@@ -20,7 +20,7 @@ use crate::{
     world::World,
 };
 
-/// A daemon that takes what it gets, from `minimal` upwards.
+/// A daemon that accepts every posture from `minimal` upwards.
 async fn daemon(who: Who, outer: Outer) -> (World, Embedded, Shell) {
     let world = World::make(PostureChoice::AtLeast(ShellPosture::Minimal));
     let mut command = daemon_of(&world, who);
@@ -44,7 +44,8 @@ fn status(report: &PostureReport, layer: &str) -> String {
         .unwrap_or_default()
 }
 
-/// Where the kernel refuses a layer, it is missing, the posture is the next one, and more cannot be had.
+/// Where the kernel refuses a layer, it is missing, the posture is the next weaker one, and a stronger one is
+/// refused.
 async fn check_missing(who: Who, outer: Outer, missing: &[&str], reached: ShellPosture) {
     if World::strong().is_none() || (who == Who::Root && !rustix::process::geteuid().is_root()) {
         return;
@@ -85,7 +86,7 @@ async fn check_missing(who: Who, outer: Outer, missing: &[&str], reached: ShellP
     }
 }
 
-/// Where a layer that every session must have cannot be had, or does not hold, there is no session at all.
+/// Where a layer that every session needs is not available or does not hold, there is no session at all.
 async fn check_refused(who: Who, outer: Outer, words: &[&str]) {
     if World::strong().is_none() || (who == Who::Root && !rustix::process::geteuid().is_root()) {
         return;
@@ -122,7 +123,7 @@ async fn without_a_filter_there_is_less_than_contained() {
     }
 }
 
-/// What a call that makes one kind of namespace is answered with.
+/// The outer sandbox's answer to a call that makes one kind of namespace.
 const fn unshare(flag: libc::c_int, errno: libc::c_int) -> (Call, libc::c_int) {
     (Call::WithFlag(libc::SYS_unshare, flag), errno)
 }
@@ -138,7 +139,8 @@ async fn without_one_of_the_namespaces_there_is_less_than_strong() {
         (Outer::Answer(const { &[unshare(libc::CLONE_NEWUTS, REFUSED)] }), &["uts_ns"]),
         (Outer::Answer(const { &[unshare(libc::CLONE_NEWNET, REFUSED)] }), &["net_ns"]),
         (Outer::Answer(const { &[unshare(libc::CLONE_NEWNS, REFUSED)] }), &["mount_ns"]),
-        // Who is on the way into a file tree cannot go back, and begins anew without any of them.
+        // On the way into a file tree there is no way back, so a new session without any namespace is
+        // started.
         (Outer::Answer(&[(Call::Any(libc::SYS_pivot_root), REFUSED)]), &ALL),
     ] {
         for who in BOTH {
@@ -148,12 +150,12 @@ async fn without_one_of_the_namespaces_there_is_less_than_strong() {
 }
 
 #[tokio::test]
-async fn without_a_user_namespace_an_ordinary_user_has_none_of_the_others() {
+async fn without_a_user_namespace_ordinary_users_get_no_namespace() {
     let outer = Outer::Answer(const { &[unshare(libc::CLONE_NEWUSER, libc::EPERM)] });
     check_missing(Who::Ordinary, outer, &ALL, ShellPosture::Contained).await;
 }
 
-/// Not those of names and mounts: what is done next would then be done to the machine itself.
+/// Not the UTS and mount namespaces: the next steps would then change the machine itself.
 #[tokio::test]
 async fn a_namespace_that_only_pretends_is_none() {
     for outer in [
@@ -203,7 +205,7 @@ async fn privileges_that_cannot_be_given_up_are_noticed() {
             Outer::Answer(&[(Call::WithFirst(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS), libc::EPERM)]);
         check_refused(who, outer, &["no_new_privs"]).await;
     }
-    // An ordinary user has none to keep, and in namespaces root becomes one.
+    // An ordinary user has no privileges to keep, and in namespaces root becomes one.
     let outer =
         Outer::Answer(&[(Call::Any(libc::SYS_capset), 0), (Call::Any(libc::SYS_unshare), libc::EPERM)]);
     check_refused(Who::Root, outer, &["capabilities"]).await;

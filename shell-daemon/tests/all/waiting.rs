@@ -1,4 +1,4 @@
-//! The shell that waits for the next command: nothing shows that it was there before.
+//! The shell that waits for the next command: a command cannot tell that its shell was there before.
 
 use std::{fs, os::unix::fs::MetadataExt as _, path::Path, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::world::{World, eventually, request, with_timeout};
 
 /// The processes called `name` whose folder is the home of this world's session.
 fn at_home(world: &World, name: &str) -> Vec<Pid> {
-    // By what it is, since a session may have another path for it.
+    // Compared by identity, since a session may have another path for it.
     let identity = |path: &Path| fs::metadata(path).map(|data| (data.dev(), data.ino())).ok();
     let home = identity(&world.path("shared"));
     let mut found = Vec::new();
@@ -39,7 +39,7 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
         session.output("v=1");
         for signal in [Signal::KILL, Signal::TERM, Signal::KILL] {
             let waiting = the_waiting(world);
-            // Whether it has been noticed or not when the command comes.
+            // The session may or may not have noticed the kill when the command comes.
             kill_process(waiting, signal).expect("there");
             let ran = session.run("echo x >> ran; echo $v");
             assert_eq!((ran.stdout.as_str(), ran.end.state), ("1\n", StateAfter::Saved), "{signal:?}");
@@ -53,7 +53,7 @@ fn a_waiting_shell_that_was_killed_is_replaced() {
 }
 
 #[test]
-fn a_waiting_shell_that_is_stopped_ends_at_the_deadline_and_the_next_one_is_new() {
+fn a_stopped_waiting_shell_ends_at_the_deadline_and_is_replaced() {
     World::each(|world| {
         let mut session = world.session();
         session.output("v=1");
@@ -75,7 +75,7 @@ fn a_waiting_shell_ends_with_its_session() {
     });
 }
 
-/// Only where it is in a process namespace: anywhere else a mistake of ours would end all that this user runs.
+/// Only in a process namespace: elsewhere a bug of ours would kill all processes of this user.
 #[test]
 fn a_job_that_kills_all_it_can_ends_the_session() {
     World::strong().iter().for_each(|world| {
@@ -112,7 +112,7 @@ fn the_folder_is_entered_when_the_command_begins() {
 
 #[test]
 fn the_clock_starts_with_the_command() {
-    /// Far longer than a command that says a word, wherever it runs.
+    /// Far longer than a short command takes on any machine.
     const WAIT: Duration = Duration::from_secs(5);
     World::each(|world| {
         let mut session = world.session();

@@ -1,4 +1,4 @@
-//! A small world for each test: a state folder, two mounts, a place outside, and a session.
+//! A small world for each test: a state folder, mounts, a folder outside, and a session.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -36,15 +36,15 @@ impl World {
         test(&Self::bare());
     }
 
-    /// With limits and without privileges, and without any other layer: what is refused here is refused by
-    /// the machine itself.
+    /// With limits and no privileges, and without any other layer: a refusal here comes from the machine
+    /// itself.
     pub(crate) fn bare() -> Self {
         let mut world = Self::make(PostureChoice::Exactly(ShellPosture::Minimal));
         world.waived = vec![Layer::Landlock, Layer::Seccomp];
         world
     }
 
-    /// Runs a test in each posture that works here and keeps a command from what is outside.
+    /// Runs a test in each posture that works here and keeps commands from files outside.
     #[track_caller]
     pub(crate) fn each_confined(test: impl Fn(&Self)) {
         for world in [Self::strong(), Self::new()].into_iter().flatten() {
@@ -53,7 +53,7 @@ impl World {
         }
     }
 
-    /// With no posture but `strong`. `None` where the machine cannot hold such a session, if that may be so here.
+    /// With `strong` only. `None` where the machine cannot hold such a session, if that is acceptable here.
     pub(crate) fn strong() -> Option<Self> {
         let world = Self::make(PostureChoice::AtLeast(ShellPosture::Strong));
         match ShellSession::start(&world.spec()) {
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Without namespaces. `None` where the kernel cannot hold a session, if that may be so here.
+    /// Without namespaces. `None` where the kernel cannot hold a session, if that is acceptable here.
     pub(crate) fn new() -> Option<Self> {
         let kernel = probe_kernel();
         let missing = Layer::PROCESS.into_iter().find_map(|layer| kernel.missing(layer));
@@ -78,7 +78,7 @@ impl World {
         Some(Self::make(PostureChoice::Exactly(ShellPosture::Contained)))
     }
 
-    /// In a posture of one's own choice.
+    /// With a given posture.
     pub(crate) fn make(posture: PostureChoice) -> Self {
         let root = tempfile::tempdir().unwrap();
         for folder in ["state", "shared", "tmp", "read", "vault"] {
@@ -90,7 +90,7 @@ impl World {
         Self { root, posture, waived: Vec::new() }
     }
 
-    /// With all that works but these layers; only where the machine can hold a strong session.
+    /// With all layers that work except these; only where the machine can hold a strong session.
     pub(crate) fn without(layers: &[Layer]) -> Option<Self> {
         let mut world = Self::strong()?;
         world.posture = PostureChoice::AtLeast(ShellPosture::Minimal);
@@ -99,13 +99,13 @@ impl World {
         Some(world)
     }
 
-    /// Whether sessions have a file tree of their own.
+    /// Whether sessions have a separate file tree.
     pub(crate) fn has_tree(&self) -> bool {
         let is_left_out = self.waived.iter().any(|layer| TREE.contains(layer));
         matches!(self.posture, PostureChoice::AtLeast(_)) && !is_left_out
     }
 
-    /// Where a session sees what is at a path below a mount.
+    /// The path by which a session sees a path below a mount.
     pub(crate) fn inside(&self, relative: &str) -> PathBuf {
         if self.has_tree() { Path::new("/").join(relative) } else { self.path(relative) }
     }
@@ -140,14 +140,14 @@ impl World {
     }
 }
 
-/// Without these there is no file tree of a session's own.
+/// Without these layers a session has no separate file tree.
 const TREE: [Layer; 2] = [Layer::MountNamespace, Layer::PidNamespace];
 
 fn is_required() -> bool {
     std::env::var_os("CI").is_some() || std::env::var_os("PORTCULLIS_REQUIRE_KERNEL").is_some()
 }
 
-/// A session that is easy to ask.
+/// A session with short methods for tests.
 pub(crate) struct Session(pub(crate) ShellSession);
 
 impl Session {
@@ -159,7 +159,7 @@ impl Session {
         ran
     }
 
-    /// Its output, where it must succeed.
+    /// The output of a command that must succeed.
     #[track_caller]
     pub(crate) fn output(&mut self, command: &str) -> String {
         let ran = self.run(command);
@@ -181,7 +181,7 @@ impl Session {
     }
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) end: CommandEnd,
@@ -223,15 +223,16 @@ pub(crate) fn processes_with(marker: &str) -> Vec<String> {
     found
 }
 
-/// Limits for what has to reach a point before its limit ends it. How long that takes is the machine's affair: each
-/// limit is twice as long as the one before. All are shorter than the sleeps of commands that must not end by
+/// Time limits for a step that must happen before the limit. How long it takes depends on the machine, so
+/// each limit is twice the one before. All are shorter than the sleeps of commands that must not end by
 /// themselves.
 pub(crate) fn ever_longer(first: Duration) -> impl Iterator<Item = Duration> {
     std::iter::successors(Some(first), |limit| Some(*limit * 2))
         .take_while(|limit| *limit < Duration::from_secs(30))
 }
 
-/// Waits for a condition that must come true within twenty seconds: less than what sleeps until it is killed.
+/// Waits for a condition that must become true within twenty seconds: less than the sleeps of commands that
+/// must be killed.
 #[track_caller]
 pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);

@@ -1,4 +1,4 @@
-//! Commands that use up what they can, in every column: only they suffer, and what is told of them is exact.
+//! Commands that exhaust resources, in every column: no other command suffers, and their reports are exact.
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
 
@@ -23,14 +23,15 @@ async fn each(test: &str, check: impl AsyncFn(&mut Place)) {
 }
 
 #[tokio::test]
-async fn a_command_that_is_killed_for_its_time_ran_once_and_left_nothing() {
+async fn a_command_killed_at_its_deadline_ran_once_and_left_nothing() {
     each("once", async |place| {
         let script = place.script(
             "echo x >> counter; (setsid bash -c '(exec -a @mark@ sleep 60 & echo up)' &); exec -a @mark@ sleep 60",
         );
         let mut limits = ever_longer(Duration::from_secs(1));
         loop {
-            // Of the last one, which came too late. Nothing of that is left to write more.
+            // From the previous attempt, which was too short. All its processes are gone, so none can write
+            // it again.
             let _ = std::fs::remove_file(place.world.path("shared/counter"));
             let limit = limits.next().expect("it is up in time");
             let ran = place.attempt(&script, u64::try_from(limit.as_millis()).unwrap()).await;
@@ -129,7 +130,7 @@ async fn a_job_that_holds_the_output_does_not_hold_the_answer() {
     .await;
 }
 
-/// Starts two processes that are hard to find, one of which the shell waits for, and waits until both are there.
+/// Starts two processes that are hard to find, one of which the shell waits for, and waits until both run.
 async fn begin_tree(place: &mut Place) -> Streaming<ExecEvent> {
     let script = place.script(
         "cd; echo x >> counter; (setsid bash -c '(exec -a @mark@ sleep 60 &)' &); exec -a @mark@ sleep 60",
@@ -168,7 +169,7 @@ async fn a_caller_that_goes_away_leaves_no_process_of_its_command() {
     .await;
 }
 
-/// The look for protected paths is the daemon's own: what it finds must not hold it up.
+/// The daemon itself scans for protected paths: strange files must not block it.
 #[tokio::test]
 async fn what_is_no_file_holds_nothing_up() {
     each("strange", async |place| {
@@ -179,7 +180,8 @@ async fn what_is_no_file_holds_nothing_up() {
         for told in ["/shared/s/.bashrc", "/shared/s/.envrc", "/shared/s/.git/hooks"] {
             assert!(ran.exited.protected_paths.iter().any(|path| path == told), "{told}: {ran:?}");
         }
-        // A session that finds them there when it starts, and read-only if it has a tree of its own.
+        // A session that finds these files at its start, and makes them read-only if it has its own file
+        // tree.
         let other = session(&mut place.shell).await;
         assert_eq!(output(&mut place.shell, &other, "echo on").await, "on\n");
     })

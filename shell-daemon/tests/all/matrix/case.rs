@@ -1,4 +1,4 @@
-//! A case: what a command tries, and what becomes of it in each posture.
+//! A case: an attack by a command, and its fate in each posture.
 
 use portcullis_types::ShellPosture;
 
@@ -12,48 +12,48 @@ use super::{
 pub(crate) struct Case {
     /// Completes "a command that …".
     pub(crate) about: &'static str,
-    /// Scripts for bash, each of which ends with 0 if and only if it got what it wanted. Words such as
-    /// `@vault@` stand for what [`super::column::Place::script`] knows.
+    /// Scripts for bash. Each ends with 0 if and only if its attack succeeded. Words such as `@vault@` are
+    /// replaced by [`super::column::Place::script`].
     pub(crate) attacks: &'static [&'static str],
     /// In `strong`, `contained`, `minimal` and `none`.
     pub(crate) fates: [Fate; 4],
-    /// What is asked besides how the script ended.
+    /// The evidence besides the script's exit code.
     pub(crate) witness: Witness,
 }
 
-/// What becomes of an attack.
+/// The fate of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// It is not done.
+    /// It fails.
     Refused,
-    /// It is done: nothing stops it here.
+    /// It succeeds: no layer stops it here.
     Open,
-    /// It is done, and said after the command.
+    /// It succeeds, and is reported after the command.
     Told,
-    /// It is ended with all that it started, by the daemon, for what it has.
+    /// The daemon kills it with all its processes, for exceeding a limit.
     Killed,
-    /// The same for its time: it would not end by itself.
+    /// The daemon kills it at its deadline: it would not end by itself.
     Late,
-    /// For root without privileges, open; for anybody else, refused. In `none` root has its privileges.
+    /// Open for root without privileges, refused to any other user. In `none` root has its privileges.
     OpenToRoot,
-    /// For root without privileges, refused, since the daemon has more; for anybody else, open.
+    /// Refused to root without privileges, since the daemon has more; open for any other user.
     OpenToOthers,
 }
 
-/// Who knows whether something came of it.
+/// The evidence of an attack's success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Witness {
-    /// The attack itself.
+    /// The attack's exit code.
     Script,
-    /// A listener outside as well, which must have heard something, or nothing.
+    /// Also a listener outside, which must have heard something or nothing.
     Listener,
-    /// The attack itself, where the machine has what it is about: some kernels are built without, and some
-    /// refuse it to everybody.
+    /// The attack's exit code, if the machine has the feature: some kernels are built without it, and some
+    /// refuse it to every user.
     ScriptIfSupported,
 }
 
 impl Case {
-    /// What happens in one column, without the distinctions between users.
+    /// The fate in one column, without distinctions between users.
     pub(crate) fn fate(&self, column: Column) -> Fate {
         let position = POSTURES.iter().position(|posture| *posture == column.posture);
         match (self.fates[position.expect("one of the four")], column.who) {
@@ -68,7 +68,7 @@ impl Case {
 pub(crate) const POSTURES: [ShellPosture; 4] =
     [ShellPosture::Strong, ShellPosture::Contained, ShellPosture::Minimal, ShellPosture::None];
 
-/// All of them.
+/// All cases.
 pub(crate) fn all() -> Vec<Case> {
     [files::CASES, network::CASES, processes::CASES].concat()
 }
@@ -79,10 +79,10 @@ fn every_case_that_is_refused_somewhere_is_done_somewhere_else() {
         let is_refused = case.fates.iter().any(|fate| !matches!(fate, Fate::Open | Fate::Told));
         let is_done =
             case.fates.iter().any(|fate| !matches!(fate, Fate::Refused | Fate::Killed | Fate::Late));
-        // What is killed has the tests of deadlines as its control.
+        // For killed attacks the tests of deadlines are the control.
         let is_killed = case.fates.iter().any(|fate| matches!(fate, Fate::Killed | Fate::Late));
         assert!(is_done || is_killed || !is_refused, "`{}` has no control", case.about);
-        // More confinement never stops less.
+        // A stronger posture never stops less.
         for pair in case.fates.windows(2) {
             assert!(
                 pair[0] != Fate::Open || matches!(pair[1], Fate::Open),

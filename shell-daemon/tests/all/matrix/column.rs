@@ -1,4 +1,4 @@
-//! A column of the table: a daemon in one posture, of one user, in one surrounding, and a session of it.
+//! A column of the table: a daemon in one posture, of one user, in one environment, with a session.
 #![expect(clippy::disallowed_methods, reason = "the daemon is a program")]
 
 use std::{
@@ -22,7 +22,7 @@ use crate::{
     world::{World, marker},
 };
 
-/// One daemon that every case is tried against.
+/// One daemon against which every case is tried.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Column {
     pub(crate) posture: ShellPosture,
@@ -30,7 +30,7 @@ pub(crate) struct Column {
     pub(crate) outer: Outer,
 }
 
-/// Whose the daemon, the workspace and all that lies near it are.
+/// The owner of the daemon, the workspace and the files near it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Root,
@@ -38,11 +38,12 @@ pub(crate) enum Who {
 }
 
 impl Column {
-    /// Those of a posture. Only root can be somebody else, and whoever is not root is an ordinary user already.
+    /// The columns of a posture. Only root can run a daemon as another user; any other user is an ordinary
+    /// one already.
     pub(crate) fn of(posture: ShellPosture) -> Vec<Self> {
         let outers: &[Outer] = match posture {
             ShellPosture::Contained => &[Outer::Nothing, Outer::StockContainer],
-            // At its least: with limits, without privileges, and with nothing else.
+            // At its weakest: limits and no privileges, and no other layer.
             ShellPosture::Minimal => &[Outer::BARE],
             ShellPosture::Strong | ShellPosture::None => &[Outer::Nothing],
         };
@@ -54,7 +55,7 @@ impl Column {
         columns.collect()
     }
 
-    /// All that work here.
+    /// All columns that work here.
     pub(crate) fn all() -> Vec<Self> {
         ShellPosture::ALL.into_iter().flat_map(Self::of).collect()
     }
@@ -71,7 +72,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// `None` where the machine cannot hold such a session, if that may be so here.
+    /// `None` where the machine cannot hold such a session, if that is acceptable here.
     pub(crate) async fn new(column: Column, test: &str) -> Option<Self> {
         let is_possible = match column.posture {
             ShellPosture::Strong => World::strong().is_some(),
@@ -108,7 +109,7 @@ impl Place {
         Some(Self { world, listeners, daemon, shell, session, mark })
     }
 
-    /// Runs a script in a shell of its own, in the home of the session.
+    /// Runs a script in a new subshell, in the session's home.
     pub(crate) async fn attempt(&mut self, script: &str, timeout_ms: u64) -> Ran {
         let command = format!("cd; (\n{script}\n)");
         let request =
@@ -116,7 +117,7 @@ impl Place {
         run(&mut self.shell, request).await.unwrap_or_else(|error| panic!("{script}: {error:?}"))
     }
 
-    /// A script with all words filled in.
+    /// Replaces all words in a script.
     pub(crate) fn script(&self, script: &str) -> String {
         let path = |name: &str| self.world.path(name).display().to_string();
         let mut words = vec![
@@ -137,7 +138,7 @@ impl Place {
     }
 }
 
-/// Where all that can be attacked lies.
+/// Makes the targets of the attacks.
 fn fill(world: &World) {
     for folder in ["shared/.git/hooks", "shared/deep/er", "shared/.vscode"] {
         std::fs::create_dir_all(world.path(folder)).unwrap();
@@ -158,7 +159,7 @@ fn fill(world: &World) {
     std::fs::hard_link(world.path("vault/linked"), world.path("shared/planted")).unwrap();
 }
 
-/// The daemon's program, as that of a user to whom everything in the world belongs.
+/// The command of a daemon that runs as the given user, who owns everything in the world.
 pub(crate) fn daemon_of(world: &World, who: Who) -> Command {
     if who == Who::Root || !rustix::process::geteuid().is_root() {
         let mut command = Command::new(SHELLD);
@@ -173,7 +174,7 @@ pub(crate) fn daemon_of(world: &World, who: Who) -> Command {
     command
 }
 
-/// Gives everything below a folder to an ordinary user, but for the program.
+/// Gives everything below a folder to an ordinary user, except the program.
 fn give(path: &Path, program: &Path) {
     if path == program {
         return;
@@ -187,26 +188,26 @@ fn give(path: &Path, program: &Path) {
     }
 }
 
-/// Puts a program of ours where everybody can start it: as a link, or where that is not possible as a copy.
+/// Puts a program of ours where every user can start it: as a link, or as a copy if that fails.
 pub(crate) fn put_program(program: &str, place: &Path) {
     if std::fs::hard_link(program, place).is_err() {
         install("755", program, place);
     }
 }
 
-/// A program of root's that anybody may run as root, where that can be made.
+/// Adds a program of root's that any user can run as root, where that can be made.
 fn add_setuid_program(world: &World) {
     install("4755", "/usr/bin/id", &world.path("shared/setuid"));
 }
 
-/// Copies a program, by another program: as long as one of ours has the copy open to be written, and be it a new
-/// process of another test, nobody can run it.
+/// Copies a program, by another program: while a process of ours has the copy open for writing, including a
+/// new process of another test, no process can execute it.
 fn install(mode: &str, program: &str, place: &Path) {
     let made = Command::new("install").args(["-m", mode, program]).arg(place).status();
     assert!(made.unwrap().success());
 }
 
-/// Whether a command was ended by the daemon.
+/// Whether the daemon killed the command.
 pub(crate) fn is_killed(exited: &Exited) -> bool {
     !exited.interruption.is_empty()
 }

@@ -1,4 +1,4 @@
-//! What `docs/shell.md` says of each case is what is tried.
+//! The table in `docs/shell.md` is the one that is tried.
 
 use super::case::{Case, Fate, POSTURES, all};
 

@@ -91,7 +91,7 @@ pub(crate) const CASES: &[Case] = &[
              ioctl(F, 0x80086601, $f) || exit 1; $f = pack(\"Q\", unpack(\"L\", $f) ^ 0x40); ioctl(F, 0x40086602, $f) || exit 1'",
         ],
         fates: [Refused, Refused, Open, Open],
-        // Not every file system has them.
+        // Not every file system supports them.
         witness: Witness::ScriptIfSupported,
     },
     Case {

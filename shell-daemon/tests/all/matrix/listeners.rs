@@ -1,4 +1,4 @@
-//! What listens outside, and hears whoever gets out.
+//! Listeners outside, which hear a command that gets out.
 
 use std::{
     fs::Permissions,
@@ -14,19 +14,19 @@ use std::{
 
 use crate::world::World;
 
-/// One of each kind that a command could reach.
+/// One listener of each kind that a command could reach.
 pub(crate) struct Listeners {
     tcp: Vec<TcpListener>,
     udp: Vec<UdpSocket>,
     unix: Vec<UnixListener>,
     datagrams: UnixDatagram,
-    /// The words by which scripts name them.
+    /// The words for them in scripts.
     pub(crate) names: Vec<(&'static str, String)>,
 }
 
 impl Listeners {
-    /// `docker.sock` in the home and `agent.1` in `tmp`, which sessions can write to, `run/shell.sock` outside,
-    /// two abstract sockets, and the loopback's ports.
+    /// `docker.sock` in the home and `agent.1` in `tmp`, which sessions can write to, `run/shell.sock`
+    /// outside, two abstract sockets, and the loopback's ports.
     pub(crate) fn new(world: &World, mark: &str) -> Self {
         let tcp: Vec<TcpListener> =
             LOOPBACKS.iter().map(|address| TcpListener::bind((*address, 0)).unwrap()).collect();
@@ -61,7 +61,7 @@ impl Listeners {
         Self { tcp, udp, unix, datagrams, names }
     }
 
-    /// How many of them have heard something since this was last asked.
+    /// How many of them have heard something since the last call.
     pub(crate) fn heard(&self) -> usize {
         let mut packet = [0; 512];
         let tcp = self.tcp.iter().filter(|one| one.accept().is_ok()).count();

@@ -1,5 +1,5 @@
-//! What each posture stops and what it does not: one table of cases, tried against the real daemon in each
-//! posture, as root and as an ordinary user.
+//! The limits of each posture: one table of cases, tried against the real daemon in each posture, as root and
+//! as an ordinary user.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! Attacks by way of the network and of sockets. Where one must not get out, somebody listens.
+//! Attacks over the network and through sockets. For an attack that must not get out there is a listener.
 
 use super::case::{
     Case,

@@ -1,4 +1,4 @@
-//! Attacks on other processes and on the kernel, and on what there is of memory, processes and descriptors.
+//! Attacks on other processes, on the kernel, and on memory, processes and descriptors.
 
 use super::case::{
     Case,
@@ -22,7 +22,7 @@ pub(crate) const CASES: &[Case] = &[
     Case {
         about: "counts the descriptors of the sidecar",
         attacks: &["ls /proc/@daemon@/fd/"],
-        // The sidecar's files in `/proc` are root's, and a list of numbers is behind no other check.
+        // The sidecar's files in `/proc` belong to root, and listing the numbers needs no other right.
         fates: [Refused, Refused, OpenToRoot, OpenToRoot],
         witness: Witness::Script,
     },
@@ -52,7 +52,8 @@ pub(crate) const CASES: &[Case] = &[
         about: "traces the sidecar, reads its memory or takes its descriptors by system calls",
         attacks: &[
             "perl -e 'exit(syscall(@ptrace@, 0x4206, @daemon@, 0, 0) == 0 ? 0 : 1)'",
-            // A wrong address is noticed only by whoever may look at addresses.
+            // The kernel checks the right to read before the address, so `EFAULT` means that the read was
+            // allowed.
             "perl -e '$b = \"\\0\" x 8; $l = pack(\"QQ\", unpack(\"Q\", pack(\"p\", $b)), 8); $r = pack(\"QQ\", 4096, 8); \
              $n = syscall(@process_vm_readv@, @daemon@, $l, 1, $r, 1, 0); exit($n >= 0 || $! == 14 ? 0 : 1)'",
             "perl -e '$p = syscall(@pidfd_open@, @daemon@, 0); exit(syscall(@pidfd_getfd@, $p, 0, 0) >= 0 ? 0 : 1)'",
@@ -64,7 +65,7 @@ pub(crate) const CASES: &[Case] = &[
         about: "reads what `/proc/1` says of the machine's first process",
         attacks: &["cat /proc/1/environ", "readlink /proc/1/fd/0", "ls /proc/1/root/"],
         fates: [Refused, Refused, Refused, OpenToRoot],
-        // Root of a container may not look at everything either.
+        // Root in a container may not look at everything either.
         witness: Witness::ScriptIfSupported,
     },
     Case {

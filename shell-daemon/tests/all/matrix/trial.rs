@@ -27,7 +27,7 @@ async fn strong_stops_what_the_table_says() {
 }
 
 #[tokio::test]
-async fn contained_stops_what_the_table_says_on_a_host_and_in_a_stock_container() {
+async fn contained_stops_what_the_table_says_on_host_and_in_container() {
     check(ShellPosture::Contained).await;
 }
 
@@ -41,7 +41,7 @@ async fn none_leaves_open_what_the_table_says() {
     check(ShellPosture::None).await;
 }
 
-/// Tries every case in every column of a posture, and tells all that is otherwise at once.
+/// Tries every case in every column of a posture, and reports all differences at once.
 async fn check(posture: ShellPosture) {
     let mut otherwise = Vec::new();
     for column in Column::of(posture) {
@@ -62,7 +62,7 @@ async fn check(posture: ShellPosture) {
     assert!(otherwise.is_empty(), "{}", otherwise.join("\n"));
 }
 
-/// Makes one attack; what was seen, where that is not what was expected.
+/// Makes one attack; an error tells what differed from the expected fate.
 async fn meet(place: &mut Place, case: &Case, attack: &str, expected: Fate) -> Result<(), String> {
     let script = place.script(attack);
     let timeout = if expected == Fate::Late { SHORT_MS } else { LONG_MS };
@@ -101,7 +101,7 @@ fn fate(ran: &Ran) -> Fate {
     }
 }
 
-/// What no command could write is as it was.
+/// Files that no command could write are unchanged.
 #[track_caller]
 fn assert_untouched(place: &Place) {
     for (file, text) in
@@ -114,8 +114,8 @@ fn assert_untouched(place: &Place) {
     }
 }
 
-/// Lets a name stand for a harmless file and for the secret by turns. A command that must not get at the secret is
-/// told when it has tried for long enough; one that must goes on until it has it.
+/// Makes a name lead to a harmless file and to the secret by turns. If the secret must stay out of reach, the
+/// command is told after enough tries; otherwise it goes on until it has read the secret.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -157,11 +157,11 @@ impl Drop for Swapper {
     }
 }
 
-/// For what does not end by itself.
+/// For attacks that do not end by themselves.
 const SHORT_MS: u64 = 250;
 
-/// For all else, which takes a fraction of it.
+/// For all other attacks, which need a fraction of it.
 const LONG_MS: u64 = 30_000;
 
-/// Swaps there and back; a command looks about as often.
+/// Rounds of swaps; the command reads about as often.
 const ENOUGH: usize = 5000;

@@ -1,4 +1,4 @@
-//! What a client may ask for, and how much of it.
+//! Bounds on a client's requests.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn a_session_may_have_fewer_mounts_than_the_daemon() {
     assert_eq!(created.mounts, [mount("shared", "read"), mount("tmp", "write")]);
     let narrow = created.session_id;
     let wide = session(&mut shell).await;
-    // In a file tree of its own a mount is where clients call it, and not where it really is.
+    // In a separate file tree a mount has the clients' name, and its real path does not exist.
     let has_tree = output(&mut shell, &wide, "echo $PORTCULLIS_SHARED").await == "/shared\n";
     for (command, in_wide, in_narrow) in [
         ("echo x > $PORTCULLIS_SHARED/file".to_owned(), true, false),
@@ -119,7 +119,7 @@ async fn limits_can_be_lowered_and_not_raised() {
     let lowered = created.session_id;
     let ran = run(&mut shell, exec(&lowered, "sleep 60")).await.unwrap();
     assert_eq!(ran.exited.interruption, "timeout");
-    // A command may ask for more time than its session's, up to what the daemon gives.
+    // A command may ask for more time than its session's, up to the daemon's maximum.
     let command = "head -c 3000000 /dev/zero > file; printf %100s";
     let ran = run(&mut shell, exec_within(Duration::from_secs(60), &lowered, command)).await.unwrap();
     let handed_on = ran.stdout.len() + ran.stderr.len();
@@ -162,7 +162,7 @@ async fn sessions_and_commands_have_their_number() {
     let _two = begin(&mut shell, exec(&sessions[1], "sleep 60")).await.unwrap();
     let refused = run(&mut shell, exec(&sessions[2], "echo x >> counter")).await.unwrap_err();
     assert_eq!(code(&refused), "limit");
-    // Each place is given back.
+    // Each permit is given back.
     drop(one);
     soon("its place is free", || true).await;
     loop {
@@ -192,8 +192,8 @@ async fn a_session_that_rests_too_long_is_ended_with_its_jobs() {
     assert_eq!(finish(stream).await.unwrap().stdout, "on\n");
 }
 
-/// A daemon, a client, a session of it that rests from now on and has a job, and a command that another session
-/// works at for longer than a session may rest. `None` if one of the sessions was ended before it was used.
+/// A daemon, a client, a session that is idle from now on and has a job, and a command that runs in another
+/// session for longer than a session may be idle. `None` if one of the sessions was ended before it was used.
 async fn use_in_time(
     world: &World,
     rest: Duration,
@@ -206,14 +206,14 @@ async fn use_in_time(
     let job = format!("(exec -a {marker} sleep 60 >/dev/null 2>&1 &)");
     let ran = in_time(run(&mut shell, exec(&resting, &job)).await)?;
     assert_eq!(ran.exited.ending, Some(Ending::Code(0)), "{ran:?}");
-    // A command is no rest, however long it takes.
+    // A session with a running command is not idle, however long the command takes.
     let working = session(&mut shell).await;
     let work = format!("sleep {}; echo on", 2 * rest.as_secs() + 1);
     let (_, stream) = in_time(begin(&mut shell, exec(&working, &work)).await)?;
     Some((daemon, shell, resting, stream))
 }
 
-/// What came of a call, if its session was still there.
+/// The result of a call, or `None` if its session had been ended already.
 fn in_time<T>(answer: Result<T, Status>) -> Option<T> {
     if let Err(status) = &answer {
         assert!(matches!(code(status), "not_found" | "session_ended"), "{status:?}");
@@ -244,7 +244,7 @@ async fn commands_are_judged_by_their_whole_text() {
 }
 
 #[tokio::test]
-async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
+async fn many_health_calls_start_one_session() {
     let Some(world) = World::new() else { return };
     let mut config = config(&world);
     config.service.health_cache = Duration::from_secs(3600);
@@ -261,7 +261,7 @@ async fn however_many_ask_for_the_daemons_health_one_session_is_started() {
 }
 
 #[tokio::test]
-async fn calls_for_the_daemons_health_that_are_dropped_pile_up_nothing() {
+async fn dropped_health_calls_do_not_pile_up() {
     let Some(world) = World::new() else { return };
     let mut config = config(&world);
     config.service.health_cache = Duration::ZERO;

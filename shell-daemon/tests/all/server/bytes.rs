@@ -1,4 +1,5 @@
-//! What is no protocol: garbage, halves, drips, floods. The daemon lives, and serves the others.
+//! Bytes that are no protocol: garbage, halves, drips, floods. The daemon survives, and serves the other
+//! clients.
 
 use std::{
     io::{Read as _, Write as _},
@@ -18,7 +19,7 @@ use super::sidecar::{
 };
 use crate::world::{World, ever_longer};
 
-/// How HTTP/2 begins.
+/// The start of an HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// A frame without settings.
@@ -36,14 +37,14 @@ async fn garbage_ends_its_connection_alone() {
         vec![0; 100_000],
         vec![0xff; 100_000],
         (0..100_000u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect(),
-        // A frame that is longer than any may be.
+        // A frame longer than the maximum.
         begun(&[0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 1]),
-        // Data of a call that was never begun.
+        // Data for a call that never began.
         begun(&[0, 0, 4, 0, 0, 0, 0, 0, 1, 1, 2, 3, 4]),
-        // Headers that are none, and a continuation of nothing.
+        // Invalid headers, and a continuation without a start.
         begun(&[0, 0, 4, 1, 4, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff]),
         begun(&[0, 0, 1, 9, 4, 0, 0, 0, 1, 0x82]),
-        // A window of more than there is.
+        // A window larger than the maximum.
         begun(&[0, 0, 4, 8, 0, 0, 0, 0, 0, 0x7f, 0xff, 0xff, 0xff]),
     ];
     for (index, attack) in attacks.iter().enumerate() {
@@ -57,7 +58,7 @@ async fn garbage_ends_its_connection_alone() {
 
 /// Reads until the daemon hangs up; `false` if it does not.
 fn is_hung_up(stream: &mut UnixStream) -> bool {
-    // Less than the time in which a client has to come to its first call: the end of that would end it as well.
+    // Less than the greeting timeout, which would also end the connection.
     stream.set_read_timeout(Some(Duration::from_secs(9))).unwrap();
     let mut read = vec![0; 4096];
     loop {
@@ -109,7 +110,7 @@ async fn who_does_not_come_to_a_call_is_hung_up_on() {
         }
         soon("the daemon has hung up", || daemon.child.try_wait().unwrap().is_some()).await;
     }
-    // The control: who has named the token may be silent for as long as he likes.
+    // The control: a client that has sent the token may be silent for as long as it likes.
     let mut times = ever_longer(config.service.greeting_timeout);
     loop {
         config.service.greeting_timeout = times.next().expect("its first call comes in time");
@@ -123,7 +124,7 @@ async fn who_does_not_come_to_a_call_is_hung_up_on() {
     }
 }
 
-/// A daemon that has been told what it is, and its client, unless that came too late.
+/// A daemon that got its setup, and its client, unless that came too late.
 async fn connected(config: &DaemonConfig, credentials: Credentials) -> (Embedded, Option<Shell>) {
     let (daemon, mut stream) = start_embedded();
     stream.write_all(setup_line(config).as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! Commands: input, output, deadlines, cancellation, and how each end is told.
+//! Commands: input, output, deadlines, cancellation, and the report of each end.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ async fn input_comes_with_the_command_and_after_it() {
 }
 
 #[tokio::test]
-async fn a_cancelled_command_is_killed_with_its_tree_and_the_session_lives_on() {
+async fn a_cancelled_command_dies_with_its_tree_and_not_its_session() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
     let session = session(&mut shell).await;
@@ -79,7 +79,7 @@ async fn whoever_drops_the_call_kills_the_command() {
         .await;
     drop(stream);
     soon("it is dead", || processes_with(&marker).is_empty()).await;
-    // The session may still be about to notice.
+    // The session may not have noticed yet.
     loop {
         match run(&mut shell, exec(&session, "echo on")).await {
             Ok(ran) => break assert_eq!(ran.stdout, "on\n"),
@@ -95,7 +95,8 @@ async fn a_command_that_takes_too_long_is_killed_and_ran_once() {
     let session = session(&mut shell).await;
     let mut limits = ever_longer(Duration::from_millis(300));
     loop {
-        // Of the last one, which came too late. Nothing of that is left to write more.
+        // From the previous attempt, which was too short. All its processes are gone, so none can write it
+        // again.
         let _ = std::fs::remove_file(world.path("shared/counter"));
         let limit = limits.next().expect("it says a word in time");
         let request = exec_within(limit, &session, "echo x >> counter; echo up; sleep 60");
@@ -137,7 +138,7 @@ async fn nobody_gets_more_time_or_output_than_the_daemon_gives() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_slowly_slows_the_command_and_takes_no_memory() {
+async fn a_slow_reader_slows_the_command_and_takes_no_memory() {
     let Some(world) = World::new() else { return };
     let mut config = config(&world);
     config.session.output_bytes = 1 << 30;
@@ -170,7 +171,7 @@ async fn a_client_that_reads_slowly_slows_the_command_and_takes_no_memory() {
 }
 
 #[tokio::test]
-async fn a_client_that_reads_nothing_holds_neither_deadline_nor_session() {
+async fn a_client_that_never_reads_delays_no_deadline_or_session() {
     let Some(world) = World::new() else { return };
     let (_daemon, mut shell) = embedded(config(&world)).await;
     let session = session(&mut shell).await;
@@ -178,7 +179,7 @@ async fn a_client_that_reads_nothing_holds_neither_deadline_nor_session() {
     loop {
         let limit = limits.next().expect("it writes more than can wait for a client");
         let (_, stream) = begin(&mut shell, exec_within(limit, &session, "cat /dev/zero")).await.unwrap();
-        // Not one message is read, and the next command of the session runs all the same.
+        // No message is read, and the next command of the session still runs.
         loop {
             match run(&mut shell, exec(&session, "echo on")).await {
                 Ok(ran) => break assert_eq!(ran.stdout, "on\n"),

@@ -1,4 +1,4 @@
-//! The daemon that a parent process has to itself.
+//! The daemon that serves its parent process alone.
 
 use std::{io::Write as _, process::Command};
 
@@ -47,7 +47,7 @@ async fn health_is_what_a_session_has_proven() {
     let (_daemon, mut shell) = embedded(config(&world)).await;
     let health = shell.health(HealthRequest::default()).await.unwrap().into_inner();
     let created = shell.create_session(everything()).await.unwrap().into_inner();
-    // Each session may be of a user of its own.
+    // Each session may have a separate user.
     let without_uid = |posture: Option<PostureReport>| PostureReport { uid: None, ..posture.unwrap() };
     assert_eq!(without_uid(health.posture), without_uid(created.posture));
     shell.kill_session(KillSessionRequest { session_id: created.session_id }).await.unwrap();
@@ -70,7 +70,7 @@ async fn the_daemon_ends_with_its_connection_and_leaves_nothing() {
     assert_eq!(processes_with(&marker), Vec::<String>::new());
 }
 
-/// What somebody left open when the daemon was started reaches neither the daemon nor its sessions.
+/// Descriptors that the parent left open reach neither the daemon nor its sessions.
 #[tokio::test]
 #[expect(clippy::disallowed_methods, reason = "the parent that leaves it open is a program")]
 async fn what_a_parent_left_open_reaches_no_command() {
@@ -90,15 +90,15 @@ async fn what_a_parent_left_open_reaches_no_command() {
         let mut shell = client(stream, Credentials::good()).await;
         let session = session(&mut shell).await;
         let listing = "perl -e 'for (3..400) { print \"$_ \" if open(my $file, \"<&\", $_) }'";
-        // The state of the session is still to be written there.
+        // The file for the session's next state.
         assert_eq!(output(&mut shell, &session, listing).await, "200 ", "{posture}");
-        // It shows them to root alone.
+        // Only root may list them.
         let of_daemon = std::fs::read_dir(format!("/proc/{}/fd", daemon.child.id())).into_iter().flatten();
         let held =
             of_daemon.flatten().filter(|one| std::fs::read_link(one.path()).is_ok_and(|to| to == secret));
         assert_eq!(held.count(), 0, "{posture}");
     }
-    // The control: any other program has them.
+    // The control: any other program inherits them.
     let mut command = Command::new("bash");
     let had = command.args(["-c", &opened, "cat", "/proc/self/fd/150"]).output().unwrap();
     assert_eq!(had.stdout, b"vault/secret");

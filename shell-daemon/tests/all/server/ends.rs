@@ -1,4 +1,4 @@
-//! Ends: of clients, of daemons, of parents. No process is left, and nothing has run twice.
+//! Ends of clients, daemons and parents: no process is left, and no command has run twice.
 
 use std::{
     process::{Child, Command, Stdio},
@@ -38,7 +38,7 @@ fn counted(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn the_end_of_a_client_is_the_end_of_what_it_runs_and_of_nothing_else() {
+async fn a_clients_end_ends_its_commands_and_no_others() {
     let Some(world) = World::new() else { return };
     let daemon = standalone(&world, &[]).await;
     let (mut goes, mut stays) = (daemon.client().await, daemon.client().await);
@@ -68,7 +68,7 @@ async fn a_session_that_is_being_started_ends_with_its_client() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_killed_leaves_no_process_and_nothing_is_run_again() {
+async fn a_killed_daemon_leaves_no_process_and_reruns_nothing() {
     let Some(world) = World::new() else { return };
     let mut daemon = standalone(&world, &[]).await;
     let mut shell = daemon.client().await;
@@ -81,7 +81,7 @@ async fn a_daemon_that_is_killed_leaves_no_process_and_nothing_is_run_again() {
     assert_eq!(error.code(), Code::Unavailable, "{error:?}");
     soon("nothing is left", || processes_with(&marker).is_empty()).await;
     daemon.child.wait().unwrap();
-    // The socket that it left keeps no other from taking its place.
+    // The socket that it left behind does not block the next daemon.
     let daemon = standalone(&world, &[]).await;
     let mut shell = daemon.client().await;
     let fresh = session(&mut shell).await;
@@ -97,10 +97,10 @@ async fn a_daemon_that_is_told_to_stop_lets_a_short_command_end() {
     let (_, stream) =
         begin(&mut shell, exec(&session, "until [ -e go ]; do :; done; echo done")).await.unwrap();
     daemon.terminate();
-    // Nothing new is begun from the moment on at which it has noticed.
+    // Once the daemon has noticed the signal, it starts nothing new.
     let refused = loop {
         match shell.create_session(everything()).await {
-            // There is room for some only.
+            // Sessions are limited, so end each at once.
             Ok(created) => {
                 let kill = KillSessionRequest { session_id: created.into_inner().session_id };
                 shell.kill_session(kill).await.unwrap();
@@ -123,7 +123,7 @@ async fn a_daemon_that_is_told_to_stop_waits_for_nobody_for_long() {
     let mut shell = daemon.client().await;
     let marker = marker("told-to-stop");
     let stream = running(&mut shell, &marker).await;
-    // One that says nothing holds nothing up either.
+    // A silent connection does not delay the stop either.
     let silent = daemon.connect();
     let begun = Instant::now();
     signal(&daemon.child, Signal::INT);
@@ -152,7 +152,7 @@ async fn an_embedded_daemon_ends_with_its_parent_however_that_ends() {
     soon("nothing is left", || processes_with(&marker).is_empty()).await;
 }
 
-/// Starts this very program, to be the parent of a daemon: [`a_parent`] and no other test.
+/// Starts this test program to be the parent of a daemon: [`a_parent`] and no other test.
 #[expect(clippy::disallowed_methods, reason = "the parent is a program")]
 fn parent(world: &World, marker: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -166,7 +166,7 @@ fn parent(world: &World, marker: &str) -> Child {
 
 const PARENT: &str = "PORTCULLIS_TEST_PARENT";
 
-/// What the parent does until it is killed; nothing where nobody asks for one.
+/// The parent, which runs until it is killed; does nothing unless the test above asks for it.
 #[tokio::test]
 async fn a_parent() {
     let Ok(marker) = std::env::var(PARENT) else { return };
@@ -175,7 +175,7 @@ async fn a_parent() {
     finish(running(&mut shell, &marker).await).await.unwrap();
 }
 
-/// Whether a process has not ended yet; one that waits to be buried has.
+/// Whether a process runs; a zombie does not.
 fn is_alive(process: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"));
     stat.is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with('Z'))
@@ -205,13 +205,13 @@ async fn what_is_no_setup_ends_an_embedded_daemon() {
     let unknown_key = good.replacen('{', "{\"more\":1,", 1);
     for setup in ["\n", "{}\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &long, &bad_token, &unknown_key] {
         let (mut daemon, mut stream) = start_embedded();
-        // Whether all of it was read before the end is another matter.
+        // The daemon may end before it has read everything.
         let _ = stream.write_all(setup.as_bytes());
         let _ = stream.shutdown(std::net::Shutdown::Write);
         let _ = stream.read_to_end(&mut Vec::new());
         assert!(!daemon.child.wait().unwrap().success(), "{setup:.60}");
     }
-    // The control: the same line, unharmed, and cut into single bytes.
+    // The control: the intact line, sent as single bytes.
     let (_daemon, mut stream) = start_embedded();
     for byte in good.as_bytes() {
         stream.write_all(&[*byte]).unwrap();

@@ -1,4 +1,4 @@
-//! The files that a daemon of its own trusts, and those that it does not.
+//! The files that a standalone daemon trusts, and those that it refuses.
 
 use std::{
     fs::Permissions,
@@ -11,7 +11,7 @@ use portcullis_shell_daemon::protocol::HealthRequest;
 use super::sidecar::{code, exec, run, session, shelld, shelld_with, standalone};
 use crate::world::World;
 
-/// Starts a daemon that must refuse to be, and says what it said.
+/// Starts a daemon that must refuse to run, and returns its message.
 #[track_caller]
 fn refusal(world: &World) -> String {
     let (mut command, _) = shelld(world);
@@ -84,7 +84,7 @@ async fn what_is_no_leftover_is_left() {
     assert_eq!(std::fs::read_to_string(&socket).unwrap(), "precious");
     std::fs::remove_file(&socket).unwrap();
 
-    // A link to a socket that would be taken for a leftover if it were followed.
+    // A link to a socket that would count as a leftover if the link were followed.
     drop(UnixListener::bind(world.path("elsewhere")).unwrap());
     symlink(world.path("elsewhere"), &socket).unwrap();
     assert!(refusal(&world).contains("something else in its place"));
@@ -94,7 +94,7 @@ async fn what_is_no_leftover_is_left() {
     let live = UnixListener::bind(&socket).unwrap();
     assert!(refusal(&world).contains("listening there already"));
     drop(live);
-    // The control: nobody listens any more.
+    // The control: no process listens any more.
     let daemon = standalone(&world, &[]).await;
     session(&mut daemon.client().await).await;
 }

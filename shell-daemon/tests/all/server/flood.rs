@@ -1,4 +1,4 @@
-//! Ten thousand connections: those that are there go on, the daemon stays small, and a client gets in.
+//! Ten thousand connections: existing ones go on, the daemon stays small, and a new client gets in.
 
 use std::{
     collections::VecDeque,
@@ -18,14 +18,15 @@ use crate::world::World;
 
 const CONNECTIONS: usize = 10_000;
 
-/// Connections at a time of a daemon, and of these one is in use.
+/// The daemon's maximum of connections, minus the one that the test uses.
 const LEFT: usize = 63;
 
-/// What one of the flood says before it says nothing more: nothing, the beginning of a greeting, or garbage.
+/// The bytes that a connection of the flood sends before it falls silent: none, the start of a greeting, or
+/// garbage.
 const WORDS: [&[u8]; 3] = [b"", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0", &[0xff; 64]];
 
 #[tokio::test]
-async fn a_flood_of_connections_is_bounded_and_leaves_those_that_are_there() {
+async fn a_flood_of_connections_is_bounded_and_cuts_no_session() {
     let Some(world) = World::new() else { return };
     let daemon = standalone(&world, &[]).await;
     let mut shell = daemon.client().await;
@@ -40,8 +41,8 @@ async fn a_flood_of_connections_is_bounded_and_leaves_those_that_are_there() {
         assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
     }
     assert!(most < 200, "the daemon had {most} descriptors");
-    // A client that comes to its point takes the place of one that does not: as soon as that one is gone, for which
-    // the daemon waits a second.
+    // A new client gets the permit of a connection that has not sent the token, as soon as that one is gone;
+    // the daemon waits a second for that.
     let mut tries = 0;
     while !is_let_in(&daemon).await {
         tries += 1;
@@ -49,28 +50,28 @@ async fn a_flood_of_connections_is_bounded_and_leaves_those_that_are_there() {
     }
     let grown = memory_kib(&daemon.child, "VmHWM:") - before;
     assert!(grown < 32 << 10, "the daemon grew by {grown} KiB");
-    // All but those for which there is a place have been hung up on.
+    // All connections beyond the maximum were hung up on.
     soon("the flooder has seen it", || flooder.try_wait().unwrap().is_some()).await;
     assert!(flooder.wait().unwrap().success());
     assert_eq!(output(&mut shell, &own, "echo on").await, "on\n");
 }
 
-/// Whether a client that comes now has a session.
+/// Whether a new client gets a session.
 async fn is_let_in(daemon: &Standalone) -> bool {
     let Some(mut shell) = client_if_open(daemon.connect(), Credentials::good()).await else { return false };
     shell.create_session(everything()).await.is_ok()
 }
 
-/// So few that all of them together take less time than those of the flood have to come to their point.
+/// So few that all tries together take less than the flood's greeting timeout.
 const TRIES: u32 = 5;
 
 fn descriptors(process: &Child) -> usize {
-    // It shows them to root alone.
+    // Only root may list them.
     std::fs::read_dir(format!("/proc/{}/fd", process.id())).map_or(0, Iterator::count)
 }
 
-/// Starts this very program, to be the flood: [`a_flood`] and no other test. The descriptors that it takes are
-/// not those of the other tests.
+/// Starts this test program to be the flood: [`a_flood`] and no other test, so that its descriptors are not
+/// those of the other tests.
 #[expect(clippy::disallowed_methods, reason = "the flood is a program")]
 fn flooder(world: &World, socket: &Path) -> Child {
     Command::new(std::env::current_exe().unwrap())
@@ -86,7 +87,7 @@ fn flooder(world: &World, socket: &Path) -> Child {
 const SOCKET: &str = "PORTCULLIS_TEST_SOCKET";
 const FLOODED: &str = "PORTCULLIS_TEST_FLOODED";
 
-/// What the flood does; nothing where nobody asks for one.
+/// The flood; does nothing unless the test above asks for it.
 #[test]
 fn a_flood() {
     let (Some(socket), Some(flooded)) = (std::env::var_os(SOCKET), std::env::var_os(FLOODED)) else { return };
@@ -94,7 +95,7 @@ fn a_flood() {
     let most = getrlimit(Resource::Nofile)
         .current
         .map_or(CONNECTIONS, |most| usize::try_from(most).unwrap().saturating_sub(100));
-    // Where not so many can be open at a time they come in waves: the oldest go.
+    // If fewer can be open at a time, they come in waves: the oldest are closed.
     let at_a_time = CONNECTIONS.min(most);
     let mut flood = VecDeque::new();
     for number in 0..CONNECTIONS {
@@ -118,7 +119,7 @@ fn a_flood() {
     std::fs::write(flooded, "").unwrap();
 }
 
-/// Whether the other side has hung up; what it wrote before is left aside.
+/// Whether the other side has hung up; bytes that it wrote before are discarded.
 fn is_closed(stream: &UnixStream) -> bool {
     stream.set_nonblocking(true).unwrap();
     let mut read = [0; 1024];

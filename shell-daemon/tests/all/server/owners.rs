@@ -1,4 +1,4 @@
-//! Who is let in, and whose a session is.
+//! Which clients are let in, and which client owns a session.
 
 use std::{
     fs::Permissions,
@@ -60,7 +60,7 @@ async fn a_client_of_another_version_is_told_so_and_learns_no_more() {
     assert_eq!(refused.code(), Code::Unauthenticated);
 }
 
-/// Connects as another user: the credentials of this thread alone are changed.
+/// Connects as another user: only this thread's credentials change.
 fn connect_as(uid: u32, socket: &std::path::Path) -> UnixStream {
     let socket = socket.to_owned();
     let connecting = std::thread::spawn(move || {
@@ -129,7 +129,7 @@ async fn a_session_of_another_connection_is_not_there() {
     };
     codes.push(other.write_stdin(write).await.unwrap_err());
     codes.push(other.kill_session(KillSessionRequest { session_id: owned.clone() }).await.unwrap_err());
-    // The same answers as for what nobody has.
+    // The same answers as for ids that no connection has.
     codes.push(run(&mut other, exec(&"0".repeat(32), "true")).await.unwrap_err());
     for id in ["", "0", &"g".repeat(32), &"0".repeat(64), "../x"] {
         codes.push(run(&mut other, exec(id, "true")).await.unwrap_err());
@@ -137,7 +137,7 @@ async fn a_session_of_another_connection_is_not_there() {
     for status in codes {
         assert_eq!((status.code(), code(&status)), (Code::NotFound, "not_found"), "{status:?}");
     }
-    // The owner can do all of it.
+    // The owner can do all of this.
     let write = WriteStdinRequest { command_id: command_id_of_owner, bytes: b"mine\n".to_vec(), close: true };
     owner.write_stdin(write).await.unwrap();
     assert_eq!(finish(running).await.unwrap().stdout, "mine\n");
@@ -158,7 +158,7 @@ async fn sessions_of_one_connection_have_states_of_their_own() {
     assert_eq!(output(&mut shell, &two, "echo $v").await, "two\n");
 }
 
-/// Whether the daemon has namespaces to give or not: its sessions can make no socket to come by.
+/// With and without namespaces: a session cannot make a socket to connect with.
 #[tokio::test]
 async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
     if World::new().is_none() {
@@ -177,11 +177,11 @@ async fn a_session_cannot_reach_the_socket_of_its_own_daemon() {
         );
         let ran = run(&mut shell, exec(&session, &attack)).await.unwrap();
         assert_eq!(ran.exited.ending, Some(Ending::Code(1)), "{ran:?}");
-        // Nor can it read what would be asked for there.
+        // It cannot read the token either.
         let token = format!("cat {}", world.path("token").display());
         let ran = run(&mut shell, exec(&session, &token)).await.unwrap();
         assert_eq!((ran.exited.ending, ran.stdout.as_str()), (Some(Ending::Code(1)), ""), "{ran:?}");
-        // The control: whoever is not confined comes as far as being asked for it.
+        // The control: an unconfined program connects and reads the token.
         let status = outside(&["bash", "-c", &format!("{attack} && {token}")]);
         assert!(status.success(), "the control");
     }

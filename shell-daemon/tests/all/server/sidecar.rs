@@ -1,4 +1,4 @@
-//! A daemon for a test, and clients of it.
+//! Daemons for tests, and clients for them.
 
 use std::{
     fs::Permissions,
@@ -38,7 +38,7 @@ pub(crate) const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 pub(crate) type Shell = ShellClient<InterceptedService<Channel, Credentials>>;
 
-/// What a client says of itself with each call.
+/// The metadata that a client sends with each call.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
     pub(crate) token: Option<String>,
@@ -64,7 +64,7 @@ impl Interceptor for Credentials {
     }
 }
 
-/// `shared` and `tmp` to write, `read` to read.
+/// `shared` and `tmp` are writable, `read` is readable.
 pub(crate) fn config(world: &World) -> DaemonConfig {
     let mount = |name: &str, access| DaemonMount { name: name.to_owned(), folder: name.to_owned(), access };
     DaemonConfig {
@@ -98,27 +98,27 @@ impl Drop for Embedded {
     }
 }
 
-/// Starts a daemon whose standard input is the other end of what comes back.
+/// Starts a daemon whose standard input is the other end of the returned stream.
 #[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
 pub(crate) fn start_embedded() -> (Embedded, StdUnixStream) {
     spawn_embedded(Command::new(env!("CARGO_BIN_EXE_portcullis-shelld")).arg(EMBEDDED_ENTRY))
 }
 
-/// As [`start_embedded`], by a command that becomes the daemon.
+/// Like [`start_embedded`], with a command that becomes the daemon.
 pub(crate) fn spawn_embedded(command: &mut Command) -> (Embedded, StdUnixStream) {
     let (ours, theirs) = StdUnixStream::pair().unwrap();
     let child = command.env_clear().stdin(Stdio::from(OwnedFd::from(theirs))).spawn().unwrap();
     (Embedded { child }, ours)
 }
 
-/// An embedded daemon, and the one client it has.
+/// An embedded daemon, and its one client.
 pub(crate) async fn embedded(config: DaemonConfig) -> (Embedded, Shell) {
     let (daemon, mut stream) = start_embedded();
     stream.write_all(setup_line(&config).as_bytes()).unwrap();
     (daemon, client(stream, Credentials::good()).await)
 }
 
-/// What a parent writes first.
+/// The parent's first line.
 pub(crate) fn setup_line(config: &DaemonConfig) -> String {
     let setup = EmbeddedSetup { token: TOKEN.to_owned(), config: config.clone() };
     format!("{}\n", serde_json::to_string(&setup).unwrap())
@@ -128,13 +128,13 @@ pub(crate) async fn client(stream: StdUnixStream, credentials: Credentials) -> S
     ShellClient::with_interceptor(channel(stream).await.unwrap(), credentials)
 }
 
-/// As [`client`], where the daemon may have hung up by now.
+/// Like [`client`], for a daemon that may have hung up already.
 pub(crate) async fn client_if_open(stream: StdUnixStream, credentials: Credentials) -> Option<Shell> {
     let channel = channel(stream).await.ok()?;
     Some(ShellClient::with_interceptor(channel, credentials))
 }
 
-/// A channel over one connection: when that is over, every call fails.
+/// A channel over one connection: when that closes, every call fails.
 pub(crate) async fn channel(stream: StdUnixStream) -> Result<Channel, tonic::transport::Error> {
     stream.set_nonblocking(true).unwrap();
     let mut stream = Some(UnixStream::from_std(stream).unwrap());
@@ -145,7 +145,7 @@ pub(crate) async fn channel(stream: StdUnixStream) -> Result<Channel, tonic::tra
     Endpoint::from_static("http://shell").connect_with_connector(connector).await
 }
 
-/// A daemon of its own, which is killed when this is dropped.
+/// A standalone daemon, which is killed when this is dropped.
 pub(crate) struct Standalone {
     pub(crate) child: Child,
     pub(crate) socket: PathBuf,
@@ -158,12 +158,12 @@ impl Drop for Standalone {
     }
 }
 
-/// The command line of a daemon of its own, with a token's file and a folder for the socket.
+/// The command line of a standalone daemon, with a token file and a path for the socket.
 pub(crate) fn shelld(world: &World) -> (Command, PathBuf) {
     shelld_with(world, "state")
 }
 
-/// As [`shelld`], with another state folder.
+/// Like [`shelld`], with another state folder.
 #[expect(clippy::disallowed_methods, reason = "the daemon is a program")]
 pub(crate) fn shelld_with(world: &World, state: &str) -> (Command, PathBuf) {
     let (token, run) = (world.path("token"), world.path("run"));
@@ -176,12 +176,12 @@ pub(crate) fn shelld_with(world: &World, state: &str) -> (Command, PathBuf) {
     (command, socket)
 }
 
-/// Starts a daemon of its own and waits until it lets clients in.
+/// Starts a standalone daemon and waits until it lets clients in.
 pub(crate) async fn standalone(world: &World, more: &[&str]) -> Standalone {
     standalone_in(world, more, Outer::Nothing).await
 }
 
-/// As [`standalone`], with something around it.
+/// Like [`standalone`], inside an outer sandbox.
 pub(crate) async fn standalone_in(world: &World, more: &[&str], outer: Outer) -> Standalone {
     let (mut command, socket) = shelld(world);
     let child = outer.start(|| command.args(more).spawn().unwrap());
@@ -218,7 +218,7 @@ pub(crate) fn signal(child: &Child, signal: Signal) {
     rustix::process::kill_process(pid, signal).unwrap();
 }
 
-/// The processes that a process has started.
+/// The children of a process.
 pub(crate) fn children(process: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten();
     let children = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
@@ -234,12 +234,12 @@ pub(crate) fn memory_kib(child: &Child, line: &str) -> u64 {
     line.trim_matches(|sign: char| !sign.is_ascii_digit()).parse().unwrap()
 }
 
-/// A request for all that a daemon has.
+/// A request for all mounts of the daemon.
 pub(crate) fn everything() -> CreateSessionRequest {
     CreateSessionRequest { all_mounts: true, ..CreateSessionRequest::default() }
 }
 
-/// A session of all that the daemon has.
+/// Starts a session with all mounts of the daemon.
 pub(crate) async fn session(shell: &mut Shell) -> String {
     shell.create_session(everything()).await.unwrap().into_inner().session_id
 }
@@ -248,12 +248,12 @@ pub(crate) fn exec(session: &str, command: &str) -> ExecRequest {
     ExecRequest { session_id: session.to_owned(), command: command.to_owned(), ..ExecRequest::default() }
 }
 
-/// As [`exec`], with a time of its own.
+/// Like [`exec`], with a timeout.
 pub(crate) fn exec_within(limit: Duration, session: &str, command: &str) -> ExecRequest {
     ExecRequest { timeout_ms: u64::try_from(limit.as_millis()).unwrap(), ..exec(session, command) }
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) stdout: String,
@@ -267,14 +267,14 @@ pub(crate) async fn run(shell: &mut Shell, request: ExecRequest) -> Result<Ran, 
     finish(stream).await
 }
 
-/// Its output, where it must succeed.
+/// The output of a command that must succeed.
 pub(crate) async fn output(shell: &mut Shell, session: &str, command: &str) -> String {
     let ran = run(shell, exec(session, command)).await.unwrap_or_else(|error| panic!("{command}: {error:?}"));
     assert_eq!(ran.exited.ending, Some(Ending::Code(0)), "{command}: {ran:?}");
     ran.stdout
 }
 
-/// Runs a command until it has been started, and says what it is called.
+/// Starts a command, and returns its id and its events.
 pub(crate) async fn begin(
     shell: &mut Shell,
     request: ExecRequest,
@@ -287,7 +287,7 @@ pub(crate) async fn begin(
     Ok((started.command_id, stream))
 }
 
-/// The rest of a command that has been started.
+/// Reads the remaining events of a command.
 pub(crate) async fn finish(mut stream: Streaming<ExecEvent>) -> Result<Ran, Status> {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
     loop {
@@ -310,8 +310,8 @@ pub(crate) fn code(status: &Status) -> &str {
     status.metadata().get(CODE_KEY).map_or("", |code| code.to_str().unwrap())
 }
 
-/// Waits for something that must come true within forty seconds, without holding up the client. That is less than
-/// what sleeps until it is killed, and than the time of a command.
+/// Waits, without blocking the client, for a condition that must become true within forty seconds. That is
+/// less than the sleeps of commands that have to be killed, and less than a command's timeout.
 #[track_caller]
 pub(crate) fn soon(what: &str, mut condition: impl FnMut() -> bool) -> impl Future<Output = ()> {
     let what = what.to_owned();

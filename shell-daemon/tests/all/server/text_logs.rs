@@ -1,4 +1,4 @@
-//! Logs as text, as a container's runtime or a service manager collects them.
+//! Text logs, as a container runtime or a service manager collects them.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _},

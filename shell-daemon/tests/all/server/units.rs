@@ -1,4 +1,4 @@
-//! The daemon under a service manager: a socket that is handed over, and word of being ready.
+//! The daemon under a service manager: socket activation and readiness notification.
 
 use std::{
     os::unix::net::{UnixDatagram, UnixListener, UnixStream},
@@ -22,7 +22,7 @@ async fn a_socket_that_is_handed_over_is_served_and_left() {
     let stream = UnixStream::connect(&daemon.socket).unwrap();
     let mut shell = client(stream, Credentials::good()).await;
     session(&mut shell).await;
-    // Nothing was made at the place that the command line names.
+    // No file was made at the path from the command line.
     assert!(!world.path("run").exists());
     signal(&daemon.child, Signal::TERM);
     soon("it has ended", || daemon.child.try_wait().unwrap().is_some()).await;
@@ -68,7 +68,7 @@ fn heard(notified: &UnixDatagram) -> String {
 }
 
 #[test]
-fn logs_are_json_where_that_is_asked_for_and_never_hold_the_token() {
+fn json_logs_are_json_and_never_hold_the_token() {
     let Some(world) = World::new() else { return };
     let (mut command, socket) = shelld(&world);
     let child =
