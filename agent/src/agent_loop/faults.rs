@@ -1,4 +1,4 @@
-//! What a run does when somebody fails: the model, the tools, the store, the emitter, the person's patience.
+//! Runs in which a part fails: the model, the tools, the store, the emitter, or the person cancels.
 
 use std::time::Duration;
 
@@ -121,7 +121,7 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
     };
     let (run, ()) = futures_util::join!(stage.run(), cancelling);
     assert_eq!(run.end, AgentEnd::Cancelled);
-    // The deaf one took the whole grace time, and was dropped then.
+    // The call that ignores cancellation took the whole grace period and was dropped then.
     let took = start.elapsed();
     assert!((Duration::from_secs(2)..Duration::from_secs(3)).contains(&took), "{took:?}");
     assert_eq!(stage.tools.running(), 0);
@@ -130,7 +130,7 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
     assert_eq!(results[1], "Tool execution failed: the run was cancelled");
     assert_eq!(results[2], "{}");
     assert_eq!(results[3], "Tool execution failed: the run was cancelled before the call began");
-    // The next run is not cancelled.
+    // The cancellation ended only that run.
     assert_eq!(stage.agent.run("again").await.answer(), Some("done"));
 }
 
@@ -185,7 +185,7 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
             let released = self.released.lock().expect("not poisoned").take().expect("called once");
             self.begun.notify_one();
             let _ = released.recv();
-            // Its task was aborted; it ends here.
+            // Its task was aborted; it ends at this await.
             std::future::pending().await
         }
     }
@@ -272,7 +272,7 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
     }
 }
 
-/// A store and an emitter that fail from a certain message or event on.
+/// Wraps a store or an emitter, and fails from a given message or event on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Failing {
     Panics,
@@ -386,7 +386,7 @@ async fn an_emitter_that_hangs_is_told_of_every_end_without_being_waited_for() {
             tokio::time::sleep(Duration::from_secs(60)).await;
             handle.cancel();
         };
-        // It checks that each call was asked for once and ended once, and that the run's end came last.
+        // `run` checks that each call was asked for once and ended once, and that the run's end came last.
         let (run, ()) = futures_util::join!(stage.run(), cancelling);
         assert_eq!(run.end, AgentEnd::Cancelled, "{count}");
     }
@@ -414,7 +414,8 @@ async fn a_reader_that_stops_reading_does_not_keep_a_cancelled_run_and_misses_no
             notes.emit_now(event);
         }
         stage.check(&run);
-        // The sixth event ends the answer. Three wait beside those that were read, and one is being told.
+        // The sixth event ends the answer. Three events wait beside those that were read, and one is being
+        // delivered.
         let is_answered = first + 3 + 1 >= 6;
         assert_eq!(stage.results().len(), if is_answered { 3 } else { 0 }, "{first}");
     }
@@ -422,7 +423,7 @@ async fn a_reader_that_stops_reading_does_not_keep_a_cancelled_run_and_misses_no
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_stops_misses_no_end_of_as_many_calls_as_one_answer_can_have() {
-    // One call that is taken apart into as many as are kept, and as many more as were kept before that.
+    // One call that is split into as many as are kept, after as many kept calls again.
     let delta = |nth: usize, arguments: String| {
         Step::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth as u64,

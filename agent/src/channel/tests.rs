@@ -124,7 +124,7 @@ async fn pieces_of_text_are_joined_behind_a_reader_that_lags_and_none_is_lost() 
     }
     sender.emit(arguments("c", "{")).await;
     assert_eq!(receiver.waiting(), 3);
-    // A further piece for another call has to wait, one for the same call has not.
+    // A piece for another call has to wait; one for the same call does not.
     sender.emit(arguments("c", "}")).await;
     let waits = tokio::time::timeout(Duration::from_millis(20), sender.emit(arguments("d", "{"))).await;
     assert!(waits.is_err());
@@ -148,7 +148,7 @@ async fn joined_text_does_not_grow_without_bounds() {
     for _ in 0..4 {
         sender.emit(text(&piece)).await;
     }
-    // Two entries, both of them full.
+    // Two entries, both full.
     let waits = tokio::time::timeout(Duration::from_millis(20), sender.emit(text(&piece))).await;
     assert!(waits.is_err());
     assert_eq!(receiver.waiting(), 2);
@@ -203,7 +203,7 @@ fn ends_have_room_of_their_own_beyond_what_calls_tell_at_once_and_that_has_an_en
     let last = AgentEvent::AgentEnd { end: AgentEnd::Cancelled };
     sender.emit_now(last.clone());
     assert_eq!((receiver.waiting(), receiver.coalesced()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out));
-    // Words of calls find no place between them, and several runs together can fill this too.
+    // Ordinary events of calls get none of that room, and several runs together can fill it too.
     sender.emit_now(started("late"));
     sender.emit_now(text("late"));
     sender.emit_now(end("one more"));

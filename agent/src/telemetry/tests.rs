@@ -1,4 +1,4 @@
-//! What telemetry tells of runs, as exporters get it.
+//! Telemetry of runs, as exporters receive it.
 
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -24,7 +24,7 @@ use super::{
     *,
 };
 
-/// Providers that keep what they are given.
+/// Tracer and meter providers that keep everything they are given.
 struct Kept {
     tracers: SdkTracerProvider,
     meters: SdkMeterProvider,
@@ -32,7 +32,7 @@ struct Kept {
     metrics: InMemoryMetricExporter,
 }
 
-/// A point of a histogram: its metric, its attributes in order, how many values and their sum.
+/// A point of a histogram: metric, sorted attributes, number of values, and their sum.
 #[derive(Debug, PartialEq)]
 struct Point {
     metric: String,
@@ -109,7 +109,7 @@ impl Kept {
         points.remove(0)
     }
 
-    /// All that exporters got, as text.
+    /// Everything that exporters got, as text.
     fn everything(&self) -> String {
         format!("{:?} {:?}", self.spans(), self.points())
     }
@@ -137,7 +137,7 @@ fn seconds(span: &SpanData) -> f64 {
 
 #[track_caller]
 fn assert_same_time(span: &SpanData, point: &Point) {
-    // Spans are as exact as the system's clock.
+    // Spans are only as exact as the system clock.
     assert!((seconds(span) - point.sum).abs() < 1e-5, "{} {}", seconds(span), point.sum);
 }
 
@@ -192,7 +192,7 @@ async fn a_run_is_a_tree_of_spans_with_the_conventions_attributes() {
         assert_eq!(span.span_context.trace_id(), agent.span_context.trace_id());
     }
     assert!(spans.iter().all(|span| span.status == Status::Unset && !span.parent_span_is_remote));
-    // The answer is over when it is there, not when its calls are.
+    // The answer ends when it has come, not when its calls end.
     assert!(first.end_time <= tool.start_time);
 }
 
@@ -218,7 +218,7 @@ async fn metrics_are_the_spans_times_and_the_tokens() {
     }
 }
 
-/// Texts that the parties say, and what an internal error and a provider tell the operator.
+/// Texts of the conversation, and messages of an internal error and of a provider for the operator.
 const SAID: [&str; 4] = ["secret question", "secret argument", "secret thought", "secret answer"];
 const OPERATORS: [&str; 2] = ["as asked", "as the script says"];
 
@@ -281,7 +281,7 @@ async fn errors_are_told_by_type_and_an_invented_tools_name_is_in_no_metric() {
         assert_eq!(attribute(&span, "error.type"), Some(Value::from(kind)));
         assert_eq!(span.status, Status::error(""));
     }
-    // The test's tools tell of a start whatever they are called; the registry does so after its checks.
+    // The test tools report a start under any name; the registry does so only after its checks.
     let emitter = kept.emitter((), RecordedContent::Nothing);
     emitter.emit(start("run-2")).await;
     emitter.emit(requested("c3", "imagined")).await;

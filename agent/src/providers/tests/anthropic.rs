@@ -35,7 +35,7 @@ async fn a_conversation_is_sent_as_the_protocol_has_it() {
     assert_eq!(seen.header("authorization"), None);
     assert_eq!(seen.header("anthropic-version"), Some("2023-06-01"));
     assert_eq!(seen.header("content-type"), Some("application/json"));
-    // No number changes on its way.
+    // Numbers are sent unchanged.
     assert!(seen.text.contains("\"n\":340282366920938463463374607431768211455"), "{}", seen.text);
     let mut body = seen.body();
     body["messages"][1]["content"][1]["input"]["n"] = json!("checked above");

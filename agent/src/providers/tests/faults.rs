@@ -148,11 +148,11 @@ async fn a_server_that_repeats_the_key_does_not_bring_it_into_an_error() {
         let refused = Reply::error(401, &(wire.error)(&echo));
         let wrong_type = Reply::new(200, "text/html", &echo);
         let in_answer = wire.reply(wire.said(&[wire.lasting.unwrap_or(wire.error)(&echo)]));
-        // Cut where the message is cut, half of the key must not stay.
+        // The key stands across the point where messages are cut: no half of it may stay.
         let at_the_cut = Reply::new(400, "text/plain", format!("{}{KEY}", "x".repeat(490)));
         let as_type = Reply::new(200, &format!("text/{KEY}"), "");
         let not_json = wire.reply(wire.event(KEY));
-        // Where an error says no more than that it is one, the next request may have none.
+        // An error of an unspecific kind may pass, so it is retried.
         let in_answer_tries = if wire.lasting.is_some() { 1 } else { 4 };
         for (reply, tries) in [
             (refused, 1),
@@ -184,7 +184,7 @@ async fn what_is_no_stream_of_events_is_no_answer() {
             ("text/html", "<html>a gateway's greeting</html>"),
             ("application/octet-stream", "\u{0}\u{1}"),
             ("text/event-streamer", "data: [DONE]\n\n"),
-            // The form of another provider's answers.
+            // The media type of another provider.
             (other, "{}\n"),
             ("", ""),
         ] {
@@ -233,7 +233,7 @@ async fn an_answer_without_a_word_is_whole_where_it_says_why_it_ended() {
             let mut deltas = answer(&provider(wire.kind, &server), hello()).await;
             deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
             assert_eq!(deltas, [Delta::End(StopReason::Stop)], "{empty}");
-            // Without the reason it is not.
+            // Without a stop reason the same answer is incomplete.
             let cut = wire.reply(empty.clone() + wire.over);
             let server = Server::start(std::iter::repeat_n(cut, 4)).await;
             let error = refusal(&provider(wire.kind, &server), hello()).await;
@@ -338,7 +338,7 @@ async fn a_key_does_not_go_to_a_server_that_speaks_no_tls_where_tls_is_asked_for
         let provider = match RemoteProvider::new(settings) {
             Ok(provider) => provider,
             Err(error) => {
-                // A machine without any certificate can speak to nobody under TLS, and says so.
+                // A machine without certificates cannot use TLS, and the error says so.
                 assert_eq!(error.kind(), ProviderErrorKind::Configuration);
                 assert!(error.to_string().contains("certificates"), "{error}");
                 return;
@@ -353,7 +353,7 @@ async fn a_key_does_not_go_to_a_server_that_speaks_no_tls_where_tls_is_asked_for
 #[tokio::test]
 async fn cancelling_ends_the_request_wherever_it_is() {
     for wire in WIRES {
-        // Before it is made.
+        // Before the request.
         let server = Server::start([wire.fine()]).await;
         let asked = hello();
         asked.cancel.cancel();
@@ -361,7 +361,7 @@ async fn cancelling_ends_the_request_wherever_it_is() {
         assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
         assert!(server.seen().is_empty());
 
-        // While nothing has been said.
+        // Before the first piece.
         let mut server = Server::start([wire.reply(wire.still_here()).and_stall()]).await;
         let provider_here = provider(wire.kind, &server);
         let asked = hello();

@@ -19,7 +19,7 @@ async fn a_conversation_is_sent_as_the_protocol_has_it() {
     let mut body = seen.body();
     assert!(seen.text.contains("\"n\":340282366920938463463374607431768211455"), "{}", seen.text);
     body["contents"][1]["parts"][1]["functionCall"]["args"]["n"] = json!("checked above");
-    // The dialect's form has its own tests.
+    // The schema dialect has separate tests.
     let declared = body["tools"][0]["functionDeclarations"][0].take();
     assert_eq!(declared["name"], "file_read");
     assert_eq!(declared["parameters"]["properties"]["path"]["type"], "string");

@@ -157,7 +157,7 @@ async fn servers_that_count_no_calls_or_send_objects_are_read_too() {
             piece(0, Some("a"), Some("x"), Some("{\"n\":1}")),
             piece(1, Some("b"), Some("y"), None),
             piece(1, None, None, Some("{}")),
-            // Said to be done, but there are calls.
+            // The server says `stop`, but there are calls.
             Delta::End(StopReason::ToolCalls),
         ]
     );
