@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn contiguous_calls_that_may_run_together_and_any_other_is_a_barrier() {
+    fn contiguous_concurrent_calls_batch_and_others_are_barriers() {
         let parallel = ExecutionStrategy::Parallel;
         check(parallel, "", "");
         check(parallel, "rrr", "rrr");

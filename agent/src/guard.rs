@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_third_call_of_a_kind_is_hinted_at_and_the_fifth_is_the_last() {
+    fn the_third_equal_call_gives_a_hint_and_the_fifth_ends_the_run() {
         let mut guard = RepeatGuard::default();
         let same = [
             r#"{"a":1,"b":2}"#,

@@ -112,7 +112,7 @@ fn arguments_may_be_cut_anywhere() {
 }
 
 #[test]
-fn no_arguments_are_an_empty_object_only_of_an_answer_that_is_whole() {
+fn missing_arguments_mean_an_empty_object_in_whole_answers_only() {
     check([piece(0, "a", "read", "")], &StopReason::ToolCalls, &["a read {}"]);
     check([piece(0, "a", "read", " \n")], &StopReason::Stop, &["a read {}"]);
     check([piece(0, "a", "read", "")], &StopReason::Length, &["a read  resource_limit"]);

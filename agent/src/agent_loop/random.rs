@@ -152,7 +152,7 @@ proptest! {
     }
 
     #[test]
-    fn whenever_a_reader_stops_it_misses_no_end_of_a_run_that_is_cancelled(
+    fn whenever_a_reader_stops_it_misses_no_end_of_a_cancelled_run(
         config in config(),
         turns in prop::collection::vec(turn(), 1..8),
         acts in acts(),

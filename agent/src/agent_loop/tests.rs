@@ -27,7 +27,7 @@ fn assert_send<T: Send>(value: T) -> T {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_run_and_the_model_is_asked_again_with_their_results_in_call_order() {
+async fn the_model_is_asked_again_with_results_in_call_order() {
     let calls = [("a", "r_sleep", r#"{"ms":50}"#), ("b", "r_echo", r#"{"x":1}"#)];
     let mut stage = Stage::new([ask_for(&calls), say("all done")]);
     let run = assert_send(stage.run()).await;
@@ -128,7 +128,7 @@ async fn a_run_has_so_many_turns_and_no_call_is_left_without_a_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_call_is_a_message_that_the_model_can_correct_itself_by() {
+async fn a_failed_call_is_a_message_that_the_model_reads() {
     let mut stage = Stage::new([ask_for(&[("a", "r_fail", "{}")]), say("sorry")]);
     let run = stage.run().await;
     assert_eq!(run.end, answer("sorry"));
@@ -164,7 +164,7 @@ async fn run_and_steer(stage: &mut Stage) -> AgentRun {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
+async fn steering_skips_the_calls_that_have_not_begun() {
     let calls = [("a", "w_sleep", "{}"), ("b", "w_echo", "{}"), ("c", "r_echo", "{}")];
     for strategy in [ExecutionStrategy::Parallel, ExecutionStrategy::Sequential] {
         let mut stage = Stage::with(config(strategy), [ask_for(&calls), say("well")]);
@@ -210,7 +210,7 @@ async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_added_after_the_answer_is_a_new_question_with_its_own_turns() {
+async fn a_follow_up_is_a_new_question_with_its_own_turns() {
     let config = AgentConfig { max_iterations: NonZeroU32::MIN, ..AgentConfig::new("agent") };
     let mut stage = Stage::with(config, [say("first"), say("second")]);
     stage.agent.handle().follow_up("and then?").expect("room");
@@ -249,7 +249,7 @@ async fn an_id_that_comes_again_is_another_one_in_the_conversation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_for_a_call_that_nobody_asked_for_stands_for_the_one_that_was_asked_for() {
+async fn a_result_with_a_foreign_id_counts_for_the_call_that_ran() {
     let mut stage = Stage::new([ask_for(&[("a", "r_liar", "{}"), ("b", "r_loud", "{}")])]);
     stage.run().await;
     assert_eq!(stage.results(), ["mine", "loud"]);
@@ -263,7 +263,7 @@ async fn a_result_for_a_call_that_nobody_asked_for_stands_for_the_one_that_was_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_call_of_an_answer_that_was_cut_off_runs_and_the_model_learns_why() {
+async fn no_call_of_a_cut_off_answer_runs_and_the_model_learns_why() {
     let mut cut = ask_for(&[("a", "r_echo", "{}"), ("b", "w_echo", "")]);
     cut.pop();
     cut.push(Step::Delta(Delta::End(StopReason::Length)));
@@ -278,7 +278,7 @@ async fn no_call_of_an_answer_that_was_cut_off_runs_and_the_model_learns_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_calls_in_one_answer_have_a_result_each_and_few_run() {
+async fn ten_thousand_calls_in_one_answer_get_results_and_few_run() {
     let call = |nth: u64| {
         Step::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth,
@@ -295,7 +295,7 @@ async fn ten_thousand_calls_in_one_answer_have_a_result_each_and_few_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_cannot_be_sent_back_as_it_is_reaches_the_executor_all_the_same() {
+async fn a_call_that_cannot_be_sent_back_still_reaches_the_executor() {
     let mut stage = Stage::new([ask_for(&[("a", "no such/tool", "{\"a"), ("b", "", "{}")])]);
     stage.run().await;
     assert_eq!(stage.results()[0], "Tool execution failed: there is no tool `no such/tool`");

@@ -70,14 +70,14 @@ async fn told_of(takes: Duration) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_executor_that_is_slow_to_refuse_is_told_of_one_call_a_turn_and_all_have_their_result() {
+async fn a_slow_executor_refuses_one_call_a_turn_and_all_get_results() {
     assert_eq!(told_of(REFUSAL_TIME + Duration::from_millis(1)).await, ["a1", "b1"]);
     // An executor that takes exactly the limit is asked for each.
     assert_eq!(told_of(REFUSAL_TIME).await.len(), 8);
 }
 
 #[tokio::test]
-async fn whoever_watches_in_the_same_task_hears_of_a_lone_call_before_it_runs() {
+async fn an_observer_in_the_same_task_sees_a_lone_call_before_it_runs() {
     let turns = [ask_for(&[("a", "r_echo", "{}")])];
     let (mut stage, mut events) = Stage::with_channel(8, AgentConfig::new("agent"), turns);
     stage.tools.never_blocks.store(true, std::sync::atomic::Ordering::SeqCst);

@@ -70,7 +70,7 @@ async fn a_reader_that_keeps_up_reads_every_event() {
 }
 
 #[tokio::test]
-async fn a_run_waits_for_a_reader_that_lags_and_no_event_of_a_life_is_lost() {
+async fn a_run_waits_for_a_lagging_reader_and_loses_no_event() {
     let (sender, mut receiver) = channel(8);
     let writer = async {
         for nth in 0..10_000 {
@@ -116,7 +116,7 @@ async fn several_writers_wait_without_missing_their_turn() {
 }
 
 #[tokio::test]
-async fn pieces_of_text_are_joined_behind_a_reader_that_lags_and_none_is_lost() {
+async fn text_pieces_are_joined_behind_a_lagging_reader() {
     let (sender, mut receiver) = channel(3);
     sender.emit(turn(1)).await;
     for _ in 0..1000 {
@@ -155,7 +155,7 @@ async fn joined_text_does_not_grow_without_bounds() {
 }
 
 #[tokio::test]
-async fn of_updates_behind_a_reader_that_lags_the_latest_of_each_call_is_kept_and_the_rest_counted() {
+async fn behind_a_lagging_reader_the_latest_update_of_a_call_stays() {
     let (sender, mut receiver) = channel(16);
     for call in ["a", "b"] {
         sender.emit_now(started(call));
@@ -189,7 +189,7 @@ fn what_calls_tell_at_once_does_not_wait_and_has_an_end() {
 }
 
 #[test]
-fn ends_have_room_of_their_own_beyond_what_calls_tell_at_once_and_that_has_an_end_too() {
+fn ends_have_reserved_room_which_is_bounded_too() {
     let (sender, mut receiver) = channel(1);
     for nth in 0..10_000 {
         sender.emit_now(started(&nth.to_string()));

@@ -245,7 +245,7 @@ async fn content_is_in_no_span_and_no_metric_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn content_of_calls_is_recorded_where_an_embedder_says_so_but_never_what_operators_read() {
+async fn content_of_calls_is_opt_in_and_never_holds_operator_details() {
     let kept = Kept::new();
     kept.run(RecordedContent::Calls, talkative()).await;
     let content = |tool: &str, name: &str| attribute(&kept.span(&format!("execute_tool {tool}")), name);
@@ -271,7 +271,7 @@ async fn long_content_is_cut_at_a_character() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_told_by_type_and_an_invented_tools_name_is_in_no_metric() {
+async fn errors_have_a_type_and_invented_tool_names_are_in_no_metric() {
     let kept = Kept::new();
     let calls = [("c1", "r_fail", "{}"), ("c2", "invented", "{}")];
     kept.run(RecordedContent::Nothing, vec![ask_for(&calls)]).await;
@@ -315,7 +315,7 @@ async fn a_provider_that_fails_fails_the_turn_and_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_ends_after_a_whole_answer_leaves_the_answer_without_an_error() {
+async fn a_run_that_fails_after_an_answer_marks_no_error_on_it() {
     let kept = Kept::new();
     let same = || ask_for(&[("c", "r_echo", "{}")]);
     let run = kept.run(RecordedContent::Nothing, vec![same(), same(), same(), same(), same()]).await;
@@ -339,7 +339,7 @@ async fn a_run_is_a_child_of_its_callers_span() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_was_dropped_is_closed_by_the_next_one_and_by_the_emitters_end() {
+async fn a_dropped_run_is_closed_by_the_next_or_the_emitters_drop() {
     let kept = Kept::new();
     let emitter = kept.emitter((), RecordedContent::Nothing);
     for run in ["run-1", "run-2"] {
@@ -417,7 +417,7 @@ async fn every_event_is_passed_on_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_reader_that_stops_does_not_take_in_time_is_traced_once() {
+async fn an_event_that_a_stuck_reader_gets_twice_is_traced_once() {
     for first in 0..12 {
         let kept = Kept::new();
         let (sender, mut receiver) = event_channel(NonZeroUsize::MIN);

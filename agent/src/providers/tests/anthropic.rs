@@ -203,7 +203,7 @@ async fn the_reason_of_an_end_is_kept() {
 }
 
 #[tokio::test]
-async fn an_error_before_the_first_word_is_tried_again_and_one_after_it_is_told() {
+async fn an_error_is_retried_before_the_first_word_and_not_after() {
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let text =
         json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}});

@@ -20,7 +20,7 @@ async fn broken(wire: Wire, server: &Server) -> (String, ProviderError) {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_within_an_answer_is_told_and_not_tried_again() {
+async fn a_connection_that_breaks_within_an_answer_is_not_retried() {
     for wire in WIRES {
         let server = Server::start([wire.reply(wire.text("half")).and_break(), wire.fine()]).await;
         let (said, error) = broken(wire, &server).await;
@@ -40,7 +40,7 @@ async fn an_answer_that_ends_early_is_not_whole() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_before_the_first_word_is_tried_again() {
+async fn a_connection_that_breaks_before_the_first_word_is_retried() {
     for wire in WIRES {
         let server = Server::start([
             wire.reply(wire.still_here()).and_break(),
@@ -142,7 +142,7 @@ async fn a_refusal_is_told_in_the_servers_words_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_the_key_does_not_bring_it_into_an_error() {
+async fn a_key_that_a_server_echoes_is_in_no_error() {
     for wire in WIRES {
         let echo = format!("no such key: {KEY}");
         let refused = Reply::error(401, &(wire.error)(&echo));
@@ -216,7 +216,7 @@ async fn a_malformed_piece_ends_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_says_neither_a_word_nor_why_it_ended_is_not_whole() {
+async fn an_answer_without_a_word_or_a_reason_is_incomplete() {
     for wire in WIRES {
         let server = Server::start(std::iter::repeat_n(wire.reply(wire.nothing() + wire.over), 4)).await;
         let error = refusal(&provider(wire.kind, &server), hello()).await;
@@ -244,7 +244,7 @@ async fn an_answer_without_a_word_is_whole_where_it_says_why_it_ended() {
 }
 
 #[tokio::test]
-async fn an_error_before_the_first_word_is_tried_again_and_one_after_it_is_told() {
+async fn an_error_is_retried_before_the_first_word_and_not_after() {
     for wire in WIRES {
         let failing = |before: String| wire.reply(before + &wire.error_event("too much to do"));
         let server = Server::start([failing(wire.nothing()), failing(wire.text("half")), wire.fine()]).await;
@@ -331,7 +331,7 @@ async fn a_server_that_takes_a_request_and_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_key_does_not_go_to_a_server_that_speaks_no_tls_where_tls_is_asked_for() {
+async fn a_key_does_not_go_to_a_server_that_fails_to_speak_tls() {
     for wire in WIRES {
         let server = Server::start([wire.fine()]).await;
         let settings = settings(wire.kind, &server).with_base_url(server.url().replace("http:", "https:"));

@@ -66,7 +66,7 @@ async fn a_schema_that_the_dialect_cannot_say_is_sent_as_it_is() {
 }
 
 #[tokio::test]
-async fn calls_say_that_they_have_no_signature_unless_the_model_is_too_old_to_want_one() {
+async fn calls_declare_a_missing_signature_except_to_old_models() {
     for (model, wanted) in [
         ("gemini-3-pro", true),
         ("models/gemini-3.5-flash", true),

@@ -48,7 +48,7 @@ fn begun_call(input: &Value) -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn arguments_that_a_call_began_with_are_kept_though_nothing_ends_the_call() {
+async fn initial_arguments_are_kept_though_nothing_ends_the_call() {
     let begun = begun_call(&json!({"n": 1}));
     let stop = json!({"type": "message_stop"});
     let late = json!({"type": "content_block_delta", "index": 0,

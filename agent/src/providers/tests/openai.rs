@@ -78,7 +78,7 @@ async fn a_request_may_name_its_model() {
 }
 
 #[tokio::test]
-async fn tools_are_strict_where_settings_say_so_and_their_schema_allows_it() {
+async fn tools_are_strict_if_settings_and_schema_allow_it() {
     let server = Server::start([done(&[finish("stop")])]).await;
     let strict =
         ProviderSettings { strict_tools: StrictTools::Always, ..settings(ProviderKind::OpenAi, &server) };
