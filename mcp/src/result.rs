@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_content_has_its_form_in_the_protocol_and_details_have_none() {
+    fn every_content_kind_is_converted_and_details_are_dropped() {
         let content = vec![
             Content::text("t"),
             Content::Image { data: "AA==".into(), mime_type: "image/png".into() },

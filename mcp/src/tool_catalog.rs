@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_strict_mode_cannot_say_is_offered_without_it_or_left_out_and_told() {
+    fn a_schema_beyond_strict_mode_is_offered_loosely_or_left_out() {
         let (_state, registry) = with(ToolMeta { idempotent: true, ..ToolMeta::default() });
         let found = |client: Dialect| {
             let Offer { request, remarks } = client.offer(&registry);

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_read_or_that_holds_no_token_is_refused() {
+    fn a_token_file_that_others_can_read_or_is_invalid_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         let secret = "s".repeat(MIN_BYTES);
