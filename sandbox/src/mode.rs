@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permissions_are_taken_over_without_the_bits_that_change_who_runs_it() {
+    fn permissions_are_taken_over_without_set_id_bits() {
         let folder = tempfile::tempdir().expect("a folder");
         let handle = File::open(folder.path()).expect("opens");
         let make = |name: &str, mode| {

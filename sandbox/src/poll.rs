@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_wait_decides_and_absolute_times_count_from_the_guests_clock() {
+    fn the_shortest_wait_decides_on_relative_and_absolute_times() {
         let minute = Duration::from_secs(60);
         let mut bytes = clock(1, CLOCK_MONOTONIC, Duration::from_secs(3600), 0);
         bytes.extend(clock(2, CLOCK_MONOTONIC, Duration::from_secs(99), FLAG_ABSOLUTE));

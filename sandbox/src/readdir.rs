@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_comes_once_whatever_the_buffer_and_a_second_reading_starts_anew() {
+    fn every_entry_comes_once_with_any_buffer_and_on_rereading() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut expected = BTreeSet::from([".".to_owned(), "..".to_owned()]);
         for number in 0..3000 {

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_waits_in_the_kernel_is_freed_once_its_call_is_overdue() {
+    fn a_thread_blocked_in_the_kernel_is_freed_when_overdue() {
         install_handler().expect("nobody else handles it");
         let engine = super::super::engine::build(1).expect("an engine");
         let ticker = Ticker::start(engine).expect("starts");

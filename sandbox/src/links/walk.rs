@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_file_is_exposed_by_a_name_outside_and_not_by_one_inside() {
+    fn a_private_file_is_exposed_only_by_a_name_outside() {
         let (dir, paths) = world();
         let at = |name: &str| dir.path().join(name);
         let places = opened(dir.path(), &paths);
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_overlay_leads_to_is_not_private_and_names_may_change() {
+    fn the_overlays_target_is_not_private_and_names_may_change() {
         let (dir, paths) = world();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("shared/a"), "a").expect("written");
