@@ -189,6 +189,7 @@ impl Turn<'_> {
             tokio::task::yield_now().await;
         }
         let end = tokio::select! {
+            // `biased`: a result that is ready counts, even if the call is given up at the same time.
             biased;
             result = &mut call => Ok(result),
             given = given_up => Err(given),
@@ -227,6 +228,7 @@ impl Turn<'_> {
                 tasks.spawn(self.begin(at).await);
             }
             tokio::select! {
+                // `biased`: results that are ready count, even if the calls are given up at the same time.
                 biased;
                 joined = tasks.join_next() => match joined {
                     Some(Ok((at, result))) => self.give(at, result).await,

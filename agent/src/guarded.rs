@@ -39,6 +39,7 @@ impl GracePeriod {
         future: impl Future<Output = T>,
     ) -> Result<T, Fault> {
         tokio::select! {
+            // `biased`: a part that is done counts, even if the grace period ends at the same time.
             biased;
             caught = AssertUnwindSafe(future).catch_unwind() => caught.map_err(|panic| panicked(part, &*panic)),
             () = self.over() => Err(Fault::Stuck { part }),

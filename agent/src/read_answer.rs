@@ -47,6 +47,7 @@ pub(super) async fn ask(
     let mut reading = Reading { text: String::new(), usage: None, begun: false };
     let opening = AssertUnwindSafe(async { provider.stream(request).await }).catch_unwind();
     let opened = tokio::select! {
+        // `biased`: a run that is cancelled already sends no request.
         biased;
         () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
         opened = tokio::time::timeout(silence, opening) => opened,
@@ -61,6 +62,7 @@ pub(super) async fn ask(
     loop {
         let next = AssertUnwindSafe(stream.next()).catch_unwind();
         let next = tokio::select! {
+            // `biased`: a cancelled run takes no further piece, even if one is ready.
             biased;
             () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
             next = tokio::time::timeout(silence, next) => next,

@@ -345,6 +345,7 @@ where
         let stop = self.stop.clone();
         if !self.has_ended {
             let message = tokio::select! {
+                // `biased`: when the server stops, no further request is accepted.
                 biased;
                 () = stop.cancelled() => None,
                 message = self.next() => {

@@ -88,6 +88,7 @@ impl Reports {
         let mut questions = FuturesUnordered::new();
         loop {
             let report = tokio::select! {
+                // `biased`: waiting reports are sent before the end of the call is noticed.
                 biased;
                 report = reports.recv() => report,
                 () = over.cancelled(), if !reports.is_closed() => {

@@ -299,6 +299,7 @@ fn read_private(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn open_private(path: &Path) -> io::Result<File> {
+    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).expect("small flags");
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }

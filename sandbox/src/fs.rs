@@ -455,6 +455,7 @@ impl GuestFs {
             Os::NOENT => Errno::NOENT,
             Os::LOOP => Errno::LOOP,
             Os::NOTDIR => Errno::NOTDIR,
+            // `$errno.nametoolong`.
             Os::NAMETOOLONG => Errno(37),
             Os::ACCESS | Os::PERM => Errno::ACCES,
             Os::MFILE | Os::NFILE => Errno::MFILE,

@@ -57,6 +57,7 @@ pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, E
         Err(Errno::ACCESS) => return Ok(None),
         opened => opened?,
     };
+    // Checked again on the open handle: another name may have been made since (TOCTOU race).
     if rustix::fs::fstat(&file)?.st_nlink > 1 {
         return Ok(None);
     }

@@ -337,6 +337,8 @@ impl HostWasmToolRunner {
                 let (mut cancelled, mut given_up) = (false, false);
                 loop {
                     tokio::select! {
+                        // `biased`: waiting frames are delivered before the answer, and the answer counts
+                        // even if the caller cancels at the same time.
                         biased;
                         Some(frame) = frames.recv() => watch(frame),
                         answer = &mut answer => break answer.map_err(|_cause| WasmError::WorkerLost)?,

@@ -167,6 +167,8 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
         let report = serve(setup, &proven, &mut job);
         let Job { watch, reply, .. } = job;
         drop(watch);
+        // Before the answer is sent, so that the caller's next call finds this worker idle. A thread whose
+        // confinement failed is not reused.
         match proven {
             Ok(_) => seat.leave_idle(back),
             Err(_) => drop(seat),

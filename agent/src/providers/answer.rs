@@ -76,6 +76,7 @@ impl Answer {
     async fn read(&mut self) {
         let read = async {
             tokio::select! {
+                // `biased`: after a cancellation nothing more is read.
                 biased;
                 () = self.cancel.cancelled() => Err(self.asked.cancelled()),
                 read = tokio::time::timeout(self.idle, connection::chunk(&mut self.response)) => match read {
@@ -93,6 +94,7 @@ impl Answer {
                 Err(fault) => Err(fault),
             },
             Err(failure) if self.cancel.is_cancelled() => return self.failed = Some(failure),
+            // After a stop reason the answer is whole, even if the connection broke before the last bytes.
             Err(failure) => match self.decoder.end(&mut self.ready) {
                 Ok(true) => Ok(()),
                 Ok(false) => return self.failed = Some(failure),

@@ -84,6 +84,7 @@ impl Framer {
         let bytes = std::mem::take(&mut self.line);
         let Ok(line) = std::str::from_utf8(&bytes) else { return Err(FrameFault::NotText.into()) };
         let line = match std::mem::take(&mut self.at_start) {
+            // The standard ignores a byte order mark at the start of the stream.
             true => line.strip_prefix('\u{feff}').unwrap_or(line),
             false => line,
         };

@@ -113,6 +113,7 @@ impl Provider for RemoteProvider {
             }
         };
         tokio::select! {
+            // `biased`: a request that is cancelled already is not sent.
             biased;
             () = cancel.cancelled() => Err(self.asked.cancelled().error),
             answer = asking => answer,

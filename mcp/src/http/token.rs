@@ -81,6 +81,7 @@ fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
+    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;
