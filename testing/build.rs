@@ -1,10 +1,11 @@
-//! Builds the hostile guests and names each to the tests, so that a guest without a test does not compile.
+//! Builds the hostile guests and generates a macro over their names, so that a guest without a test does not
+//! compile.
 
 use std::{fmt::Write as _, fs, path::PathBuf};
 
 use portcullis_guest_build as nested;
 
-/// What hostile guests' names begin with.
+/// Name prefix of hostile guests.
 const PREFIX: &str = "hostile_";
 
 fn main() {

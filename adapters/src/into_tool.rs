@@ -1,18 +1,19 @@
-//! [`IntoTool`]: a tool of any interface, as the registry takes tools.
+//! [`IntoTool`]: converts a tool of any interface into one for the registry.
 
 use std::sync::Arc;
 
 use portcullis_types::Tool;
 
-/// A tool of one of the interfaces that this crate knows, our own among them.
+/// A tool of one of the supported interfaces, our own among them.
 ///
-/// The parameter lets the compiler find the interface: without it, one type could be promised two of them, and the
-/// implementations for all types of an interface would overlap.
+/// The parameter names the interface. Without it the blanket implementations, one for all tools of each
+/// interface, would overlap.
 ///
-/// It stands here and not in `portcullis-tools`, because an implementation for all types of a trait must stand in the
-/// crate of the trait that it implements (Rust reference, "Orphan rules").
+/// The trait is here and not in `portcullis-tools`, because a blanket implementation must be in the crate of
+/// its trait (Rust reference, "Orphan rules").
 pub trait IntoTool<Interface> {
-    /// The tool, for [`RegistryBuilder::shared_tool`](portcullis_tools::RegistryBuilder::shared_tool).
+    /// Converts the tool for
+    /// [`RegistryBuilder::shared_tool`](portcullis_tools::RegistryBuilder::shared_tool).
     fn into_tool(self) -> Arc<dyn Tool>;
 }
 

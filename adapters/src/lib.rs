@@ -1,15 +1,15 @@
-//! Other systems' words for what Portcullis has: tools written for their interfaces, programs written for their
-//! agents, and a run's events as they name them.
+//! Interfaces and event formats of other systems: runs tools and programs written for them, and converts a
+//! run's events.
 //!
-//! The names are theirs, the work is ours: every call goes through a registry and the operator's policy, so a tool of
-//! the program's own runs only where the policy enables it by name. Nothing here decides anything about a call.
+//! Only the names are theirs. Every call goes through a registry and the operator's policy, so a program's
+//! tool runs only if the policy enables it by name. This crate decides nothing about a call.
 //!
 //! | folder | what it is |
 //! |---|---|
-//! | `into_tool.rs` | a tool of any interface, as the registry takes tools |
+//! | `into_tool.rs` | converts a tool of any interface for the registry |
 //! | `everruns/` | specification 000: its tools, its registry, its loop |
 //! | `yoagent/` | specification 002: its tools, its agent, its provider |
-//! | `event_formats/` | a run's events in the words of specifications 000, 002 and 003 |
+//! | `event_formats/` | a run's events in the formats of specifications 000, 002 and 003 |
 //!
 //! Specification 004's interface has no folder: it is [`portcullis_types::Tool`] itself.
 #![forbid(unsafe_code)]

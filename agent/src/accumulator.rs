@@ -1,7 +1,7 @@
-//! [`ToolCallAccumulator`]: the calls of one turn, rebuilt from the pieces that a model's answer comes in.
+//! [`ToolCallAccumulator`]: rebuilds the calls of one turn from the pieces of a streamed answer.
 //!
-//! Nothing here runs a call or checks its arguments against a schema. What is decided is which calls there are
-//! and which of them cannot be run because they did not arrive whole, or are too many or too large.
+//! It runs no call and checks no arguments against a schema. It decides which calls there are, and which of
+//! them are refused because they are incomplete, too many or too large.
 
 use std::collections::HashMap;
 
@@ -14,23 +14,23 @@ use super::{
     concatenated::{is_whole_object, objects},
 };
 
-/// How many calls of one turn run. Each further one gets a `resource_limit` result. Without it one answer
-/// could keep the machine busy for as long as it likes.
+/// Limit of calls that run in one turn. Each further one gets a `resource_limit` result. Without the limit
+/// one answer could occupy the machine indefinitely.
 pub const MAX_CALLS_PER_TURN: usize = 128;
 
-/// How many calls of one turn are kept at all. An answer with more is refused as a whole: without it one answer
-/// could fill the memory with calls that are never run.
+/// Limit of calls that are kept in one turn. An answer with more is refused as a whole. Without the limit one
+/// answer could fill the memory with calls that never run.
 pub const MAX_LISTED_CALLS: usize = 16_384;
 
-/// How long the text of a call's arguments may be: 1 MiB, what a registry takes. Of a longer one nothing is
-/// kept.
+/// Limit of one call's arguments, in bytes of their text: 1 MiB, as in a registry. Longer arguments are
+/// dropped entirely.
 pub const MAX_CALL_ARGUMENT_BYTES: usize = 1 << 20;
 
-/// How long the arguments of a turn's calls may be together: 16 MiB. Calls past it do not run, and nothing of
-/// them is kept.
+/// Limit of the arguments of all calls of a turn together, in bytes: 16 MiB. Calls past it do not run, and
+/// their arguments are dropped.
 pub const MAX_TURN_ARGUMENT_BYTES: usize = 16 << 20;
 
-/// How long the name in a call may be, in bytes; no tool has one that long.
+/// Limit of the tool name in a call, in bytes; no tool has a longer one.
 pub const MAX_CALLED_NAME_BYTES: usize = 256;
 
 /// Rebuilds the calls of one turn from their pieces.
@@ -57,22 +57,22 @@ pub const MAX_CALLED_NAME_BYTES: usize = 256;
 pub struct ToolCallAccumulator {
     ids: CallIds,
     calls: Vec<Partial>,
-    /// Which call the pieces of an index belong to.
+    /// Maps the provider's index to the call that its pieces belong to.
     current: HashMap<u64, usize>,
     argument_bytes: usize,
 }
 
-/// A call as it was rebuilt.
+/// A rebuilt call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssembledCall {
     /// The call, with the tool's name and the arguments as the model gave them. Its id is unique in the
-    /// conversation; a provider's own is kept where it is.
+    /// conversation; the provider's id is kept where possible.
     pub call: ToolCall,
-    /// Why it must not run, and the result that the model reads instead.
+    /// Set when the call must not run: the error that the model reads as its result.
     pub refused: Option<ToolError>,
 }
 
-/// More of a call's arguments, for whoever watches them grow.
+/// More of a call's arguments, for observers that follow a call as it grows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentsPiece {
     /// The call.
@@ -83,27 +83,27 @@ pub struct ArgumentsPiece {
     pub delta: String,
 }
 
-/// The model asks for more than [`MAX_LISTED_CALLS`] calls in one turn.
+/// The error of an answer with more than [`MAX_LISTED_CALLS`] calls in one turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the model asks for more than {MAX_LISTED_CALLS} calls in one turn")]
 pub struct TooManyCalls;
 
 impl ToolCallAccumulator {
-    /// For a conversation without calls so far.
+    /// An accumulator for a conversation without calls so far.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// For a conversation whose calls have ids that must not come again.
+    /// An accumulator for a conversation in which these ids are taken.
     pub(super) fn after(ids: CallIds) -> Self {
         Self { ids, ..Self::default() }
     }
 
-    /// Takes a piece. Gives the arguments' text that became known with it, once the call's id is known too.
+    /// Takes a piece. Returns the new text of the arguments as soon as the call's id is known.
     ///
     /// # Errors
-    /// [`TooManyCalls`]; the answer has to be given up.
+    /// [`TooManyCalls`]; the caller must give the answer up.
     pub fn push(&mut self, delta: ToolCallDelta) -> Result<Option<ArgumentsPiece>, TooManyCalls> {
         let at = self.call_of(&delta)?;
         let call = &mut self.calls[at];
@@ -128,30 +128,30 @@ impl ToolCallAccumulator {
         self.calls.is_empty()
     }
 
-    /// The calls, in the order of their indices, now that the answer is whole and ended for a reason.
+    /// Ends the answer and returns its calls, ordered by index.
     ///
     /// Calls run only if the answer was neither cut off nor withheld ([`StopReason::Length`],
-    /// [`StopReason::ContentFilter`]): of such an answer nobody can say which calls the model would have made.
-    /// No arguments at all mean `{}`, if the provider says that the model was done. Several objects in one
-    /// call's arguments become a call each if the tool, one of `offers`, declares that it only reads.
+    /// [`StopReason::ContentFilter`]), because such an answer may lack calls or parts of them. Missing
+    /// arguments mean `{}` if the provider says that the model was done. Several objects in one call's
+    /// arguments become one call each if the tool, one of `offers`, declares that it only reads.
     #[must_use]
     pub fn finish(self, stop: &StopReason, offers: &[OfferedTool]) -> Vec<AssembledCall> {
         self.finish_with_ids(stop, offers).0
     }
 
-    /// As [`ToolCallAccumulator::finish`], with the ids that are taken now.
+    /// As [`ToolCallAccumulator::finish`], and also returns the ids that are taken now.
     pub(super) fn finish_with_ids(
         mut self,
         stop: &StopReason,
         offers: &[OfferedTool],
     ) -> (Vec<AssembledCall>, CallIds) {
-        // Stable: calls that came one after the other under one index stay in their order.
+        // Stable sort: calls that followed each other under one index keep their order.
         self.calls.sort_by_key(|call| call.index);
         let mut assembled = Vec::with_capacity(self.calls.len());
         for call in self.calls {
             assemble(call, stop, offers, &mut self.ids, &mut assembled);
         }
-        // Objects that were taken apart count too.
+        // The limit applies after objects were split into calls, so that these count too.
         for call in assembled.iter_mut().skip(MAX_CALLS_PER_TURN) {
             call.call.arguments = String::new();
             call.refused = Some(ToolError::resource_limit(format!(
@@ -161,9 +161,9 @@ impl ToolCallAccumulator {
         (assembled, self.ids)
     }
 
-    /// The call that a piece belongs to. Some providers send every call under one index: a new id with a name,
-    /// after arguments that are whole, begins the next one. Others send a new id with every piece, so an id
-    /// alone does not.
+    /// Finds the call that a piece belongs to. Some providers send every call under one index: there a new id
+    /// together with a name, after complete arguments, starts the next call. Others send a new id with every
+    /// piece, so a new id alone does not start one.
     fn call_of(&mut self, delta: &ToolCallDelta) -> Result<usize, TooManyCalls> {
         if let Some(&at) = self.current.get(&delta.index) {
             let call = &self.calls[at];
@@ -185,7 +185,7 @@ impl ToolCallAccumulator {
     }
 }
 
-/// A call of which pieces have come.
+/// A call that is still being received.
 #[derive(Debug, Default)]
 struct Partial {
     index: u64,
@@ -193,7 +193,7 @@ struct Partial {
     id: Option<(String, String)>,
     name: NamePieces,
     arguments: Arguments,
-    /// How much of the arguments' text was given to whoever watches.
+    /// How many bytes of the arguments observers have been given.
     told: usize,
 }
 
@@ -207,13 +207,13 @@ impl Partial {
     }
 }
 
-/// A name in pieces, or said whole more than once.
+/// A name that comes in pieces, or whole several times.
 #[derive(Debug, Default)]
 struct NamePieces {
     joined: String,
-    /// How long the first piece is.
+    /// Length of the first piece.
     first: usize,
-    /// Whether a piece differs from the first.
+    /// Whether some piece differs from the first.
     differ: bool,
     too_long: bool,
 }
@@ -233,10 +233,11 @@ impl NamePieces {
         } else if self.differ || self.joined.is_empty() {
             self.too_long = true;
         }
-        // Else it is one more repetition of the whole name, with which nothing is lost.
+        // Otherwise the piece repeats the whole name once more and can be dropped.
     }
 
-    /// The name. One that is only repetitions of a tool's name is that tool's, unless it is a tool's itself.
+    /// Returns the name. A name that only repeats the name of a tool means that tool, unless the repetition
+    /// is itself a tool's name.
     fn name(&self, offers: &[OfferedTool]) -> &str {
         let offered = |name: &str| offers.iter().any(|offer| offer.decl.name == name);
         let first = &self.joined[..self.first];
@@ -255,7 +256,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Takes a piece, and says how many bytes were kept of it.
+    /// Takes a piece, and returns how many of its bytes were kept.
     fn push(&mut self, piece: String, room: usize) -> usize {
         if self.too_long || piece.is_empty() {
             return 0;
@@ -274,13 +275,13 @@ impl Arguments {
         kept
     }
 
-    /// Whether nothing needs to follow.
+    /// Whether the text is complete as it stands.
     fn may_be_whole(&self) -> bool {
         self.too_long || self.text.trim().is_empty() || is_whole_object(&self.text)
     }
 }
 
-/// Makes a call, or several, of the pieces of one.
+/// Turns the pieces of one call into a call, or into several.
 fn assemble(
     partial: Partial,
     stop: &StopReason,
@@ -300,7 +301,7 @@ fn assemble(
         StopReason::Length => Some(cut_off("the answer reached the limit of tokens")),
         StopReason::ContentFilter => Some(cut_off("the provider withheld the rest of the answer")),
         StopReason::Stop | StopReason::ToolCalls => None,
-        // Whether an answer that ended for an unknown reason is whole, only its text can say.
+        // After an unknown stop reason, only the text itself can show that it is complete.
         StopReason::Other(_) => {
             text.trim().is_empty().then(|| cut_off("the answer ended for a reason that is not known"))
         }
@@ -335,7 +336,7 @@ fn assemble(
         ));
         return add(id, text, Some(several));
     }
-    // The first keeps the id, which the provider may know the call by.
+    // The first keeps the id, since the provider may know the call by it.
     let mut id = Some(id);
     for object in objects {
         add(id.take().unwrap_or_else(|| ids.fresh()), object, None);

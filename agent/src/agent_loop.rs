@@ -1,4 +1,4 @@
-//! [`AgentLoop`]: a model is asked, its calls are run, and it is asked again with their results.
+//! [`AgentLoop`]: asks a model, runs the calls that it asks for, and asks again with their results.
 
 use std::{fmt, sync::Arc};
 
@@ -25,16 +25,16 @@ pub struct AgentLoop {
     handle: AgentHandle,
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgentRun {
     /// The run.
     pub run_id: String,
     /// How it ended.
     pub end: AgentEnd,
-    /// How often the model was asked.
+    /// How many times the model was asked.
     pub iterations: u32,
-    /// What all answers have cost together, as far as the provider says so.
+    /// Tokens of all answers together, as far as the provider reports them.
     pub usage: Usage,
 }
 
@@ -50,8 +50,8 @@ impl AgentRun {
 }
 
 impl AgentLoop {
-    /// An agent that tells `emitter` what happens (`()` for nobody), keeps its conversation in `store`, asks `llm`
-    /// and has `registry` run the calls. All of them may be shared by `Arc`.
+    /// Creates an agent that reports events to `emitter` (`()` drops them), keeps its conversation in
+    /// `store`, asks `llm`, and has `registry` run the calls. All of them may be shared by `Arc`.
     #[must_use]
     pub fn new(
         config: AgentConfig,
@@ -70,23 +70,25 @@ impl AgentLoop {
         }
     }
 
-    /// A hold on the loop: to say something in between, to add a question, to give the run up.
+    /// A handle to the loop: steer a run, queue a follow-up question, cancel.
     #[must_use]
     pub fn handle(&self) -> AgentHandle {
         self.handle.clone()
     }
 
-    /// Asks the model a question, runs the calls that it asks for and asks again with their results, until it
-    /// answers without calls or the run ends otherwise. Needs a tokio runtime with a timer.
+    /// Asks the model a question, runs the calls that it asks for, and asks again with their results, until
+    /// it answers without calls or the run ends otherwise. Needs a tokio runtime with a timer.
     ///
-    /// Whatever happens, the stored conversation is one that providers take: every call has exactly one result.
+    /// However the run ends, the stored conversation stays valid for providers: every call has exactly one
+    /// result.
     ///
     /// # Cancellation
-    /// [`AgentHandle::cancel`] gives the run up in order. Dropping the future drops the calls that run, tells
-    /// nobody, and leaves the answer that asked for them out of the conversation.
+    /// [`AgentHandle::cancel`] ends the run in order. Dropping the future drops the running calls, emits no
+    /// event, and leaves the answer that asked for them out of the conversation.
     pub async fn run(&mut self, question: impl Into<String>) -> AgentRun {
         let question = Message::user(question);
-        // Whether the run ends or its future is dropped: what gave it up does not give up the next one.
+        // Renews the token when the run ends or its future is dropped, so that a cancellation ends only this
+        // run.
         let _renews = Renews(&self.handle);
         let patience = GracePeriod { cancel: self.handle.token(), grace: self.config.grace };
         let run_id = self.config.run_id.clone().unwrap_or_else(|| random_id("run"));
@@ -111,7 +113,7 @@ impl AgentLoop {
     }
 }
 
-/// Makes a handle ready for the next run when it is dropped.
+/// Renews the handle's cancellation token on drop, for the next run.
 struct Renews<'a>(&'a AgentHandle);
 
 impl Drop for Renews<'_> {
@@ -120,7 +122,7 @@ impl Drop for Renews<'_> {
     }
 }
 
-/// Tells the executor that a run is over when it is dropped.
+/// Tells the executor on drop that the run is over.
 struct EndsRun<'a> {
     agent: &'a AgentLoop,
     run_id: String,
@@ -129,7 +131,7 @@ struct EndsRun<'a> {
 impl Drop for EndsRun<'_> {
     fn drop(&mut self) {
         let AgentLoop { executor, config, .. } = self.agent;
-        // Its run has its end already, whether or not the executor panics.
+        // The run has ended already; a panic of the executor must not change that.
         let _ = guarded::call("executor", || executor.run_ended(&config.agent_id, &self.run_id));
     }
 }
@@ -140,13 +142,13 @@ impl fmt::Debug for AgentLoop {
     }
 }
 
-/// A run while it runs.
+/// State of a run in progress.
 struct Run<'a> {
     agent: &'a AgentLoop,
     patience: GracePeriod,
     watch: Arc<Watch>,
     run_id: String,
-    /// The conversation, as it is sent.
+    /// The conversation as it is sent to the provider.
     messages: Vec<Message>,
     ids: CallIds,
     guard: RepeatGuard,
@@ -155,7 +157,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// The way of a run. An end on the way comes as an error, so that every step may be one.
+    /// Drives the run. An end is returned as an error, so that every step can end the run with `?`.
     async fn drive(&mut self, question: Message) -> Result<AgentEnd, AgentEnd> {
         self.load().await?;
         self.append(vec![question]).await?;
@@ -180,7 +182,7 @@ impl Run<'_> {
             self.watch.tell(AgentEvent::TurnEnd { iteration, stop, usage }).await;
             let Some(end) = last else { continue };
             if self.agent.handle.wants_to_steer() {
-                // A person goes on after an answer: the model gets its turns anew.
+                // Steering after an answer: the model gets its full number of turns again.
                 left = limit;
                 continue;
             }
@@ -189,13 +191,13 @@ impl Run<'_> {
                 self.go_on()?;
                 return Ok(end);
             }
-            // A person has asked again: the model gets its turns anew.
+            // A follow-up question: the model gets its full number of turns again.
             left = limit;
             self.append(follow_ups).await?;
         }
     }
 
-    /// Ends a run that nobody wants any more, or that cannot tell anybody.
+    /// Ends the run if it was cancelled, or if the emitter failed.
     fn go_on(&self) -> Result<(), AgentEnd> {
         if self.patience.cancel.is_cancelled() {
             return Err(AgentEnd::Cancelled);
@@ -217,7 +219,7 @@ impl Run<'_> {
         appending.await.map_err(internal)?.map_err(|error| internal_text(chain(&error)))
     }
 
-    /// Adds what a person has said in between.
+    /// Appends the messages that a person queued during the run.
     async fn steer(&mut self) -> Result<(), AgentEnd> {
         let messages = self.agent.handle.take_steering();
         if messages.is_empty() {
@@ -262,7 +264,7 @@ impl Run<'_> {
         self.usage.output_tokens = self.usage.output_tokens.saturating_add(output_tokens);
     }
 
-    /// Keeps what a model has said; nothing is no message.
+    /// Stores the model's text; empty text is not stored.
     async fn keep_text(&mut self, text: String) -> Result<(), AgentEnd> {
         if text.is_empty() {
             return Ok(());
@@ -273,7 +275,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Keeps an answer without calls, and says what end it is.
+    /// Stores an answer without calls, and returns the end that it means for the run.
     async fn keep_answer(&mut self, answer: Answer) -> Result<AgentEnd, AgentEnd> {
         let Answer { text, stop, .. } = answer;
         self.keep_text(text.clone()).await?;
@@ -286,7 +288,7 @@ impl Run<'_> {
             StopReason::ToolCalls if text.is_empty() => {
                 failed(ProviderErrorKind::Malformed, "the model waits for calls that it has not made")
             }
-            // Whether it is whole, nobody can say.
+            // Whether the answer is complete is not known.
             StopReason::Other(reason) => failed(
                 ProviderErrorKind::Incomplete,
                 &format!("the answer ended for a reason that is not known: {}", reason.escape_debug()),
@@ -295,12 +297,12 @@ impl Run<'_> {
         })
     }
 
-    /// Runs an answer's calls and keeps the answer with their results, all at once.
+    /// Runs an answer's calls, then stores the answer and their results in one batch.
     async fn run_calls(&mut self, answer: Answer, offers: &[OfferedTool]) -> Result<(), AgentEnd> {
         let asked = answer.calls.iter().map(|call| transcript::sendable(&call.call)).collect();
         let mut repeat = Repeat::No;
         let mut repeated = String::new();
-        // Of what does not run nothing comes that could be wanted again, and its arguments are not known in full.
+        // Skip refused calls: they give no result that could be repeated, and their arguments may be cut off.
         let run = |call: &&AssembledCall| call.refused.is_none();
         for AssembledCall { call, .. } in answer.calls.iter().filter(run) {
             match self.guard.see(call) {

@@ -1,11 +1,11 @@
-//! Which calls of a turn run at once, and which are barriers.
+//! Splits a turn's calls into batches.
 
 use std::ops::Range;
 
 use super::ExecutionStrategy;
 
-/// Takes a turn's calls apart into batches that run one after the other; what is in one batch may run at once.
-/// `beside_others` says of each call, in order, whether it may run beside others.
+/// Splits a turn's calls into batches: batches run one after the other, calls of a batch concurrently.
+/// `beside_others` says for each call, in order, whether it may run concurrently with others.
 pub(super) fn batches(strategy: ExecutionStrategy, beside_others: &[bool]) -> Vec<Range<usize>> {
     let largest = match strategy {
         ExecutionStrategy::Sequential => 1,
@@ -30,7 +30,7 @@ mod tests {
 
     use super::*;
 
-    /// `r` is a call that may run beside others, `W` one that may not; a bar stands between batches.
+    /// `r` is a call that may run concurrently, `W` one that may not; a bar separates batches.
     #[track_caller]
     fn check(strategy: ExecutionStrategy, calls: &str, expected: &str) {
         let beside: Vec<bool> = calls.chars().map(|c| c == 'r').collect();
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn contiguous_calls_that_may_run_together_and_any_other_is_a_barrier() {
+    fn contiguous_concurrent_calls_batch_and_others_are_barriers() {
         let parallel = ExecutionStrategy::Parallel;
         check(parallel, "", "");
         check(parallel, "rrr", "rrr");

@@ -1,27 +1,26 @@
-//! The ids of calls: each once in a conversation, whatever a provider sends.
+//! Call ids: unique in a conversation, whatever ids the provider sends.
 
 use std::collections::HashSet;
 
 use portcullis_types::Message;
 
-/// How long the id of a call may be, in bytes. A longer one is replaced: nothing is derived from an id, so none
-/// is worth keeping that much of it.
+/// Limit of a call's id, in bytes. A longer one is replaced by a random id; nothing depends on the original.
 pub const MAX_CALL_ID_BYTES: usize = 1024;
 
-/// The ids that calls of a conversation have. Providers refuse a conversation in which two have the same.
+/// The ids of a conversation's calls. Providers refuse a conversation that repeats an id.
 #[derive(Debug, Default)]
 pub(super) struct CallIds {
     taken: HashSet<String>,
 }
 
 impl CallIds {
-    /// Those of a conversation so far.
+    /// Collects the ids of a conversation so far.
     pub(super) fn of(messages: &[Message]) -> Self {
         let calls = messages.iter().flat_map(|message| &message.tool_calls);
         Self { taken: calls.map(|call| call.id.clone()).collect() }
     }
 
-    /// An id for a new call: the one that is wanted, if it can be had, else a random one.
+    /// Claims an id for a new call: the wanted one if it is usable and free, else a random one.
     pub(super) fn claim(&mut self, wanted: &str) -> String {
         let usable = (1..=MAX_CALL_ID_BYTES).contains(&wanted.len())
             && !wanted.chars().any(|c| c.is_control() || c.is_whitespace());
@@ -31,7 +30,7 @@ impl CallIds {
         self.fresh()
     }
 
-    /// A random id.
+    /// Claims a random id.
     pub(super) fn fresh(&mut self) -> String {
         loop {
             let id = random_id("call");
@@ -42,7 +41,7 @@ impl CallIds {
     }
 }
 
-/// An id that nobody guesses: a prefix and 128 random bits.
+/// Returns an unguessable id: a prefix and 128 random bits.
 pub(super) fn random_id(prefix: &str) -> String {
     let bits: u128 = rand::random();
     format!("{prefix}_{bits:032x}")

@@ -1,4 +1,4 @@
-//! The calls of one turn: each has exactly one result at the end, whatever happens to it.
+//! Runs the calls of one turn. Each call has exactly one result at the end, whatever happens to it.
 
 use std::{
     collections::HashSet,
@@ -19,20 +19,20 @@ use super::{
     guarded::{self, GracePeriod, Watch, panicked},
 };
 
-/// What a model reads of a call that was skipped because a person said something (specification 002, "Steering").
+/// The result that a model reads for a call skipped by steering (specification 002, "Steering").
 pub const SKIPPED: &str = "Skipped due to queued user message.";
 
-/// How long dropped calls are waited for. One that blocks its thread is left behind then.
+/// How long dropped calls are awaited. A call that blocks its thread is left behind after that.
 const DROP_TIME: Duration = Duration::from_millis(100);
 
-/// What becomes of a call whose task is gone and has told nothing.
+/// The error of a call whose task ended without a result.
 const LOST: &str = "the call's task ended without a result";
 
-/// How long an executor may take to refuse a call. Where one takes longer, the rest of the turn is not told to it: a
-/// log that cannot be written must not hold up a run for each of a hundred calls.
+/// How long an executor may take to refuse a call. After a slower refusal the rest of the turn's refusals
+/// skip the executor: a log that cannot be written must not delay a run once for each of a hundred calls.
 const REFUSAL_TIME: Duration = Duration::from_secs(1);
 
-/// What the calls of a run have in common.
+/// Context shared by all calls of a run.
 pub(super) struct Calls<'a> {
     pub(super) config: &'a AgentConfig,
     pub(super) executor: &'a Arc<dyn ToolExecutor>,
@@ -43,10 +43,10 @@ pub(super) struct Calls<'a> {
 }
 
 impl Calls<'_> {
-    /// Runs the calls of a turn, and gives their results in the same order.
+    /// Runs the calls of a turn, and returns their results in the same order.
     ///
     /// # Cancellation
-    /// Dropping the future drops the calls. Firing the run's token gives them the grace time to end.
+    /// Dropping the future drops the calls. Cancelling the run's token gives them the grace period to end.
     pub(super) async fn run(
         &self,
         calls: Vec<AssembledCall>,
@@ -102,14 +102,14 @@ impl Calls<'_> {
                 None => over = turn.run_batch(batch).await,
             }
         }
-        // Whoever still holds the terms of a call that was left behind learns that nobody waits.
+        // A call that was left behind may still hold the terms: its token tells it to stop.
         cancel.cancel();
         turn.results.into_iter().flatten().collect()
     }
 }
 
-/// Whether a call may run beside others. One of a tool that is not offered under its name may be one of any
-/// tool by an alias.
+/// Whether a call may run concurrently with others. A name that is not among the offers may be an alias of
+/// any tool, so it may not.
 fn runs_beside(call: &ToolCall, offers: &[OfferedTool]) -> bool {
     offers.iter().any(|offer| offer.decl.name == call.tool && offer.runs_beside_others())
 }
@@ -118,20 +118,20 @@ struct Turn<'a> {
     calls: &'a Calls<'a>,
     terms: Arc<CallTerms>,
     live: Live,
-    /// When calls are dropped that go on past the turn's deadline.
+    /// When calls that outlast the turn's deadline are dropped.
     deadline: Option<Instant>,
-    /// Whether the executor never blocks its thread.
+    /// Whether the executor promises never to block its thread.
     never_blocks: bool,
-    /// Whether it took too long to refuse a call.
+    /// Whether the executor took too long to refuse a call.
     refuses_slowly: bool,
     asked: Vec<ToolCall>,
-    /// Of which calls it was told that they were asked for.
+    /// Which calls have been announced with [`ToolEvent::Requested`].
     told: Vec<bool>,
     results: Vec<Option<Arc<ToolResult>>>,
 }
 
 impl Turn<'_> {
-    /// Runs calls at once, and says why later ones must not begin any more.
+    /// Runs a batch concurrently. Returns the error for the calls of later batches if these must not begin.
     async fn run_batch(&mut self, batch: &[usize]) -> Option<ToolError> {
         let patience = self.calls.patience.clone();
         let deadline = self.deadline;
@@ -146,7 +146,7 @@ impl Turn<'_> {
             [at] if self.never_blocks => self.run_alone(at, given_up).await,
             _ => self.run_beside(batch, given_up).await,
         };
-        // A run that was cancelled begins no more of them.
+        // After a cancellation no further call begins.
         let is_cancelled = self.calls.patience.cancel.is_cancelled();
         let (running, before) = match given.or(is_cancelled.then_some(Given::Cancelled)) {
             Some(Given::TimedOut) => {
@@ -174,7 +174,7 @@ impl Turn<'_> {
         before
     }
 
-    /// Runs a call here, and says whether it was given up.
+    /// Runs a single call in this task, and returns why it was given up, if it was.
     async fn run_alone(
         &mut self,
         at: usize,
@@ -185,15 +185,16 @@ impl Turn<'_> {
         }
         let mut call = Box::pin(self.begin(at).await);
         if self.terms.on_event.is_some() {
-            // Whoever watches in this very task sees what was asked for before it runs.
+            // Lets an observer in this same task read the request before the call runs.
             tokio::task::yield_now().await;
         }
         let end = tokio::select! {
+            // `biased`: a result that is ready counts, even if the call is given up at the same time.
             biased;
             result = &mut call => Ok(result),
             given = given_up => Err(given),
         };
-        // A panic of its destructor is the executor's own.
+        // A panic in its destructor is the executor's fault and must not end the run.
         let _ = guarded::call("executor", || drop(call));
         match end {
             Ok((at, result)) => {
@@ -204,7 +205,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Runs calls in tasks of their own, and says whether they were given up.
+    /// Runs calls in separate tasks, and returns why they were given up, if they were.
     async fn run_beside(
         &mut self,
         batch: &[usize],
@@ -217,7 +218,7 @@ impl Turn<'_> {
             while tasks.len() < self.calls.config.concurrency.get()
                 && !self.calls.patience.cancel.is_cancelled()
             {
-                // What has begun is not stopped, and of a batch something has.
+                // Steering skips only calls that have not begun, and the first call of a batch always begins.
                 let has_begun = waiting.len() < batch.len();
                 if has_begun && waiting.peek().is_some() && self.calls.handle.wants_to_steer() {
                     given = Some(Given::Steered);
@@ -227,10 +228,11 @@ impl Turn<'_> {
                 tasks.spawn(self.begin(at).await);
             }
             tokio::select! {
+                // `biased`: results that are ready count, even if the calls are given up at the same time.
                 biased;
                 joined = tasks.join_next() => match joined {
                     Some(Ok((at, result))) => self.give(at, result).await,
-                    // Nobody aborts tasks but the branch below, and their panics are caught.
+                    // Tasks are aborted only below, and panics inside them are caught.
                     Some(Err(_)) => {}
                     None => break,
                 },
@@ -250,7 +252,7 @@ impl Turn<'_> {
         given
     }
 
-    /// Tells that a call begins, and gives what it is.
+    /// Announces a call, and returns the future that runs it.
     async fn begin(&mut self, at: usize) -> impl Future<Output = (usize, ToolResult)> + Send + use<> {
         self.tell_requested(at).await;
         let call = self.asked[at].clone();
@@ -272,7 +274,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Gives a call that never ran its result.
+    /// Gives a call that never ran the refusal as its result.
     async fn give_unrun(&mut self, at: usize, error: &ToolError) {
         self.tell_requested(at).await;
         let (call, begun) = (self.asked[at].clone(), Instant::now());
@@ -286,11 +288,11 @@ impl Turn<'_> {
         self.refuses_slowly |= begun.elapsed() > REFUSAL_TIME;
         let result = refused.unwrap_or_else(|| ToolResult::without_run(call, error.clone()));
         self.give(at, result).await;
-        // It may have been many calls and some writing.
+        // Yield: a turn may have many refusals, and each may write a log.
         tokio::task::yield_now().await;
     }
 
-    /// Takes a call's result, whatever id the executor gave it.
+    /// Records a call's result under the call's id, whatever id the executor put into it.
     async fn give(&mut self, at: usize, mut result: ToolResult) {
         self.live.remove(&self.asked[at].id);
         result.call_id.clone_from(&self.asked[at].id);
@@ -300,7 +302,7 @@ impl Turn<'_> {
     }
 
     async fn tell_requested(&mut self, at: usize) {
-        // Where nobody listens nobody is told: arguments can be long.
+        // Skip the copy when no emitter listens: arguments can be long.
         if self.terms.on_event.is_none() || std::mem::replace(&mut self.told[at], true) {
             return;
         }
@@ -310,11 +312,11 @@ impl Turn<'_> {
     }
 }
 
-/// Why calls of a batch were given up.
+/// Why the calls of a batch were given up.
 enum Given {
     Cancelled,
     TimedOut,
-    /// A person spoke: those that had begun have ended, the others do not begin.
+    /// A person steered: calls that had begun have ended, the others do not begin.
     Steered,
 }
 
@@ -333,7 +335,8 @@ fn cancelled_before() -> ToolError {
     ToolError::cancelled("the run was cancelled before the call began")
 }
 
-/// The calls that run now. An event of any other is none: it comes too late, or from nobody that was asked.
+/// Ids of the running calls. Events of other ids are dropped: they are late, or belong to no call of the
+/// turn.
 #[derive(Clone, Default)]
 struct Live(Arc<Mutex<HashSet<String>>>);
 
@@ -351,8 +354,8 @@ impl Live {
     }
 }
 
-/// Takes what an executor tells of its calls. That a call was asked for and that it is over, the loop says
-/// itself.
+/// Returns the callback for an executor's events. The loop itself reports that a call was requested and that
+/// it ended, so those events are ignored here.
 fn listener(watch: Arc<Watch>, live: Live) -> EventFn {
     Arc::new(move |event| {
         let (ToolEvent::ApprovalRequested { call_id }
@@ -365,7 +368,7 @@ fn listener(watch: Arc<Watch>, live: Live) -> EventFn {
         else {
             return;
         };
-        // Held while the event is told, so that none follows the call's end.
+        // The lock is held during the report, so that no event follows the call's end.
         let live = live.lock();
         if live.contains(call_id) {
             watch.tell_now(AgentEvent::Tool(event.clone()));

@@ -1,8 +1,9 @@
-//! The stream of a run's events: bounded, and no end is ever lost in it.
+//! Bounded stream of a run's events that never drops the end of anything.
 //!
-//! A run waits where a reader lags. A tool's callback cannot wait, so behind a reader that lags only the latest
-//! update and the latest progress of each call are kept, and what was left out is counted. A cancelled run does
-//! not wait for ever: what opens and ends something has room of its own, which one run cannot fill.
+//! A run waits for a reader that lags. A tool's callback cannot wait, so while the reader lags only the
+//! latest update and the latest progress of each call are kept, and dropped events are counted. A cancelled
+//! run does not wait forever: events that open or end something have reserved room, which one run cannot
+//! fill.
 
 use std::{
     collections::VecDeque,
@@ -16,27 +17,27 @@ use tokio::sync::Notify;
 
 use super::{AgentEvent, EventEmitter, MAX_LISTED_CALLS};
 
-/// How many events wait for a reader before a run waits for it.
+/// Default capacity: how many events may wait for the reader before the run waits for it.
 pub const DEFAULT_EVENT_CAPACITY: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not 0");
 
-/// How many events of running calls may wait beyond the capacity, since a call cannot wait: the latest update
-/// and progress of each, and the few that a call's life has. Past it they are left out, and counted.
+/// Room beyond the capacity for events of running calls, since a call cannot wait: the latest update and
+/// progress of each, and the few other events of a call. Events past it are dropped and counted.
 pub const MAX_EVENTS_BEYOND_CAPACITY: usize = 1024;
 
-/// How many events that open or end something may wait beyond all that, in a cancelled run that waits for its
-/// reader no more: more than one run can have left to say. Past it, which takes several runs on one stream that
-/// nobody reads, they are left out as well, and counted.
+/// Room beyond all that for events that open or end something, in a cancelled run that no longer waits for
+/// its reader. It is more than one run can still have to report. Only several runs on one unread stream can
+/// fill it; events past it are dropped and counted.
 ///
-/// A run is given up only once it was cancelled, and then ends with its turn. A turn has fewer than
-/// 2 × [`MAX_LISTED_CALLS`] calls (as many may be kept, and the first of them taken apart into as many), and each
-/// of them two such events, [`ToolEvent::Requested`] and [`AgentEvent::ToolEnd`]. The rest is what a turn and a run
-/// have once: their starts and ends, the answer, what a person said.
+/// A run stops waiting only after it was cancelled, and then ends with its turn. A turn has fewer than 2 ×
+/// [`MAX_LISTED_CALLS`] calls (as many may be kept, and the first of them split into as many), and each call
+/// has two such events, [`ToolEvent::Requested`] and [`AgentEvent::ToolEnd`]. The rest is for events that a
+/// turn and a run have once: starts and ends, the answer, steering.
 pub const MAX_ENDS_BEYOND_CAPACITY: usize = 2 * 2 * MAX_LISTED_CALLS + 16;
 
-/// How long a text is that pieces are joined to behind a reader that lags, in bytes.
+/// Limit of a text to which further pieces are joined while the reader lags, in bytes.
 pub const MAX_JOINED_BYTES: usize = 64 * 1024;
 
-/// A stream of events: where they go in, and where they come out.
+/// Creates a stream of events, and returns its sending and its receiving end.
 #[must_use]
 pub fn event_channel(capacity: NonZeroUsize) -> (EventSender, EventReceiver) {
     let shared = Arc::new(Shared {
@@ -53,20 +54,20 @@ pub fn event_channel(capacity: NonZeroUsize) -> (EventSender, EventReceiver) {
     (EventSender { shared: Arc::clone(&shared) }, EventReceiver { shared })
 }
 
-/// Where events go in. Clones go into the same stream.
+/// The sending end. Clones send into the same stream.
 #[derive(Debug)]
 pub struct EventSender {
     shared: Arc<Shared>,
 }
 
-/// Where events come out. Dropping it ends nothing: the run goes on unwatched.
+/// The receiving end. Dropping it does not end the run, which goes on unobserved.
 #[derive(Debug)]
 pub struct EventReceiver {
     shared: Arc<Shared>,
 }
 
 impl EventReceiver {
-    /// The next event; none when the stream is over.
+    /// Returns the next event, or none when the stream is over.
     ///
     /// # Cancellation
     /// Dropping the future loses no event.
@@ -91,7 +92,7 @@ impl EventReceiver {
         }
     }
 
-    /// The next event, if one waits.
+    /// Returns the next event, if one waits.
     pub fn try_recv(&mut self) -> Option<AgentEvent> {
         let event = self.shared.lock().queue.pop_front();
         if event.is_some() {
@@ -100,14 +101,14 @@ impl EventReceiver {
         event
     }
 
-    /// How many events were left out since the reader lagged: updates and progress texts, of which the latest of
-    /// each call was kept, and what came past [`MAX_EVENTS_BEYOND_CAPACITY`] and [`MAX_ENDS_BEYOND_CAPACITY`].
+    /// How many events were dropped: updates and progress texts that a later one of the same call replaced,
+    /// and events past [`MAX_EVENTS_BEYOND_CAPACITY`] and [`MAX_ENDS_BEYOND_CAPACITY`].
     #[must_use]
     pub fn coalesced(&self) -> u64 {
         self.shared.lock().coalesced
     }
 
-    /// How many events wait.
+    /// How many events wait to be read.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.shared.lock().queue.len()
@@ -121,7 +122,7 @@ impl Drop for EventReceiver {
         state.queue.clear();
         drop(state);
         self.shared.drained.notify_waiters();
-        // One that is about to wait gets this one.
+        // `notify_waiters` misses a sender that is about to wait; this stored permit wakes it.
         self.shared.drained.notify_one();
     }
 }
@@ -139,7 +140,7 @@ impl EventEmitter for EventSender {
                         let room = state.has_room() || !state.read;
                         drop(state);
                         self.shared.filled.notify_one();
-                        // The next one that waits gets the word, since a reader gives it to one at a time.
+                        // Pass the wake-up on: the reader wakes one waiting sender at a time.
                         if room {
                             self.shared.drained.notify_one();
                         }
@@ -179,9 +180,9 @@ impl Drop for EventSender {
 #[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
-    /// The reader waits here, alone.
+    /// The single reader waits here.
     filled: Notify,
-    /// Runs wait here.
+    /// Senders wait here.
     drained: Notify,
 }
 
@@ -197,7 +198,7 @@ struct State {
     capacity: usize,
     coalesced: u64,
     senders: usize,
-    /// Whether there is a reader.
+    /// Whether the receiver still exists.
     read: bool,
 }
 
@@ -206,12 +207,12 @@ impl State {
         self.queue.len() < self.capacity
     }
 
-    /// Whether the reader lags: half of the capacity waits for it.
+    /// Whether the reader lags: at least half of the capacity is filled.
     fn lags(&self) -> bool {
         self.queue.len() >= self.capacity.div_ceil(2)
     }
 
-    /// Takes an event, or gives it back where there is no room.
+    /// Enqueues an event, or returns it if there is no room.
     fn take(&mut self, event: AgentEvent) -> Result<(), AgentEvent> {
         if !self.read {
             return Ok(());
@@ -230,7 +231,7 @@ impl State {
         Ok(())
     }
 
-    /// Takes an event that cannot wait: of a running call, or of a run that waits no more.
+    /// Enqueues an event that cannot wait: of a running call, or of a run that no longer waits.
     fn take_now(&mut self, event: AgentEvent) {
         if !self.read {
             return;
@@ -255,7 +256,7 @@ impl State {
     }
 }
 
-/// Joins a piece of text to one of the same kind that waits; gives back what cannot be joined.
+/// Joins a piece of text to the last queued event of the same kind; returns the event if it cannot be joined.
 fn join(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> {
     let (text, piece) = match (last, &event) {
         (Some(AgentEvent::TextDelta { delta }), AgentEvent::TextDelta { delta: piece })
@@ -275,7 +276,7 @@ fn join(last: Option<&mut AgentEvent>, event: AgentEvent) -> Option<AgentEvent> 
     None
 }
 
-/// Of which call and of which kind an event is whose latest is enough; none for all others.
+/// The call and kind of an event of which the latest suffices; none for all other events.
 fn coalescing_key(event: &AgentEvent) -> Option<(&str, Discriminant<ToolEvent>)> {
     match event {
         AgentEvent::Tool(

@@ -1,10 +1,10 @@
-//! Arguments in which a model has put several objects after each other, `{…}{…}`: what calls they are.
+//! Splits arguments in which a model put several objects after each other, `{…}{…}`.
 
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
-/// The objects that a text consists of, if they are two or more and nothing else is between them but white
-/// space. Whether each is good arguments is not looked at.
+/// Returns the objects that a text consists of, if there are at least two and only white space between them.
+/// Their content is not checked.
 pub(super) fn objects(text: &str) -> Option<Vec<&str>> {
     let mut found = Vec::new();
     let mut rest = text.trim_start_matches(WHITE_SPACE);
@@ -23,18 +23,18 @@ pub(super) fn is_whole_object(text: &str) -> bool {
     first_object(text) == Some(text.len())
 }
 
-/// How long the object is that a text begins with.
+/// Length of the object that a text begins with.
 fn first_object(text: &str) -> Option<usize> {
     if !text.starts_with('{') {
         return None;
     }
-    // Values are skipped, not built, so neither size nor depth costs anything.
+    // Values are skipped rather than built, so size and depth cost no memory.
     let mut values = Deserializer::from_str(text).into_iter::<IgnoredAny>();
     values.next()?.ok()?;
     Some(values.byte_offset())
 }
 
-/// What JSON takes for white space (RFC 8259, section 2).
+/// JSON's white space (RFC 8259, section 2).
 const WHITE_SPACE: [char; 4] = [' ', '\t', '\n', '\r'];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`EventEmitter`]: who is told what happens in a run.
+//! [`EventEmitter`]: receives the events of a run.
 
 use std::sync::Arc;
 
@@ -6,24 +6,25 @@ use portcullis_types::async_trait;
 
 use super::AgentEvent;
 
-/// Somebody who watches runs. [`EventSender`](super::EventSender) is the one that ships; `()` is nobody.
+/// An observer of runs. [`EventSender`](super::EventSender) is the one that ships; `()` drops all events.
 #[async_trait]
 pub trait EventEmitter: Send + Sync {
-    /// Takes an event; the run waits meanwhile, so one that is slow slows the run down. One that panics ends
-    /// the run as [`AgentEnd::Internal`](super::AgentEnd::Internal), after its calls have their results.
+    /// Takes an event. The run waits for it, so a slow emitter slows the run down. A panic ends the run as
+    /// [`AgentEnd::Internal`](super::AgentEnd::Internal), after its calls have their results.
     ///
     /// # Cancellation
-    /// The future is dropped where it does not end within the grace time of a cancelled run. From then on the run
-    /// waits no more: [`EventEmitter::emit_now`] gets the rest, and first once more the event whose future was
-    /// dropped, if it opens or ends something.
+    /// The future is dropped if it does not end within the grace period of a cancelled run. From then on the
+    /// run does not wait: [`EventEmitter::emit_now`] gets the remaining events. The event whose future was
+    /// dropped comes first, again, if it opens or ends something.
     async fn emit(&self, event: AgentEvent);
 
-    /// Takes an event of a running call, and those of a cancelled run whose `emit` was given up. Called
-    /// synchronously, from within the call, on any thread: it must not block, and may leave an update out where it
-    /// cannot keep up. An end should stay: it comes once.
+    /// Takes an event of a running call, or of a cancelled run whose `emit` was given up. Called
+    /// synchronously from within the call, on any thread. It must not block, and may drop an update when it
+    /// cannot keep up. It should not drop an end, which comes only once.
     fn emit_now(&self, event: AgentEvent);
 
-    /// Whether anybody listens at all; calls without listeners cost less. Default: yes.
+    /// Whether the emitter takes events at all; without a listener the loop skips the cost of them. Default:
+    /// yes.
     fn listens(&self) -> bool {
         true
     }
@@ -44,7 +45,7 @@ impl<E: EventEmitter + ?Sized> EventEmitter for Arc<E> {
     }
 }
 
-/// Nobody watches.
+/// Drops all events.
 #[async_trait]
 impl EventEmitter for () {
     async fn emit(&self, _event: AgentEvent) {}

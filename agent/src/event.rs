@@ -1,4 +1,4 @@
-//! [`AgentEvent`]: what happens in a run, for whoever watches. Other systems' forms derive from it.
+//! [`AgentEvent`]: the events of a run, for observers. The event formats of other systems derive from it.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use portcullis_types::{Message, ToolEvent, ToolResult};
 
 use super::{ProviderErrorKind, StopReason, Usage};
 
-/// One event of a run. Events inform; history and audit log, not they, are the record.
+/// One event of a run. Events are for information; the history and the audit log are the record.
 ///
-/// Exhaustive, so that a new event does not compile until each event format says what it is there.
+/// Exhaustive, so that a new event does not compile until each event format maps it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum AgentEvent {
     /// The run starts.
@@ -23,54 +23,54 @@ pub enum AgentEvent {
         /// Which turn of the run, counted from 1.
         iteration: u32,
     },
-    /// The model says more.
+    /// A piece of the model's text.
     TextDelta {
         /// The text.
         delta: String,
     },
-    /// The model thinks on.
+    /// A piece of the model's thinking.
     ThinkingDelta {
         /// The text.
         delta: String,
     },
-    /// The model's answer is whole. With calls it comes into the history together with their results.
+    /// The model's answer is whole. An answer with calls enters the history together with their results.
     MessageEnd {
         /// The answer.
         message: Arc<Message>,
     },
-    /// Something happens to a call. [`ToolEvent::Finished`] is never among them: [`AgentEvent::ToolEnd`] is
-    /// that, with the result.
+    /// An event of a call. [`ToolEvent::Finished`] never occurs here: [`AgentEvent::ToolEnd`] replaces it and
+    /// carries the result.
     Tool(ToolEvent),
-    /// A call is over. Each call has exactly one [`ToolEvent::Requested`] before it, also one that never ran.
+    /// A call is over. Exactly one [`ToolEvent::Requested`] precedes it, even if the call never ran.
     ToolEnd {
-        /// What came of it.
+        /// The call's result.
         result: Arc<ToolResult>,
     },
-    /// The person has said something in between; calls that had not begun were skipped.
+    /// A person steered the run; calls that had not begun were skipped.
     Steered {
-        /// What was said.
+        /// The person's messages.
         messages: Arc<Vec<Message>>,
     },
-    /// The turn is over, its calls too.
+    /// The turn is over, including its calls.
     TurnEnd {
         /// Which turn, counted from 1.
         iteration: u32,
         /// Why the model's answer ended.
         stop: StopReason,
-        /// What it cost, where the provider says so.
+        /// Tokens of the turn, if the provider reports them.
         usage: Option<Usage>,
     },
     /// The run is over. Always the last event.
     AgentEnd {
-        /// How.
+        /// How it ended.
         end: AgentEnd,
     },
 }
 
 impl AgentEvent {
-    /// Whether it opens or ends something: the loop says it once, and nothing that comes later makes up for it.
-    /// Of all others a reader may miss some: pieces of an answer that comes whole as well, and what a call tells
-    /// while it runs.
+    /// Whether the event opens or ends something. The loop sends such an event once, and no later event makes
+    /// up for a lost one. A reader may miss any other: pieces of an answer, which comes whole as well, and
+    /// reports of a running call.
     #[must_use]
     pub fn must_arrive(&self) -> bool {
         match self {
@@ -87,7 +87,7 @@ impl AgentEvent {
     }
 }
 
-/// How a run ended, as an event tells it. Exhaustive for the reason that [`AgentEvent`] is.
+/// How a run ended. Exhaustive for the same reason as [`AgentEvent`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AgentEnd {
     /// With the model's final answer.
@@ -95,17 +95,17 @@ pub enum AgentEnd {
         /// Its text.
         text: String,
     },
-    /// The model went on asking for calls.
+    /// The model still asked for calls in its last turn.
     MaxIterations {
         /// How many turns it had.
         limit: u32,
     },
-    /// The limit of tokens cut the final answer off.
+    /// The token limit cut the final answer off.
     Length {
-        /// What there is of it.
+        /// The text up to the cut.
         text: String,
     },
-    /// The model made the same call over and over.
+    /// The model repeated the same call too often.
     Repeated {
         /// The tool.
         tool: String,
@@ -114,14 +114,14 @@ pub enum AgentEnd {
     Cancelled,
     /// The provider gave no whole answer.
     Provider {
-        /// What kind of failure it was.
+        /// The kind of failure.
         kind: ProviderErrorKind,
-        /// In words for the operator.
+        /// Message for the operator.
         message: String,
     },
-    /// A fault on our side.
+    /// An internal fault, or one of an embedder's part.
     Internal {
-        /// In words for the operator.
+        /// Message for the operator.
         message: String,
     },
 }

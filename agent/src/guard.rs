@@ -1,16 +1,16 @@
-//! The guard against the same call over and over.
+//! Guard against a model that repeats the same call.
 
 use portcullis_types::{Message, ToolCall};
 use serde_json::{Map, Value};
 
-/// After how many calls of the same tool with the same arguments in a row the model is told that it repeats
+/// How many identical calls in a row (same tool, same arguments) until the model is told that it repeats
 /// itself.
 pub const REPEATS_UNTIL_HINT: u32 = 3;
 
-/// After how many the run ends.
+/// How many until the run ends.
 pub const REPEATS_UNTIL_END: u32 = 5;
 
-/// What is to be done about a call.
+/// Action of the loop on a call.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Repeat {
     /// Nothing.
@@ -21,14 +21,14 @@ pub(super) enum Repeat {
     End,
 }
 
-/// Counts calls that are the same one after the other, across turns.
+/// Counts identical calls in a row, across turns.
 #[derive(Debug, Default)]
 pub(super) struct RepeatGuard {
     last: Option<(String, Arguments)>,
     count: u32,
 }
 
-/// Arguments without what makes no difference: white space and the order of keys.
+/// Arguments, compared without white space and the order of keys.
 #[derive(Debug, PartialEq)]
 enum Arguments {
     Object(Map<String, Value>),
@@ -36,7 +36,7 @@ enum Arguments {
 }
 
 impl RepeatGuard {
-    /// Looks at the next call.
+    /// Counts the next call.
     pub(super) fn see(&mut self, call: &ToolCall) -> Repeat {
         let arguments = match serde_json::from_str(&call.arguments) {
             Ok(object) => Arguments::Object(object),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_third_call_of_a_kind_is_hinted_at_and_the_fifth_is_the_last() {
+    fn the_third_equal_call_gives_a_hint_and_the_fifth_ends_the_run() {
         let mut guard = RepeatGuard::default();
         let same = [
             r#"{"a":1,"b":2}"#,

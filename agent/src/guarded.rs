@@ -1,4 +1,4 @@
-//! Parts of an embedder within a run: they may panic, and, once the run is cancelled, must not hold it up.
+//! Guards an embedder's parts within a run: they may panic, and must not hold up a cancelled run.
 
 use std::{
     any::Any,
@@ -14,7 +14,7 @@ use thiserror::Error;
 
 use super::{AgentEvent, EventEmitter};
 
-/// What an embedder's part did instead of giving its answer.
+/// A failure of an embedder's part.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub(super) enum Fault {
     #[error("the {part} panicked: {message}")]
@@ -23,7 +23,8 @@ pub(super) enum Fault {
     Stuck { part: &'static str },
 }
 
-/// How long an embedder's part is waited for: until it ends, or until the grace time of a cancelled run is over.
+/// How long to wait for an embedder's part: until it ends, or until the grace period of a cancelled run is
+/// over.
 #[derive(Debug, Clone)]
 pub(super) struct GracePeriod {
     pub(super) cancel: CancellationToken,
@@ -31,27 +32,28 @@ pub(super) struct GracePeriod {
 }
 
 impl GracePeriod {
-    /// Awaits a part.
+    /// Awaits a part, and catches its panic.
     pub(super) async fn with<T>(
         &self,
         part: &'static str,
         future: impl Future<Output = T>,
     ) -> Result<T, Fault> {
         tokio::select! {
+            // `biased`: a part that is done counts, even if the grace period ends at the same time.
             biased;
             caught = AssertUnwindSafe(future).catch_unwind() => caught.map_err(|panic| panicked(part, &*panic)),
             () = self.over() => Err(Fault::Stuck { part }),
         }
     }
 
-    /// Ends when the grace time of a cancelled run is over.
+    /// Completes when the grace period of a cancelled run is over.
     pub(super) async fn over(&self) {
         self.cancel.cancelled().await;
         tokio::time::sleep(self.grace).await;
     }
 }
 
-/// Calls a part that does not wait.
+/// Calls a synchronous part, and catches its panic.
 pub(super) fn call<T>(part: &'static str, function: impl FnOnce() -> T) -> Result<T, Fault> {
     catch_unwind(AssertUnwindSafe(function)).map_err(|panic| panicked(part, &*panic))
 }
@@ -65,8 +67,8 @@ pub(super) fn panicked(part: &'static str, panic: &(dyn Any + Send)) -> Fault {
     Fault::Panicked { part, message: message.to_owned() }
 }
 
-/// The emitter of a run. A watcher must not decide what becomes of the calls: one that panicked is told nothing
-/// more, and one that did not take an event within the grace time of a cancelled run is not waited for any more.
+/// Guard around a run's emitter, which must not affect the calls. After a panic it gets no more events. After
+/// it took longer than the grace period of a cancelled run, the run no longer waits for it.
 pub(super) struct Watch {
     emitter: Arc<dyn EventEmitter>,
     patience: GracePeriod,
@@ -78,13 +80,13 @@ impl Watch {
         Self { emitter, patience, fault: Mutex::new(None) }
     }
 
-    /// Tells of an event, and waits until it was taken.
+    /// Reports an event, and waits until the emitter took it.
     pub(super) async fn tell(&self, event: AgentEvent) {
         if self.fault().is_some() {
             self.tell_now(event);
             return;
         }
-        // A future that is dropped takes its event along.
+        // Keep a copy: dropping the emitter's future drops its event too.
         let kept = event.must_arrive().then(|| event.clone());
         let told = self.patience.with("emitter", async { self.emitter.emit(event).await }).await;
         let is_stuck = matches!(told, Err(Fault::Stuck { .. }));
@@ -94,19 +96,19 @@ impl Watch {
         }
     }
 
-    /// Tells of an event without waiting.
+    /// Reports an event without waiting.
     pub(super) fn tell_now(&self, event: AgentEvent) {
         if !matches!(self.fault(), Some(Fault::Panicked { .. })) {
             self.note(call("emitter", || self.emitter.emit_now(event)));
         }
     }
 
-    /// Whether anybody listens.
+    /// Whether the emitter takes events.
     pub(super) fn listens(&self) -> bool {
         call("emitter", || self.emitter.listens()).unwrap_or(false)
     }
 
-    /// What the emitter did instead of taking an event.
+    /// The emitter's failure, if it had one.
     pub(super) fn fault(&self) -> Option<Fault> {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

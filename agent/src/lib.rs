@@ -1,18 +1,18 @@
-//! The agent: a model that is asked, the calls that it asks for, and its next turn.
+//! The agent loop: asks a model, runs the calls that it asks for, and asks again with their results.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `config.rs` | how a loop works: limits, strategy, instructions |
-//! | `agent_loop.rs` | the way of a run |
-//! | `provider.rs` | who answers: what a model is asked, and the pieces that it answers in |
-//! | `read_answer.rs` | one answer, from the question to its last piece |
+//! | `config.rs` | settings of a loop: limits, strategy, instructions |
+//! | `agent_loop.rs` | the loop: one run from question to end |
+//! | `provider.rs` | the provider trait: request, and the pieces of an answer |
+//! | `read_answer.rs` | reads one answer, from the request to its last piece |
 //! | `accumulator.rs`, `concatenated.rs`, `call_ids.rs` | an answer's calls, rebuilt from their pieces |
-//! | `calls.rs`, `batches.rs` | the calls of a turn: which run at once, and one result for each |
-//! | `guard.rs` | the guard against the same call over and over |
-//! | `steering.rs` | what a person says in between |
-//! | `store.rs`, `transcript.rs` | the conversation: where it is kept, and what providers take |
-//! | `event.rs` | what happens, for whoever watches |
-//! | `emitter.rs`, `channel.rs`, `guarded.rs` | who is told, the stream of events, and what a faulty watcher may do |
+//! | `calls.rs`, `batches.rs` | the calls of a turn: which run concurrently, and one result for each |
+//! | `guard.rs` | the guard against repeated calls |
+//! | `steering.rs` | the handle: steer, follow up, cancel |
+//! | `store.rs`, `transcript.rs` | the conversation: where it is kept, and what providers accept |
+//! | `event.rs` | the events of a run |
+//! | `emitter.rs`, `channel.rs`, `guarded.rs` | observers: the trait, the event stream, the guard |
 //! | `telemetry/` | spans and metrics for OpenTelemetry, with the feature `otel` |
 //! | `providers/` | the providers: models behind HTTP, and a script |
 #![forbid(unsafe_code)]
@@ -57,7 +57,7 @@ pub use config::{
 };
 pub use emitter::EventEmitter;
 pub use event::{AgentEnd, AgentEvent};
-/// Re-exported: who runs the calls of a loop.
+/// Re-exported: the executor that runs a loop's calls.
 pub use portcullis_types::{CallTerms, OfferedTool, ToolExecutor};
 
 pub use guard::{REPEATS_UNTIL_END, REPEATS_UNTIL_HINT};

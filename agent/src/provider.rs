@@ -1,4 +1,4 @@
-//! [`Provider`]: what a model is asked, and the pieces that its answer comes in.
+//! [`Provider`]: the request to a model, and the pieces of its answer.
 
 use std::{error::Error, fmt, pin::Pin, sync::Arc};
 
@@ -7,14 +7,14 @@ use portcullis_types::{CancellationToken, FunctionDecl, Message, async_trait};
 use serde::Deserialize;
 use thiserror::Error;
 
-/// A model's answer as it comes. It ends with [`Delta::End`], or with an error; one that just stops was cut
-/// off, and whoever reads it must take it for that.
+/// The stream of a model's answer. It ends with [`Delta::End`] or with an error. A stream that ends without
+/// either was cut off, and its reader must treat it so.
 pub type DeltaStream = Pin<Box<dyn Stream<Item = Result<Delta, ProviderError>> + Send>>;
 
-/// Somebody who answers for a model.
+/// A provider: answers requests for a model.
 #[async_trait]
 pub trait Provider: Send + Sync {
-    /// Asks for one turn, and gives its pieces as they come.
+    /// Requests one turn, and returns the stream of its pieces.
     ///
     /// # Errors
     /// [`ProviderError`] if there is no answer at all. An answer that breaks off is an error of the stream.
@@ -38,7 +38,7 @@ impl<P: Provider + ?Sized> Provider for Box<P> {
     }
 }
 
-/// One turn, as it is asked for.
+/// The request for one turn.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
     /// The model's name, as the provider knows it; empty means the provider's own default.
@@ -47,11 +47,11 @@ pub struct ModelRequest {
     pub messages: Vec<Message>,
     /// The tools that the model may call, by name.
     pub tools: Vec<FunctionDecl>,
-    /// How many tokens the answer may have at most. Default: the provider's.
+    /// Limit of the answer, in tokens. Default: the provider's.
     pub max_tokens: Option<u32>,
-    /// How freely the model chooses its words, 0 to 2. Default: the provider's.
+    /// Sampling temperature, 0 to 2. Default: the provider's.
     pub temperature: Option<f64>,
-    /// Fires when nobody wants the answer any more.
+    /// Fires when the answer is not wanted any more.
     pub cancel: CancellationToken,
 }
 
@@ -60,18 +60,18 @@ pub struct ModelRequest {
 pub enum Delta {
     /// More of the text.
     Text(String),
-    /// More of what the model thinks before it answers; never sent back.
+    /// More of the model's thinking; never sent back.
     Thinking(String),
     /// More of a call.
     ToolCall(ToolCallDelta),
-    /// What the turn has cost so far; the last one holds.
+    /// Tokens of the turn so far; the last one counts.
     Usage(Usage),
     /// The answer is whole. Nothing follows.
     End(StopReason),
 }
 
-/// A piece of a call. Providers send them in any order: the id late or more than once, the name in pieces, the
-/// pieces of several calls mixed.
+/// A piece of a call. Providers send them in any order: the id late or repeated, the name in pieces, the
+/// pieces of several calls interleaved.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ToolCallDelta {
     /// Which call of the turn, counted from 0. Providers leave gaps.
@@ -87,33 +87,33 @@ pub struct ToolCallDelta {
 /// Why an answer ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopReason {
-    /// The model has said all.
+    /// The model is done.
     Stop,
-    /// The model waits for its calls.
+    /// The model waits for the results of its calls.
     ToolCalls,
-    /// The limit of tokens: what came last may be cut off.
+    /// The token limit was reached: the last piece may be cut off.
     Length,
     /// The provider withheld the rest.
     ContentFilter,
-    /// A reason that we do not know, in the provider's word.
+    /// An unknown reason, as the provider spells it.
     Other(String),
 }
 
-/// What a turn has cost, in tokens.
+/// Tokens of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Usage {
-    /// What was sent.
+    /// Tokens of the request.
     pub input_tokens: u64,
-    /// What came back.
+    /// Tokens of the answer.
     pub output_tokens: u64,
 }
 
-/// What kind of failure a [`ProviderError`] is.
+/// Kind of failure of a [`ProviderError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
-    /// The provider cannot be asked as it is set up: no key, no such model, an address that is none.
+    /// The provider cannot be asked with these settings: no key, no such model, an invalid address.
     Configuration,
     /// No connection, or it broke before or within the answer.
     Transport,
@@ -125,7 +125,7 @@ pub enum ProviderErrorKind {
     Rejected,
     /// The provider failed on its side.
     Server,
-    /// The answer is none that the protocol knows.
+    /// The answer does not follow the protocol.
     Malformed,
     /// The answer broke off before its end.
     Incomplete,
@@ -133,7 +133,7 @@ pub enum ProviderErrorKind {
     Cancelled,
 }
 
-/// Why there is no answer, or no whole one.
+/// Why there is no answer, or no complete one.
 #[derive(Debug, Error)]
 #[error("{message}")]
 pub struct ProviderError {
@@ -145,7 +145,7 @@ pub struct ProviderError {
 }
 
 impl ProviderError {
-    /// An error of a kind, in words for the operator. No key may be in them.
+    /// An error of a kind, with a message for the operator. The message must not hold a key.
     #[must_use]
     pub fn new(kind: ProviderErrorKind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into(), status: None, source: None }
@@ -158,20 +158,20 @@ impl ProviderError {
         self
     }
 
-    /// The same error with the status of HTTP that the provider answered with.
+    /// The same error with the HTTP status that the provider answered with.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// The status of HTTP that the provider answered with, if it was that which told of the failure.
+    /// The HTTP status that the provider answered with, if the status was the failure.
     #[must_use]
     pub fn status(&self) -> Option<u16> {
         self.status
     }
 
-    /// What kind of failure it is.
+    /// The kind of failure.
     #[must_use]
     pub fn kind(&self) -> ProviderErrorKind {
         self.kind

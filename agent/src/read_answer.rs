@@ -1,4 +1,4 @@
-//! One answer of a model, from the question to its last piece.
+//! Reads one answer of a model, from the request to its last piece.
 
 use std::{panic::AssertUnwindSafe, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     guarded::{Watch, panicked},
 };
 
-/// How long the text of an answer may be: 8 MiB. Without it a model that never ends could fill the memory.
+/// Limit of an answer's text: 8 MiB. Without it a model that never ends could fill the memory.
 pub const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// A whole answer.
@@ -28,13 +28,13 @@ pub(super) struct Answer {
 /// An answer that broke off. None of its calls may run.
 #[derive(Debug)]
 pub(super) struct BrokenAnswer {
-    /// The text that came.
+    /// The text received so far.
     pub(super) text: String,
     pub(super) end: AgentEnd,
     pub(super) usage: Option<Usage>,
 }
 
-/// Asks a model, tells of its answer as it comes, and gives it whole.
+/// Sends a request, reports the answer's pieces as they come, and returns the whole answer.
 pub(super) async fn ask(
     provider: &dyn Provider,
     request: ModelRequest,
@@ -47,6 +47,7 @@ pub(super) async fn ask(
     let mut reading = Reading { text: String::new(), usage: None, begun: false };
     let opening = AssertUnwindSafe(async { provider.stream(request).await }).catch_unwind();
     let opened = tokio::select! {
+        // `biased`: a run that is cancelled already sends no request.
         biased;
         () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
         opened = tokio::time::timeout(silence, opening) => opened,
@@ -61,6 +62,7 @@ pub(super) async fn ask(
     loop {
         let next = AssertUnwindSafe(stream.next()).catch_unwind();
         let next = tokio::select! {
+            // `biased`: a cancelled run takes no further piece, even if one is ready.
             biased;
             () = cancel.cancelled() => return Err(reading.broken(AgentEnd::Cancelled)),
             next = tokio::time::timeout(silence, next) => next,
@@ -102,7 +104,7 @@ pub(super) async fn ask(
     }
 }
 
-/// Drops a provider's stream; a panic of its destructor is the provider's own.
+/// Drops a provider's stream. A panic in its destructor is the provider's fault and must not end the run.
 fn drop_stream(stream: DeltaStream) {
     let _ = std::panic::catch_unwind(AssertUnwindSafe(|| drop(stream)));
 }
@@ -110,7 +112,7 @@ fn drop_stream(stream: DeltaStream) {
 struct Reading {
     text: String,
     usage: Option<Usage>,
-    /// Whether anything of the answer has come.
+    /// Whether any piece of the answer has come.
     begun: bool,
 }
 
@@ -120,7 +122,7 @@ impl Reading {
     }
 
     fn failed(&mut self, error: &ProviderError) -> BrokenAnswer {
-        // A connection that breaks within an answer leaves it incomplete; nothing else is known of it.
+        // A transport error after the first piece leaves the answer incomplete.
         let kind = match error.kind() {
             ProviderErrorKind::Transport if self.begun => ProviderErrorKind::Incomplete,
             kind => kind,

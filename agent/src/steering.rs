@@ -1,4 +1,4 @@
-//! [`AgentHandle`]: what a person says to a run while it runs.
+//! [`AgentHandle`]: steers, continues or cancels a run from outside.
 
 use std::{
     collections::VecDeque,
@@ -8,12 +8,12 @@ use std::{
 use portcullis_types::{CancellationToken, Message};
 use thiserror::Error;
 
-/// How many messages may wait for a run, of each kind. Without it a front end that nobody reads could fill the
-/// memory.
+/// Limit of the messages that may wait for a run, of each kind. Without it a front end could fill the memory
+/// while no run reads its messages.
 pub const MAX_QUEUED_MESSAGES: usize = 64;
 
-/// A hold on a loop: says something in between, adds a question, gives the run up. Clones are holds on the same
-/// loop, and work while it runs.
+/// A handle to a loop: steers it, adds a follow-up question, cancels the run. Clones control the same loop,
+/// also while it runs.
 #[derive(Debug, Clone, Default)]
 pub struct AgentHandle {
     state: Arc<Mutex<State>>,
@@ -26,14 +26,15 @@ struct State {
     cancel: CancellationToken,
 }
 
-/// The messages that wait are too many; this one was not taken.
+/// The error of a message that was not queued because too many wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("{MAX_QUEUED_MESSAGES} messages wait for the run already")]
 pub struct QueueFull;
 
 impl AgentHandle {
-    /// Says something as soon as possible: calls of the turn that have not begun are skipped, each with a
-    /// result that says so, and the model reads the message next. Without a run it waits for the next one.
+    /// Sends a message to the model as soon as possible. Calls of the turn that have not begun are skipped,
+    /// each with a result that says so, and the model reads the message next. Without a run the message waits
+    /// for the next one.
     ///
     /// # Errors
     /// [`QueueFull`] past [`MAX_QUEUED_MESSAGES`].
@@ -41,7 +42,7 @@ impl AgentHandle {
         push(&mut self.lock().steering, text.into())
     }
 
-    /// Says something once the model has given its answer; the run goes on with it.
+    /// Queues a message for after the model's answer; the run continues with it.
     ///
     /// # Errors
     /// [`QueueFull`] past [`MAX_QUEUED_MESSAGES`].
@@ -49,19 +50,19 @@ impl AgentHandle {
         push(&mut self.lock().follow_ups, text.into())
     }
 
-    /// Gives the run up; without a run, the next one. Calls that run have the grace time to end, and every call
-    /// has a result in the history afterwards.
+    /// Cancels the run, or, without one, the next run. Running calls get the grace period to end, and every
+    /// call has a result in the history afterwards.
     pub fn cancel(&self) {
         self.token().cancel();
     }
 
-    /// Fires when the current run, or without one the next, is given up. A run's end puts a new one in its
-    /// place.
+    /// The token that fires when the current run, or without one the next, is cancelled. The end of a run
+    /// replaces it.
     pub(super) fn token(&self) -> CancellationToken {
         self.lock().cancel.clone()
     }
 
-    /// Puts a token for the next run in place of the last one's.
+    /// Replaces the token, for the next run.
     pub(super) fn renew(&self) {
         self.lock().cancel = CancellationToken::new();
     }

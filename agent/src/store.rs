@@ -1,4 +1,4 @@
-//! [`MessageStore`]: where a conversation is kept, and the one that keeps it in memory.
+//! [`MessageStore`]: keeps a conversation; [`InMemoryMessageStore`] keeps it in memory.
 
 use std::{
     error::Error,
@@ -8,23 +8,23 @@ use std::{
 use portcullis_types::{Message, async_trait};
 use thiserror::Error;
 
-/// Keeps one conversation, the operator's instructions left out.
+/// A store of one conversation, without the operator's instructions.
 #[async_trait]
 pub trait MessageStore: Send + Sync {
     /// The conversation so far. Read once, at the start of a run.
     ///
     /// # Errors
-    /// [`StoreError`] where it cannot be read; the run ends.
+    /// [`StoreError`] if it cannot be read; the run ends.
     async fn load(&self) -> Result<Vec<Message>, StoreError>;
 
     /// Adds messages, all or none of them: a model's calls come in one batch with their results, so that no
     /// interruption leaves a call without one.
     ///
     /// # Errors
-    /// [`StoreError`] where they cannot be kept; the run ends.
+    /// [`StoreError`] if they cannot be kept; the run ends.
     ///
     /// # Cancellation
-    /// The future is dropped where it does not end within the grace time of a cancelled run.
+    /// The future is dropped if it does not end within the grace period of a cancelled run.
     async fn append(&self, messages: Vec<Message>) -> Result<(), StoreError>;
 }
 
@@ -39,7 +39,7 @@ impl<S: MessageStore + ?Sized> MessageStore for Arc<S> {
     }
 }
 
-/// Why a conversation cannot be read or kept.
+/// The error of a conversation that cannot be read or kept.
 #[derive(Debug, Error)]
 #[error("{message}")]
 pub struct StoreError {
@@ -63,7 +63,7 @@ impl StoreError {
     }
 }
 
-/// A conversation in memory. Clones share it. It is as long as the conversation is; nothing is left out.
+/// A conversation in memory. Clones share it. It has no limit and drops no message.
 #[derive(Debug, Clone, Default)]
 pub struct InMemoryMessageStore {
     messages: Arc<Mutex<Vec<Message>>>,

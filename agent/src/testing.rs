@@ -1,5 +1,5 @@
-//! Stand-ins for the tests of the loop: a model that follows a script, tools that do as they are told, and one
-//! that notes all events.
+//! Test doubles for the loop: a model that follows a script, tools that behave as their names say, and an
+//! emitter that records all events.
 
 use std::{
     collections::VecDeque,
@@ -26,11 +26,11 @@ pub(super) enum Step {
     Fail(ProviderErrorKind),
     Wait(Duration),
     Panic,
-    /// Nothing comes any more, and the stream does not end.
+    /// No item comes any more, and the stream does not end.
     Hang,
 }
 
-/// A model that answers by a script, one entry for each turn. Past its end it says `done`.
+/// A model that follows a script, one entry for each turn. Past the end it answers `done`.
 #[derive(Clone, Default)]
 pub(super) struct Script {
     turns: Arc<Mutex<VecDeque<Vec<Step>>>>,
@@ -96,22 +96,22 @@ pub(super) fn ask_for(calls: &[(&str, &str, &str)]) -> Vec<Step> {
     calls.iter().enumerate().map(delta).chain([end]).collect()
 }
 
-/// Tools that do as their names and arguments say. Those that begin with `r` only read, those with `u` declare no
-/// tier, and the others have effects.
+/// Tools that behave as their names and arguments say. Names with `r` are read-only, names with `u` declare
+/// no tier, all others have side effects.
 ///
 /// - `…_sleep` takes as many milliseconds as its argument `ms` says and stops when it is cancelled,
 /// - `…_deaf` takes 100 s whether it is cancelled or not, `…_panic` panics, `…_fail` fails,
 /// - `…_echo` gives its arguments back, `…_liar` another call's result, `…_loud` 1000 updates and its result.
 #[derive(Clone, Default)]
 pub(super) struct Tools {
-    /// What began and what ended, in order.
+    /// Begins and ends of calls, in order.
     pub(super) log: Arc<Mutex<Vec<String>>>,
     running: Arc<AtomicUsize>,
     pub(super) most: Arc<AtomicUsize>,
     refused: Arc<AtomicUsize>,
-    /// Whether they say that they never block.
+    /// Whether the tools promise never to block.
     pub(super) never_blocks: Arc<AtomicBool>,
-    /// The runs that they were told the end of.
+    /// The runs whose end was reported.
     pub(super) ended: Arc<Mutex<Vec<String>>>,
 }
 
@@ -136,7 +136,7 @@ impl Tools {
     }
 }
 
-/// Counts a call as one that runs, also if it is dropped.
+/// Counts a running call until it is dropped.
 struct Running(Arc<AtomicUsize>);
 
 impl Drop for Running {
@@ -171,7 +171,7 @@ impl ToolExecutor for Tools {
             }
         };
         let (call_id, tool) = (call.id.clone(), call.tool.clone());
-        // As the registry does; the loop says it by itself.
+        // The registry also sends this event; the loop must not report it twice.
         tell(ToolEvent::Requested { call_id: call_id.clone(), tool: tool.clone(), arguments: String::new() });
         tell(ToolEvent::Started { call_id: call_id.clone(), tool: tool.clone() });
         let outcome = match call.tool.split_once('_').map(|(_, kind)| kind) {
@@ -249,7 +249,7 @@ impl EventEmitter for Notes {
     }
 }
 
-/// An agent of these parts, and holds on them.
+/// An agent with test doubles, and access to them.
 pub(super) struct Stage {
     pub(super) agent: AgentLoop,
     pub(super) script: Script,
@@ -270,7 +270,7 @@ impl Stage {
         Self { agent, script, tools, store, notes }
     }
 
-    /// With a stream of events in place of the notes, which a test fills with what it reads.
+    /// Uses a stream of events; the test fills the notes with the events that it reads.
     pub(super) fn with_channel(
         capacity: usize,
         config: AgentConfig,
@@ -283,8 +283,8 @@ impl Stage {
         (Self { agent, script, tools, store, notes }, receiver)
     }
 
-    /// Asks `go`, and checks what holds of every run: a conversation that providers take, one result for each call,
-    /// one start and one end of each in the events, and the run's own end last.
+    /// Asks `go`, and checks the invariants of every run: a conversation that providers accept, one result
+    /// for each call, one start and one end of each in the events, and the run's end last.
     pub(super) async fn run(&mut self) -> AgentRun {
         let run = self.agent.run("go").await;
         self.check(&run);
@@ -322,7 +322,7 @@ impl Stage {
         let asked = messages.iter().flat_map(|message| &message.tool_calls).count();
         let ends = events.iter().filter(|event| matches!(event, AgentEvent::ToolEnd { .. })).count();
         assert_eq!(asked, ends);
-        // Whoever keeps a log hears of each call once.
+        // The executor hears of each call exactly once.
         assert_eq!(asked, self.tools.begun() + self.tools.refused.load(Ordering::SeqCst));
     }
 

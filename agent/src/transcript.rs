@@ -1,22 +1,22 @@
-//! What a conversation must be so that every provider takes it: each call of a model has exactly one result,
-//! right after it, and is written in a way that can be sent back.
+//! Makes a conversation acceptable to every provider: each call of a model has exactly one result, right
+//! after it, and a name and arguments that can be sent back.
 
 use std::collections::HashSet;
 
 use portcullis_types::{Message, MessageRole, ToolCall, ToolError};
 use serde_json::{Map, Value, json};
 
-/// How long a tool's name may be in a conversation, in characters: what the strictest provider takes.
+/// Limit of a tool's name in a conversation, in characters: the strictest provider's.
 pub(super) const MAX_NAME_CHARS: usize = 64;
 
-/// How much of unreadable arguments the model is shown again, in bytes.
+/// Limit of unreadable arguments that are sent back to the model, in bytes.
 pub const MAX_UNREADABLE_BYTES: usize = 4096;
 
-/// The key under which unreadable arguments stand in a conversation.
+/// The key of unreadable arguments in a conversation.
 pub const UNREADABLE_KEY: &str = "INVALID_JSON";
 
-/// A call as it stands in the conversation. Providers refuse names beyond `[A-Za-z0-9_-]{1,64}` and arguments
-/// that are no object; the executor gets the call as it was made all the same.
+/// A call as it is stored in the conversation. Providers refuse names beyond `[A-Za-z0-9_-]{1,64}` and
+/// arguments that are not an object. The executor still gets the call as it was made.
 pub(super) fn sendable(call: &ToolCall) -> ToolCall {
     ToolCall {
         id: call.id.clone(),
@@ -25,7 +25,7 @@ pub(super) fn sendable(call: &ToolCall) -> ToolCall {
     }
 }
 
-/// The name in the characters and the length that every provider takes.
+/// A tool's name, in characters and length that every provider accepts.
 pub(super) fn sendable_name(name: &str) -> String {
     if name.is_empty() {
         return "unnamed".to_owned();
@@ -45,8 +45,8 @@ fn sendable_arguments(text: &str) -> String {
     json!({ UNREADABLE_KEY: shown }).to_string()
 }
 
-/// The same conversation, such that a provider takes it. A run writes no other, but a store may have been
-/// written by somebody else, or have lost its end.
+/// Repairs a conversation so that providers accept it. A run writes only valid conversations, but a store may
+/// have been written by another program, or have lost its end.
 pub(super) fn repaired(messages: Vec<Message>) -> Vec<Message> {
     let mut sound = Vec::with_capacity(messages.len());
     let mut open: Vec<String> = Vec::new();
@@ -54,7 +54,7 @@ pub(super) fn repaired(messages: Vec<Message>) -> Vec<Message> {
     for mut message in messages {
         if message.role == MessageRole::Tool {
             let answered = open.iter().position(|id| Some(id) == message.tool_call_id.as_ref());
-            // A result that nobody asked for, or a second one, is left out.
+            // A result without an open call, or a second one, is left out.
             if let Some(at) = answered {
                 open.remove(at);
                 sound.push(message);
@@ -81,7 +81,7 @@ fn close(open: &mut Vec<String>, messages: &mut Vec<Message>) {
     }
 }
 
-/// What is wrong with a conversation, for tests: none if every provider takes it.
+/// The fault of a conversation, for tests; none if every provider accepts it.
 #[cfg(test)]
 pub(super) fn fault(messages: &[Message]) -> Option<String> {
     let mut open: Vec<&str> = Vec::new();

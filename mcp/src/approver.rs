@@ -1,7 +1,7 @@
 //! Asks for approvals through the client: `elicitation/create`.
 //!
-//! Only a clear yes is a yes. A client that declines, dismisses, fails, answers what was not offered, or says
-//! nothing in time has said no.
+//! Only an explicit approval counts. A client denies if it declines, dismisses, fails, gives an answer that
+//! was not offered, or does not answer in time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -21,35 +21,35 @@ use serde_json::{Value, json};
 
 use super::{elicitation, log::bounded};
 
-/// Yes, this once.
+/// Approve this call only.
 const APPROVE: &str = "approve";
-/// Yes, and to later calls of the tool that may touch the same.
+/// Approve, and also later calls of the tool with the same access.
 const APPROVE_SESSION: &str = "approve_for_session";
-/// No.
+/// Deny.
 const DENY: &str = "deny";
 
-/// How many columns the question has. A client folds longer lines where it likes.
+/// Width of the question in columns. A client wraps longer lines at arbitrary places.
 const COLUMNS: usize = 72;
 
-/// How long before the registry's own time-out the client's question ends, so that it can be withdrawn.
+/// How long before the registry's own timeout the question ends, so that it can still be withdrawn.
 const BEFORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The person behind a client.
+/// Approver that asks the person behind a client.
 #[derive(Debug)]
 pub(super) struct ClientApprover {
     peer: Peer<RoleServer>,
     approvals: Arc<SessionApprovals>,
 }
 
-/// Whether the client says that it can ask its person to fill in a form.
+/// Whether the client declares that it can show its person a form.
 pub(super) fn takes_questions(context: &RequestContext<RoleServer>) -> bool {
     let elicitation = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-    // A client that names no kind has the kind that there was first.
+    // A client that names no kind supports forms, the kind of the first revision.
     elicitation.is_some_and(|kinds| kinds.form.is_some() || kinds.url.is_none())
 }
 
 impl ClientApprover {
-    /// The client of a request, if it takes questions.
+    /// The approver for a request, if its client supports elicitation.
     pub(super) fn of(context: &RequestContext<RoleServer>, approvals: Arc<SessionApprovals>) -> Option<Self> {
         takes_questions(context).then(|| Self { peer: context.peer.clone(), approvals })
     }
@@ -120,7 +120,7 @@ fn denied(reason: &str) -> ApprovalAnswer {
     ApprovalAnswer::Deny { reason: Some(reason.to_owned()) }
 }
 
-/// The form: an answer, and a reason for a no.
+/// The form's schema: an answer, and a reason for a denial.
 fn schema(may_keep: bool) -> Option<ElicitationSchema> {
     let mut answers = vec![(APPROVE, "Approve this call"), (DENY, "Deny")];
     if may_keep {

@@ -1,4 +1,4 @@
-//! `tools/call`: one call of a client through the pipeline, and what it says before it ends.
+//! `tools/call`: runs one call of a client through the pipeline, with its reports.
 
 use std::sync::Arc;
 
@@ -17,19 +17,19 @@ use super::{
     wire::RawArguments,
 };
 
-/// Too many calls at once: a server's own code, as JSON-RPC reserves them.
+/// Error for too many concurrent calls; from the range that JSON-RPC reserves for servers.
 const BUSY: ErrorCode = ErrorCode(-32000);
 
-/// How many bytes of a client's name go into an agent's id.
+/// Limit of a client's name in an agent's id, in bytes.
 const MAX_CLIENT_NAME_BYTES: usize = 64;
 
 /// Runs one call.
 ///
 /// # Errors
-/// Of the protocol, not of the tool: no such tool, or too many calls at once.
+/// Protocol errors, not tool errors: an unknown tool, or too many calls at once.
 ///
 /// # Cancellation
-/// Dropping the future cancels the call; its row is written.
+/// Dropping the future cancels the call; its audit row is still written.
 pub(super) async fn run(
     session: &Session,
     request: CallToolRequestParams,
@@ -84,7 +84,7 @@ fn arguments(context: &RequestContext<RoleServer>, request: &CallToolRequestPara
     let of_http = || context.extensions.get::<::http::request::Parts>()?.extensions.get::<RawArguments>();
     match context.extensions.get::<RawArguments>().or_else(of_http) {
         Some(RawArguments(text)) => text.clone(),
-        // Whoever serves messages of another origin: what they were decoded to.
+        // A transport that keeps no raw text: the decoded arguments.
         None => request.arguments.as_ref().map(|map| json!(map).to_string()).unwrap_or_default(),
     }
 }
@@ -94,7 +94,7 @@ fn caller(session: &Session, context: &RequestContext<RoleServer>, reports: mpsc
     caller.cancel = context.ct.child_token();
     caller.approver = approver(session, context);
     let (updates, life) = (reports.clone(), reports.clone());
-    // Whoever is slow to read misses some of them: they inform, the result is what counts.
+    // `try_send`: a slow reader misses some reports. They only inform; the result counts.
     caller.on_progress = Some(Arc::new(move |text| {
         let _ = reports.try_send(progress(text));
     }));
@@ -115,7 +115,7 @@ fn progress(text: String) -> Report {
     Report::Progress { progress: None, total: None, message: Some(bounded(text)) }
 }
 
-/// Who is asked: whom the operator has named, else the client, where it takes questions.
+/// The approver of a call: the operator's if there is one, else the client if it supports elicitation.
 fn approver(session: &Session, context: &RequestContext<RoleServer>) -> Option<Arc<dyn Approver>> {
     if let Some(approver) = session.server().own_approver() {
         return Some(approver);
@@ -124,7 +124,7 @@ fn approver(session: &Session, context: &RequestContext<RoleServer>) -> Option<A
     ClientApprover::of(context, approvals).map(|approver| Arc::new(approver) as Arc<dyn Approver>)
 }
 
-/// The agent that a client is: its name, with what deceives the eye escaped, behind a word that no other front end
+/// The agent id of a client: its name, escaped for display, behind the prefix `mcp`, which no other front end
 /// uses.
 fn agent_id(context: &RequestContext<RoleServer>) -> String {
     let name = context.client_info().map(|client| client.name).unwrap_or_default();
@@ -137,7 +137,7 @@ fn agent_of(client: &str) -> String {
     if name.is_empty() { "mcp".to_owned() } else { format!("mcp:{name}") }
 }
 
-/// Says how to approve of a call that nobody could be asked about.
+/// Adds a hint on how to approve a call if there was no approver for it.
 fn hinted(result: ToolResult) -> ToolResult {
     portcullis_tools::hinted(
         result,

@@ -1,4 +1,4 @@
-//! What a tool of this process may ask of the client that calls it.
+//! [`Client`]: lets a tool of this process report to, and ask, the client that calls it.
 
 use std::{
     collections::HashMap,
@@ -14,24 +14,25 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::log::Level;
 
-/// The clients of the calls that run, by call. A server and the tools that speak with its clients hold the same.
+/// The clients of running calls, by call id. A server and the tools that talk to its clients share one
+/// instance.
 #[derive(Clone, Default)]
 pub struct Clients(Arc<Mutex<HashMap<String, Client>>>);
 
-/// The client that made a call. It can be spoken with while the call runs.
+/// The client that made a call, reachable while the call runs.
 #[derive(Debug, Clone)]
 pub struct Client {
     reports: mpsc::Sender<Report>,
 }
 
-/// What a call says to its client before it ends.
+/// A report of a call to its client, before the result.
 #[derive(Debug)]
 pub(super) enum Report {
-    /// How far it is.
+    /// Progress of the call.
     Progress { progress: Option<f64>, total: Option<f64>, message: Option<String> },
-    /// It runs, and is no further.
+    /// The call still runs, without progress.
     Alive,
-    /// Something worth knowing.
+    /// A log message.
     Log { level: Level, data: Value },
     /// A question to the person behind the client.
     Elicit {
@@ -41,29 +42,29 @@ pub(super) enum Report {
     },
 }
 
-/// What a person answered.
+/// A person's answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Elicited {
     /// `accept`, `decline` or `cancel`.
     pub action: &'static str,
-    /// What was filled in, where it was accepted. It comes from the client as it is: check it.
+    /// The form's content if the action is `accept`. It comes from the client unchecked: validate it.
     pub content: Option<Value>,
 }
 
-/// Why a client cannot be spoken with.
+/// Why a client cannot be reached.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The call has ended, or the client is gone.
     #[error("the client is gone")]
     Gone,
-    /// The client takes no questions.
+    /// The client does not support elicitation.
     #[error("the client does not support elicitation")]
     Unsupported,
-    /// The schema is none that a client could ask by.
+    /// The schema is not one that a form can have.
     #[error("the schema cannot be asked by: {0}")]
     Schema(String),
-    /// The level is none of the protocol's.
+    /// The protocol has no such log level.
     #[error("there is no log level `{0}`")]
     Level(String),
     /// The client answered with an error.
@@ -72,13 +73,13 @@ pub enum ClientError {
 }
 
 impl Clients {
-    /// The client of the call that a tool serves; none where the call came another way.
+    /// The client of the call that a tool serves; none if the call came another way.
     #[must_use]
     pub fn of(&self, ctx: &ToolContext) -> Option<Client> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&ctx.call_id).cloned()
     }
 
-    /// Makes a call's client known until the guard is dropped.
+    /// Registers a call's client until the guard is dropped.
     pub(super) fn enter(&self, call_id: &str, reports: mpsc::Sender<Report>) -> ClientGuard {
         let client = Client { reports };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(call_id.to_owned(), client);
@@ -92,7 +93,7 @@ impl fmt::Debug for Clients {
     }
 }
 
-/// Forgets a call's client at the call's end.
+/// Removes a call's client at the call's end.
 #[derive(Debug)]
 pub(super) struct ClientGuard {
     clients: Clients,
@@ -106,13 +107,13 @@ impl Drop for ClientGuard {
 }
 
 impl Client {
-    /// Says how far the call is, where the client asked to know; each number above the last.
+    /// Reports progress if the client asked for it; each number must be above the last.
     ///
     /// # Errors
     /// [`ClientError::Gone`].
     ///
     /// # Cancellation
-    /// Safe; nothing is said.
+    /// Safe; nothing is reported.
     pub async fn progress(
         &self,
         progress: f64,
@@ -122,27 +123,27 @@ impl Client {
         self.report(Report::Progress { progress: Some(progress), total, message }).await
     }
 
-    /// Says something worth knowing, at a level of the protocol's: `debug`, `info`, `notice`, `warning`, `error`,
-    /// `critical`, `alert`, `emergency`. The client gets what is of the level that it set, or above.
+    /// Sends a log message at a level of the protocol: `debug`, `info`, `notice`, `warning`, `error`,
+    /// `critical`, `alert`, `emergency`. The client gets messages of the level that it set, and above.
     ///
     /// # Errors
     /// [`ClientError::Level`], [`ClientError::Gone`].
     ///
     /// # Cancellation
-    /// Safe; nothing is said.
+    /// Safe; nothing is sent.
     pub async fn log(&self, level: &str, data: Value) -> Result<(), ClientError> {
         let unknown = |_| ClientError::Level(level.to_owned());
         let level = serde_json::from_value(Value::String(level.to_owned())).map_err(unknown)?;
         self.report(Report::Log { level, data }).await
     }
 
-    /// Asks the person behind the client, by a flat JSON schema of what is to be filled in.
+    /// Asks the person behind the client to fill in a form, described by a flat JSON schema.
     ///
     /// # Errors
-    /// [`ClientError`]: the client takes no questions, gave none of the answers, or is gone.
+    /// [`ClientError`]: the client does not support elicitation, gave an invalid answer, or is gone.
     ///
     /// # Cancellation
-    /// Safe; the answer is thrown away.
+    /// Safe; the answer is discarded.
     pub async fn elicit(&self, message: &str, schema: Value) -> Result<Elicited, ClientError> {
         let wrong = |error: serde_json::Error| ClientError::Schema(error.to_string());
         let schema = serde_json::from_value(schema).map_err(wrong)?;
@@ -156,7 +157,7 @@ impl Client {
     }
 }
 
-/// The protocol's word for an action.
+/// The protocol's name of an action.
 pub(super) fn action(action: &ElicitationAction) -> &'static str {
     match action {
         ElicitationAction::Accept => "accept",

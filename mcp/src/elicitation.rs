@@ -1,4 +1,4 @@
-//! Questions to a client: one that nobody waits for any more is taken back.
+//! Asks a client one question, and withdraws it when its asker stops waiting.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use rmcp::{
 
 use super::task;
 
-/// Asks, and waits this long for the answer.
+/// Sends a request, and waits at most `time` for the answer.
 ///
 /// # Errors
-/// What the transport says, and that no answer came in time; then the question was taken back.
+/// Errors of the transport, and the timeout, after which the question is withdrawn.
 ///
 /// # Cancellation
-/// Dropping the future takes the question back.
+/// Dropping the future withdraws the question.
 pub(super) async fn ask(
     peer: &Peer<RoleServer>,
     request: ServerRequest,
@@ -25,12 +25,12 @@ pub(super) async fn ask(
     let asked = peer.send_cancellable_request(request, PeerRequestOptions::with_timeout(time)).await?;
     let mut withdrawal = Withdrawal { peer: peer.clone(), id: Some(asked.id.clone()) };
     let answer = asked.await_response().await;
-    // Answered, or withdrawn by the time-out.
+    // Answered, or withdrawn by the timeout.
     withdrawal.id = None;
     answer
 }
 
-/// Takes a question back that nobody waits for any more.
+/// Withdraws an open question on drop.
 struct Withdrawal {
     peer: Peer<RoleServer>,
     id: Option<RequestId>,
@@ -45,7 +45,7 @@ impl Drop for Withdrawal {
         }
         let reason = "nobody waits for the answer any more".to_owned();
         let withdrawn = CancelledNotificationParam::new(Some(id), Some(reason));
-        // It ends when it is sent, or with the connection.
+        // The task ends when the notification is sent, or with the connection.
         drop(task::detached(async move {
             let _ = peer.notify_cancelled(withdrawn).await;
         }));

@@ -1,28 +1,28 @@
-//! What keeps a server from serving. For the operator.
+//! [`McpError`]: why a server cannot serve; for the operator.
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use rmcp::service::ServerInitializeError;
 use thiserror::Error;
 
-/// Why a server does not serve, or no longer.
+/// Why a server cannot start, or had to stop.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum McpError {
     /// A tool cannot be described in the protocol.
     #[error("a tool cannot be described to clients")]
     Listing {
-        /// What is wrong with its description.
+        /// The fault of its description.
         #[source]
         source: serde_json::Error,
     },
-    /// The system gives no random bits.
+    /// The system provided no random bits.
     #[error("no random bits: {reason}")]
     Random {
         /// The system's reason.
         reason: String,
     },
-    /// The standard streams cannot be had or have broken.
+    /// The standard streams cannot be taken over, or have broken.
     #[error("cannot serve on standard input and output")]
     Streams {
         /// The system's reason.
@@ -32,11 +32,11 @@ pub enum McpError {
     /// The client did not begin a session.
     #[error("the client did not begin a session")]
     Initialize {
-        /// What it did instead.
+        /// The failure of the handshake.
         #[source]
         source: Arc<ServerInitializeError>,
     },
-    /// The address cannot be listened at.
+    /// The server cannot listen at the address.
     #[error("cannot listen at {address}")]
     Listen {
         /// The address.
@@ -45,7 +45,7 @@ pub enum McpError {
         #[source]
         source: io::Error,
     },
-    /// An address that others can reach was not asked for.
+    /// The address is reachable from other machines, which was not allowed.
     #[error(
         "{address} can be reached from other machines, and there is no encryption: give --allow-remote if that is wanted"
     )]
@@ -53,12 +53,12 @@ pub enum McpError {
         /// The address.
         address: SocketAddr,
     },
-    /// The token cannot be read or kept.
+    /// The token cannot be read or stored.
     #[error("cannot use the token in `{}`", path.display())]
     Token {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault of the file.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! The requests of a client that are not answered yet.
+//! [`InFlight`]: the unanswered requests of a client.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -11,30 +11,30 @@ use tokio::sync::watch;
 /// How many cancelled requests are remembered.
 const CANCELLED: usize = 1024;
 
-/// The ids of requests that were taken and not yet answered.
+/// The ids of requests that were accepted and not yet answered.
 #[derive(Debug, Default)]
 pub(super) struct InFlight {
     awaited: watch::Sender<HashSet<RequestId>>,
-    /// The ids of the last requests that were cancelled, as hashes: they get no answer, but what becomes of them may
-    /// still be on its way.
+    /// Hashes of the ids of the last cancelled requests. These get no answer, but messages about them may
+    /// still be on their way.
     cancelled: VecDeque<u64>,
     hasher: RandomState,
 }
 
 impl InFlight {
-    /// Takes a request; not if one with its id is still to be answered or was cancelled, since what comes of the one
-    /// could not be told from what comes of the other.
+    /// Accepts a request, unless one with its id is still unanswered or was cancelled: messages about the two
+    /// could not be told apart.
     pub(super) fn begin(&self, id: &RequestId) -> bool {
         !self.cancelled.contains(&self.hasher.hash_one(id))
             && self.awaited.send_if_modified(|ids| ids.insert(id.clone()))
     }
 
-    /// A request has its answer.
+    /// Marks a request as answered.
     pub(super) fn end(&self, id: &RequestId) {
         self.awaited.send_if_modified(|ids| ids.remove(id));
     }
 
-    /// A request gets no answer.
+    /// Marks a request as cancelled; it gets no answer.
     pub(super) fn cancel(&mut self, id: &RequestId) {
         if self.awaited.send_if_modified(|ids| ids.remove(id)) {
             self.cancelled.truncate(CANCELLED - 1);
@@ -42,14 +42,14 @@ impl InFlight {
         }
     }
 
-    /// Waits until none is left.
+    /// Waits until no request is unanswered.
     ///
     /// # Cancellation
     /// Safe.
     pub(super) fn none(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut awaited = self.awaited.subscribe();
         async move {
-            // It ends in an error where the sender is gone: then nobody is left to be answered.
+            // An error means that the sender is gone, and all its requests with it.
             let _ = awaited.wait_for(HashSet::is_empty).await;
         }
     }
@@ -88,7 +88,7 @@ mod tests {
         }
         assert!(in_flight.none().now_or_never().is_some());
         assert!(ids(1..=1024).all(|id| !in_flight.begin(&id)));
-        // What was never begun or long ago is forgotten.
+        // An id that was never used, or cancelled long ago, is free.
         assert!(in_flight.begin(&RequestId::Number(7_000)) && in_flight.begin(&RequestId::Number(0)));
     }
 }

@@ -1,24 +1,24 @@
-//! A server of the Model Context Protocol: any registry, for any client, on standard streams or HTTP.
+//! A Model Context Protocol server: serves any registry to any client, on standard streams or HTTP.
 //!
-//! Revisions up to 2025-11-25. What a client calls goes the way of every call; the server adds nothing to it and
-//! takes nothing from it.
+//! It speaks revisions up to 2025-11-25. A client's calls go through the same pipeline as every call; the
+//! server neither adds to it nor skips a step.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `server.rs` | [`McpServer`]: a registry that is served, and what all sessions share |
-//! | `session.rs` | one client: its requests |
-//! | `tool_catalog.rs` | the tools as clients and models are shown them |
-//! | `listing.rs`, `call.rs`, `result.rs` | `tools/list`, `tools/call` and what comes of it |
-//! | `reports.rs`, `log.rs` | progress, messages, questions of tools, while a call runs |
-//! | `client.rs` | what a tool of this process may ask of the client that calls it |
+//! | `server.rs` | [`McpServer`]: a registry that is served, and state shared by all sessions |
+//! | `session.rs` | the session of one client: its requests |
+//! | `tool_catalog.rs` | the tools in the form that each client interface expects |
+//! | `listing.rs`, `call.rs`, `result.rs` | `tools/list`, `tools/call` and its result |
+//! | `reports.rs`, `log.rs` | progress, log messages and questions while a call runs |
+//! | `client.rs` | lets a tool of this process report to, and ask, the client that calls it |
 //! | `approver.rs` | approvals by elicitation |
 //! | `elicitation.rs` | one question to a client |
-//! | `wire.rs` | messages as they come, with arguments as they were written |
-//! | `stdio.rs`, `lines.rs`, `streams.rs` | one message a line |
-//! | `in_flight.rs` | requests that are not answered yet |
+//! | `wire.rs` | decoding of messages, with the raw text of arguments |
+//! | `stdio.rs`, `lines.rs`, `streams.rs` | the transport of one message per line |
+//! | `in_flight.rs` | unanswered requests |
 //! | `http/` | streamable HTTP |
-//! | `limits.rs` | what bounds all that |
-//! | `task.rs` | the one place that spawns |
+//! | `limits.rs` | all limits |
+//! | `task.rs` | the one place that spawns tasks |
 #![forbid(unsafe_code)]
 
 mod approver;

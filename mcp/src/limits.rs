@@ -1,38 +1,39 @@
-//! What bounds a server: nothing that a client sends or leaves undone may take more.
+//! [`McpLimits`]: bounds everything that a client may send, or leave undone.
 
 use std::time::Duration;
 
-/// The limits of an MCP server. [`McpLimits::default`] has what `portcullis serve` uses.
+/// The limits of an MCP server. `portcullis serve` uses [`McpLimits::default`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct McpLimits {
-    /// How long one message may be, in bytes. Default: 4 MiB. Without it a line without end takes all memory.
+    /// Limit of one message, in bytes. Default: 4 MiB. Without it a line without an end could fill the
+    /// memory.
     pub message_bytes: usize,
-    /// How many calls of one session may be under way. Default: 1 024. What is above it is refused at once.
+    /// How many calls of one session may run at once. Default: 1 024. Further calls are refused at once.
     pub calls: usize,
-    /// How many messages to a client may wait for it to read them. Default: 64. Above it nothing more is read
+    /// How many messages may wait for a client to read them. Default: 64. Beyond it the server stops reading
     /// from that client.
     pub unsent: usize,
     /// How many unreadable messages in a row end a session. Default: 100.
     pub unreadable: u32,
-    /// How many reports of one call wait to be sent. Default: 256. What is above it is left out.
+    /// How many reports of one call may wait to be sent. Default: 256. Further reports are dropped.
     pub reports: usize,
-    /// How long calls may go on when the client has left. Default: 2 s.
+    /// Grace period for calls after their client has left. Default: 2 s.
     pub leave: Duration,
-    /// How long a server that is told to end waits for its calls, which it cancels at once, to be answered. Default:
-    /// 10 s. Rows that are not written by then are waited for as long again.
+    /// How long a stopping server waits for its calls, which it cancels at once, to be answered. Default: 10
+    /// s. It waits as long again for audit rows that are not written by then.
     pub stop: Duration,
-    /// How long a client may take to begin the session. Default: 60 s.
+    /// Deadline for a client to begin its session. Default: 60 s.
     pub initialize: Duration,
-    /// How many HTTP connections are open. Default: 256. What is above it gets status 503.
+    /// Limit of open HTTP connections. Default: 256. Further connections get status 503.
     pub connections: usize,
-    /// How many HTTP sessions there are. Default: 64. What is above it gets status 503.
+    /// Limit of HTTP sessions. Default: 64. Further sessions get status 503.
     pub sessions: usize,
     /// How long an HTTP session may be idle. Default: 15 min, which is longer than any call.
     pub idle: Duration,
-    /// How long an HTTP client may take to send a request's head, and then its body. Default: 10 s each.
+    /// Deadline for a request's head, and again for its body. Default: 10 s each.
     pub request: Duration,
-    /// How many bytes a request's head may have. Default: 16 KiB.
+    /// Limit of a request's head, in bytes. Default: 16 KiB.
     pub head_bytes: usize,
 }
 

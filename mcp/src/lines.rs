@@ -1,9 +1,10 @@
-//! The transport of one message a line, bounded in every direction.
+//! Transport of one message per line, bounded in every direction.
 //!
-//! A line that is too long is skipped and answered, one that is no message is answered, and a client that sends
-//! nothing but those is left. A client that does not read its answers is not read either. At the end of its input
-//! its calls have a moment to end; then they are cancelled. When the server is told to end they are cancelled at
-//! once, and each request that has come is answered before the client is left.
+//! An overlong line is skipped and refused, an invalid message is refused, and a client that sends only such
+//! messages is disconnected. Backpressure: the server stops reading from a client that does not drain its
+//! answers. At the end of a client's input its calls get a grace period; then they are cancelled. When the
+//! server stops, they are cancelled at once, and each request received so far is answered before the
+//! connection ends.
 
 use std::{
     io,
@@ -33,49 +34,49 @@ use super::{
     wire::{self, Unreadable},
 };
 
-/// How much is read at once.
+/// Size of the read buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// A request that came before the session did.
+/// Refusal of a request before its session.
 pub(super) const NO_SESSION: &str =
     "a request belongs to a session, which `initialize` begins: send that first";
 
-/// A request that came when the server was told to end: a server's own code, as JSON-RPC reserves them.
+/// Error for requests during shutdown; from the range that JSON-RPC reserves for servers.
 const ENDING: ErrorCode = ErrorCode(-32000);
 
-/// A transport of one message a line.
+/// The transport.
 pub(super) struct Lines<R, W> {
     input: BufReader<R>,
-    /// What there is of the current line. It outlives a read that is given up half-way.
+    /// The current line as far as it was read. It lives here so that a cancelled read loses nothing.
     line: Vec<u8>,
-    /// Whether the rest of the current line is skipped: it was too long.
+    /// Whether the rest of the current line is skipped, because the line is too long.
     is_skipping: bool,
     output: Arc<Mutex<W>>,
-    /// A permit for each message that may wait to be written.
+    /// One permit for each message that may wait to be written.
     unsent: Arc<Semaphore>,
     in_flight: InFlight,
-    /// How many unreadable messages came in a row.
+    /// Number of unreadable messages in a row.
     unreadable: u32,
     /// Whether the client has begun its session.
     has_begun: bool,
     has_ended: bool,
-    /// Tells the server to end.
+    /// Fires when the server shall stop.
     stop: CancellationToken,
     /// When the calls of a client that has left are cancelled.
     leaves: Option<Instant>,
-    /// When a server that is told to end answers no more.
+    /// When a stopping server gives up on unanswered requests.
     stops: Option<Instant>,
     limits: McpLimits,
     presence: Presence,
 }
 
-/// What came of reading a line.
+/// Outcome of reading a line.
 enum Read {
-    /// It is in the buffer.
+    /// The line is in the buffer.
     Line,
-    /// It was longer than may be.
+    /// The line exceeded the limit.
     TooLong,
-    /// There is nothing more.
+    /// The input has ended.
     End,
 }
 
@@ -105,7 +106,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         }
     }
 
-    /// Reads up to the end of a line.
+    /// Reads to the end of a line.
     ///
     /// # Cancellation
     /// Safe: what was read stays in the buffer.
@@ -113,7 +114,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         loop {
             let available = self.input.fill_buf().await?;
             if available.is_empty() {
-                // A line without its end is half a message: it counts for none.
+                // A last line without its end may be half a message, so it is dropped.
                 return Ok(Read::End);
             }
             let end = available.iter().position(|byte| *byte == b'\n');
@@ -134,10 +135,10 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         }
     }
 
-    /// Answers what is no message.
+    /// Refuses an unreadable message; an error means that the limit of such messages is reached.
     ///
     /// # Cancellation
-    /// The answer may be lost; it never stays half-written, since it is written elsewhere.
+    /// The answer may be lost. It is never left half-written, since another task writes it.
     async fn refuse(&mut self, id: Option<RequestId>, error: ErrorData) -> Result<(), ()> {
         self.unreadable += 1;
         tracing::info!("a message was not taken: {}", error.message);
@@ -145,10 +146,11 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         if self.unreadable >= self.limits.unreadable { Err(()) } else { Ok(()) }
     }
 
-    /// Answers with an error, and waits until it is written: answers do not pile up for a client that reads none.
+    /// Answers with an error, and waits until it is written, so that answers do not pile up for a client that
+    /// reads none.
     ///
     /// # Cancellation
-    /// Safe: it is written elsewhere.
+    /// Safe: another task writes the answer.
     async fn say(&mut self, id: Option<RequestId>, error: ErrorData) {
         let answer = self.write(JsonRpcMessage::error(error, id));
         let sent = super::task::detached(async move {
@@ -157,13 +159,13 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         let _ = sent.await;
     }
 
-    /// Refuses a request that may not come before a session is begun.
+    /// Refuses a request that must not come before its session.
     fn before_the_session(&mut self, id: &RequestId, request: &ClientRequest) -> Result<(), Unreadable> {
         match request {
             ClientRequest::InitializeRequest(_) => self.has_begun = true,
             ClientRequest::PingRequest(_) => {}
-            // One that names a revision without sessions is told which there are. To name one with sessions begins
-            // none: that takes `initialize`.
+            // A request that names a revision without sessions passes, and is told the supported revisions.
+            // Naming a revision with sessions does not begin one: that takes `initialize`.
             other => {
                 let meta = other.get_meta();
                 let is_whole = meta.missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
@@ -180,7 +182,8 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         Ok(())
     }
 
-    /// Takes a message, unless it is a request whose answer could not be told from another's.
+    /// Accepts a message, unless it is a request that reuses the id of one in flight or cancelled, or that
+    /// comes before its session.
     fn take(
         &mut self,
         message: RxJsonRpcMessage<RoleServer>,
@@ -212,12 +215,13 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
     /// Writes a message.
     ///
     /// # Cancellation
-    /// It may be written by half; only a client that is left is treated so.
+    /// The message may be half-written; only a client that is being disconnected is treated so.
     fn write(
         &self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + use<R, W> {
-        // Over the limit nothing is refused, but nothing more is read until what is waiting was written.
+        // Beyond the limit messages are still written, but `next` reads no more until the waiting ones are
+        // written.
         let place = Arc::clone(&self.unsent).try_acquire_owned().ok();
         let output: Weak<Mutex<W>> = Arc::downgrade(&self.output);
         let gone = self.presence.gone.clone();
@@ -233,7 +237,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
             };
             let written = written.await;
             if written.is_err() {
-                // Nobody reads what calls answer.
+                // Answers cannot be delivered any more, so the calls are cancelled.
                 gone.cancel();
             }
             written
@@ -242,7 +246,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
 
     async fn next(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            // Whoever does not read is not read.
+            // Backpressure: stop reading from a client that does not drain its answers.
             drop(self.unsent.acquire().await);
             let read = match self.read_line().await {
                 Ok(read) => read,
@@ -264,7 +268,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
                         continue;
                     }
                     match wire::decode(text).and_then(|decoded| self.take(decoded.message)) {
-                        // What wants no answer means nothing before there is a session, and harms nobody.
+                        // A message that needs no answer has no meaning before the session; ignore it.
                         Ok(message) if !self.has_begun && !matches!(message, JsonRpcMessage::Request(_)) => {
                             continue;
                         }
@@ -288,7 +292,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
 }
 
 impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
-    /// Waits until all that was asked is answered; what is still being asked is refused.
+    /// Waits until all received requests are answered; refuses new ones.
     ///
     /// # Cancellation
     /// Safe.
@@ -297,7 +301,7 @@ impl<R: AsyncRead + Send + Unpin + 'static, W: AsyncWrite + Send + Unpin + 'stat
         let mut none = std::pin::pin!(none);
         loop {
             let message = tokio::select! {
-                // What has come is read first, so that it is answered.
+                // `biased`: read what has come before checking, so that it is answered.
                 biased;
                 message = self.next(), if !self.has_ended => message,
                 () = &mut none => return,
@@ -341,6 +345,7 @@ where
         let stop = self.stop.clone();
         if !self.has_ended {
             let message = tokio::select! {
+                // `biased`: when the server stops, no further request is accepted.
                 biased;
                 () = stop.cancelled() => None,
                 message = self.next() => {
@@ -352,13 +357,13 @@ where
                 return message;
             }
         }
-        // This future is made anew with each event of a call, the moments when it ends are not.
+        // rmcp recreates this future with each event of a call, so both deadlines are fixed only once.
         if !stop.is_cancelled() {
             let leaves = *self.leaves.get_or_insert_with(|| Instant::now() + self.limits.leave);
             tokio::select! {
                 biased;
                 () = stop.cancelled() => {}
-                // Whether they are answered or not: the client has left.
+                // Answered or not: the client has left.
                 _ = timeout_at(leaves, self.in_flight.none()) => {}
             }
         }
@@ -373,7 +378,7 @@ where
     async fn close(&mut self) -> io::Result<()> {
         self.presence.gone.cancel();
         let closing = async { self.output.lock().await.shutdown().await };
-        // Whoever does not read keeps nobody.
+        // A client that does not read must not delay the shutdown.
         timeout(self.limits.leave, closing).await.unwrap_or(Ok(()))
     }
 }

@@ -1,11 +1,11 @@
-//! `tools/list`: what `portcullis tools --mcp` prints, as values of the protocol.
+//! `tools/list`: the same list that `portcullis tools --mcp` prints, as protocol values.
 
 use portcullis_tools::ToolRegistry;
 use rmcp::model::Tool;
 
 use super::{McpError, tool_catalog::Dialect};
 
-/// Every tool that a client is shown, by name.
+/// All tools for a client, in order of name.
 pub(super) fn tools(registry: &ToolRegistry) -> Result<Vec<Tool>, McpError> {
     let offer = Dialect::Mcp.tools(registry);
     for remark in offer.remarks {

@@ -1,4 +1,4 @@
-//! What a client is told while its calls run, beside their results: `notifications/message`.
+//! `notifications/message`: log messages to a client while its calls run.
 
 use rmcp::{
     RoleServer,
@@ -8,10 +8,10 @@ use rmcp::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The longest text of one message or report, in bytes. What is longer is cut.
+/// Limit of the text of one message or report, in bytes. Longer text is cut.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// How much a message matters, in the protocol's words.
+/// Level of a message, in the protocol's terms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Level {
@@ -25,7 +25,7 @@ pub(super) enum Level {
     Emergency,
 }
 
-/// From which level on a client wants messages. Default: `info`.
+/// The lowest level that a client wants. Default: `info`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Threshold(pub(super) Level);
 
@@ -36,7 +36,7 @@ impl Default for Threshold {
 }
 
 impl Threshold {
-    /// Whether a message of this level is wanted.
+    /// Whether a message of this level passes.
     pub(super) fn lets_through(self, level: Level) -> bool {
         level >= self.0
     }
@@ -72,7 +72,7 @@ impl From<Level> for LoggingLevel {
     }
 }
 
-/// Sends a message about a tool's call.
+/// Sends a log message about a tool's call.
 ///
 /// # Cancellation
 /// Safe; the message may be lost.
@@ -87,7 +87,7 @@ pub(super) async fn send(
     peer.notify_logging_message(message).await
 }
 
-/// A text of a tool's, bounded.
+/// Cuts a text to the limit.
 pub(super) fn bounded(mut text: String) -> String {
     if text.len() > MAX_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));

@@ -1,4 +1,4 @@
-//! What a call says before it ends, sent to its client in order and before its result.
+//! Sends a call's reports to its client, in order and before its result.
 
 use std::{future::Future, time::Duration};
 
@@ -22,20 +22,20 @@ use super::{
     log::{self, Level, Threshold},
 };
 
-/// How long a person may take to answer a tool's question. The call's own deadline is shorter in most cases.
+/// How long a person may take to answer a tool's question. The call's own deadline is usually shorter.
 const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 
-/// For how long a call must have said nothing to its client before that is told that it lives. The registry, which
-/// asks for it every 5 s, does not know what a tool says to the client itself.
+/// How long a call must have been silent before its client gets a sign of life. The registry sends one every
+/// 5 s; it does not know of reports that a tool sends to the client itself.
 const SILENCE: Duration = Duration::from_secs(4);
 
-/// By what part progress grows that is none.
+/// Relative step of a sign of life: progress numbers must grow, but this one means no progress.
 const STANDSTILL: f64 = 1e-9;
 
-/// How long reports may still be sent when the call is over.
+/// How long reports may still be sent after the call has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// Sends the reports of one call.
+/// Sender of one call's reports.
 #[derive(Debug)]
 pub(super) struct Reports {
     peer: Peer<RoleServer>,
@@ -56,7 +56,7 @@ impl Reports {
         }
     }
 
-    /// Drives a call while its reports are sent. A client that does not read holds up reports, never the call.
+    /// Drives a call while its reports are sent. A client that does not read delays reports, never the call.
     ///
     /// # Cancellation
     /// As the call's.
@@ -70,17 +70,17 @@ impl Reports {
         let result = tokio::select! {
             biased;
             result = &mut call => result,
-            // The client is gone, or nobody can report any more.
+            // The client is gone, or all senders of reports are.
             () = &mut sending => return call.await,
         };
         over.cancel();
-        // What the call said comes before its result, unless the client does not read.
+        // Reports come before the result, unless the client does not read.
         let _ = tokio::time::timeout(LAST_WORDS, sending).await;
         result
     }
 
-    /// Sends until the client is gone, or the call is over and all it said is sent. Questions hold up nothing else,
-    /// and are taken back when the call is over or nobody waits for the answer.
+    /// Sends until the client is gone, or the call is over and all its reports are sent. Questions delay
+    /// nothing else. They are withdrawn when the call is over or their asker stops waiting.
     async fn send(&self, mut reports: mpsc::Receiver<Report>, over: CancellationToken) {
         let mut last: f64 = 0.0;
         let mut last_total = None;
@@ -88,6 +88,7 @@ impl Reports {
         let mut questions = FuturesUnordered::new();
         loop {
             let report = tokio::select! {
+                // `biased`: waiting reports are sent before the end of the call is noticed.
                 biased;
                 report = reports.recv() => report,
                 () = over.cancelled(), if !reports.is_closed() => {
@@ -100,13 +101,14 @@ impl Reports {
                 None => return,
                 Some(Report::Alive) if spoken.elapsed() < SILENCE => Ok(()),
                 Some(Report::Alive) => {
-                    // Above the last, as it must be, and no step forward: the tool's own numbers go on from there.
+                    // Slightly above the last number, as the protocol requires, so that the tool's own
+                    // numbers can continue.
                     last += f64::max(last.abs(), 1.0) * STANDSTILL;
                     self.progress(last, last_total, None).await
                 }
                 Some(Report::Progress { progress, total, message }) => {
                     (last_total, spoken) = (total, Instant::now());
-                    // The protocol wants each above the last; a tool may begin with 0.
+                    // The protocol wants each number above the last; a tool may begin with 0.
                     let above =
                         progress.filter(|progress| *progress > last || (last == 0.0 && *progress == 0.0));
                     last = above.unwrap_or(last + 1.0);
@@ -119,7 +121,7 @@ impl Reports {
                             asked = self.elicit(message, schema) => asked,
                             () = answer.closed() => return,
                         };
-                        // Whoever asked may be gone.
+                        // The asker may be gone.
                         let _ = answer.send(asked);
                     });
                     Ok(())
@@ -131,7 +133,7 @@ impl Reports {
         }
     }
 
-    /// As progress where the client asked for it, else as a message.
+    /// Reports progress if the client asked for it, else sends the text as a log message.
     async fn progress(
         &self,
         progress: f64,

@@ -1,11 +1,11 @@
-//! From a result of the pipeline to one of the protocol. `details` are for people and stay here, but for the id by
-//! which the rest of a cut output can be read.
+//! Converts a result of the pipeline into one of the protocol. `details` are for people and are not sent,
+//! except for the id by which the rest of a cut output can be read.
 
 use portcullis_tools::{RegisteredTool, ToolResult};
 use portcullis_types::{Content, ToolOutput};
 use rmcp::model::{CallToolResult, ContentBlock, EmbeddedResource, Resource, ResourceContents};
 
-/// What a client gets.
+/// The result as the client gets it.
 pub(super) fn of(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallToolResult {
     match &result.outcome {
         Ok(output) => {
@@ -18,11 +18,12 @@ pub(super) fn of(result: &ToolResult, tool: Option<&RegisteredTool>) -> CallTool
     }
 }
 
-/// The limit of an output holds for its data too: where the text was cut there is no data beside it. A tool that
-/// promises data then gives an error, since a client would refuse a result without.
+/// Builds the answer of a successful call. The output limit also covers structured data: if the text was cut,
+/// the data is left out. A tool with an output schema then gives an error, since a client would refuse a
+/// result without data.
 fn answer(output: &ToolOutput, truncated: bool, promises_data: bool) -> CallToolResult {
     let mut answer = CallToolResult::success(output.content.iter().map(block).collect());
-    // Up to the revisions spoken here data is an object.
+    // In the revisions spoken here structured data is always an object.
     answer.structured_content = output.structured.clone().filter(|data| data.is_object() && !truncated);
     if promises_data && answer.structured_content.is_none() {
         answer.is_error = Some(true);
@@ -80,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_content_has_its_form_in_the_protocol_and_details_have_none() {
+    fn every_content_kind_is_converted_and_details_are_dropped() {
         let content = vec![
             Content::text("t"),
             Content::Image { data: "AA==".into(), mime_type: "image/png".into() },

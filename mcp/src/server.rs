@@ -1,4 +1,4 @@
-//! [`McpServer`]: a registry that clients are served from, and what all their sessions share.
+//! [`McpServer`]: serves a registry, and holds the state that all sessions share.
 
 use std::{
     fmt,
@@ -21,16 +21,16 @@ use super::{
     session::{Presence, Session},
 };
 
-/// A registry that clients are served from. Copies serve the same.
+/// A server for one registry. Clones share it.
 ///
-/// Every call of every client goes through [`ToolRegistry::execute_with_policy`]. By default whoever must be
-/// asked is asked through the client, where it can ask; [`McpServer::approver`] puts somebody in its place.
+/// Every call of every client goes through [`ToolRegistry::execute_with_policy`]. By default approvals are
+/// asked for through the client, if it supports that; [`McpServer::approver`] sets another approver.
 #[derive(Clone)]
 pub struct McpServer {
     shared: Arc<Shared>,
 }
 
-/// What all sessions share.
+/// State shared by all sessions.
 struct Shared {
     offered: watch::Sender<Arc<Offered>>,
     approver: Mutex<Option<Arc<dyn Approver>>>,
@@ -39,26 +39,26 @@ struct Shared {
     running: Running,
 }
 
-/// A registry, and what clients are shown of it.
+/// A registry, and its tools as clients see them.
 pub(super) struct Offered {
     pub(super) registry: Arc<ToolRegistry>,
     pub(super) tools: Vec<Tool>,
 }
 
 impl McpServer {
-    /// A server of this registry.
+    /// Creates a server for this registry.
     ///
     /// # Errors
-    /// [`McpError::Listing`] if the protocol has no way to say what a tool is.
+    /// [`McpError::Listing`] if a tool cannot be described in the protocol.
     pub fn new(registry: Arc<ToolRegistry>, limits: McpLimits) -> Result<Self, McpError> {
         Self::with_clients(registry, limits, Clients::default())
     }
 
-    /// As [`McpServer::new`], for tools of this process that speak with the client that calls them: they hold the
-    /// same [`Clients`].
+    /// As [`McpServer::new`], for tools of this process that talk to the client that calls them: they hold
+    /// the same [`Clients`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`McpServer::new`].
     pub fn with_clients(
         registry: Arc<ToolRegistry>,
         limits: McpLimits,
@@ -69,25 +69,25 @@ impl McpServer {
         Ok(Self { shared: Arc::new(Shared { offered, approver, clients, limits, running }) })
     }
 
-    /// Asks this one about calls, and no client.
+    /// Sends all approval requests to this approver instead of the client.
     #[must_use]
     pub fn approver(self, approver: Arc<dyn Approver>) -> Self {
         *self.shared.approver.lock().unwrap_or_else(PoisonError::into_inner) = Some(approver);
         self
     }
 
-    /// Serves another registry from now on. Calls that run end in theirs. Clients are told that the tools have
-    /// changed, if they have.
+    /// Serves another registry from now on. Running calls end in the old one. Clients are notified if the
+    /// list of tools changes.
     ///
     /// # Errors
-    /// As [`McpServer::new`]; then everything stays as it was.
+    /// As [`McpServer::new`]; then nothing changes.
     pub fn replace(&self, registry: Arc<ToolRegistry>) -> Result<(), McpError> {
         let next = offered(registry)?;
         self.shared.offered.send_replace(next);
         Ok(())
     }
 
-    /// Waits until no call runs. Calls are cancelled by ending what they came by.
+    /// Waits until no call runs. To cancel the calls, end their transport.
     ///
     /// # Cancellation
     /// Safe.
@@ -99,8 +99,8 @@ impl McpServer {
         Session::new(self.clone(), presence)
     }
 
-    /// Waits until none of these calls runs, all of which are cancelled; where the server was told to end, no longer
-    /// than it may take for that.
+    /// Waits until none of these cancelled calls runs; once the server was told to stop, at most
+    /// [`McpLimits::stop`].
     ///
     /// # Cancellation
     /// Safe.
@@ -119,15 +119,15 @@ impl McpServer {
         Arc::clone(&self.shared.offered.borrow())
     }
 
-    /// Offers what can run now, after a call that may have found out that a tool cannot. Clients are told where that is
-    /// another list.
+    /// Updates the offered tools after a call, which may have found that a tool cannot run. Clients are
+    /// notified if the list changes.
     pub(super) fn look_again(&self, known: &Arc<Offered>) {
         if known.registry.offered().count() == known.tools.len() {
             return;
         }
         match offered(Arc::clone(&known.registry)) {
             Ok(now) => {
-                // Unless another registry is served meanwhile.
+                // Skip the update if another registry is served meanwhile.
                 let _is_changed = self.shared.offered.send_if_modified(|served| {
                     let is_same = Arc::ptr_eq(&served.registry, &known.registry);
                     if is_same {
@@ -142,7 +142,7 @@ impl McpServer {
         }
     }
 
-    /// Tells when another registry is served.
+    /// Notifies of changes to the offered tools.
     pub(super) fn changes(&self) -> watch::Receiver<Arc<Offered>> {
         self.shared.offered.subscribe()
     }
@@ -178,11 +178,11 @@ fn offered(registry: Arc<ToolRegistry>) -> Result<Arc<Offered>, McpError> {
     Ok(Arc::new(Offered { registry, tools }))
 }
 
-/// How many calls run.
+/// Counter of running calls.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Running(Arc<(AtomicUsize, Notify)>);
 
-/// A call that runs; dropped at its end.
+/// A running call; drop it at the end.
 #[derive(Debug)]
 pub(super) struct RunningCall(Running);
 
@@ -192,20 +192,20 @@ impl Running {
         RunningCall(self.clone())
     }
 
-    /// Another call, unless this many run.
+    /// Counts another call, unless `limit` calls run.
     pub(super) fn begin_below(&self, limit: usize) -> Option<RunningCall> {
         let below = |count: usize| (count < limit).then_some(count + 1);
         self.0.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, below).ok()?;
         Some(RunningCall(self.clone()))
     }
 
-    /// Waits until none runs.
+    /// Waits until no call runs.
     ///
     /// # Cancellation
     /// Safe.
     pub(super) async fn idle(&self) {
         loop {
-            // Listens before it looks, so that no end goes unheard.
+            // Register before the check, so that an end in between is not missed.
             let ended = self.0.1.notified();
             let mut ended = std::pin::pin!(ended);
             ended.as_mut().enable();

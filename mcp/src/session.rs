@@ -1,4 +1,4 @@
-//! One client's session: who it is, what it may still do, and the requests that it makes.
+//! [`Session`]: the requests, approvals and calls of one client.
 
 use std::{
     borrow::Cow,
@@ -24,12 +24,12 @@ use super::{
     task::{self, Task},
 };
 
-/// What a client is told of this server.
+/// The instructions that a client gets at the start.
 const INSTRUCTIONS: &str = "Tools run confined, under a policy. They see the folders /shared, /tmp and /vault as far \
                             as the policy opens them to each; relative paths start at /shared. A refusal says what \
                             was refused and what would be allowed.";
 
-/// The requests with parameters that are served.
+/// The served methods that have parameters.
 const SERVED: [&str; 4] = ["initialize", "tools/list", "tools/call", "logging/setLevel"];
 
 /// One client's session.
@@ -40,14 +40,14 @@ pub(super) struct Session {
     approvals: Arc<SessionApprovals>,
     threshold: Mutex<Threshold>,
     presence: Presence,
-    /// Tells the client when the tools change; ends with the session.
+    /// Notifies the client when the tools change; ends with the session.
     herald: OnceLock<Task>,
 }
 
-/// Whether a client is there, and what of its calls still runs. Its transport and its session share it.
+/// Whether a client is present, and which of its calls run. Shared by its transport and its session.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Presence {
-    /// Fires when the client is gone for good, or the server is told to end: calls are cancelled.
+    /// Fires when the client is gone for good, or the server shall stop: calls are cancelled.
     pub(super) gone: CancellationToken,
     /// The calls of the session.
     pub(super) running: Running,
@@ -71,7 +71,7 @@ impl Session {
         &self.server
     }
 
-    /// Who makes the session's calls, by the name that its client gives itself: only the run tells clients apart.
+    /// The caller of the session's calls. The client chose the name, so only the run id tells clients apart.
     pub(super) fn caller(&self, agent_id: String) -> Caller {
         Caller::named_by_itself(agent_id, self.run_id.as_str())
     }
@@ -84,7 +84,7 @@ impl Session {
         &self.presence
     }
 
-    /// From which level on the client wants log messages.
+    /// The lowest level of log messages that the client wants.
     pub(super) fn threshold(&self) -> Threshold {
         *self.threshold.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,7 +108,8 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // Its calls have ended, since each of them holds it. A registry that was replaced has taken its own along.
+        // Every call holds its session, so all calls have ended. A replaced registry has dropped its own
+        // state of the run.
         self.server.offered().registry.end_run(&self.caller(String::new()));
     }
 }
@@ -126,7 +127,7 @@ impl ServerHandler for Session {
         info
     }
 
-    /// Every revision that has sessions; approvals are asked for in one.
+    /// Every revision that has sessions: approvals are asked for in one.
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         Cow::Borrowed(ProtocolVersion::known_up_to(&newest()))
     }
@@ -155,7 +156,7 @@ impl ServerHandler for Session {
         Ok(ListToolsResult::with_all_items(self.server.offered().tools.clone()))
     }
 
-    /// What no other request fits: another method, or one of ours with parameters that it cannot have.
+    /// Refuses other requests: an unknown method, or a served one with invalid parameters.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

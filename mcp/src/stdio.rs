@@ -1,4 +1,4 @@
-//! Serves one client on standard input and output: one message a line.
+//! Serves one client on standard input and output, one message per line.
 
 use std::{io, sync::Arc};
 
@@ -14,12 +14,14 @@ use super::{
     task,
 };
 
-/// Serves the client behind standard input and output until it leaves or `stop` fires, and until its calls have
-/// ended and are answered. `stop` cancels them; how long it waits then is [`McpLimits::stop`](super::McpLimits). From the first moment on, the process's own standard output leads to standard error and its standard
-/// input to nothing: what a tool of this process prints or reads can be no part of the protocol.
+/// Serves the client behind standard input and output until it leaves or `stop` fires, and until its calls
+/// have ended and are answered. `stop` cancels the calls, and then the server waits at most
+/// [`McpLimits::stop`](super::McpLimits). From the start the process's own standard output leads to standard
+/// error, and its standard input is empty, so that output and input of tools in this process cannot mix with
+/// the protocol.
 ///
 /// # Errors
-/// [`McpError`]: the streams cannot be had, or the client did not begin a session.
+/// [`McpError`]: the streams cannot be taken over, or the client did not begin a session.
 ///
 /// # Cancellation
 /// Dropping the future cancels the calls.
@@ -27,14 +29,15 @@ pub async fn serve_stdio(server: &McpServer, stop: CancellationToken) -> Result<
     let Streams { input, output, pump } = streams::take().map_err(|source| McpError::Streams { source })?;
     let served = serve_lines(server, input, output, stop).await;
     if let Some(pump) = pump {
-        // The stream is closed by now, and what was answered is written, unless the client does not read.
+        // The stream is closed by now; wait until the pump has written the answers, unless the client does
+        // not read.
         let written = tokio::task::spawn_blocking(move || pump.join());
         let _ = tokio::time::timeout(server.limits().leave, written).await;
     }
     served
 }
 
-/// Serves one client whose messages come and go on these streams, one a line.
+/// Serves one client on these streams, one message per line.
 ///
 /// # Errors
 /// [`McpError::Initialize`] if the client did not begin a session.
@@ -55,7 +58,7 @@ where
     let session = server.session(presence.clone())?;
     let _gone = presence.gone.clone().drop_guard();
     let lines = Lines::new(input, output, server.limits(), presence.clone(), stop.clone());
-    // The transport ends when all is answered; this ends it where that takes too long.
+    // The transport ends when all is answered; this token ends it if that takes too long.
     let over = CancellationToken::new();
     let (told, end, stop_time) = (stop.clone(), over.clone(), server.limits().stop);
     let _watch = task::spawn(async move {
@@ -66,7 +69,7 @@ where
     let starting = serve_server_with_ct(session, lines, over);
     let running = match tokio::time::timeout(server.limits().initialize, starting).await {
         Ok(Ok(running)) => running,
-        // It left, or was told to, before it began.
+        // The client left, or the server was stopped, before the session began.
         Ok(Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled)) => {
             return Ok(());
         }

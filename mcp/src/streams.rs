@@ -1,4 +1,4 @@
-//! The standard streams as the protocol's own: taken away from the rest of the process, and made async.
+//! Takes the standard streams from the rest of the process for the protocol, and makes them async.
 
 use std::{
     fs::{File, OpenOptions},
@@ -25,27 +25,27 @@ use tokio::{
     net::{UnixStream, unix::pipe},
 };
 
-/// How much a pump moves at once.
+/// Size of a pump's buffer.
 const PUMP_BYTES: usize = 64 << 10;
 
-/// What messages come by.
+/// The stream of incoming messages.
 pub(super) type Input = Pin<Box<dyn AsyncRead + Send>>;
-/// What answers go by.
+/// The stream of outgoing messages.
 pub(super) type Output = Pin<Box<dyn AsyncWrite + Send>>;
 
-/// The streams of the protocol.
+/// Both streams of the protocol.
 pub(super) struct Streams {
     pub(super) input: Input,
     pub(super) output: Output,
-    /// Writes what goes out, where that is not async by itself; ends when all is written.
+    /// Thread that writes the output if the stream is not async itself; ends when all is written.
     pub(super) pump: Option<JoinHandle<()>>,
 }
 
-/// Takes standard input and output for the protocol. Afterwards the process's standard input is empty and its
-/// standard output leads to standard error.
+/// Takes standard input and output for the protocol. Afterwards the process's standard input is empty, and
+/// its standard output leads to standard error.
 ///
 /// # Errors
-/// What the system says.
+/// Errors of the system calls.
 pub(super) fn take() -> io::Result<Streams> {
     let input = fcntl_dupfd_cloexec(stdio::stdin(), 3)?;
     let output = fcntl_dupfd_cloexec(stdio::stdout(), 3)?;
@@ -80,12 +80,12 @@ fn writer(output: OwnedFd) -> io::Result<(Output, Option<JoinHandle<()>>)> {
     })
 }
 
-/// What a stream is.
+/// Kind of a stream.
 enum Kind {
-    /// A pipe, opened once more.
+    /// A pipe, reopened.
     Pipe(File),
     Socket,
-    /// What cannot be waited for: a file, a terminal, or a pipe of another user's, which may not be opened again.
+    /// Cannot be polled: a file, a terminal, or another user's pipe, which must not be reopened.
     Other,
 }
 
@@ -103,7 +103,7 @@ fn kind(stream: &OwnedFd, writes: bool) -> io::Result<Kind> {
     })
 }
 
-/// The same pipe under an open file description of its own, so that whoever else holds it is not made not to block.
+/// Reopens a pipe. The new open file description is separate, so `O_NONBLOCK` does not affect other holders.
 fn reopened(stream: &impl AsFd, writes: bool) -> io::Result<File> {
     let path = format!("/proc/self/fd/{}", stream.as_fd().as_raw_fd());
     let flags = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
@@ -116,17 +116,17 @@ fn socket(stream: OwnedFd) -> io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-/// Copies on a thread of its own until there is nothing more.
+/// Copies on a separate thread until the end of the input.
 fn pump(name: &str, copy: impl FnOnce() -> io::Result<()> + Send + 'static) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(name.to_owned());
-    // Its end is the end of the stream; a stream that breaks ends too.
+    // The thread's end closes the stream; a broken stream ends too.
     thread.spawn(move || drop(copy()))
 }
 
-/// Moves what can be read as soon as it can be.
+/// Copies each piece as soon as it can be read.
 ///
-/// Not `std::io::copy`: between a socket and a pipe that is `splice`, which holds the pipe's lock while it waits for
-/// the socket, so that nobody can read from the pipe what is in it already.
+/// `std::io::copy` is rejected: between a socket and a pipe it uses `splice`, which holds the pipe's lock
+/// while it waits for the socket, so that data already in the pipe cannot be read.
 fn copy(mut from: impl Read + AsFd, to: &mut (impl Write + AsFd)) -> io::Result<()> {
     let mut buffer = vec![0; PUMP_BYTES];
     loop {
@@ -148,10 +148,10 @@ fn copy(mut from: impl Read + AsFd, to: &mut (impl Write + AsFd)) -> io::Result<
     }
 }
 
-/// Waits where another holder of the stream has made it one that does not block.
+/// Waits if another holder of the stream has made it non-blocking.
 ///
 /// # Errors
-/// Any other error, as it is.
+/// Any other error, unchanged.
 fn recover(error: io::Error, stream: &impl AsFd, ready: PollFlags) -> io::Result<()> {
     match error.kind() {
         io::ErrorKind::Interrupted => Ok(()),
@@ -177,7 +177,7 @@ mod tests {
         for piece in [&b"one"[..], b"two", b"three"] {
             ours.write_all(piece).expect("written");
             let mut got = vec![0; piece.len()];
-            // The next piece is sent only when this one is there.
+            // The next piece is sent only after this one has arrived.
             read.read_exact(&mut got).expect("handed on");
             assert_eq!(got, piece);
         }
@@ -207,14 +207,14 @@ mod tests {
         pumping.join().expect("no panic").expect("ends");
     }
 
-    /// Standard streams that another user has made, as `sudo -u` hands them on.
+    /// Standard streams that another user created, as `sudo -u` passes them on.
     #[test]
     fn a_pipe_that_may_not_be_opened_again_is_read_as_a_file_is() {
         let (ours, _theirs) = rustix::pipe::pipe().expect("a pipe");
         assert!(matches!(kind(&ours, false), Ok(Kind::Pipe(_))));
         let as_another = std::thread::spawn(move || {
             let nobody = rustix::thread::Uid::from_raw(65534);
-            // Only root becomes another, and only this thread does.
+            // Only root can change the user; this affects only this thread.
             rustix::thread::set_thread_res_uid(nobody, nobody, nobody).ok().map(|()| kind(&ours, false))
         });
         if let Some(kind) = as_another.join().expect("no panic") {

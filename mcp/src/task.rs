@@ -4,18 +4,18 @@ use std::future::Future;
 
 use tokio::task::{AbortHandle, JoinHandle};
 
-/// Drives a future beside others until it ends or the returned task is dropped.
+/// Runs a future in a task until it ends or the returned handle is dropped.
 pub(super) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Task {
     Task(detached(future).abort_handle())
 }
 
-/// Drives a short future to its end, whoever waits: a last word to a client.
+/// Runs a short future to its end, even if its handle is dropped: for last messages to a client.
 pub(super) fn detached(future: impl Future<Output = ()> + Send + 'static) -> JoinHandle<()> {
     #[expect(clippy::disallowed_methods, reason = "this is the module to spawn through")]
     tokio::spawn(future)
 }
 
-/// A task that ends with its owner.
+/// A task that is aborted when its owner drops it.
 #[derive(Debug)]
 pub(super) struct Task(AbortHandle);
 

@@ -1,16 +1,15 @@
-//! What a client is offered: the tools that a model may call, in the shape that the client's interface has
-//! for them.
+//! Offers a registry's tools to a client, in the form of the client's interface.
 
 use portcullis_tools::{RegisteredTool, ToolRegistry, audit::Confinement, policy::ToolOrigin};
 use portcullis_types::{FunctionDecl, JsonSchema, ProfileError, SafetyTier, SchemaProfile};
 use serde_json::{Map, Value, json};
 
-/// An interface that takes tools.
+/// A client interface that takes tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// The `tools` of OpenAI's chat completions, which take any schema.
     OpenAi,
-    /// The same in strict mode, where the model's arguments are held to the schema.
+    /// The same in strict mode: the model's arguments must follow the schema.
     OpenAiStrict,
     /// The `tools` of Anthropic's messages, in strict mode.
     Anthropic,
@@ -20,26 +19,26 @@ pub enum Dialect {
     Mcp,
 }
 
-/// What a client is sent, and what an operator should know about it.
+/// The part of a request that offers tools, with remarks for the operator.
 #[derive(Debug)]
 pub struct Offer {
     /// The tools, in the request's form.
     pub request: Value,
-    /// What is left out, or offered without strict mode, and why.
+    /// Tools that are left out, or offered without strict mode, with the reason.
     pub remarks: Vec<String>,
 }
 
-/// The tools that a client is shown, and what an operator should know about them.
+/// The tools for a client, with remarks for the operator.
 #[derive(Debug)]
 pub struct OfferedTools {
-    /// Each tool, by name.
+    /// The tools, in order of name.
     pub tools: Vec<Value>,
-    /// What is left out, or offered without strict mode, and why.
+    /// Tools that are left out, or offered without strict mode, with the reason.
     pub remarks: Vec<String>,
 }
 
 impl Dialect {
-    /// Every tool that this client is shown, in its request's form.
+    /// All tools for this client, in the form of its request.
     #[must_use]
     pub fn offer(self, registry: &ToolRegistry) -> Offer {
         let OfferedTools { tools, remarks } = self.tools(registry);
@@ -51,7 +50,7 @@ impl Dialect {
         Offer { request, remarks }
     }
 
-    /// Every tool that this client is shown, one by one.
+    /// All tools for this client, as a list.
     #[must_use]
     pub fn tools(self, registry: &ToolRegistry) -> OfferedTools {
         let mut remarks = Vec::new();
@@ -83,7 +82,8 @@ impl Dialect {
         })
     }
 
-    /// A tool whose schema the strict mode has no way to say, where the client has a mode that is not strict.
+    /// A tool without strict mode, for a schema that strict mode cannot express; none if the client has only
+    /// one mode.
     fn loose(self, tool: &RegisteredTool) -> Option<Value> {
         let parameters = &tool.decl().parameters;
         match self {
@@ -125,8 +125,8 @@ fn mcp(registry: &ToolRegistry, tool: &RegisteredTool, parameters: &JsonSchema) 
     shown.into()
 }
 
-/// Whether a tool may deal with more than what is mounted. The sandbox has no network; a command may find one, and a
-/// tool of an embedder's is held by nothing.
+/// Whether a tool may reach beyond the mounts (`openWorldHint`). The sandbox has no network; a command may
+/// find one; an embedder's native tool is not confined.
 fn reaches_out(tool: &RegisteredTool) -> bool {
     match tool.confinement() {
         Confinement::Wasm => false,
@@ -135,7 +135,7 @@ fn reaches_out(tool: &RegisteredTool) -> bool {
     }
 }
 
-/// What every interface has: name, description, and the arguments' schema under a key of its own.
+/// The common part of every interface: name, description, and the arguments' schema under the given key.
 fn named(tool: &RegisteredTool, key: &str, parameters: &JsonSchema) -> Map<String, Value> {
     let FunctionDecl { name, description, .. } = tool.decl();
     let mut shown = Map::from_iter([
@@ -155,7 +155,7 @@ mod tests {
 
     use super::*;
 
-    /// A tool of an embedder's.
+    /// A tool of the embedder.
     struct Odd(ToolMeta);
 
     #[async_trait]
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_strict_mode_cannot_say_is_offered_without_it_or_left_out_and_told() {
+    fn a_schema_beyond_strict_mode_is_offered_loosely_or_left_out() {
         let (_state, registry) = with(ToolMeta { idempotent: true, ..ToolMeta::default() });
         let found = |client: Dialect| {
             let Offer { request, remarks } = client.offer(&registry);

@@ -1,7 +1,7 @@
-//! Messages as they come: decoded once for the protocol, with the text of a call's arguments kept as it is.
+//! Decodes messages for the protocol, and keeps the raw text of a call's arguments.
 //!
-//! The pipeline decodes arguments itself, strictly: duplicate keys, numbers that do not fit and text behind the
-//! end are refused there. So it must get what the client wrote, not what a lenient decoder made of it.
+//! The pipeline decodes arguments itself, strictly: it refuses duplicate keys, numbers out of range and text
+//! after the end. So it needs the client's text, not the result of a lenient decoder.
 
 use std::borrow::Cow;
 
@@ -13,18 +13,18 @@ use rmcp::{
 use serde::Deserialize;
 use serde_json::{Value, error::Category, value::RawValue};
 
-/// The text of a call's arguments, as the client wrote it.
+/// The raw text of a call's arguments.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct RawArguments(pub(super) String);
 
-/// Why a message cannot be taken, and which request it would have been.
+/// A message that cannot be decoded: the refusal, and the id of the request if known.
 #[derive(Debug)]
 pub(super) struct Unreadable {
     pub(super) id: Option<RequestId>,
     pub(super) error: ErrorData,
 }
 
-/// A request, as far as it matters here.
+/// The fields of a request that are needed here.
 #[derive(Deserialize)]
 struct Outline<'a> {
     #[serde(borrow)]
@@ -44,21 +44,20 @@ struct Identified {
     id: Option<RequestId>,
 }
 
-/// A message that was decoded.
+/// A decoded message.
 #[derive(Debug)]
 pub(super) struct Decoded {
     pub(super) message: RxJsonRpcMessage<RoleServer>,
-    /// The message's text where it is not the client's: with `{}` in place of arguments that nobody reads but the
-    /// pipeline.
+    /// The rewritten text of the message, if it was rewritten: with `{}` in place of arguments that only the
+    /// pipeline can judge.
     pub(super) text: Option<Vec<u8>>,
 }
 
-/// Decodes one message. A call whose arguments are JSON that the protocol's decoder refuses, such as half of a
-/// character or a number without end, is a call all the same: the pipeline says what is wrong with them, and there is
-/// a row.
+/// Decodes one message. A call is accepted even if the protocol's decoder refuses its arguments, such as half
+/// a surrogate pair or a huge number: then the pipeline reports the fault and writes an audit row.
 ///
 /// # Errors
-/// [`Unreadable`] with the answer that the client gets.
+/// [`Unreadable`] with the answer for the client.
 pub(super) fn decode(text: &[u8]) -> Result<Decoded, Unreadable> {
     let (mut message, rewritten) = match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
         Ok(message) => (message, None),
@@ -78,23 +77,23 @@ pub(super) fn decode(text: &[u8]) -> Result<Decoded, Unreadable> {
     Ok(Decoded { message, text: rewritten })
 }
 
-/// The text of a call with `{}` in place of its arguments; none of anything else.
+/// A call's text with `{}` in place of its arguments; none for any other message.
 fn without_arguments(text: &[u8]) -> Option<Vec<u8>> {
     let outline: Outline<'_> = serde_json::from_slice(text).ok()?;
     let arguments = outline.params.filter(|_| outline.method.as_deref() == Some(CALL))?.arguments?.get();
     if !arguments.starts_with('{') {
         return None;
     }
-    // A part of the text itself, which is how it can be told where it stands.
+    // The arguments are a slice of `text`, so the pointers tell their position.
     let start = (arguments.as_ptr() as usize).checked_sub(text.as_ptr() as usize)?;
     let (before, after) = (text.get(..start)?, text.get(start + arguments.len()..)?);
     Some([before, b"{}", after].concat())
 }
 
-/// The method of a call.
+/// Method name of a call.
 const CALL: &str = "tools/call";
 
-/// The text of the arguments that [`decode`] has kept.
+/// The text of the arguments that [`decode`] kept.
 pub(super) fn raw_arguments(message: &RxJsonRpcMessage<RoleServer>) -> RawArguments {
     let kept = match message {
         JsonRpcMessage::Request(request) => request.request.extensions().get::<RawArguments>().cloned(),
@@ -103,7 +102,7 @@ pub(super) fn raw_arguments(message: &RxJsonRpcMessage<RoleServer>) -> RawArgume
     kept.unwrap_or_default()
 }
 
-/// The text of the arguments of a message that is a call; a call without any has the empty text.
+/// The raw text of a call's arguments; empty if it has none.
 fn arguments(text: &[u8]) -> Result<RawArguments, serde_json::Error> {
     let outline: Outline<'_> = serde_json::from_slice(text)?;
     let raw = outline.params.and_then(|params| params.arguments);
@@ -114,7 +113,8 @@ fn refusal(text: &[u8], error: &serde_json::Error) -> Unreadable {
     match error.classify() {
         Category::Syntax | Category::Eof => {
             let message = format!("this is no JSON: {error}");
-            // Where only what is read of it is none, the client learns which of its requests it was.
+            // If the message is readable apart from the invalid part, the client learns the id of the refused
+            // request.
             let id = identified(text);
             Unreadable { id, error: ErrorData::parse_error(message, None) }
         }

@@ -1,8 +1,8 @@
-//! Compiled modules on disk, so that a start does not compile what an earlier one did.
+//! Cache of compiled modules on disk, so that a start does not compile again what an earlier one compiled.
 //!
-//! A compiled module is native code: whoever could change the file could run anything in our process. So
-//! the folder is private to the user and lies outside all mounts, a file is read once, its keyed MAC is
-//! checked over the very bytes that are then loaded, and anything odd means compiling anew.
+//! A compiled module is native code: an attacker who can change the file can run anything in this process. So
+//! the folder is private to the user and lies outside all mounts. A file is read once, and its keyed MAC is
+//! checked over the same bytes that are then loaded. Any irregularity means compiling anew.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,13 +21,13 @@ use super::{
     module::{check_size, compile},
 };
 
-/// The largest compiled form that is read back. Code is a few times the size of its module.
+/// Limit of a compiled module that is read back. Code is a few times the size of its module.
 const MAX_ENTRY_BYTES: u64 = 256 << 20;
 
 const KEY_BYTES: usize = 32;
 const MAC_BYTES: usize = 32;
 
-/// Where compiled modules are kept; without a folder, nowhere.
+/// The cache in one state folder.
 #[derive(Debug)]
 pub(super) struct ModuleCache {
     folder: PathBuf,
@@ -35,7 +35,7 @@ pub(super) struct ModuleCache {
     engine_tag: Vec<u8>,
 }
 
-/// What an entry is. It is part of the MAC, so that none can be put in the place of another kind.
+/// Kind of an entry. It is part of the MAC, so that no entry can pass for one of another kind.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Code,
@@ -44,7 +44,7 @@ enum Kind {
 }
 
 impl ModuleCache {
-    /// Opens the cache in a state folder, making folder and key on first use.
+    /// Opens the cache in a state folder; creates folder and key on first use.
     pub(super) fn open(state: &Path, engine: &Engine) -> Result<Self, WasmError> {
         let cache = |source| WasmError::Cache { source };
         let folder = state.join("modules");
@@ -54,7 +54,7 @@ impl ModuleCache {
         Ok(Self { folder, key, engine_tag: engine_tag(engine) })
     }
 
-    /// The module of some bytes: from the cache if it is there and genuine, else compiled and kept.
+    /// Returns the module of some bytes: from the cache if a genuine entry exists, else compiled and stored.
     pub(super) fn load(
         &self,
         engine: &Engine,
@@ -73,12 +73,12 @@ impl ModuleCache {
         Ok(module)
     }
 
-    /// The module of a digest, if it is there and genuine.
+    /// Returns the module of a digest, if a genuine entry exists.
     pub(super) fn find(&self, engine: &Engine, digest: ModuleDigest) -> Option<Module> {
         self.read(engine, &self.path(digest), digest)
     }
 
-    /// Keeps native code that the compiling process just handed over, and loads it.
+    /// Stores and loads native code that the compiling process has just returned.
     pub(super) fn adopt(
         &self,
         engine: &Engine,
@@ -90,18 +90,18 @@ impl ModuleCache {
         Ok(module)
     }
 
-    /// Whether there is something under a module's name; whether it is genuine shows when it is loaded.
+    /// Whether an entry for a module exists. Loading it shows whether it is genuine.
     pub(super) fn has(&self, digest: ModuleDigest) -> bool {
         self.path(digest).is_file()
     }
 
-    /// What a module once said of itself.
+    /// The stored answer of a module to `describe`.
     pub(super) fn declarations(&self, digest: ModuleDigest) -> Option<String> {
         let bytes = self.genuine(&self.declarations_path(digest), Kind::Declarations, digest)?;
         String::from_utf8(bytes).ok()
     }
 
-    /// Keeps what a module says of itself: it is asked once.
+    /// Stores a module's answer to `describe`, so that it is asked only once.
     pub(super) fn keep_declarations(&self, digest: ModuleDigest, text: &str) {
         let path = self.declarations_path(digest);
         if let Err(error) = self.write(&path, Kind::Declarations, digest, text.as_bytes()) {
@@ -113,13 +113,13 @@ impl ModuleCache {
         self.folder.join(format!("{digest}.json"))
     }
 
-    /// Why an earlier start could not compile a module.
+    /// The stored reason why an earlier start could not compile a module.
     pub(super) fn refusal(&self, digest: ModuleDigest) -> Option<String> {
         let bytes = self.genuine(&self.refusal_path(digest), Kind::Refusal, digest)?;
         String::from_utf8(bytes).ok()
     }
 
-    /// Keeps the reason why a module cannot be compiled.
+    /// Stores the reason why a module cannot be compiled.
     pub(super) fn remember_refusal(&self, digest: ModuleDigest, reason: &str) {
         let path = self.refusal_path(digest);
         if let Err(error) = self.write(&path, Kind::Refusal, digest, reason.as_bytes()) {
@@ -152,7 +152,7 @@ impl ModuleCache {
         }
     }
 
-    /// What was written to a file, if it was written by us and for this engine.
+    /// Reads a file's content, if this user wrote it for this engine: checks the MAC.
     fn genuine(&self, path: &Path, kind: Kind, digest: ModuleDigest) -> Option<Vec<u8>> {
         let mut bytes = match read_private(path) {
             Ok(bytes) => bytes,
@@ -167,7 +167,7 @@ impl ModuleCache {
             split.is_some_and(|(content, tag)| self.mac(kind, digest, content).verify_slice(tag).is_ok());
         if !is_ours {
             tracing::warn!(path = %path.display(), "this is not ours or of another version: it is made anew");
-            // So that the next start finds nothing, and makes it anew.
+            // The next start then finds no file, and makes a new one.
             let _ = fs::remove_file(path);
             return None;
         }
@@ -186,13 +186,13 @@ impl ModuleCache {
             fs::rename(&temporary, path)
         });
         if written.is_err() {
-            // What is left of a failed attempt is of no use; if it cannot be removed, it does no harm.
+            // The temporary file is useless now; if it cannot be removed, it does no harm.
             let _ = fs::remove_file(&temporary);
         }
         written
     }
 
-    /// Over what it is, the module's own digest, the engine's version and settings, and the content.
+    /// MAC over the kind, the module's digest, the engine's version and settings, and the content.
     fn mac(&self, kind: Kind, digest: ModuleDigest, content: &[u8]) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("HMAC takes keys of any length");
         mac.update(&[kind as u8]);
@@ -204,20 +204,20 @@ impl ModuleCache {
     }
 }
 
-/// Loads native code: of which a MAC was just checked, or which our compiling process just wrote.
+/// Loads native code whose MAC was just checked, or that our compiling process just wrote.
 #[expect(
     unsafe_code,
     reason = "the one way to load compiled code; the design names this place beside confine/src/sys.rs"
 )]
 fn deserialize(engine: &Engine, code: &[u8]) -> wasmtime::Result<Module> {
-    // SAFETY: the bytes were made by an engine of this version and these settings. Either the caller has
-    // verified a MAC over them under a key that only this user can read, or they came through a pipe from
-    // the process that the operator named as the compiler, which wrote nothing but what its engine made. They
-    // are in our memory, where nobody can change them any more.
+    // SAFETY: an engine of this version and these settings made the bytes. Either the caller has verified a
+    // MAC over them under a key that only this user can read. Or they came through a pipe from the process
+    // that the operator named as the compiler, which wrote only what its engine made. They are in our memory,
+    // so no other process can change them any more.
     unsafe { Module::deserialize(engine, code) }
 }
 
-/// What makes code of one engine useless for another: version, target, settings.
+/// Tag of everything that makes code of one engine unusable for another: version, target, settings.
 fn engine_tag(engine: &Engine) -> Vec<u8> {
     use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -231,8 +231,8 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
         match read_key(path) {
             Ok(bytes) => match bytes.try_into() {
                 Ok(key) => return Ok(key),
-                // Another process is just writing it, or it was cut short: one that is not whole protects
-                // nothing, so it goes.
+                // Not a whole key: it was cut short, or `read_key` discarded it. Remove it, and make a new
+                // one.
                 Err(_) => fs::remove_file(path)?,
             },
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -244,7 +244,7 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
         getrandom::fill(&mut random).map_err(io::Error::from)?;
         let temporary = path.with_extension(hex::encode(random));
         new_private(&temporary)?.write_all(&key)?;
-        // A link, unlike a rename, does not replace the key that another process made meanwhile.
+        // A hard link, unlike a rename, does not replace a key that another process made meanwhile.
         let linked = fs::hard_link(&temporary, path);
         fs::remove_file(&temporary)?;
         match linked {
@@ -255,8 +255,8 @@ fn read_or_make_key(path: &Path) -> io::Result<[u8; KEY_BYTES]> {
     }
 }
 
-/// The key, if nobody else can have read or written it. An empty one is none: it is made anew, and with it whatever was
-/// kept under the other.
+/// Reads the key, if no other user can have read or written it. Otherwise returns an empty one: then a new
+/// key is made, and everything stored under the old one is compiled again.
 fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     let file = open_private(path)?;
     let found = file.metadata()?;
@@ -272,7 +272,7 @@ fn read_key(path: &Path) -> io::Result<Vec<u8>> {
     read_all(file)
 }
 
-/// Refuses a folder that another user made, and takes from others what they may do with ours.
+/// Refuses a folder of another user, and removes other users' access to ours.
 fn ensure_ours(folder: &Path) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let handle = File::from(rustix::fs::open(folder, flags, rustix::fs::Mode::empty())?);
@@ -299,6 +299,7 @@ fn read_private(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn open_private(path: &Path) -> io::Result<File> {
+    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).expect("small flags");
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }

@@ -1,10 +1,10 @@
-//! Compiling a stranger's module in a process of its own, which has little time, little memory and no files.
+//! Compiles a foreign module in a separate process with limited time, limited memory and no files.
 //!
-//! A module can be small and cost gigabytes or hours to compile, and a bug in the compiler is met while a
-//! stranger's bytes are read. Neither should happen here. What comes back is native code all the same: the
-//! child bounds what compiling costs, it does not vouch for what a compiler that was broken would write.
+//! A small module can cost gigabytes or hours to compile, and a bug in the compiler can be triggered by
+//! foreign bytes. Neither must happen in this process. The result is native code all the same: the child
+//! bounds the cost of compiling, but does not protect against a compiler that writes wrong code.
 //!
-//! This is the side that starts the child and waits; the child's own is in `compiler_child`.
+//! This is the parent's side, which starts the child and waits; the child's side is `compiler_child`.
 
 use std::{
     ffi::OsString,
@@ -29,15 +29,15 @@ use super::{
     compiler_child::{COMPILED, REFUSED, VERB, arguments},
 };
 
-/// What compiling one module from outside may take.
+/// Limits of compiling one foreign module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompileLimits {
-    /// Processor time, in whole seconds. Default: 30 s. The largest module that a compiler of today makes of
+    /// Processor time, in whole seconds. Default: 30 s. The largest module that today's compilers make from
     /// honest code takes a third of it on a slow machine.
     pub cpu_seconds: u64,
-    /// Time by the clock, however busy the machine is. Default: 90 s.
+    /// Wall-clock time, whatever the load of the machine. Default: 90 s.
     pub wall: Duration,
-    /// Address space of the process, its own program included. Default: 2 GiB.
+    /// Address space of the process, including its own program. Default: 2 GiB.
     pub memory_bytes: u64,
 }
 
@@ -47,16 +47,16 @@ impl Default for CompileLimits {
     }
 }
 
-/// The largest compiled form that the child may hand back. Code is a few times the size of its module.
+/// Limit of the compiled code that the child returns. Code is a few times the size of its module.
 const MAX_CODE_BYTES: u64 = 192 << 20;
 
-/// The longest reason that the child may give.
+/// Limit of the reason that the child returns.
 const MAX_REASON_BYTES: usize = 4096;
 
-/// How often the wait looks whether anybody still wants the module.
+/// How often the waiting thread checks whether the module is still wanted.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How the child is started.
+/// Settings for starting the child.
 #[derive(Debug)]
 pub(super) struct Compiler {
     program: PathBuf,
@@ -65,7 +65,7 @@ pub(super) struct Compiler {
 }
 
 impl Compiler {
-    /// A compiler that is the `portcullis` program at this path. The child needs the state folder to prove
+    /// A compiler that runs the `portcullis` program at this path. The child needs the state folder to prove
     /// that it cannot reach it.
     pub(super) fn new(
         program: PathBuf,
@@ -80,7 +80,7 @@ impl Compiler {
     /// Compiles a module.
     ///
     /// # Cancellation
-    /// Dropping the future ends the child.
+    /// Dropping the future kills the child.
     pub(super) async fn compile(&self, wasm: Vec<u8>) -> Result<Vec<u8>, WasmError> {
         let wanted = Arc::new(AtomicBool::new(true));
         let _gone = GoneOnDrop(Arc::clone(&wanted));
@@ -106,20 +106,20 @@ impl Compiler {
             .stderr(Stdio::null())
             .spawn()
             .map_err(|source| lost("it cannot be started", source))?;
-        // From here on it is ended with us.
+        // From here on the child is killed when this value is dropped.
         let child = Ended(child);
         limit(&child.0, &self.limits).map_err(|source| lost("it cannot be limited", source))?;
         Ok(child)
     }
 }
 
-/// Sets the child's limits from outside, before it is given a byte: they hold whatever the program does.
+/// Sets the child's limits from outside, before it gets a byte: they hold whatever its program does.
 fn limit(child: &Child, limits: &CompileLimits) -> io::Result<()> {
     let id = i32::try_from(child.id()).map_err(io::Error::other)?;
     let id = Pid::from_raw(id).ok_or_else(|| io::Error::other("the child has no id"))?;
     for (resource, soft, hard) in [
         (Resource::As, limits.memory_bytes, limits.memory_bytes),
-        // At the soft one comes the signal that says why; at the hard one, one that does not.
+        // The soft limit sends SIGXCPU, which tells the reason; the hard limit sends SIGKILL.
         (Resource::Cpu, limits.cpu_seconds, limits.cpu_seconds.saturating_add(1)),
         (Resource::Core, 0, 0),
         (Resource::Fsize, 0, 0),
@@ -129,7 +129,7 @@ fn limit(child: &Child, limits: &CompileLimits) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes the module, reads the answer, and waits for the end, all within the time.
+/// Writes the module, reads the answer, and waits for the child's end, all within the time limit.
 fn converse(
     mut child: Ended,
     wasm: &[u8],
@@ -141,12 +141,12 @@ fn converse(
     let deadline = Instant::now() + limits.wall;
     thread::scope(|scope| {
         let (sender, answers) = mpsc::channel();
-        // A child that ends early does not read everything; its answer or its end says why.
+        // A child that ends early does not read everything; its answer or its exit status tells why.
         scope.spawn(move || to.write_all(wasm));
         scope.spawn(move || {
             let mut answer = Vec::new();
             let read = from.take(MAX_CODE_BYTES + 2).read_to_end(&mut answer);
-            // Nobody waits any more if the time is over.
+            // After a timeout the receiver is gone.
             let _ = sender.send(read.map(|_| answer));
         });
         let answer = loop {
@@ -159,7 +159,7 @@ fn converse(
                 }
                 Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
                 Err(RecvTimeoutError::Timeout) => {
-                    // Ending it closes both pipes, and so ends both threads.
+                    // Killing the child closes both pipes, and so ends both threads.
                     child.end();
                     return Err(lost("it takes too long", io::ErrorKind::TimedOut.into()));
                 }
@@ -175,10 +175,10 @@ fn converse(
     })
 }
 
-/// What the child's end and its answer mean together.
+/// Derives the result from the child's exit status and its answer.
 fn verdict(status: ExitStatus, mut answer: Vec<u8>, limits: &CompileLimits) -> Result<Vec<u8>, WasmError> {
     if let Some(signal) = status.signal() {
-        // Memory that is refused ends a program in one of these ways, the stack's among them.
+        // A failed allocation or an exhausted stack ends a program by one of these signals.
         let out_of_memory = [Signal::ABORT, Signal::SEGV, Signal::BUS].map(Signal::as_raw).contains(&signal);
         return Err(if signal == Signal::XCPU.as_raw() {
             WasmError::CompileLimit { limit: format!("{} s of processor time", limits.cpu_seconds) }
@@ -206,13 +206,13 @@ fn lost(what: &'static str, source: io::Error) -> WasmError {
     WasmError::Compiler { what, source }
 }
 
-/// A child that does not outlive its use.
+/// A child process that is killed and reaped on drop.
 #[derive(Debug)]
 struct Ended(Child);
 
 impl Ended {
     fn end(&mut self) {
-        // One that is gone already cannot be ended, and need not be.
+        // A child that has exited already cannot be killed; `wait` reaps it.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -228,7 +228,7 @@ impl Drop for Ended {
     }
 }
 
-/// Tells the thread that waits for the child that it waits for nobody.
+/// Tells the thread that waits for the child that its caller is gone.
 struct GoneOnDrop(Arc<AtomicBool>);
 
 impl Drop for GoneOnDrop {

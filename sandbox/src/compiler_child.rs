@@ -1,6 +1,5 @@
-//! The process that compiles a stranger's module: confined like a worker without mounts, it reads the module
-//! from its standard input and writes native code to its standard output. Its limits are set by whoever
-//! started it.
+//! The process that compiles a foreign module. Confined like a worker without mounts, it reads the module
+//! from its standard input and writes native code to its standard output. Its parent sets its limits.
 
 use std::{
     error::Error,
@@ -14,19 +13,19 @@ use portcullis_confine::{Canary, Requirement, ThreadConfinement, confine_current
 
 use super::{MAX_MODULE_BYTES, engine, module::check_size};
 
-/// The first argument of a process that is to do this and nothing else.
+/// The first argument that selects this role of the program.
 pub(super) const VERB: &str = "compile-module-from-stdin";
 
-/// What an answer begins with that is native code.
+/// First byte of an answer with native code.
 pub(super) const COMPILED: u8 = b'+';
 
-/// What an answer begins with that says why there is none.
+/// First byte of an answer with the reason of a failure.
 pub(super) const REFUSED: u8 = b'-';
 
 const REQUIRED: &str = "required";
 const WAIVED: &str = "waived";
 
-/// The arguments behind [`VERB`].
+/// The arguments after [`VERB`].
 pub(super) fn arguments(state: &Path, landlock: Requirement, seccomp: Requirement) -> Vec<OsString> {
     let word = |requirement| match requirement {
         Requirement::Required => REQUIRED.into(),
@@ -35,16 +34,17 @@ pub(super) fn arguments(state: &Path, landlock: Requirement, seccomp: Requiremen
     vec![state.into(), word(landlock), word(seccomp)]
 }
 
-/// Whether a program was started to compile a module. It must then call [`compile_from_stdin`] with the same
-/// arguments and end.
+/// Whether the program was started to compile a module. It must then call [`compile_from_stdin`] with the
+/// same arguments and exit.
 #[must_use]
 pub fn is_compiler(args: &[OsString]) -> bool {
     args.get(1).is_some_and(|verb| verb == VERB)
 }
 
-/// Compiles the module on the standard input, for the process that started this one.
+/// Compiles the module on standard input, for the parent process.
 ///
-/// The calling thread is confined for good before a byte is read, by the layers that the arguments demand.
+/// Before it reads a byte it confines the calling thread permanently, by the layers that the arguments
+/// demand.
 #[must_use]
 pub fn compile_from_stdin(args: &[OsString]) -> ExitCode {
     let (kind, answer) = match compile(args.get(2..).unwrap_or_default()) {
@@ -72,7 +72,7 @@ fn compile(args: &[OsString]) -> Result<Vec<u8>, Box<dyn Error>> {
     io::stdin().lock().take(MAX_MODULE_BYTES as u64 + 1).read_to_end(&mut wasm)?;
     check_size(&wasm)?;
     proven.reprove()?;
-    // The alternate form that the engine's error has for people prints its causes too.
+    // The alternate form of the engine's error includes its causes.
     engine.precompile_module(&wasm).map_err(|error| format!("{error:#}").into())
 }
 

@@ -1,4 +1,4 @@
-//! Stopping one call: its deadline, its cancellation, and the thread that both are enforced on.
+//! Control of one call: its deadline, its cancellation, and the thread on which both are enforced.
 
 use std::{
     any::Any,
@@ -11,11 +11,11 @@ use std::{
 
 use portcullis_confine::interrupt::ThreadTarget;
 
-/// For how many ticks a thread is interrupted before it counts as stuck and the call's place goes to another.
-/// A caller that still waits gives up about then as well.
+/// How many ticks a thread is interrupted before it counts as stuck and the call's slot is released. A caller
+/// that still waits gives up at about the same time.
 const PLACE_TICKS: u32 = 210;
 
-/// What a call holds until its thread is free; it is given back by being dropped.
+/// Resource that a call holds until its thread is free; dropping it releases the resource.
 pub type Held = Box<dyn Any + Send>;
 
 /// Why a call was stopped before it ended by itself.
@@ -27,13 +27,13 @@ pub(super) enum StopReason {
     Cancelled,
 }
 
-/// Shared by a call's caller, its worker thread and the ticker.
+/// State of a call, shared by its caller, its worker thread and the ticker.
 #[derive(Debug)]
 pub(super) struct CallControl {
     deadline: Instant,
     state: AtomicU8,
     thread: OnceLock<ThreadTarget>,
-    /// Held by the work, not by whoever waits for it: a caller may go long before the thread is free.
+    /// Held by the work, not by the caller: the caller may leave long before the thread is free.
     held: Mutex<Option<Held>>,
     overdue_ticks: AtomicU32,
 }
@@ -66,19 +66,19 @@ impl CallControl {
         (Instant::now() >= self.deadline).then_some(StopReason::Deadline)
     }
 
-    /// Asks the call to stop; the ticker sees to it that it does.
+    /// Asks the call to stop; the ticker enforces it.
     pub(super) fn cancel(&self) {
         let _already_over =
             self.state.compare_exchange(RUNNING, CANCELLED, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Says on which thread the call runs. Called once, by that thread.
+    /// Sets the thread on which the call runs. Called once, by that thread.
     pub(super) fn runs_on(&self, thread: ThreadTarget) {
         let _set_once = self.thread.set(thread);
     }
 
     /// Interrupts a blocking system call of the call's thread, if the call should stop. Repeated at every
-    /// tick until the call is over, since a signal may come just before the system call.
+    /// tick until the call is over, since a signal may arrive just before the system call.
     pub(super) fn interrupt_if_overdue(&self) {
         let over = matches!(self.state.load(Ordering::Acquire), DONE | WRITTEN_OFF);
         if !over
@@ -92,7 +92,7 @@ impl CallControl {
         }
     }
 
-    /// Gives back what the call holds. Called when its thread is free, or not worth waiting for.
+    /// Releases what the call holds. Called when its thread is free, or counts as stuck.
     pub(super) fn give_back(&self) {
         drop(self.held.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
@@ -102,7 +102,7 @@ impl CallControl {
         self.state.swap(DONE, Ordering::AcqRel) != WRITTEN_OFF
     }
 
-    /// Ends the call from the caller's side; `false` if the worker was done just before.
+    /// Ends the call from the caller's side; `false` if the worker finished first.
     pub(super) fn write_off(&self) -> bool {
         let written_off = self
             .state

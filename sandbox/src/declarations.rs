@@ -1,36 +1,36 @@
-//! A module's answer to `describe`: whether it can be used. What it says is a stranger's, goes to every model and client
-//! that tools are offered to, and stays in memory as long as this process, so each part of it is bounded.
+//! Validates a module's answer to `describe`. The answer is foreign text that goes to every model and client,
+//! and stays in memory as long as the process, so each part of it is limited.
 
 use portcullis_types::{Declarations, FRAME_VERSION, JsonSchema, ToolDeclaration, ToolName, json_bytes};
 
 use super::{WasmError, module::shown};
 
-/// Tools that one module may declare. Each costs a schema and a line in every listing.
+/// Limit of a module's tools. Each costs a schema, and a line in every listing.
 const MAX_TOOLS_PER_MODULE: usize = 256;
 
-/// All that a module says of its tools: 1 MiB. A folder may hold 256 modules.
+/// Limit of a module's whole answer: 1 MiB. A folder may hold 256 modules.
 const MAX_DECLARATIONS_BYTES: usize = 1 << 20;
 
-/// What a tool does, in its author's words: 4 KiB. A model reads it with each question.
+/// Limit of a tool's description: 4 KiB. A model reads it with each question.
 const MAX_DESCRIPTION_BYTES: usize = 4 << 10;
 
-/// A schema of a tool, of its arguments or of its results, with every text in it: 64 KiB. A model reads the former with
-/// each question.
+/// Limit of each of a tool's schemas, for arguments and for results, including all text in it: 64 KiB. A
+/// model reads the first with each question.
 const MAX_TOOL_SCHEMA_BYTES: usize = 64 << 10;
 
-/// A name that a tool gives itself for people, a profile's, an alias, a host, an argument: 256 bytes.
+/// Limit of a tool's name or label, a profile, an alias, a host, an argument's name: 256 bytes.
 const MAX_WORD_BYTES: usize = 256;
 
-/// How much is told of why an answer cannot be used, in characters.
+/// Limit of the reason why an answer is refused, in characters.
 const MAX_REASON_CHARS: usize = 1024;
 
-/// How many roles, hosts or aliases a tool has: 64 of each.
+/// Limit of a tool's roles, hosts and aliases: 64 of each.
 const MAX_LISTED: usize = 64;
 
-/// Checks a module's answer to `describe`: version, names, bounds, and that the role of an argument is one that the
-/// schema knows.
+/// Checks a module's answer to `describe`: its version, names and limits, and that each role belongs to an
+/// argument of the schema.
 pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
-    // It may quote any name that the module gives.
+    // The reason may quote any name of the module, so it is shortened.
     let refuse =
         |reason: String| WasmError::Describe { reason: reason.chars().take(MAX_REASON_CHARS).collect() };
     if text.trim().is_empty() {
@@ -75,7 +75,8 @@ pub(super) fn check(text: &str) -> Result<Declarations, WasmError> {
     Ok(declarations)
 }
 
-/// Refuses a tool that says too much. Every field that has a text is named here, so that a new one is not forgotten.
+/// Refuses a tool with a part beyond its limit. The destructuring names every field, so that a new one is not
+/// forgotten.
 fn ensure_bounded(tool: &ToolDeclaration) -> Result<(), WasmError> {
     let ToolDeclaration {
         name,
@@ -132,7 +133,7 @@ mod tests {
         json!({"name": "t", "parameters": {"type": "object", "properties": {"a": {"type": "string"}}}})
     }
 
-    /// The answer of a module whose one tool has this besides.
+    /// The answer of a module whose one tool also has this field.
     #[track_caller]
     fn checked(key: &str, value: Value) -> Result<Declarations, WasmError> {
         let mut tool = tool();

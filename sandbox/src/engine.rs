@@ -1,34 +1,35 @@
-//! The one WebAssembly engine: its limits, and nothing of what runs in it.
+//! Builds the WebAssembly engine with its limits.
 
 use wasmtime::{Config, Enabled, Engine, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
 
 use super::WasmError;
 
-/// Linear memories that one module may have. Their sizes add up against the call's memory limit.
+/// Limit of a module's linear memories. Their sizes add up against the call's memory limit.
 const MAX_MEMORIES_PER_MODULE: u32 = 4;
 
-/// Tables that one module may have.
+/// Limit of a module's tables.
 const MAX_TABLES_PER_MODULE: u32 = 4;
 
-/// Elements that all tables of a call may have together. A growing table is host memory.
+/// Limit of the elements of all tables of a call together. A growing table takes host memory.
 pub(super) const MAX_TABLE_ELEMENTS: usize = 100_000;
 
-/// The stack that guest code may use: 1 MiB, enough for a recursive JSON parser, far from the host's end.
+/// Limit of the stack for guest code: 1 MiB, enough for a recursive JSON parser, far from the end of the
+/// host's stack.
 const MAX_WASM_STACK_BYTES: usize = 1 << 20;
 
-/// Memory of a slot that is zeroed in place and kept, instead of being given back after each call.
-/// Where the kernel can say which pages were touched, only those are zeroed.
+/// Memory of a slot that is zeroed in place and kept, rather than returned after each call. If the kernel can
+/// report which pages were touched, only those are zeroed.
 const KEEP_RESIDENT_BYTES: usize = 2 << 20;
 
-/// What one memory may grow to as far as the engine is concerned: all that 32-bit WebAssembly can address.
-/// Address space is reserved for that anyway; the limit of a call is the limiter's.
+/// Limit of one memory in the engine: all that 32-bit WebAssembly can address. That much address space is
+/// reserved anyway; the limiter enforces the limit of a call.
 const MAX_MEMORY_BYTES: usize = 4 << 30;
 
-/// Makes the engine for `slots` calls at a time.
+/// Builds the engine for `slots` concurrent calls.
 pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_core_instances(slots)
-        // Every call may be of a module with as many as there may be, and must not take another's.
+        // Each concurrent call may use the maximum per module without taking another call's share.
         .total_memories(slots.saturating_mul(MAX_MEMORIES_PER_MODULE))
         .total_tables(slots.saturating_mul(MAX_TABLES_PER_MODULE))
         .max_memories_per_module(MAX_MEMORIES_PER_MODULE)
@@ -43,15 +44,15 @@ pub(super) fn build(slots: u32) -> Result<Engine, WasmError> {
     Engine::new(&config).map_err(|source| WasmError::Engine { source })
 }
 
-/// Makes an engine that only compiles, for the engine of [`build`]: on one thread, and without the
-/// addresses that are reserved for instances.
+/// Builds an engine that only compiles, for the engine of [`build`]: on one thread, and without the address
+/// space that is reserved for instances.
 pub(super) fn for_compiling() -> Result<Engine, WasmError> {
     let mut config = common();
     config.parallel_compilation(false);
     Engine::new(&config).map_err(|source| WasmError::Engine { source })
 }
 
-/// What decides on the code that is compiled. One that differs would be refused by the other engine.
+/// The settings that affect compiled code. The other engine would refuse code compiled with different ones.
 fn common() -> Config {
     let mut config = Config::new();
     config

@@ -1,33 +1,34 @@
-//! How a guest can fail, and how the runner itself can: two enums for two audiences.
+//! [`GuestFault`], how a guest can fail, and [`WasmError`], how the runner can fail: one enum for each
+//! audience.
 
 use std::time::Duration;
 
 use portcullis_types::{ToolError, ToolErrorKind};
 use thiserror::Error;
 
-/// What an author does instead of writing to a tool's standard output.
+/// Advice to an author whose tool wrote text to its standard output.
 pub(super) const TO_SAY_SOMETHING: &str = "standard output carries frames alone, so there is no `println!` in a tool: write with `eprintln!`, or report with `ctx.progress`";
 
-/// How a guest broke off. Each has a stable code; none of them harms the runner.
+/// How a guest broke off. Each fault has a stable code; none of them harms the runner.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum GuestFault {
     /// It ran until its deadline.
     #[error("the tool did not finish within {limit:?}")]
     Timeout {
-        /// The time it had.
+        /// Its time limit.
         limit: Duration,
     },
-    /// The caller gave up.
+    /// The caller cancelled the call.
     #[error("the call was cancelled")]
     Cancelled,
-    /// It wanted more memory than it may have, and broke off.
+    /// It needed more memory than its limit, and broke off.
     #[error("the tool needs more than its {limit_bytes} bytes of memory")]
     MemoryLimit {
-        /// What all its memories may have together.
+        /// Limit of all its memories together.
         limit_bytes: usize,
     },
-    /// It wanted larger tables than it may have, and broke off.
+    /// It needed larger tables than the limit, and broke off.
     #[error("the tool needs larger tables than it may have")]
     TableLimit,
     /// It recursed too deeply.
@@ -36,34 +37,34 @@ pub enum GuestFault {
     /// A frame on its standard output was too long.
     #[error("the tool wrote a frame of more than {limit_bytes} bytes")]
     FrameTooLarge {
-        /// How long that frame may be.
+        /// Limit of that frame.
         limit_bytes: usize,
     },
-    /// A line of its standard output was no frame.
+    /// A line of its standard output was not a frame.
     #[error("the tool wrote a line that is no frame: {reason}")]
     MalformedFrame {
-        /// What is wrong with it.
+        /// The parser's reason.
         reason: String,
     },
     /// It ended without a result.
     #[error("the tool ended without a result")]
     NoFinalFrame,
-    /// It wrote on after its result.
+    /// It wrote more output after its result.
     #[error("the tool wrote more after its result; {TO_SAY_SOMETHING}")]
     OutputAfterFinalFrame,
-    /// It wrote more frames than anybody reads.
+    /// It wrote too many frames.
     #[error("the tool wrote more than {limit} progress and update frames")]
     TooManyFrames {
-        /// How many there may be.
+        /// Limit of their number.
         limit: usize,
     },
-    /// It sent bytes, though its call is no end of a transfer.
+    /// It sent bytes, but its call is not the sending end of a transfer.
     #[error("the tool sent bytes that nobody asked for")]
     UnwantedChunk,
-    /// It sent more than one transfer passes on.
+    /// It sent more bytes than a transfer may carry.
     #[error("the tool sent more than {limit_bytes} bytes")]
     TransferTooLarge {
-        /// How much it may send.
+        /// Limit of the transfer.
         limit_bytes: u64,
     },
     /// It ended with an exit code other than 0.
@@ -102,7 +103,7 @@ impl GuestFault {
         }
     }
 
-    /// The kind of error that a caller gets for it.
+    /// The kind of error that the caller gets.
     #[must_use]
     pub const fn kind(&self) -> ToolErrorKind {
         match self {
@@ -130,20 +131,20 @@ impl From<&GuestFault> for ToolError {
     }
 }
 
-/// Why the runner could not run a guest. For the operator; a model learns only that it is unavailable.
+/// Why the runner could not run a guest. For the operator; a model reads only that the tool is unavailable.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum WasmError {
-    /// The engine could not be made.
+    /// The engine could not be created.
     #[error("cannot start the WebAssembly engine")]
     Engine {
         /// The engine's reason.
         source: wasmtime::Error,
     },
-    /// There is no runner to load a module with.
+    /// No runner is configured, so no module can be loaded.
     #[error("no runner is set up, so no module can be loaded")]
     NoRunner,
-    /// The code of a module was in the cache when the process started, and is not any more.
+    /// A module's compiled code was in the cache when the process started, and is gone.
     #[error("the module's compiled code was removed or altered; the next start compiles it anew")]
     CodeGone,
     /// A thread could not be started.
@@ -158,55 +159,55 @@ pub enum WasmError {
     /// The module is too large.
     #[error("the module has {bytes} bytes; at most {limit} are allowed")]
     ModuleTooLarge {
-        /// How large it is.
+        /// Its size.
         bytes: usize,
-        /// How large it may be.
+        /// The limit.
         limit: usize,
     },
-    /// The module is not one that this engine runs.
+    /// The module is not valid for this engine.
     #[error("cannot compile the module")]
     Compile {
         /// The engine's reason.
         source: wasmtime::Error,
     },
-    /// Compiling the module takes more than a module from outside may take.
+    /// Compiling the module exceeds a limit for foreign modules.
     #[error("compiling the module takes more than {limit}")]
     CompileLimit {
-        /// What it exceeds.
+        /// The limit that it exceeds.
         limit: String,
     },
-    /// The process that compiles modules from outside failed.
+    /// The process that compiles foreign modules failed.
     #[error("cannot compile the module in a process of its own: {what}")]
     Compiler {
-        /// What happened to it.
+        /// The step that failed.
         what: &'static str,
         /// The system's reason.
         #[source]
         source: std::io::Error,
     },
-    /// An earlier start could not compile the module, and would not now.
+    /// An earlier start could not compile the module, so this one does not try.
     #[error(
         "it could not be compiled at an earlier start: {reason} (to try again, remove `modules/{digest}.refused` in the state folder)"
     )]
     RefusedBefore {
-        /// Why it could not.
+        /// The reason of that failure.
         reason: String,
-        /// The module.
+        /// The module's digest.
         digest: super::ModuleDigest,
     },
-    /// What the process that compiles modules from outside made cannot be loaded here: the module needs more memories
-    /// or larger tables than a module may have, or that program is of another version.
+    /// The code from the process that compiles foreign modules cannot be loaded: the module needs more
+    /// memories or larger tables than allowed, or that program has another version.
     #[error("the compiled module cannot be loaded")]
     Load {
         /// The engine's reason.
         source: wasmtime::Error,
     },
-    /// There is nobody to compile a module from outside.
+    /// No program is configured to compile foreign modules.
     #[error(
         "no program is set up to compile modules from outside; name a `portcullis` as the envelope's `compiler`"
     )]
     NoCompiler,
-    /// The module wants what no guest gets.
+    /// The module imports a function that guests do not get.
     #[error("cannot link the module")]
     Link {
         /// The engine's reason.
@@ -215,23 +216,23 @@ pub enum WasmError {
     /// The module's answer to `describe` cannot be used.
     #[error("the module does not describe itself: {reason}")]
     Describe {
-        /// What is wrong with it.
+        /// The fault of the answer.
         reason: String,
     },
-    /// The module says more of its tools than is taken.
+    /// A part of the module's answer is too large.
     #[error("{what} is {size} long; at most {limit} are taken")]
     Declares {
-        /// What is too long, or too many.
+        /// The part: too long, or too many.
         what: String,
-        /// How long it is, in bytes, or how many there are.
+        /// Its size: bytes, or a number.
         size: usize,
-        /// How much is taken.
+        /// The limit.
         limit: usize,
     },
-    /// The thread that should serve the call is not proven to be confined.
+    /// The confinement of the worker thread could not be proven before the call.
     #[error("cannot confine the worker thread")]
     Confine(#[from] portcullis_confine::ConfineError),
-    /// The thread could not confine itself when it started, and so serves nothing.
+    /// The thread could not confine itself at its start, and so serves no call.
     #[error("the worker thread is not confined: {reason}")]
     Unconfined {
         /// The causes, outermost first.
@@ -251,27 +252,27 @@ pub enum WasmError {
         /// The engine's reason.
         source: wasmtime::Error,
     },
-    /// No more room: too many calls at once, or threads that are stuck in the kernel.
+    /// No worker is available: too many calls at once, or threads that are stuck in the kernel.
     #[error("no worker thread for profile mounts `{mounts}`: {stuck} threads are stuck")]
     Exhausted {
         /// The pool's mounts.
         mounts: String,
-        /// How many threads do not come back.
+        /// How many threads are stuck.
         stuck: usize,
     },
     /// The worker thread ended without an answer.
     #[error("the worker thread ended without an answer")]
     WorkerLost,
-    /// The thread went on past the deadline, in a system call that cannot be interrupted.
+    /// The thread ran past the deadline in a system call that cannot be interrupted.
     #[error("the worker thread is stuck in the kernel")]
     Stuck,
-    /// The engine failed in a way that is not the guest's doing.
+    /// The engine failed for a reason other than the guest.
     #[error("the WebAssembly engine failed")]
     Runtime {
         /// The engine's reason.
         source: wasmtime::Error,
     },
-    /// The compiled form could not be kept.
+    /// The module cache cannot be used.
     #[error("cannot use the module cache")]
     Cache {
         /// The system's reason.

@@ -1,10 +1,9 @@
-//! What a guest may reach through its directory descriptors: decided here, before the stock WASI function
-//! sees the call.
+//! Decides what a guest may reach through its directory descriptors, before the stock WASI function runs.
 //!
-//! The kernel resolves every path, on `O_PATH` handles and beneath the descriptor that the guest named, so
-//! links are followed exactly as the later open will follow them. What is found decides: an escape and a
-//! write to a protected path are violations, which make the whole call `denied` whatever the guest
-//! reports; a FIFO, socket or device is refused before an open could hang on it.
+//! The kernel resolves every path, on `O_PATH` handles beneath the guest's descriptor, so links are followed
+//! exactly as the later open will follow them. The result decides. An escape, or a write to a protected path,
+//! is a violation: the whole call is `denied`, whatever the guest reports. A FIFO, socket or device is
+//! refused before an open could hang on it.
 
 use std::{
     collections::BTreeMap,
@@ -38,21 +37,21 @@ use crate::{
 /// The first descriptor of a preopen; 0 to 2 are the standard streams.
 const FIRST_PREOPEN: u32 = 3;
 
-/// How many descriptors a guest may have open, its streams and preopens among them. A directory takes up to three of
-/// ours, and this process has work to do besides.
+/// Limit of a guest's open descriptors, including its streams and preopens. A directory takes up to three
+/// descriptors of this process, which needs some for other work.
 const MAX_OPEN_DESCRIPTORS: usize = 128;
 
-/// A mount as one pool of workers serves it.
+/// A mount with the access that one pool of workers grants.
 #[derive(Debug, Clone)]
 pub(super) struct Preopen {
     pub(super) handle: MountHandle,
     pub(super) access: Access,
 }
 
-/// A call's descriptors, as far as this layer must know them.
+/// The descriptors of a call, with the state that this layer needs.
 #[derive(Debug)]
 pub(super) struct GuestFs {
-    /// All that are open.
+    /// All open descriptors.
     slots: BTreeMap<u32, Slot>,
     preopens: Arc<[Preopen]>,
     protected: Arc<ProtectedPaths>,
@@ -61,16 +60,16 @@ pub(super) struct GuestFs {
     violation: Option<Violation>,
 }
 
-/// What a descriptor is.
+/// Kind of a descriptor.
 #[derive(Debug)]
 pub(super) enum Slot {
     Stdin,
     Stdout,
     Stderr,
     Directory(Directory),
-    /// A file that was judged as one to be written.
+    /// A file that was judged for writing.
     Written,
-    /// A file that was judged as one to be read.
+    /// A file that was judged for reading.
     Read,
 }
 
@@ -82,16 +81,16 @@ pub(super) struct Directory {
     cursor: Option<DirectoryCursor>,
 }
 
-/// How `path_open` means to use what it opens.
+/// The purpose of a `path_open`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OpenIntent {
     pub(super) follow: bool,
     pub(super) create: bool,
-    /// Opened for writing, truncated, or created.
+    /// Whether the file is opened for writing, truncated, or created.
     pub(super) writes: bool,
 }
 
-/// What `path_open` found; taken back in [`GuestFs::opened`].
+/// The target of a `path_open`; passed on to [`GuestFs::opened`].
 #[derive(Debug)]
 pub(super) struct Found {
     preopen: usize,
@@ -99,13 +98,13 @@ pub(super) struct Found {
     writes: bool,
 }
 
-/// What an operation does to the name at the end of a path.
+/// Effect of an operation on the name at the end of a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// The name is made, removed, or its metadata change.
+    /// The name is created or removed, or its metadata change.
     Alter,
-    /// The name is given to a link or to something that exists, or taken from it: it may be a directory,
-    /// and what that holds appears below the name or vanishes from there.
+    /// The name is given to a link or to an existing file or directory, or taken from it. With a directory,
+    /// its whole content appears or vanishes below the name.
     Whole,
 }
 
@@ -129,7 +128,7 @@ impl GuestFs {
         self.violation.as_ref()
     }
 
-    /// The names of the mounts that the guest really used.
+    /// The names of the mounts that the guest actually used.
     pub(super) fn mounts_used(&self) -> Vec<String> {
         let names = self.preopens.iter().map(|preopen| preopen.handle.name().to_string());
         self.used.iter().zip(names).filter_map(|(used, name)| used.then_some(name)).collect()
@@ -150,12 +149,12 @@ impl GuestFs {
         }
     }
 
-    /// Follows `fd_close`.
+    /// Records an `fd_close`.
     pub(super) fn closed(&mut self, fd: u32) {
         self.slots.remove(&fd);
     }
 
-    /// Follows `fd_renumber`.
+    /// Records an `fd_renumber`.
     pub(super) fn renumbered(&mut self, from: u32, to: u32) {
         if from == to {
             return;
@@ -165,7 +164,7 @@ impl GuestFs {
         }
     }
 
-    /// Decides on `path_open`.
+    /// Judges a `path_open`.
     pub(super) fn open(&mut self, fd: u32, path: &str, intent: OpenIntent) -> Verdict<Found> {
         let (preopen, from) = self.start(fd)?;
         let follow = if intent.follow { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -193,7 +192,7 @@ impl GuestFs {
         Ok(found)
     }
 
-    /// Takes note of what `path_open` returned.
+    /// Records the result of a `path_open`.
     pub(super) fn opened(&mut self, fd: u32, found: Found) {
         let slot = match found.directory {
             Some(handle) => {
@@ -205,7 +204,7 @@ impl GuestFs {
         self.slots.insert(fd, slot);
     }
 
-    /// Decides on an operation that only looks at what a path leads to: it may not lead out.
+    /// Judges an operation that only reads a path's target: the path must not leave its mount.
     pub(super) fn look(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -216,8 +215,8 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Decides on setting the times of what is open: a file that was opened for reading was never asked
-    /// whether it is protected.
+    /// Judges setting the times of an open descriptor. A file opened for reading was never checked for
+    /// protection, so it is refused.
     pub(super) fn set_times(&mut self, fd: u32) -> Verdict {
         match self.slots.get(&fd) {
             None | Some(Slot::Stdin | Slot::Stdout | Slot::Stderr) => Err(Errno::BADF),
@@ -231,12 +230,12 @@ impl GuestFs {
         }
     }
 
-    /// Decides on one path of an operation that changes a directory.
+    /// Judges one path of an operation that changes a directory.
     pub(super) fn change(&mut self, fd: u32, path: &str, change: Change) -> Verdict {
         let (preopen, from) = self.start(fd)?;
         let Some((parent, name)) = split(path) else {
-            // `.`, `..` or nothing: no name to change, which the stock function reports. Where it leads
-            // is checked all the same.
+            // `.`, `..` or nothing: there is no name to change, which the stock function reports. An escape
+            // is still a violation.
             return match resolve(from.as_fd(), path, OFlags::empty()) {
                 Err(error @ Os::XDEV) => Err(self.refusal(error, preopen, &from, path)),
                 _ => Ok(()),
@@ -256,14 +255,14 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Decides on a path that an operation follows to an existing file, such as a hard link's source: the
-    /// file itself must not be protected under its real name either.
+    /// Judges a path that an operation follows to an existing file, such as a hard link's source: the file
+    /// must not be protected under its real name either.
     pub(super) fn reach(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
         match resolve(from.as_fd(), path, flags) {
             Ok(target) => {
-                // The stock function opens what it follows, and a FIFO would hold it up.
+                // The stock function opens the target, and would hang on a FIFO.
                 if !matches!(
                     file_type(target.as_fd())?,
                     FileType::RegularFile | FileType::Directory | FileType::Symlink
@@ -277,8 +276,8 @@ impl GuestFs {
         }
     }
 
-    /// Decides on changing what a path leads to in place, such as its times: a file with other names is changed under
-    /// all of them.
+    /// Judges changing a path's target in place, such as its times: a file with other names changes under all
+    /// of them.
     pub(super) fn change_in_place(&mut self, fd: u32, path: &str, follow: bool) -> Verdict {
         let (preopen, from) = self.start(fd)?;
         let flags = if follow { OFlags::empty() } else { OFlags::NOFOLLOW };
@@ -291,14 +290,13 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Decides on giving a file a second name: it stays in its mount, where whoever looks through the mount finds
-    /// both.
+    /// Judges a hard link: it must stay in its file's mount, where both names are visible.
     pub(super) fn link(&self, from: u32, to: u32) -> Verdict {
         let ((from, _), (to, _)) = (self.start(from)?, self.start(to)?);
         if from == to { Ok(()) } else { Err(Errno::XDEV) }
     }
 
-    /// Decides where a new symbolic link may point to: within its mount, counted without following links.
+    /// Judges the target of a new symbolic link: it must stay in its mount, counted without following links.
     pub(super) fn link_target(&mut self, fd: u32, target: &str, link: &str) -> Verdict {
         let (preopen, from) = self.start(fd)?;
         let Some((parent, _)) = split(link) else { return Ok(()) };
@@ -318,7 +316,8 @@ impl GuestFs {
         Ok(())
     }
 
-    /// Follows good verdicts on both names of `path_rename`: what replaces a file takes over its permissions.
+    /// Runs after both names of a `path_rename` were allowed: the new file takes over the permissions of the
+    /// one it replaces.
     pub(super) fn replaces(&self, from: (u32, &str), to: (u32, &str)) -> Verdict<Option<Taken>> {
         let ((_, from_fd), (_, to_fd)) = (self.start(from.0)?, self.start(to.0)?);
         let from = mode::Name { directory: from_fd.as_fd(), path: from.1 };
@@ -326,8 +325,8 @@ impl GuestFs {
         mode::take_over(from, to).map_err(|_cause| Errno::IO)
     }
 
-    /// The preopen and directory that a descriptor stands for. What was judged as a file stays one, whatever the
-    /// stock function has found in its place: nothing is reached from there.
+    /// The preopen and directory of a descriptor. A descriptor judged as a file stays one, even if the stock
+    /// function found a directory in its place, so nothing can be reached from it.
     fn start(&self, fd: u32) -> Verdict<(usize, Arc<OwnedFd>)> {
         match self.slots.get(&fd) {
             Some(Slot::Directory(directory)) => Ok((directory.preopen, Arc::clone(&directory.handle))),
@@ -347,9 +346,9 @@ impl GuestFs {
         let is_file = match kind {
             FileType::RegularFile => true,
             FileType::Directory => false,
-            // Not followed, so the open will fail by itself.
+            // A link that is not followed: the open itself will fail.
             FileType::Symlink => false,
-            // An open of a FIFO would wait for its other end; a device's may do anything.
+            // Opening a FIFO would wait for its other end; opening a device may have any effect.
             _ => return Err(Errno::ACCES),
         };
         if intent.writes {
@@ -358,7 +357,7 @@ impl GuestFs {
             if is_file {
                 self.refuse_stand_in(preopen, &below)?;
             }
-            // The name counts as well as what it leads to: a protected name that is a link is still one.
+            // The name counts as well as its target: a protected name that is a link is still protected.
             if let Some((parent, name)) = split(path) {
                 let parent = resolve(from.as_fd(), parent, OFlags::DIRECTORY)
                     .map_err(|error| self.refusal(error, preopen, from, path))?;
@@ -369,16 +368,16 @@ impl GuestFs {
         Ok(())
     }
 
-    /// A file with other names: where they are, no handle says. It is not changed in place, since one of them may lie
-    /// where this guest may not write; replaced by another it may be, which leaves the other names alone. And it is
-    /// not read if it is a private one, but where it belongs.
+    /// Judges a file with several names. No handle tells where the other names are. It must not be changed in
+    /// place, since a name may lie where this guest may not write; replacing it is allowed, since that leaves
+    /// the other names alone. A private file must not be read outside its home.
     fn judge_links(&mut self, preopen: usize, target: &OwnedFd, stat: &Stat, writes: bool) -> Verdict {
         if stat.st_nlink <= 1 {
             return Ok(());
         }
         if !writes {
-            // One such name must not cost a search of the whole mount: the guest is refused the file and goes on. A
-            // path that the call names was judged before (`pipeline/authorize.rs`).
+            // One such name must not cost a search of the whole mount: the guest is refused the file and goes
+            // on. A path that the call itself names was judged before (`pipeline/authorize.rs`).
             let is_at_home = self.preopens[preopen].handle.name().is_vault();
             let is_readable = is_at_home || self.exposed.suspects(stat).is_none();
             return if is_readable { Ok(()) } else { Err(Errno::PERM) };
@@ -389,8 +388,8 @@ impl GuestFs {
         Err(Errno::PERM)
     }
 
-    /// A file that is to be made: its parent must be there, and no dangling link may stand at its name,
-    /// since creating through that would make a file whose name nobody checked.
+    /// Judges a file that is to be created: its parent must exist, and its name must not be a dangling link.
+    /// Creating through such a link would create a file under a name that was not checked.
     fn judge_missing(&mut self, preopen: usize, from: &OwnedFd, path: &str) -> Verdict {
         let Some((parent, name)) = split(path) else { return Err(Errno::NOENT) };
         let parent = match resolve(from.as_fd(), parent, OFlags::DIRECTORY) {
@@ -407,7 +406,7 @@ impl GuestFs {
         self.refuse_stand_in(preopen, &below)
     }
 
-    /// The components of a handle below its mount's root, links resolved.
+    /// A handle's path components below its mount's root, with links resolved.
     fn below_mount(
         &self,
         preopen: usize,
@@ -417,8 +416,8 @@ impl GuestFs {
         let failed = |_cause| Errno::IO;
         let root = real_path(self.preopens[preopen].handle.directory().as_fd()).map_err(failed)?;
         let real = real_path(handle).map_err(failed)?;
-        // A handle outside its mount's root: the mount was moved away under us. Nothing can be said of
-        // its path then.
+        // The handle is outside its mount's root: the mount was moved meanwhile, so its path cannot be
+        // judged.
         let below = real.strip_prefix(&root).map_err(|_cause| Errno::IO)?;
         let text = |part: &OsStr| String::from_utf8_lossy(part.as_bytes()).into_owned();
         Ok(below.iter().map(text).chain(name.map(str::to_owned)).collect())
@@ -435,9 +434,9 @@ impl GuestFs {
         Err(Errno::PERM)
     }
 
-    /// Refuses a name under which a directory or link would bring its own contents to a protected place,
-    /// such as a prepared folder that is renamed to `.git`, and a file there, which leads elsewhere too: Git
-    /// reads in a file `.git` where the repository is.
+    /// Refuses a name under which a directory or link would bring its own content to a protected place, such
+    /// as a prepared folder renamed to `.git`. A file there is refused too: Git reads a file `.git` as the
+    /// repository's location.
     fn refuse_stand_in(&mut self, preopen: usize, below: &[String]) -> Verdict {
         if !self.protected.is_prefix_of_protected(below) {
             return Ok(());
@@ -448,19 +447,20 @@ impl GuestFs {
         Err(Errno::PERM)
     }
 
-    /// What a guest is told where the kernel could not say where a path leads. Nothing is left to the stock function
-    /// then: it goes its own way, without what the path has too much of, and may get there.
+    /// Maps an error of the path resolution to the guest's error number. The call is never forwarded then:
+    /// the stock function resolves paths in its own way, drops superfluous parts, and might succeed.
     fn refusal(&mut self, error: Os, preopen: usize, from: &OwnedFd, path: &str) -> Errno {
         match error {
             Os::XDEV => self.escape(preopen, from, path),
             Os::NOENT => Errno::NOENT,
             Os::LOOP => Errno::LOOP,
             Os::NOTDIR => Errno::NOTDIR,
+            // `$errno.nametoolong`.
             Os::NAMETOOLONG => Errno(37),
             Os::ACCESS | Os::PERM => Errno::ACCES,
             Os::MFILE | Os::NFILE => Errno::MFILE,
             Os::INVAL => Errno::INVAL,
-            // Something was renamed on the machine, again and again: the guest may try once more.
+            // Directories were renamed concurrently too often: the guest may try again.
             Os::AGAIN | Os::INTR => Errno::AGAIN,
             _ => Errno::IO,
         }

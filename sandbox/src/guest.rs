@@ -1,4 +1,4 @@
-//! One call of one guest, on the thread that it is made on: store, instance, `_start`, report.
+//! Runs one call of one guest on the current thread: store, instance, `_start`, report.
 
 use std::{
     sync::Arc,
@@ -27,38 +27,38 @@ use super::{
 };
 use portcullis_types::Access;
 
-/// What host functions of a call find in its store.
+/// State of a call, accessible to its host functions.
 pub(super) struct GuestState {
     pub(super) wasi: WasiP1Ctx,
     pub(super) fs: GuestFs,
-    /// Standard input, where the call is the receiving end of a transfer.
+    /// Standard input, if the call is the receiving end of a transfer.
     pub(super) inlet: Option<TransferReader>,
     pub(super) stdout: Stdout,
     pub(super) stderr: Stderr,
     pub(super) limiter: Limiter,
     pub(super) control: Arc<CallControl>,
-    /// When the guest's monotonic clock read zero.
+    /// Zero of the guest's monotonic clock.
     pub(super) started: Instant,
     /// The guest's exported memory, once a host function has looked it up.
     pub(super) memory: Option<Memory>,
 }
 
-/// What came of one call.
+/// Outcome of one call.
 #[derive(Debug)]
 pub struct GuestReport {
-    /// The guest's own word, or how it broke off.
+    /// The guest's result, or its fault.
     pub result: Result<FinalFrame, GuestFault>,
-    /// What it tried and may not, whatever it says.
+    /// The first violation, whatever the guest reports.
     pub violation: Option<Violation>,
-    /// The mounts it really used.
+    /// The mounts that the guest actually used.
     pub mounts_used: Vec<String>,
     /// Its standard error.
     pub stderr: String,
     /// Processor time of the worker thread.
     pub cpu: Duration,
-    /// The most memory it had.
+    /// Peak memory.
     pub peak_memory_bytes: usize,
-    /// What held the thread, read on it for this call.
+    /// The confinement of the thread, read on it for this call.
     pub posture: Posture,
 }
 
@@ -69,7 +69,7 @@ pub(super) fn run(setup: &WorkerSetup, posture: Posture, job: &mut Job) -> Resul
     let result = match job.module.0.instantiate(&mut store) {
         Ok(instance) => match enter(&mut store, &instance) {
             Ok(()) => None,
-            // Code of the guest has run, so what it ended with is of its making.
+            // Guest code has run, so the fault is the guest's.
             Err(error) => {
                 Some(fault(&error, store.data(), job).unwrap_or_else(|| misuse(&error, store.data())))
             }
@@ -95,7 +95,7 @@ pub(super) fn run(setup: &WorkerSetup, posture: Posture, job: &mut Job) -> Resul
     })
 }
 
-/// The preopens of a pool, opened once: a call's guest gets copies of the handles.
+/// The preopens of a pool, opened once; each call gets copies of the handles.
 #[derive(Clone)]
 pub(super) struct GuestPreopens(WasiFilesystemCtx);
 
@@ -106,8 +106,8 @@ impl std::fmt::Debug for GuestPreopens {
 }
 
 impl GuestPreopens {
-    /// Opens the root of each mount, by the handle that the kernel's rule is made from, so that both mean
-    /// the same directory.
+    /// Opens the root of each mount through the handle from which the kernel's rule is made, so that both
+    /// mean the same directory.
     ///
     /// # Errors
     /// [`WasmError::Preopen`].
@@ -167,7 +167,7 @@ fn enter(store: &mut Store<GuestState>, instance: &Instance) -> wasmtime::Result
     }
 }
 
-/// The guest's fault in an error, where there is one.
+/// The guest's fault in an error, if there is one.
 fn fault(error: &Error, state: &GuestState, job: &Job) -> Option<GuestFault> {
     if let Some(reason) = error.downcast_ref::<StopReason>() {
         return Some(match reason {
@@ -191,15 +191,15 @@ fn fault(error: &Error, state: &GuestState, job: &Job) -> Option<GuestFault> {
     }
 }
 
-/// What is left of the ways to break off: no entry point or memory, or numbers that a host function cannot
-/// take, such as a pointer out of memory.
+/// The remaining faults: no entry point, no memory, or arguments that a host function cannot take, such as a
+/// pointer out of bounds.
 fn misuse(error: &Error, state: &GuestState) -> GuestFault {
     tracing::debug!(error = format!("{error:#}"), "a guest misused its host");
     after_refusal(GuestFault::Trap { reason: "it misused a function of its host".to_owned() }, &state.limiter)
 }
 
-/// A guest that breaks down after it was refused memory did so because of it: the language it is written in
-/// calls that an abort, a trap or an exit code.
+/// Attributes a failure to a refused allocation before it: depending on its language, the guest then aborts,
+/// traps or exits with a code.
 fn after_refusal(fault: GuestFault, limiter: &Limiter) -> GuestFault {
     match limiter.refused() {
         Some(Refusal::Memory) => GuestFault::MemoryLimit { limit_bytes: limiter.limit_bytes() },

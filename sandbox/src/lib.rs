@@ -1,11 +1,12 @@
 //! Runs guest tools: WASI preview 1 modules, each call in a fresh store on a thread confined by the kernel.
 //!
-//! In reading order: `runner` is the way in; `pool` finds a thread; `worker` is that thread;
-//! `guest` runs one call on it; `preview1` stands before the stock WASI functions and asks `fs`,
-//! `readdir` and `poll`; `streams` serves the standard streams, `stdio` reads the guest's frames; `transfer`
-//! and `transfer_reader` pass bytes from one guest to another; `fault` names what can go wrong. `compiler` and
-//! `compiler_child` are the two sides of compiling what comes from outside. `mounts` opens what calls may be granted,
-//! `links` knows which files of them have names elsewhere, `repository` which belong to a Git repository.
+//! In reading order: `runner` is the entry point, `pool` finds a thread, `worker` is that thread, and `guest`
+//! runs one call on it. `preview1` intercepts the stock WASI functions and asks `fs`, `readdir` and `poll`.
+//! `streams` serves the standard streams, and `stdio` reads the guest's frames. `transfer` and
+//! `transfer_reader` pass bytes from one guest to another. `fault` defines the errors. `compiler` and
+//! `compiler_child` are the two sides of compiling foreign modules. `mounts` opens the folders that calls may
+//! be granted, `links` finds files that have names elsewhere, and `repository` tells which files belong to a
+//! Git repository.
 #![deny(unsafe_code)]
 
 mod cache;

@@ -1,4 +1,4 @@
-//! What one call may allocate: the sum of its memories and tables.
+//! [`Limiter`]: bounds the memories and tables that one call allocates.
 
 use wasmtime::{ResourceLimiter, Result};
 
@@ -13,7 +13,7 @@ pub(super) struct Limiter {
     refused: Option<Refusal>,
 }
 
-/// What was refused last; a guest that breaks down afterwards most likely did so because of it.
+/// The last refusal: a guest that fails afterwards most likely failed because of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Memory,
@@ -25,7 +25,7 @@ impl Limiter {
         Self { limit_bytes, memory_bytes: 0, table_elements: 0, refused: None }
     }
 
-    /// All memories together. They never shrink, so this is the peak as well.
+    /// Size of all memories together. Memories never shrink, so it is also the peak.
     pub(super) fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }

@@ -1,9 +1,11 @@
-//! Hard links: other names of a file, which no path and no handle shows. A mount may hold a name of a file of the
-//! vault, of the state folder, of a module or of the operator's policy; who planted it there could reach both.
+//! Hard links: other names of a file, which neither a path nor a handle shows. A mount may contain a name of
+//! a file of the vault, the state folder, a module or the operator's policy; an attacker who planted it could
+//! reach that file.
 //!
-//! Two rules follow. A guest changes no file in place that has more than one name (`fs.rs`). And a private file
-//! with a name outside is read by nobody under that name: it is looked for in what is private, which is small, and not
-//! in the mounts, which are not. `look.rs` says when that is done, `walk.rs` how, `examine.rs` what `doctor` asks.
+//! Two rules follow. A guest changes no file in place that has more than one name (`fs.rs`). And a private
+//! file with a name outside cannot be read under that name. Such files are searched among the private places,
+//! which are small, rather than in the mounts. `look.rs` decides when to search, `walk.rs` searches, and
+//! `examine.rs` reports for `doctor`.
 
 mod examine;
 mod look;
@@ -21,55 +23,55 @@ pub use examine::{LinkReport, examine_links};
 pub use look::PrivateLinks;
 pub use place::PrivatePaths;
 
-/// How many entries of what is private are looked at: 200,000. Of a larger vault it cannot be told what has a name
-/// elsewhere, so that any file with several names may be one of its files.
+/// Limit of private entries that are searched: 200,000. In a larger vault the search is incomplete, so any
+/// file with several names counts as possibly private.
 const MAX_PRIVATE_ENTRIES: usize = 200_000;
 
-/// How many files are named, to a model and by `doctor`.
+/// Limit of files that are named, to a model and by `doctor`.
 const MAX_NAMED: usize = 20;
 
-/// What may be done where a file is not changed in place.
+/// Advice for a file that is not changed in place.
 pub const REPLACE: &str = "a change would show under its other names too, wherever they are; replace it whole, as \
      `file_write` with `overwrite` and `file_edit` do, or make it anew";
 
-/// What is said of a private file under another name.
+/// Explanation for a private file under another name.
 pub const PRIVATE: &str =
     "it is a file of the vault, of the state folder, of a module or of the policy under another name";
 
-/// A file, whatever its names: device and inode.
+/// Identity of a file, independent of its names: device and inode.
 type Identity = (u64, u64);
 
-/// The private files that have a name outside of what is private, as far as was looked.
+/// The private files found to have a name outside the private places.
 #[derive(Debug, Default)]
 pub struct Exposed {
     files: BTreeSet<Identity>,
-    /// Some of them, as a person or a model may read of them.
+    /// Some of them, as shown to a person or a model.
     named: Vec<String>,
     unknown: Option<Unknown>,
 }
 
-/// Why it cannot be told which private files have a name elsewhere.
+/// Why the search could not tell which private files have a name elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unknown {
-    /// There is more than is looked at.
+    /// There are more entries than the limit.
     TooMany,
-    /// A look has not ended in its time.
+    /// A search did not end in time.
     Overdue,
-    /// Something of it could not be looked at.
+    /// A part of it could not be read.
     Unreadable,
 }
 
-/// Why a file with several names is not touched.
+/// Why a file with several names is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Suspect {
-    /// It is a private one.
+    /// It is a private file.
     Private,
-    /// It may be one.
+    /// It may be a private file.
     Unknown(Unknown),
 }
 
 impl Exposed {
-    /// What a file is suspected of; only one with several names is.
+    /// The suspicion against a file; only a file with several names can be suspect.
     pub fn suspects(&self, stat: &Stat) -> Option<Suspect> {
         if stat.st_nlink <= 1 {
             return None;
@@ -80,18 +82,18 @@ impl Exposed {
         self.unknown.map(Suspect::Unknown)
     }
 
-    /// What any file of a mount is suspected of: there may be a name in it of each of these.
+    /// The suspicion against some file of a mount: any mount may contain a name of a private file.
     pub fn suspects_any(&self) -> Option<Suspect> {
         if self.files.is_empty() { self.unknown.map(Suspect::Unknown) } else { Some(Suspect::Private) }
     }
 
-    /// Some of them, by the names that they have at home: at most 20.
+    /// Some of the files, by their private names: at most 20.
     #[must_use]
     pub fn named(&self) -> &[String] {
         &self.named
     }
 
-    /// How many there are that are not named.
+    /// How many further files there are.
     #[must_use]
     pub fn unnamed(&self) -> usize {
         self.files.len() - self.named.len()
@@ -109,7 +111,7 @@ impl Exposed {
 }
 
 impl Unknown {
-    /// Why, and what would be right, in words for a model and a person.
+    /// The reason and the remedy, for a model and a person.
     #[must_use]
     pub fn hint(self) -> String {
         match self {
@@ -131,8 +133,9 @@ impl Unknown {
     }
 }
 
-/// How long a call waits for a look for which the last one can stand in.
+/// How long a call waits for a search while the last result can stand in.
 const LOOK_WAIT: Duration = Duration::from_secs(1);
 
-/// How long calls wait for a look for which no other can stand in, since it is the first one, or the first for long.
+/// How long calls wait for a search while no result can stand in: the first search, or the first in a long
+/// time.
 const FIRST_LOOK_WAIT: Duration = Duration::from_secs(10);

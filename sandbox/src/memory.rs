@@ -1,22 +1,23 @@
-//! A guest's memory as host functions see it: every number in it is the guest's, and may lead anywhere.
+//! Access to a guest's memory for host functions: every address and length comes from the guest, and is
+//! checked.
 
 use super::verdict::{Errno, Verdict};
 
-/// A text of the guest.
+/// Reads a text.
 pub(super) fn text(memory: &[u8], at: i32, len: i32) -> Verdict<&str> {
     let len = usize::try_from(number(len)).map_err(|_cause| Errno::FAULT)?;
     let bytes = slice(memory, at, len)?;
     std::str::from_utf8(bytes).map_err(|_cause| Errno::ILSEQ)
 }
 
-/// Some bytes of the guest.
+/// Borrows bytes for reading.
 pub(super) fn slice(memory: &[u8], at: i32, len: usize) -> Verdict<&[u8]> {
     let start = usize::try_from(number(at)).map_err(|_cause| Errno::FAULT)?;
     let end = start.checked_add(len).ok_or(Errno::FAULT)?;
     memory.get(start..end).ok_or(Errno::FAULT)
 }
 
-/// Room in the guest's memory.
+/// Borrows bytes for writing.
 pub(super) fn slice_mut(memory: &mut [u8], at: u32, len: u32) -> Verdict<&mut [u8]> {
     let start = usize::try_from(at).map_err(|_cause| Errno::FAULT)?;
     let len = usize::try_from(len).map_err(|_cause| Errno::FAULT)?;
@@ -24,12 +25,12 @@ pub(super) fn slice_mut(memory: &mut [u8], at: u32, len: u32) -> Verdict<&mut [u
     memory.get_mut(start..end).ok_or(Errno::FAULT)
 }
 
-/// So many bytes of the guest.
+/// Reads a fixed number of bytes.
 pub(super) fn array<const N: usize>(memory: &[u8], at: i32) -> Verdict<[u8; N]> {
     slice(memory, at, N)?.try_into().map_err(|_cause| Errno::FAULT)
 }
 
-/// Puts bytes into the guest's memory.
+/// Writes bytes.
 pub(super) fn store(memory: &mut [u8], at: u32, bytes: &[u8]) -> Verdict {
     let start = usize::try_from(at).map_err(|_cause| Errno::FAULT)?;
     let end = start.checked_add(bytes.len()).ok_or(Errno::FAULT)?;
@@ -37,19 +38,19 @@ pub(super) fn store(memory: &mut [u8], at: u32, bytes: &[u8]) -> Verdict {
     Ok(())
 }
 
-/// Guests pass unsigned numbers; WebAssembly types them as signed.
+/// Converts a number: guests pass unsigned ones, which WebAssembly types as signed.
 pub(super) fn number(value: i32) -> u32 {
     value.cast_unsigned()
 }
 
-/// A buffer that a guest names in a list of them (`$iovec` and `$ciovec` of `wasi_snapshot_preview1.witx`).
+/// An entry of a guest's list of buffers (`$iovec` and `$ciovec` of `wasi_snapshot_preview1.witx`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct IoVector {
     pub(super) start: u32,
     pub(super) len: u32,
 }
 
-/// The buffer at a place in a list.
+/// Reads the entry at an index of such a list.
 pub(super) fn io_vector(memory: &[u8], list: i32, index: u32) -> Verdict<IoVector> {
     let at = number(list).saturating_add(index.saturating_mul(8));
     let [a, b, c, d, e, f, g, h] = array::<8>(memory, at.cast_signed())?;

@@ -1,6 +1,6 @@
-//! WASI knows no file modes. A program that replaces a file by renaming a new one over it, as the core tools
-//! do, would take the permissions from a script that could be run before; so what replaces a file takes
-//! them over.
+//! Preserves file modes on a rename. WASI has no file modes, so a program that replaces a file by renaming a
+//! new one over it, as the core tools do, would make a script non-executable. The new file takes over the
+//! permissions of the one it replaces.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -18,7 +18,7 @@ pub(super) struct Name<'a> {
     pub(super) path: &'a str,
 }
 
-/// What a file had before it took over another's permissions.
+/// A file's permissions before it took over another's.
 #[derive(Debug)]
 pub(super) struct Taken {
     file: OwnedFd,
@@ -26,19 +26,19 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Gives the file back what it had: it has replaced nothing.
+    /// Restores the file's permissions, after a rename that failed.
     pub(super) fn give_back(self) {
-        // It could be changed a moment ago.
+        // The mode could be changed a moment ago, so a failure is ignored.
         let _ = rustix::fs::fchmod(&self.file, self.before);
     }
 }
 
-/// Gives the file at `from` the permissions of the one at `to`, where both are regular files. Bits that let a
-/// program run as somebody else are left out. None: nothing was changed.
+/// Gives the file at `from` the permissions of the one at `to`, if both are regular files. The set-id bits
+/// and the sticky bit are left out. Returns none if nothing was changed.
 ///
 /// # Errors
-/// What the kernel says. There is none where nothing stands at one of the names, or no file: then the rename
-/// itself says what is wrong. A file of somebody else keeps its own mode, as it would without us.
+/// Errors of the kernel. A missing name or a different file type is not an error: the rename itself reports
+/// it. A file of another user keeps its mode, as it would without this step.
 pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, Errno> {
     let Some(replaced) = regular(&to)? else { return Ok(None) };
     let Some(replacing) = regular(&from)? else { return Ok(None) };
@@ -57,6 +57,7 @@ pub(super) fn take_over(from: Name<'_>, to: Name<'_>) -> Result<Option<Taken>, E
         Err(Errno::ACCESS) => return Ok(None),
         opened => opened?,
     };
+    // Checked again on the open handle: another name may have been made since (TOCTOU race).
     if rustix::fs::fstat(&file)?.st_nlink > 1 {
         return Ok(None);
     }
@@ -82,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permissions_are_taken_over_without_the_bits_that_change_who_runs_it() {
+    fn permissions_are_taken_over_without_set_id_bits() {
         let folder = tempfile::tempdir().expect("a folder");
         let handle = File::open(folder.path()).expect("opens");
         let make = |name: &str, mode| {

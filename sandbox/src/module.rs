@@ -1,4 +1,4 @@
-//! A guest module: compiled, linked, and what it says of itself. Running it is elsewhere.
+//! [`GuestModule`]: a guest module, its compiled code and its linking.
 
 use std::{
     fmt,
@@ -10,13 +10,13 @@ use wasmtime::{Engine, ExternType, InstancePre, Linker, Module, UnknownImportErr
 
 use super::{WasmError, guest::GuestState};
 
-/// The largest module: 16 MiB.
+/// Limit of a module: 16 MiB.
 pub const MAX_MODULE_BYTES: usize = 16 << 20;
 
-/// Imports that a refusal names; of a module that wants more, the others are not worth reading.
+/// Limit of the unknown imports that a refusal names.
 const MAX_NAMED_IMPORTS: usize = 32;
 
-/// How much of an import's name a refusal shows.
+/// Limit of an import's name in a refusal, in characters.
 const MAX_SHOWN_CHARS: usize = 100;
 
 /// The SHA-256 of a module's bytes.
@@ -37,14 +37,14 @@ impl fmt::Display for ModuleDigest {
     }
 }
 
-/// A module that can be called. Its code is loaded when it is first needed: most processes call few of the
-/// modules that they know.
+/// A module that can be called. Its code is loaded on first use, since most processes call few of the modules
+/// that they know.
 pub struct GuestModule {
     digest: ModuleDigest,
-    /// The module's own bytes, where this program carries them.
+    /// The module's bytes, if this program carries them.
     embedded: Option<&'static [u8]>,
     linked: OnceLock<LinkedModule>,
-    /// Held while the code is loaded.
+    /// Held while the code is loaded, so that it is loaded only once.
     loading: Mutex<()>,
 }
 
@@ -65,7 +65,7 @@ impl GuestModule {
         Self { digest, embedded: None, linked: OnceLock::new(), loading: Mutex::new(()) }
     }
 
-    /// A module whose code is at hand.
+    /// A module whose code is loaded already.
     ///
     /// # Errors
     /// As [`Self::ready`].
@@ -79,11 +79,11 @@ impl GuestModule {
         Ok(module)
     }
 
-    /// The module linked against what guests may import: WASI preview 1 and nothing else. `load` gets the
-    /// code, once; the module's own bytes are its argument.
+    /// Returns the module linked against WASI preview 1, which is all that guests may import. `load` is
+    /// called once for the code; its argument is the module's own bytes.
     ///
     /// # Errors
-    /// Those of `load`, and [`WasmError::Link`] for a module that imports something else.
+    /// Those of `load`, and [`WasmError::Link`] for a module that has other imports.
     pub(super) fn ready(
         &self,
         linker: &Linker<GuestState>,
@@ -97,7 +97,7 @@ impl GuestModule {
             return Ok(linked);
         }
         let code = load(self.embedded)?;
-        // The memory's first contents are mapped from a memfd, which a confined worker could not make.
+        // The initial memory image is mapped from a memfd, which a confined worker could not create.
         code.initialize_copy_on_write_image().map_err(|source| WasmError::Compile { source })?;
         let linked = linker
             .instantiate_pre(&code)
@@ -106,15 +106,15 @@ impl GuestModule {
     }
 }
 
-/// Names all that a module imports and no guest gets; the engine's own error names the first. An error of
-/// another kind stays as it is.
+/// Lists all unknown imports of a module; the engine's own error names only the first. Returns an error of
+/// another kind unchanged.
 fn naming_all(linker: &Linker<GuestState>, code: &Module, error: wasmtime::Error) -> wasmtime::Error {
     let mut linker = linker.clone();
     let mut unknown = Vec::new();
     let mut last = error;
     while let Some(missing) = last.downcast_ref::<UnknownImportError>() {
         unknown.push(format!("`{}`", shown(&format!("{}::{}", missing.module(), missing.name()))));
-        // Something stands in for it, so that the next one is named.
+        // Define a stand-in, so that the next attempt names the next import.
         let stood_in = match missing.ty() {
             ExternType::Func(ty) if unknown.len() < MAX_NAMED_IMPORTS => linker
                 .func_new(missing.module(), missing.name(), ty, |_, _, _| {
@@ -138,10 +138,10 @@ fn naming_all(linker: &Linker<GuestState>, code: &Module, error: wasmtime::Error
     wasmtime::Error::msg(format!("it imports what no guest gets: {}", unknown.join(", ")))
 }
 
-/// How much of its standard error a module that does not describe itself is quoted with, in characters.
+/// Limit of the standard error that is quoted when a module does not describe itself, in characters.
 const MAX_LAST_CHARS: usize = 512;
 
-/// The end of what a guest wrote to its standard error, where a panic's message is, within a line of ours.
+/// The end of a guest's standard error, where a panic's message is, as part of one line.
 pub(super) fn last_words(stderr: &str) -> String {
     let stderr = stderr.trim();
     if stderr.is_empty() {
@@ -153,13 +153,13 @@ pub(super) fn last_words(stderr: &str) -> String {
     format!("; it wrote: {}", portcullis_types::escape_for_display(&last))
 }
 
-/// A name out of a module, within a line of ours.
+/// A name from a module, shortened and escaped for one line.
 pub(super) fn shown(name: &str) -> String {
     let short: String = name.chars().take(MAX_SHOWN_CHARS).collect();
     portcullis_types::escape_for_display(&short).to_string()
 }
 
-/// A module that can be instantiated.
+/// A module that is ready to be instantiated.
 #[derive(Clone)]
 pub(super) struct LinkedModule(pub(super) InstancePre<GuestState>);
 
@@ -175,7 +175,7 @@ impl fmt::Debug for GuestModule {
     }
 }
 
-/// Compiles a module's bytes; the slow way that the cache spares.
+/// Compiles a module's bytes: the slow path that the cache avoids.
 pub(super) fn compile(engine: &Engine, wasm: &[u8]) -> Result<Module, WasmError> {
     check_size(wasm)?;
     Module::from_binary(engine, wasm).map_err(|source| WasmError::Compile { source })

@@ -1,7 +1,7 @@
-//! The policy's mounts, opened once, as directory handles.
+//! Opens the policy's mounts once, as directory handles.
 //!
-//! Everything later goes through these handles. How a folder is opened, and what it must lie apart from, is said
-//! in [`portcullis_confine::mounts`].
+//! All later access goes through these handles. How a folder is opened, and which paths it must be disjoint
+//! from, is documented in [`portcullis_confine::mounts`].
 
 use std::{
     os::fd::{BorrowedFd, OwnedFd},
@@ -21,11 +21,10 @@ use crate::links::{PrivateLinks, PrivatePaths};
 pub use portcullis_confine::mounts::MountError;
 pub use portcullis_confine::mounts::real_path;
 
-/// How often a resolution is repeated when something else renames directories meanwhile (`openat2(2)`,
-/// `EAGAIN`).
+/// How often a resolution is repeated if directories are renamed concurrently (`openat2(2)`, `EAGAIN`).
 const RESOLVE_ATTEMPTS: u32 = 16;
 
-/// A mount's directory, open.
+/// A mount's open directory.
 #[derive(Debug, Clone)]
 pub struct MountHandle {
     name: MountName,
@@ -46,7 +45,7 @@ impl MountHandle {
     }
 }
 
-/// All mounts of a policy, open, and proven to be apart from each other and from what is private.
+/// All mounts of a policy, opened, and proven to be disjoint from each other and from private paths.
 #[derive(Debug, Default)]
 pub struct MountTable {
     mounts: Vec<MountHandle>,
@@ -54,13 +53,13 @@ pub struct MountTable {
 }
 
 impl MountTable {
-    /// Opens the policy's mounts below a workspace, making folders that are missing.
+    /// Opens the policy's mounts below a workspace, and creates missing folders.
     ///
-    /// `private` are the host paths that no mount may contain, equal or lie in. Links are resolved before the
+    /// `private` are the host paths that must be disjoint from every mount. Links are resolved before the
     /// comparison.
     ///
     /// # Errors
-    /// [`MountError`] when a mount is a link, is no folder, cannot be opened, or touches another mount or a
+    /// [`MountError`] if a mount is a link, is not a folder, cannot be opened, or overlaps another mount or a
     /// private path.
     pub fn open(workspace: &Path, specs: &[MountSpec], private: &PrivatePaths) -> Result<Self, MountError> {
         let folders: Vec<_> =
@@ -68,7 +67,7 @@ impl MountTable {
         let missing: Vec<&MountSpec> =
             specs.iter().filter(|spec| workspace.join(&spec.folder).symlink_metadata().is_err()).collect();
         let directories = open_mounts(workspace, &folders, &private.all())?;
-        // On first use all are missing. Later it may be a slip of the keyboard, and what was meant lies elsewhere.
+        // On first use all are missing. Later a missing folder may be a typing error in the policy.
         if missing.len() < specs.len() {
             for MountSpec { name, folder } in missing {
                 tracing::warn!(mount = %name, folder = %folder.escape_debug(), "the folder of a mount was not there, and was made");
@@ -89,23 +88,23 @@ impl MountTable {
         self.mounts.iter()
     }
 
-    /// Finds private files that have names in places that are not.
+    /// The search for private files that have names elsewhere.
     #[must_use]
     pub fn private_links(&self) -> &PrivateLinks {
         &self.links
     }
 
-    /// The mount of a name.
+    /// The mount with this name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&MountHandle> {
         self.mounts.iter().find(|mount| mount.name.as_str() == name)
     }
 }
 
-/// Resolves a path beneath a directory without opening what it leads to.
+/// Resolves a path beneath a directory, without opening its target.
 ///
 /// # Errors
-/// The system's reason, [`Errno::XDEV`] for a path that leaves the folder.
+/// The error of the system; [`Errno::XDEV`] for a path that leaves the folder.
 pub fn resolve_beneath(from: BorrowedFd<'_>, path: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
@@ -113,7 +112,7 @@ pub fn resolve_beneath(from: BorrowedFd<'_>, path: &str, flags: OFlags) -> Resul
     for _ in 0..RESOLVE_ATTEMPTS {
         match rustix::fs::openat2(from, path, flags, Mode::empty(), beneath) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // An absolute path beneath a directory is an escape, as `openat2(2)` says with EXDEV.
+            // For an absolute path `openat2(2)` returns EXDEV, as for every escape.
             other => return other,
         }
     }

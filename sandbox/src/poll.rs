@@ -1,19 +1,19 @@
-//! `poll_oneoff` that never waits past the deadline and ends when the call is cancelled.
+//! `poll_oneoff` that does not wait past the deadline, and ends when the call is cancelled.
 //!
-//! A guest has clocks, a standard input that is all there, and files, which are always ready. So only
-//! clocks are waited for.
+//! A guest can wait for clocks, its standard input and files. The last two are always ready, so only clocks
+//! cause a wait.
 
 use std::time::{Duration, Instant, SystemTime};
 
 use super::{control::CallControl, control::StopReason, verdict::Errno};
 
-/// What one call may wait for at once. Each costs the host a few bytes.
+/// Limit of the subscriptions in one call. Each costs the host a few bytes.
 const MAX_SUBSCRIPTIONS: usize = 1024;
 
-/// How long is slept at a time, so that a cancellation is seen soon.
+/// Length of one sleep, so that a cancellation is noticed soon.
 const SLICE: Duration = Duration::from_millis(5);
 
-/// `$subscription` and `$event` of `wasi_snapshot_preview1.witx`.
+/// Sizes of `$subscription` and `$event` in `wasi_snapshot_preview1.witx`.
 const SUBSCRIPTION_BYTES: usize = 48;
 const EVENT_BYTES: usize = 32;
 
@@ -24,7 +24,7 @@ const CLOCK_REALTIME: u32 = 0;
 const CLOCK_MONOTONIC: u32 = 1;
 const FLAG_ABSOLUTE: u16 = 1;
 
-/// What a guest waits for.
+/// The subscriptions of one call.
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     entries: Vec<Subscription>,
@@ -35,12 +35,12 @@ pub(super) struct Subscriptions {
 struct Subscription {
     userdata: u64,
     event: u8,
-    /// From the start of the call; zero for what is ready already.
+    /// Time from the start of the call; zero if the event is ready.
     after: Duration,
 }
 
 impl Subscriptions {
-    /// Reads the subscriptions from guest memory. `monotonic_now` is the guest's monotonic clock.
+    /// Reads the subscriptions from guest memory. `monotonic_now` is the time of the guest's monotonic clock.
     pub(super) fn parse(bytes: &[u8], monotonic_now: Duration) -> Result<Self, Errno> {
         let entries = bytes.chunks_exact(SUBSCRIPTION_BYTES).map(|one| parse_one(one, monotonic_now));
         let entries: Vec<_> = entries.collect::<Result<_, _>>()?;
@@ -50,7 +50,7 @@ impl Subscriptions {
         Ok(Self { entries, started: Instant::now() })
     }
 
-    /// Sleeps until the first subscription is ready, and returns the events.
+    /// Sleeps until the first subscription is ready, and returns the ready events.
     pub(super) fn wait(&self, control: &CallControl) -> Result<Vec<[u8; EVENT_BYTES]>, StopReason> {
         let wait = self.entries.iter().map(|entry| entry.after).min().unwrap_or_default();
         loop {
@@ -68,7 +68,7 @@ impl Subscriptions {
     }
 }
 
-/// How many bytes of guest memory hold `count` subscriptions.
+/// Size of `count` subscriptions in guest memory, in bytes.
 pub(super) fn subscriptions_bytes(count: u32) -> Result<usize, Errno> {
     let count = usize::try_from(count).map_err(|_cause| Errno::INVAL)?;
     if count == 0 || count > MAX_SUBSCRIPTIONS {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_wait_decides_and_absolute_times_count_from_the_guests_clock() {
+    fn the_shortest_wait_decides_on_relative_and_absolute_times() {
         let minute = Duration::from_secs(60);
         let mut bytes = clock(1, CLOCK_MONOTONIC, Duration::from_secs(3600), 0);
         bytes.extend(clock(2, CLOCK_MONOTONIC, Duration::from_secs(99), FLAG_ABSOLUTE));

@@ -1,4 +1,4 @@
-//! The worker threads of one mount set: idle ones are reused, new ones started, stuck ones written off.
+//! Pool of worker threads for one mount set: reuses idle threads, starts new ones, and writes stuck ones off.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError, Weak,
@@ -12,10 +12,10 @@ use super::{
     worker::{self, Assignment, Job, WorkerSetup},
 };
 
-/// Threads of a pool that may be stuck in the kernel before the pool answers `unavailable`.
+/// How many threads of a pool may be stuck in the kernel before the pool answers `unavailable`.
 pub(super) const MAX_STUCK: usize = 4;
 
-/// The threads that serve one mount set.
+/// The worker threads of one mount set.
 #[derive(Debug)]
 pub(super) struct Pool {
     label: String,
@@ -44,7 +44,7 @@ impl Pool {
         &self.setup
     }
 
-    /// Whether no more than one call runs.
+    /// Whether at most one call runs.
     pub(super) fn is_uncontended(&self) -> bool {
         self.setup.busy.load(Ordering::Relaxed) <= 1
     }
@@ -57,7 +57,7 @@ impl Pool {
             let idle = self.idle().pop();
             let Some(back) = idle else { return worker::start(self, job, seat) };
             let assignment = Assignment { job, seat, back: back.clone() };
-            // A worker that has ended meanwhile gives the job back.
+            // A worker that has ended meanwhile returns the job.
             match back.try_send(assignment) {
                 Ok(()) => return Ok(()),
                 Err(TrySendError::Disconnected(returned) | TrySendError::Full(returned)) => {
@@ -67,10 +67,10 @@ impl Pool {
         }
     }
 
-    /// Gives a call up whose worker is stuck, and counts the worker as such until it comes back; `false` if it
-    /// came back just now.
+    /// Writes a call off whose worker is stuck, and counts the worker as stuck until it comes back. Returns
+    /// `false` if it finished just before.
     pub(super) fn write_off(&self, control: &CallControl) -> bool {
-        // Counted first, so that a worker that comes back at once has something to take away.
+        // Count first: a worker that comes back at once decrements the counter.
         self.stuck.fetch_add(1, Ordering::AcqRel);
         let written_off = control.write_off();
         if !written_off {
@@ -96,7 +96,7 @@ impl Pool {
     }
 }
 
-/// A busy worker's place in its pool's count; given back however the worker ends.
+/// A busy worker's place in its pool's count; released however the worker ends.
 #[derive(Debug)]
 pub(super) struct WorkerLease {
     pool: Weak<Pool>,
@@ -104,7 +104,7 @@ pub(super) struct WorkerLease {
 }
 
 impl WorkerLease {
-    /// Ends the job and leaves its worker to the next one.
+    /// Ends the job and makes its worker available for the next one.
     pub(super) fn leave_idle(self, back: SyncSender<Assignment>) {
         let pool = self.pool.upgrade();
         drop(self);
@@ -123,7 +123,7 @@ impl Drop for WorkerLease {
                 pool.stuck.fetch_sub(1, Ordering::AcqRel);
             }
         }
-        // Last, so that whoever takes the place finds a seat.
+        // Release last, so that the next call to get the slot also finds a worker's place.
         self.control.give_back();
     }
 }

@@ -1,8 +1,8 @@
-//! The WASI functions that stand before the stock ones: they read the guest's arguments, ask [`GuestFs`],
-//! and only then forward.
+//! The WASI functions that replace the stock ones: they read the guest's arguments, ask [`GuestFs`], and
+//! forward the call only if it is allowed.
 //!
-//! All calls of functions that wasmtime-wasi documents as internal are in this file; the version is pinned
-//! for it.
+//! Only this file calls functions that wasmtime-wasi documents as internal; its version is pinned for that
+//! reason.
 
 use futures_util::FutureExt as _;
 use wasmtime::{Caller, Error, Extern, Linker, Memory, Result};
@@ -23,7 +23,7 @@ use super::{
 
 const MODULE: &str = "wasi_snapshot_preview1";
 
-/// `$lookupflags`, `$oflags` and `$rights` of `wasi_snapshot_preview1.witx`.
+/// Bits of `$lookupflags`, `$oflags` and `$rights` in `wasi_snapshot_preview1.witx`.
 const LOOKUP_SYMLINK_FOLLOW: i32 = 1;
 const OPEN_CREATE: i32 = 1;
 const OPEN_TRUNCATE: i32 = 8;
@@ -35,16 +35,16 @@ macro_rules! forward {
         let (memory, state, fuel) = parts(&mut $caller)?;
         state.wasi.set_hostcall_fuel(fuel);
         let mut memory = GuestMemory::Unshared(memory);
-        // Files block their thread and standard input is all there or served by `streams`, so nothing is ever
-        // waited for.
+        // No function ever waits: file operations block the thread, and standard input is complete or served
+        // by `streams`.
         stock::$function(&mut state.wasi, &mut memory, $($argument),+)
             .now_or_never()
             .unwrap_or_else(|| Err(Error::msg("a function of the host would wait")))
     }};
 }
 
-/// Asks before forwarding: the expression sees the file layer and guest memory, and an error number of its
-/// is the answer.
+/// Judges a call before it is forwarded. The expression gets the file layer and guest memory; an error number
+/// from it is the call's answer.
 macro_rules! ask {
     ($caller:ident, |$fs:ident, $memory:ident| $question:expr) => {{
         let (memory, state, _) = parts(&mut $caller)?;
@@ -57,7 +57,7 @@ macro_rules! ask {
     }};
 }
 
-/// Defines all of WASI preview 1: the stock functions, then ours over them.
+/// Defines all of WASI preview 1: first the stock functions, then ours, which shadow them.
 pub(super) fn add_to_linker(linker: &mut Linker<GuestState>) -> Result<()> {
     wasmtime_wasi::p1::add_to_linker_sync(linker, |state| &mut state.wasi)?;
     linker.allow_shadowing(true);
@@ -164,7 +164,8 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
         MODULE,
         "path_unlink_file",
         |mut caller: Caller<'_, GuestState>, fd: i32, path: i32, len: i32| -> Result<i32> {
-            // What goes may be a file or a link that a repository is found by.
+            // The name may be a file or link through which a repository is found, so the stricter rule
+            // applies.
             ask!(caller, |fs, memory| fs.change(number(fd), text(memory, path, len)?, Change::Whole));
             forward!(caller, path_unlink_file, fd, path, len)
         },
@@ -203,7 +204,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          to_len: i32|
          -> Result<i32> {
             let taken = ask!(caller, |fs, memory| {
-                // Moved away, what a protected place holds would be protected no more.
+                // Moving content away from a protected place would end its protection.
                 let (from, to) = (text(memory, from, from_len)?, text(memory, to, to_len)?);
                 fs.change(number(from_fd), from, Change::Whole)?;
                 fs.change(number(to_fd), to, Change::Whole)?;
@@ -232,7 +233,7 @@ fn add_changes(linker: &mut Linker<GuestState>) -> Result<()> {
          -> Result<i32> {
             ask!(caller, |fs, memory| {
                 let from = text(memory, from, from_len)?;
-                // Under a second name it could be written.
+                // Through a second name it could be written.
                 fs.change(number(from_fd), from, Change::Whole)?;
                 fs.reach(number(from_fd), from, flags & LOOKUP_SYMLINK_FOLLOW != 0)?;
                 fs.link(number(from_fd), number(to_fd))?;
@@ -292,7 +293,7 @@ fn add_descriptors(linker: &mut Linker<GuestState>) -> Result<()> {
             forward!(caller, fd_filestat_set_times, fd, atim, mtim, which)
         },
     )?;
-    // The stock one calls an exit code beyond 125 an error of the host.
+    // The stock function treats an exit code above 125 as an error of the host.
     linker.func_wrap(MODULE, "proc_exit", |code: i32| Err::<(), _>(Error::new(I32Exit(code))))?;
     linker.func_wrap(
         MODULE,
@@ -350,7 +351,7 @@ fn add_waits(linker: &mut Linker<GuestState>) -> Result<()> {
     Ok(())
 }
 
-/// What every file tool calls, without the entry to a runtime that the stock way through costs.
+/// Functions that every file tool calls, without the stock path's cost of entering a runtime.
 fn add_plain(linker: &mut Linker<GuestState>) -> Result<()> {
     linker.func_wrap(
         MODULE,
@@ -403,7 +404,7 @@ fn read_directory(
     store(memory, number(out), &filled.to_le_bytes())
 }
 
-/// The guest's memory, the call's state beside it, and what host functions may copy.
+/// The guest's memory, the call's state, and the limit of bytes that host functions may copy.
 fn parts<'a>(caller: &'a mut Caller<'_, GuestState>) -> Result<(&'a mut [u8], &'a mut GuestState, usize)> {
     let fuel = wasmtime::AsContextMut::as_context_mut(caller).hostcall_fuel();
     let memory = match caller.data().memory {

@@ -1,7 +1,7 @@
-//! `fd_readdir` with a cursor: the directory is read once, however many calls the guest takes for it.
+//! `fd_readdir` with a cursor: reads a directory once, however many calls the guest needs.
 //!
-//! The cookies that a guest sees are the kernel's own directory offsets, so a guest may go back to any
-//! entry it has seen; most never do, and are served from the batch that was read last.
+//! The guest's cookies are the kernel's directory offsets, so a guest may return to any entry it has seen.
+//! Most never do, and are served from the last batch.
 
 use std::{mem::MaybeUninit, os::fd::OwnedFd};
 
@@ -10,19 +10,19 @@ use rustix::{
     io::Errno as Os,
 };
 
-/// What one `getdents64` fills.
+/// Size of the buffer for one `getdents64`.
 const BATCH_BYTES: usize = 32 << 10;
 
 /// The fixed part of an entry (`wasi_snapshot_preview1.witx`, `$dirent`).
 const HEADER_BYTES: usize = 24;
 
-/// Where the reading of a directory stands.
+/// Position in a directory, with the last batch of entries.
 pub(super) struct DirectoryCursor {
     directory: OwnedFd,
     batch: Vec<Entry>,
-    /// The cookie that the first entry of `batch` follows.
+    /// The cookie before the first entry of `batch`.
     batch_start: u64,
-    /// Where the kernel's own offset stands: after the last entry of `batch`.
+    /// The kernel's offset: after the last entry of `batch`.
     batch_end: u64,
     buffer: Box<[MaybeUninit<u8>]>,
 }
@@ -49,8 +49,8 @@ impl DirectoryCursor {
         Ok(Self { directory, batch: Vec::new(), batch_start: 0, batch_end: 0, buffer })
     }
 
-    /// Fills `out` with entries after `cookie`, the last one cut where it does not fit, and returns how much
-    /// was written: less than all of `out` only at the end of the directory.
+    /// Fills `out` with the entries after `cookie`; the last one is cut if it does not fit. Returns the
+    /// number of bytes written: fewer than `out` holds only at the end of the directory.
     pub(super) fn read(&mut self, cookie: u64, out: &mut [u8]) -> Result<usize, Os> {
         let mut next = self.seek(cookie)?;
         let mut written = 0;
@@ -68,7 +68,7 @@ impl DirectoryCursor {
         Ok(written)
     }
 
-    /// The place in the batch after the entry with this cookie, reading anew where it is not in there.
+    /// Returns the index in the batch after the entry with this cookie; reads a new batch if it is not there.
     fn seek(&mut self, cookie: u64) -> Result<usize, Os> {
         if cookie != 0 && cookie == self.batch_start {
             return Ok(0);
@@ -107,7 +107,7 @@ impl DirectoryCursor {
 }
 
 impl Entry {
-    /// Writes as much of the entry as fits.
+    /// Writes as much of the entry as fits, and returns its size.
     fn write(&self, out: &mut [u8]) -> usize {
         let mut header = [0; HEADER_BYTES];
         let name_bytes = u32::try_from(self.name.len()).unwrap_or(u32::MAX);
@@ -125,7 +125,7 @@ impl Entry {
     }
 }
 
-/// A file's kind as WASI numbers it (`$filetype`).
+/// WASI's number for a file type (`$filetype`).
 fn wasi_kind(kind: FileType) -> u8 {
     match kind {
         FileType::BlockDevice => 1,
@@ -144,7 +144,8 @@ mod tests {
 
     use super::*;
 
-    /// Reads a directory as wasi-libc does: from the last whole entry on, with a buffer of one size.
+    /// Lists a directory as wasi-libc does: continues after the last whole entry, with a buffer of fixed
+    /// size.
     fn list(cursor: &mut DirectoryCursor, buffer_bytes: usize) -> Vec<String> {
         let mut names = Vec::new();
         let mut cookie = 0;
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_comes_once_whatever_the_buffer_and_a_second_reading_starts_anew() {
+    fn every_entry_comes_once_with_any_buffer_and_on_rereading() {
         let dir = tempfile::tempdir().expect("a folder");
         let mut expected = BTreeSet::from([".".to_owned(), "..".to_owned()]);
         for number in 0..3000 {

@@ -1,6 +1,7 @@
-//! Whether a path that is to be written belongs to a Git repository whose folder has another name than `.git`.
+//! Detects Git repositories whose folder has another name than `.git`, to protect their files from writes.
 //!
-//! Asks the folder, beneath its mount's handle, and only where a name makes it worth asking.
+//! It examines a folder beneath its mount's handle, and only if a name in the path makes a repository
+//! possible.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,9 +10,9 @@ use rustix::{fs::OFlags, io::Errno};
 
 use crate::mounts::resolve_beneath;
 
-/// The pattern that protects a path, given as its parts below the mount with links resolved: it is what Git obeys of
-/// a repository, or the last thing that a folder lacks to be one. The second is refused as well since what the
-/// repository would obey may have been written before it was one.
+/// Returns the pattern that protects a path, given as its components below the mount with links resolved. A
+/// path is protected if Git obeys it in a repository, or if it would complete a folder to a repository. The
+/// second is refused too, since the files that Git would then obey may have been written earlier.
 #[must_use]
 pub fn protects(protected: &ProtectedPaths, mount: BorrowedFd<'_>, below: &[String]) -> Option<String> {
     let parts = |from: usize| below[from..].iter().map(String::as_str);
@@ -27,7 +28,7 @@ pub fn protects(protected: &ProtectedPaths, mount: BorrowedFd<'_>, below: &[Stri
     if !RepositoryMarks::default().see(name.as_bytes()) || !protected.names_repository(GIT) {
         return None;
     }
-    // In a folder of that name everything that counts is protected already.
+    // In a folder with the name of a repository, everything relevant is protected already.
     if folder.last().is_some_and(|folder| protected.names_repository(folder)) {
         return None;
     }
@@ -37,13 +38,13 @@ pub fn protects(protected: &ProtectedPaths, mount: BorrowedFd<'_>, below: &[Stri
     (after.is_repository() && !before.is_repository()).then(|| GIT.to_owned())
 }
 
-/// What of a repository is in a folder. What cannot be looked at counts as there.
+/// The parts of a repository in a folder. A part that cannot be examined counts as present.
 fn marks(mount: BorrowedFd<'_>, folder: &[String]) -> RepositoryMarks {
     let mut marks = RepositoryMarks::default();
     for name in RepositoryMarks::NAMES {
         let path: Vec<&str> = folder.iter().map(String::as_str).chain([name]).collect();
         let found = resolve_beneath(mount, &path.join("/"), OFlags::NOFOLLOW);
-        // A name that is no text was replaced by one that is, and cannot be asked for.
+        // A name that is not UTF-8 was converted lossily, so it cannot be looked up.
         let is_nameless = folder.iter().any(|part| part.contains(char::REPLACEMENT_CHARACTER));
         if is_nameless || !matches!(found, Err(Errno::NOENT | Errno::NOTDIR)) {
             marks.see(name.as_bytes());
@@ -52,7 +53,7 @@ fn marks(mount: BorrowedFd<'_>, folder: &[String]) -> RepositoryMarks {
     marks
 }
 
-/// Where Git looks for a repository.
+/// The name under which Git looks for a repository.
 const GIT: &str = ".git";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! [`HostWasmToolRunner`]: the way in for everything that runs as a guest.
+//! [`HostWasmToolRunner`]: the entry point for all guest calls.
 
 use std::{
     collections::HashMap,
@@ -33,50 +33,49 @@ use super::{
 };
 use crate::mounts::MountTable;
 
-/// Progress and update frames that wait for their reader; beyond, the oldest news is not worth waiting for
-/// and the newest is dropped and counted.
+/// Capacity of a call's queue of progress and update frames. When it is full, new frames are dropped and
+/// counted.
 const LISTENER_CAPACITY: usize = 32;
 
-/// How long after its deadline or cancellation a call's thread may take to stop before it is written off.
-/// A thread of a busy machine may wait long for a processor; one that hangs in the kernel waits for good.
+/// Grace period for a call's thread after its deadline or cancellation, before it is written off. On a busy
+/// machine a thread may wait long for a processor; one that hangs in the kernel waits forever.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// How long a caller looks for its answer before it gives its thread to others: a little more than a short
-/// call takes on a slow machine. Being woken costs up to 60 µs, and more where the processor itself sleeps: as
-/// much again as the call.
+/// How long a caller polls for its answer before it sleeps: slightly longer than a short call takes on a slow
+/// machine. Waking up costs up to 60 µs, and more if the processor itself sleeps: as much as the call itself.
 const CALLER_SPIN: Duration = Duration::from_micros(250);
 
-/// What `describe` may take and use.
+/// Limits of a `describe`.
 const DESCRIBE_TIME: Duration = Duration::from_secs(5);
 const DESCRIBE_MEMORY_BYTES: usize = 64 << 20;
 
-/// What a runner is made from.
+/// The configuration of a runner.
 #[derive(Debug)]
 pub struct RunnerConfig {
     /// The state folder, for the module cache and the canary.
     pub state: PathBuf,
     /// The mounts that grants may name.
     pub mounts: Arc<MountTable>,
-    /// Paths that no guest writes.
+    /// Paths that no guest may write.
     pub protected: Arc<ProtectedPaths>,
-    /// Whether each worker must be held by Landlock.
+    /// Whether Landlock must confine each worker.
     pub landlock: Requirement,
-    /// Whether each worker must be held by seccomp.
+    /// Whether seccomp must confine each worker.
     pub seccomp: Requirement,
-    /// Calls at a time.
+    /// Maximum number of concurrent calls.
     pub concurrency: usize,
-    /// The `portcullis` program that compiles modules from outside; none means that only those are loaded
-    /// that were compiled before.
+    /// The `portcullis` program that compiles foreign modules. Without one, only modules that were compiled
+    /// before are loaded.
     pub compiler: Option<PathBuf>,
-    /// What compiling one of them may take.
+    /// Limits of compiling a foreign module.
     pub compile_limits: CompileLimits,
 }
 
-/// Runs guests of any module, each call in a fresh store on a thread that the kernel confines to exactly
-/// the call's mounts.
+/// Runs guests of any module, each call in a fresh store on a thread that the kernel confines to exactly the
+/// call's mounts.
 ///
-/// It stops logic errors in guests and in the WASI layer. It does not stop native code that runs in this
-/// process: whoever breaks out of WebAssembly itself is in a thread of ours.
+/// It stops logic errors in guests and in the WASI layer. It does not stop native code in this process: an
+/// attacker who breaks out of WebAssembly itself controls a thread of this process.
 #[derive(Debug)]
 pub struct HostWasmToolRunner {
     engine: Engine,
@@ -89,7 +88,7 @@ pub struct HostWasmToolRunner {
     config: RunnerConfig,
 }
 
-/// The linker, which has no `Debug` of its own.
+/// The linker; wasmtime's type does not implement `Debug`.
 struct LinkerBox(Linker<GuestState>);
 
 impl std::fmt::Debug for LinkerBox {
@@ -98,12 +97,12 @@ impl std::fmt::Debug for LinkerBox {
     }
 }
 
-/// A frame for whoever watches a call.
+/// A frame for the observer of a call.
 #[derive(Debug)]
 pub enum StreamFrame {
-    /// How far the guest has come, in its own words.
+    /// The guest's progress text.
     Progress(String),
-    /// A part of its result.
+    /// A partial result.
     Update(ToolOutput),
 }
 
@@ -122,39 +121,40 @@ impl Listener {
     }
 }
 
-/// One call, as the runner needs it.
+/// The description of one call.
 #[derive(Debug)]
 pub struct GuestJob {
     /// The guest.
     pub module: Arc<GuestModule>,
     /// The call frame's JSON.
     pub stdin: Vec<u8>,
-    /// All that the guest sees of the host's files.
+    /// All host folders that the guest sees.
     pub mounts: Vec<GrantedMount>,
-    /// The most that its memories may have together, in bytes.
+    /// Limit of all its memories together, in bytes.
     pub memory_bytes: usize,
-    /// The time that its caller granted, for messages.
+    /// The time limit, for messages.
     pub time_limit: Duration,
-    /// When it is stopped.
+    /// When the guest is stopped.
     pub deadline: Instant,
-    /// Stops it earlier.
+    /// Stops the guest earlier.
     pub cancel: CancellationToken,
-    /// Held until the guest's thread is free, however early its caller goes.
+    /// Held until the guest's thread is free, even if its caller leaves earlier.
     pub held: Option<Held>,
-    /// Whether anybody watches progress and update frames.
+    /// Whether the call has an observer for progress and update frames.
     pub is_watched: bool,
-    /// Which end of a transfer the call is, if it is one.
+    /// The call's end of a transfer, if it takes part in one.
     pub transfer: Option<TransferEnd>,
 }
 
 impl HostWasmToolRunner {
-    /// Starts the engine, the ticker and the interruption of threads. No worker is started yet.
+    /// Starts the engine and the ticker, and installs the signal handler that interrupts threads. Workers are
+    /// started later.
     ///
     /// # Errors
-    /// [`WasmError`] when one of them cannot be had.
+    /// [`WasmError`] if one of them fails.
     pub fn new(config: RunnerConfig) -> Result<Self, WasmError> {
         interrupt::install_handler()?;
-        // A call may be two guests at a time, which share its place.
+        // A call may consist of two concurrent guests that share its slot.
         let slots = config.concurrency.saturating_mul(2).saturating_add(MAX_STUCK + 2);
         let slots = u32::try_from(slots).unwrap_or(u32::MAX);
         let engine = engine::build(slots)?;
@@ -171,31 +171,31 @@ impl HostWasmToolRunner {
         Ok(Self { engine, linker, cache, compiler, ticker, canary, pools: Mutex::default(), config })
     }
 
-    /// A module that this program carries. It is compiled, or its code loaded, when it is first called.
+    /// A module that this program carries. It is compiled, or its code loaded, on its first call.
     #[must_use]
     pub fn embedded(wasm: &'static [u8]) -> Arc<GuestModule> {
         Arc::new(GuestModule::embedded(wasm))
     }
 
-    /// Makes a module of ours ready, from the cache of compiled modules where it is there.
+    /// Loads a trusted module, from the cache if possible.
     ///
     /// # Errors
-    /// [`WasmError`] for what is too large, no module, or imports what no guest gets.
+    /// [`WasmError`] for a module that is too large, invalid, or has imports that guests do not get.
     pub fn load(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
         let digest = ModuleDigest::of(wasm);
         let code = self.cache.load(&self.engine, wasm, digest)?;
         Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
-    /// Makes a module from outside ready: from the cache where it is there, else compiled in a process that
-    /// has little time, little memory and no files.
+    /// Loads a foreign module: from the cache if possible, else compiled in a process with limited time,
+    /// limited memory and no files.
     ///
     /// # Errors
     /// As [`Self::load`], and [`WasmError::CompileLimit`], [`WasmError::Compiler`] or
     /// [`WasmError::NoCompiler`].
     ///
     /// # Cancellation
-    /// Dropping the future ends the process.
+    /// Dropping the future kills that process.
     pub async fn load_foreign(&self, wasm: &[u8]) -> Result<Arc<GuestModule>, WasmError> {
         module::check_size(wasm)?;
         let digest = ModuleDigest::of(wasm);
@@ -206,8 +206,8 @@ impl HostWasmToolRunner {
         Ok(Arc::new(GuestModule::linked(digest, &self.linker.0, &code)?))
     }
 
-    /// A refusal that would be the same again is remembered: otherwise one module that takes all the time
-    /// there is would take it at every start.
+    /// Compiles a foreign module. A refusal that would repeat is remembered: otherwise one module that uses
+    /// up the time limit would do so at every start.
     async fn compile_foreign(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Module, WasmError> {
         if let Some(reason) = self.cache.refusal(digest) {
             return Err(WasmError::RefusedBefore { reason, digest });
@@ -226,10 +226,10 @@ impl HostWasmToolRunner {
         }
     }
 
-    /// Asks a module what tools it has. It runs with no mounts, 64 MiB and 5 seconds.
+    /// Asks a module which tools it has. It runs without mounts, with 64 MiB and 5 seconds.
     ///
     /// # Errors
-    /// [`WasmError::Describe`] when its answer cannot be used, else why it could not be run.
+    /// [`WasmError::Describe`] if its answer cannot be used, else the reason why it could not run.
     ///
     /// # Cancellation
     /// Dropping the future stops the guest.
@@ -252,11 +252,11 @@ impl HostWasmToolRunner {
         }
     }
 
-    /// What holds a worker, with the evidence: a module is asked to describe itself as in
-    /// [`Self::describe`], and the thread that ran it tells.
+    /// The confinement of a worker, with evidence: runs the module as in [`Self::describe`], and returns the
+    /// posture of that thread.
     ///
     /// # Errors
-    /// [`WasmError`] when no worker could be confined, or the module not be run.
+    /// [`WasmError`] if no worker could be confined, or the module could not run.
     ///
     /// # Cancellation
     /// Dropping the future stops the guest.
@@ -265,7 +265,7 @@ impl HostWasmToolRunner {
     }
 
     async fn run_describe(&self, module: &Arc<GuestModule>) -> Result<GuestReport, WasmError> {
-        // Compiling it is no part of its answer.
+        // Load first: compiling does not count against the module's time.
         self.ready(module)?;
         let job = GuestJob {
             module: Arc::clone(module),
@@ -282,13 +282,14 @@ impl HostWasmToolRunner {
         self.run_verb(Verb::Describe, job, |_| {}).await
     }
 
-    /// Runs one call; `watch` sees progress and update frames as they come, on the caller's side.
+    /// Runs one call. `watch` gets progress and update frames as they come, on the caller's side.
     ///
     /// # Cancellation
     /// Dropping the future stops the guest, as does the job's token.
     ///
     /// # Errors
-    /// [`WasmError`] where the guest cannot be started or does not come to its end; a tool's own error is in the report.
+    /// [`WasmError`] if the guest cannot be started or does not end properly; a tool's own error is in the
+    /// report.
     pub async fn run(&self, job: GuestJob, watch: impl FnMut(StreamFrame)) -> Result<GuestReport, WasmError> {
         self.run_verb(Verb::Call, job, watch).await
     }
@@ -301,7 +302,7 @@ impl HostWasmToolRunner {
     ) -> Result<GuestReport, WasmError> {
         let module = self.ready(&job.module)?;
         let pool = self.pool(&job.mounts)?;
-        // A guest without mounts opens nothing, and a look at the start would be the answer of the first calls.
+        // A guest without mounts opens no file, and must not wait for the first search.
         let exposed = match job.mounts.is_empty() {
             true => Arc::default(),
             false => self.config.mounts.private_links().exposed().await,
@@ -320,7 +321,7 @@ impl HostWasmToolRunner {
             protected: Arc::clone(&self.config.protected),
             exposed,
             control: Arc::clone(&control),
-            // A sender of our own stays open, so that the end of the guest's wakes nobody early.
+            // This extra sender keeps the channel open, so that `frames.recv()` does not end early.
             listener: job
                 .is_watched
                 .then(|| Listener { sender: sender.clone(), dropped: Arc::clone(&dropped) }),
@@ -336,6 +337,8 @@ impl HostWasmToolRunner {
                 let (mut cancelled, mut given_up) = (false, false);
                 loop {
                     tokio::select! {
+                        // `biased`: waiting frames are delivered before the answer, and the answer counts
+                        // even if the caller cancels at the same time.
                         biased;
                         Some(frame) = frames.recv() => watch(frame),
                         answer = &mut answer => break answer.map_err(|_cause| WasmError::WorkerLost)?,
@@ -348,7 +351,7 @@ impl HostWasmToolRunner {
                             if pool.write_off(&control) {
                                 break Err(WasmError::Stuck);
                             }
-                            // The answer is on its way.
+                            // The worker finished just before: its answer is on its way.
                             given_up = true;
                         }
                     }
@@ -366,7 +369,7 @@ impl HostWasmToolRunner {
         report
     }
 
-    /// The module's code, loaded on first use: some milliseconds for the first caller of a process.
+    /// The module's code, loaded on first use: some milliseconds for the first call in a process.
     fn ready(&self, module: &GuestModule) -> Result<LinkedModule, WasmError> {
         let ready = module.ready(&self.linker.0, |embedded| match embedded {
             Some(wasm) => self.cache.load(&self.engine, wasm, module.digest()),
@@ -375,7 +378,7 @@ impl HostWasmToolRunner {
         ready.cloned()
     }
 
-    /// The pool of a mount set, made on first use.
+    /// The pool of a mount set, created on first use.
     fn pool(&self, mounts: &[GrantedMount]) -> Result<Arc<Pool>, WasmError> {
         let mut pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pool) = pools.get(mounts) {
@@ -401,15 +404,15 @@ impl HostWasmToolRunner {
         Ok(pool)
     }
 
-    /// Whether the kernel tells which pages a call touched, which makes clearing its memory cheaper. What it tells it by
-    /// is opened at the first asking, for good: a program that conceals its memory asks before, since an ordinary
-    /// user's cannot open it afterwards.
+    /// Whether the kernel can report which pages a call touched (`PAGEMAP_SCAN`), which makes clearing memory
+    /// cheaper. The first check opens the kernel's interface permanently. A program that makes itself
+    /// non-dumpable must call this before, since an ordinary user's process cannot open it afterwards.
     #[must_use]
     pub fn has_pagemap_scan() -> bool {
         wasmtime::PoolingAllocationConfig::is_pagemap_scan_available()
     }
 
-    /// Whether a layer must hold every worker.
+    /// Whether a layer must confine every worker.
     #[must_use]
     pub fn requirement(&self, layer: Layer) -> Requirement {
         match layer {
@@ -420,8 +423,8 @@ impl HostWasmToolRunner {
     }
 }
 
-/// Looks for the answer of a short call before its caller goes to sleep. Where several calls run, the
-/// processor is theirs and nobody waits this way.
+/// Polls for the answer of a short call before its caller sleeps. If several calls run, the processor is left
+/// to them and no caller polls.
 fn early_answer(
     pool: &Pool,
     answer: &mut oneshot::Receiver<Result<GuestReport, WasmError>>,
@@ -437,7 +440,7 @@ fn early_answer(
     None
 }
 
-/// A short name for a mount set, such as `shared:w,tmp:w`.
+/// A short label of a mount set, such as `shared:w,tmp:w`.
 fn label(mounts: &[GrantedMount]) -> String {
     if mounts.is_empty() {
         return "none".to_owned();
@@ -446,7 +449,7 @@ fn label(mounts: &[GrantedMount]) -> String {
     names.collect::<Vec<_>>().join(",")
 }
 
-/// Stops a call whose caller has gone.
+/// Stops a call when its caller drops it.
 struct StopOnDrop(Arc<CallControl>);
 
 impl Drop for StopOnDrop {

@@ -1,4 +1,4 @@
-//! A guest's standard streams: frames on its standard output, bounded text on its standard error.
+//! Reads a guest's standard streams: frames on standard output, bounded text on standard error.
 
 use portcullis_types::{
     FinalFrame, GuestFrame, MAX_CHUNK_BYTES, MAX_FINAL_FRAME_BYTES, MAX_STREAM_FRAME_BYTES, ToolOutput,
@@ -6,28 +6,28 @@ use portcullis_types::{
 
 use super::{ChunkSink, GuestFault, Listener, StreamFrame, fault::TO_SAY_SOMETHING};
 
-/// What is kept of a guest's standard error, for the operator's log and for authors: half of it from the
-/// beginning, and half from the end, where the message of a panic is.
+/// Limit of a guest's standard error that is kept, for the operator's log and for authors: half from the
+/// beginning, and half from the end, where a panic's message is.
 const MAX_STDERR_BYTES: usize = 64 << 10;
 
-/// How much of a line that is no frame a fault quotes, in characters.
+/// Limit of an invalid line that a fault quotes, in characters.
 const MAX_QUOTED_CHARS: usize = 64;
 
-/// Progress, update and chunk frames of one call. Far beyond what anybody watches; an endless stream of them is
-/// a loop that would otherwise run to its deadline.
+/// Limit of progress, update and chunk frames of one call, far beyond any use. More frames are a sign of a
+/// loop that would otherwise run to its deadline.
 const MAX_STREAM_FRAMES: usize = 100_000;
 
-/// A guest's standard output, read according to what it was asked.
+/// A guest's standard output, read according to its verb.
 #[derive(Debug)]
 pub(super) enum Stdout {
-    /// The answer to `call`.
+    /// Frames: the answer to `call`.
     Frames(FrameReader),
-    /// The answer to `describe`: one text.
+    /// One text: the answer to `describe`.
     Whole(Vec<u8>),
 }
 
 impl Stdout {
-    /// Takes what the guest wrote.
+    /// Takes output of the guest.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), GuestFault> {
         match self {
             Self::Frames(reader) => reader.write(bytes),
@@ -52,19 +52,19 @@ impl Stdout {
     }
 }
 
-/// Reads frames from the bytes that a guest writes. A fault ends the call at once.
+/// Reads frames from a guest's output. A fault ends the call at once.
 #[derive(Debug, Default)]
 pub(super) struct FrameReader {
     line: Vec<u8>,
     last: Option<FinalFrame>,
     stream_frames: usize,
     listener: Option<Listener>,
-    /// Takes chunks, where the call is the sending end of a transfer.
+    /// Takes chunks, if the call is the sending end of a transfer.
     outlet: Option<ChunkSink>,
     chunk: Option<Chunk>,
 }
 
-/// A chunk that was announced, and what is there of it.
+/// An announced chunk, and the bytes of it so far.
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
@@ -76,7 +76,7 @@ impl FrameReader {
         Self { listener, outlet, ..Self::default() }
     }
 
-    /// Takes what the guest wrote.
+    /// Takes output of the guest.
     pub(super) fn write(&mut self, mut bytes: &[u8]) -> Result<(), GuestFault> {
         loop {
             bytes = self.fill_chunk(bytes)?;
@@ -92,7 +92,7 @@ impl FrameReader {
         self.extend(bytes)
     }
 
-    /// Ends the stream; a last line needs no newline.
+    /// Ends the stream; the last line needs no newline.
     pub(super) fn finish(mut self) -> Result<FinalFrame, GuestFault> {
         if self.chunk.is_some() {
             return Err(GuestFault::MalformedFrame { reason: "a chunk is cut off".to_owned() });
@@ -160,8 +160,8 @@ impl FrameReader {
         Ok(())
     }
 
-    /// Takes what belongs to the chunk that was begun, if one was, and sends it when it is whole. Returns what
-    /// follows.
+    /// Adds bytes to the current chunk, if there is one, and sends it when it is complete. Returns the
+    /// remaining bytes.
     fn fill_chunk<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], GuestFault> {
         let Some(chunk) = &mut self.chunk else { return Ok(bytes) };
         let (own, rest) = bytes.split_at(chunk.missing.min(bytes.len()));
@@ -176,8 +176,8 @@ impl FrameReader {
     }
 }
 
-/// What is wrong with a line that is no frame, and what its author most likely meant: text of `println!`, which
-/// stands in a line of its own, or of `print!`, which stands before the frame that follows.
+/// Explains an invalid line and its likely cause: text from `println!`, which is a line by itself, or from
+/// `print!`, which precedes the next frame.
 fn malformed(line: &[u8], error: &serde_json::Error) -> String {
     let Ok(text) = str::from_utf8(line) else {
         return format!("it is not UTF-8; {TO_SAY_SOMETHING}");
@@ -191,11 +191,11 @@ fn malformed(line: &[u8], error: &serde_json::Error) -> String {
     format!("{error}; {TO_SAY_SOMETHING}")
 }
 
-/// How frames begin as the SDK writes them.
+/// How frames begin when the SDK writes them.
 const FRAME_BEGINNINGS: [&str; 5] =
     ["{\"ok\":", "{\"error\":", "{\"progress\":", "{\"update\":", "{\"chunk\":"];
 
-/// A guest's text within a line of ours.
+/// Quotes a guest's text within one line.
 fn quoted(text: &str) -> String {
     let mut shown: String = text.trim_end().chars().take(MAX_QUOTED_CHARS).collect();
     if shown.len() < text.trim_end().len() {
@@ -204,11 +204,12 @@ fn quoted(text: &str) -> String {
     format!("`{}`", portcullis_types::escape_for_display(&shown))
 }
 
-/// What a guest writes to its standard error, up to a limit; what does not fit is counted.
+/// A guest's standard error up to the limit; dropped bytes are counted.
 #[derive(Debug, Default)]
 pub(super) struct Stderr {
     beginning: Vec<u8>,
-    /// The last bytes after the beginning, and less than as many more that will be dropped.
+    /// The last bytes after the beginning: half of the limit, and less than as much again that will be
+    /// dropped.
     end: Vec<u8>,
     dropped_bytes: usize,
 }
@@ -218,11 +219,11 @@ impl Stderr {
         const HALF: usize = MAX_STDERR_BYTES / 2;
         let (first, rest) = bytes.split_at(bytes.len().min(HALF - self.beginning.len()));
         self.beginning.extend_from_slice(first);
-        // Of one long write only the last part can stay.
+        // Of one long write only the last part can be kept.
         let (gone, rest) = rest.split_at(rest.len().saturating_sub(HALF));
         self.dropped_bytes = self.dropped_bytes.saturating_add(gone.len());
         self.end.extend_from_slice(rest);
-        // Moved once for every half that comes, not with each byte.
+        // Drain once per half limit rather than for each byte.
         if self.end.len() >= 2 * HALF {
             self.drop_all_but(HALF);
         }
@@ -234,11 +235,11 @@ impl Stderr {
         self.dropped_bytes = self.dropped_bytes.saturating_add(surplus);
     }
 
-    /// The text, with a note where some was dropped.
+    /// The text, with a note where bytes were dropped.
     pub(super) fn into_text(mut self) -> String {
         self.drop_all_but(MAX_STDERR_BYTES / 2);
         if self.dropped_bytes == 0 {
-            // In one piece, for a character that stands across.
+            // Joined first, since a character may span both parts.
             self.beginning.append(&mut self.end);
         }
         let mut text = String::from_utf8_lossy(&self.beginning).into_owned();

@@ -1,5 +1,5 @@
-//! Serves a guest's standard streams: what it writes goes to whoever reads it, and what it reads comes from the
-//! other end of a transfer, where its call is the receiving one.
+//! Serves a guest's standard streams: passes on its output, and reads its input from the sending end of a
+//! transfer if its call is the receiving end.
 
 use wasmtime::{Error, Result};
 
@@ -10,14 +10,14 @@ use super::{
     verdict::Errno,
 };
 
-/// Buffers that one `fd_write` or `fd_read` may name.
+/// Limit of buffers in one `fd_write` or `fd_read`.
 const MAX_IO_VECTORS: u32 = 1024;
 
-/// What one `fd_write` to a standard stream takes; a guest that has more calls again. Many vectors may name
-/// the same memory, and between two calls is where a guest is stopped.
+/// Limit of bytes in one `fd_write` to a standard stream; the guest calls again for the rest. Many vectors
+/// may name the same memory, and a guest can be stopped only between two calls.
 const MAX_WRITE_BYTES: u32 = 128 << 10;
 
-/// Hands what the guest writes to its standard streams to whoever reads them; a fault ends the call.
+/// Passes a guest's output on to its reader; a fault ends the call.
 pub(super) fn write_stream(
     memory: &mut [u8],
     state: &mut GuestState,
@@ -51,8 +51,7 @@ pub(super) fn write_stream(
     Ok(store(memory, number(out), &written.to_le_bytes()).map_or_else(|errno| errno.0, |()| 0))
 }
 
-/// Reads from the other end of a transfer into the first buffer that has room; a guest that wants more calls
-/// again.
+/// Reads from a transfer into the first buffer that is not empty; the guest calls again for more.
 pub(super) fn read_stream(
     memory: &mut [u8],
     state: &mut GuestState,

@@ -1,5 +1,5 @@
-//! The thread that makes time pass for guests: it advances the engine's epoch and interrupts overdue
-//! calls. It sleeps when nothing runs and ends with the runner.
+//! The thread that advances the engine's epoch and interrupts overdue calls. It sleeps while no call runs,
+//! and ends with the runner.
 
 use std::{
     io,
@@ -15,11 +15,11 @@ use wasmtime::Engine;
 
 use super::control::CallControl;
 
-/// How often the epoch advances while a call runs; a guest overstays its deadline by at most one tick.
+/// Interval of the epoch while a call runs; a guest overruns its deadline by at most one tick.
 const TICK: Duration = Duration::from_millis(5);
 
-/// After how many ticks without a call the thread goes to sleep. Staying up a little saves the next call
-/// the price of waking it.
+/// How many ticks without a call until the thread sleeps. Staying awake for a while saves the next call the
+/// cost of waking it.
 const IDLE_TICKS: u32 = 40;
 
 /// Owns the ticking thread.
@@ -38,7 +38,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The list stays whole whatever panicked while it was locked: it is only pushed to and removed from.
+    /// A panic while locked leaves the list valid: it is only pushed to and removed from.
     fn calls(&self) -> MutexGuard<'_, Vec<Arc<CallControl>>> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -75,13 +75,13 @@ impl Drop for Ticker {
         }
         self.shared.wake.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the ticker is a bug, but a drop is no place to raise it again.
+            // A panic of the ticker is a bug, but `drop` must not raise it again.
             let _joined = thread.join();
         }
     }
 }
 
-/// Keeps a call under the ticker's eyes.
+/// Guard that keeps a call watched by the ticker.
 #[derive(Debug)]
 pub(super) struct Watch {
     shared: Arc<Shared>,
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_waits_in_the_kernel_is_freed_once_its_call_is_overdue() {
+    fn a_thread_blocked_in_the_kernel_is_freed_when_overdue() {
         install_handler().expect("nobody else handles it");
         let engine = super::super::engine::build(1).expect("an engine");
         let ticker = Ticker::start(engine).expect("starts");

@@ -1,7 +1,7 @@
-//! Bytes on their way from one guest's standard output to another's standard input, while both run.
+//! Passes bytes from one guest's standard output to another's standard input, while both run.
 //!
-//! A few chunks wait at a time. Unlike progress frames none is ever dropped: whoever sends waits for whoever
-//! receives, on its own worker thread and never beyond its own deadline or cancellation.
+//! A few chunks may wait. Unlike progress frames no chunk is ever dropped: the sender waits for the receiver,
+//! on its own worker thread, up to its deadline or cancellation.
 
 use std::{
     collections::VecDeque,
@@ -16,14 +16,14 @@ use super::{
     control::{CallControl, StopReason},
 };
 
-/// Chunks that wait for the receiver, 512 KiB each at most; with the one in each end's hands, all that a
-/// transfer holds in memory.
+/// Limit of chunks that wait for the receiver, 512 KiB each at most. With the one at each end, this is all
+/// the memory of a transfer.
 const CAPACITY: usize = 4;
 
-/// How long is waited at a time, so that a deadline or a cancellation is seen soon.
+/// Length of one wait, so that a deadline or a cancellation is noticed soon.
 const SLICE: Duration = Duration::from_millis(5);
 
-/// One transfer, shared by its two ends and by whoever called both.
+/// A transfer, shared by its two ends and their caller.
 #[derive(Debug)]
 pub struct Transfer {
     state: Mutex<State>,
@@ -34,44 +34,44 @@ pub struct Transfer {
 #[derive(Debug)]
 struct State {
     waiting: VecDeque<Vec<u8>>,
-    /// Of all chunks that were sent.
+    /// Bytes of all chunks sent so far.
     bytes: u64,
     phase: Phase,
-    /// Whether the receiver got anything, the end included.
+    /// Whether the receiver got a chunk or the end.
     is_received: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// All chunks were sent, and what sent them is over and on record.
+    /// All chunks were sent, and the sender has ended and is on record.
     Ended,
-    /// The receiver knows that.
+    /// The receiver knows that the transfer is complete.
     EndReceived,
     BrokenOff,
 }
 
-/// Which end of a transfer a call is.
+/// The end of a transfer that a call has.
 #[derive(Debug, Clone)]
 pub enum TransferEnd {
-    /// Its standard output.
+    /// Sends its standard output.
     Sending(Arc<Transfer>),
-    /// Its standard input.
+    /// Receives on its standard input.
     Receiving(Arc<Transfer>),
 }
 
-/// What a receiver gets.
+/// An item that the receiver gets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
     Chunk(Vec<u8>),
-    /// Nothing follows; the number of bytes in all.
+    /// The transfer is complete; the number of its bytes.
     End(u64),
-    /// Nothing follows, though something should.
+    /// The transfer was broken off before its end.
     BrokenOff,
 }
 
 impl Transfer {
-    /// One that carries as much as a transfer may.
+    /// A transfer with the default limit of bytes.
     #[must_use]
     pub fn new() -> Arc<Self> {
         Self::with_limit(MAX_TRANSFER_BYTES)
@@ -82,7 +82,7 @@ impl Transfer {
         Arc::new(Self { state: Mutex::new(state), changed: Condvar::new(), limit_bytes })
     }
 
-    /// Says that all was sent. Before it is said, no receiver takes what it got for the whole.
+    /// Completes the transfer. Before this, no receiver takes its data as complete.
     pub fn end(&self) {
         let mut state = self.state();
         if state.phase == Phase::Open {
@@ -91,7 +91,7 @@ impl Transfer {
         }
     }
 
-    /// Sees to it that the receiver does not get the end; `false` if it has it already.
+    /// Prevents the receiver from getting the end; `false` if it has it already.
     pub fn break_off(&self) -> bool {
         let mut state = self.state();
         if state.phase == Phase::EndReceived {
@@ -108,12 +108,12 @@ impl Transfer {
         self.state().bytes
     }
 
-    /// Whether the receiver got anything, if only the end.
+    /// Whether the receiver got a chunk or the end.
     pub fn is_received(&self) -> bool {
         self.state().is_received
     }
 
-    /// Sends a chunk, waiting for room.
+    /// Sends a chunk; waits for room.
     fn send(&self, chunk: Vec<u8>, control: &CallControl) -> Result<(), Refused> {
         let mut state = self.state();
         loop {
@@ -136,7 +136,7 @@ impl Transfer {
         }
     }
 
-    /// What comes next, waiting for it.
+    /// Waits for the next item.
     pub(super) fn receive(&self, control: &CallControl) -> Result<Received, StopReason> {
         let mut state = self.state();
         loop {
@@ -160,7 +160,7 @@ impl Transfer {
         }
     }
 
-    /// The state is whole whatever panicked while it was locked: each change of it is one.
+    /// A panic while locked leaves the state valid: each change is a single step.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,7 +178,7 @@ enum Refused {
     Stopped(StopReason),
 }
 
-/// The sending end, in the hands of whoever reads a guest's standard output.
+/// The sending end, used by the reader of a guest's standard output.
 #[derive(Debug)]
 pub(super) struct ChunkSink {
     pub(super) transfer: Arc<Transfer>,
@@ -187,7 +187,7 @@ pub(super) struct ChunkSink {
 }
 
 impl ChunkSink {
-    /// Sends a chunk, waiting for room.
+    /// Sends a chunk; waits for room.
     pub(super) fn send(&self, chunk: Vec<u8>) -> Result<(), GuestFault> {
         self.transfer.send(chunk, &self.control).map_err(|refused| match refused {
             Refused::TooMuch => GuestFault::TransferTooLarge { limit_bytes: self.transfer.limit_bytes },

@@ -1,5 +1,5 @@
-//! The standard input of a guest that is the receiving end of a transfer: its call, then what the other end
-//! sends, as it comes.
+//! The standard input of a guest at the receiving end of a transfer: its call frame, followed by the
+//! transferred chunks as they come.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::{
     transfer::{Received, Transfer},
 };
 
-/// What is to be read, and where more comes from.
+/// Buffered input, and the transfer that supplies more.
 #[derive(Debug)]
 pub(super) struct TransferReader {
     ready: Vec<u8>,
@@ -26,7 +26,7 @@ impl TransferReader {
         Self { ready: call_frame, at: 0, transfer, is_over: false }
     }
 
-    /// Reads at least a byte, waiting for it; none at the end of the input.
+    /// Waits for input, and reads at least one byte; zero at the end of the input.
     pub(super) fn read(&mut self, buffer: &mut [u8], control: &CallControl) -> Result<usize, StopReason> {
         if self.at == self.ready.len() && !self.is_over {
             self.more(control)?;
@@ -56,7 +56,7 @@ impl TransferReader {
     }
 
     fn line(&mut self, frame: InputFrame) {
-        // Numbers, written to memory: this cannot fail, and a line that were cut is one that broke off.
+        // Writing numbers to a `Vec` cannot fail.
         let _ = serde_json::to_writer(&mut self.ready, &frame);
         self.ready.push(b'\n');
     }

@@ -1,4 +1,4 @@
-//! What an inspection of a guest's path ends with: go on, an error number for the guest, a violation for the call.
+//! The results of judging a guest's path: proceed, an error number for the guest, or a violation of the call.
 
 /// An error number of WASI preview 1 (`wasi_snapshot_preview1.witx`, `$errno`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,32 +21,32 @@ impl Errno {
     pub(super) const XDEV: Self = Self(75);
 }
 
-/// What a guest tried and may not; the first one decides the call.
+/// A forbidden attempt of a guest; the first one decides the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// A path led out of its mount.
+    /// A path left its mount.
     Escape {
         /// The path as the guest would write it.
         path: String,
     },
-    /// A protected path would have been written.
+    /// A protected path was to be written.
     Protected {
         /// The path as the guest would write it.
         path: String,
         /// The pattern that protects it.
         pattern: String,
     },
-    /// A file with other names would have been changed in place.
+    /// A file with several names was to be changed in place.
     HardLink {
         /// The path as the guest would write it.
         path: String,
     },
 }
 
-/// The answer to an inspection: go on with the stock function, or stop with an error number.
+/// The result of judging a path: proceed with the stock function, or return an error number.
 pub(super) type Verdict<T = ()> = Result<T, Errno>;
 
-/// Splits a path into its parent and its last name; none where it ends in no name.
+/// Splits a path into its parent and its last name; none if it does not end in a name.
 pub(super) fn split(path: &str) -> Option<(&str, &str)> {
     let path = path.trim_end_matches('/');
     let (parent, name) = match path.rsplit_once('/') {

@@ -1,4 +1,4 @@
-//! One worker thread: it confines itself before its first call and proves it again before each.
+//! A worker thread: confines itself before its first call, and proves the confinement again before each call.
 
 use std::{
     sync::{
@@ -30,16 +30,16 @@ use super::{
 };
 use crate::links::Exposed;
 
-/// How long a worker looks for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more
-/// where the processor itself sleeps: as much as the call. Calls come in a row, with what a caller does
-/// between two of them: one in another process takes the answer, and thinks of the next.
+/// How long a worker polls for its next call before it sleeps. Waking a thread costs 10 to 60 µs, and more if
+/// the processor itself sleeps: as much as the call. Calls often come in a row; between two of them the
+/// caller, perhaps in another process, takes the answer and prepares the next call.
 const SPIN: Duration = Duration::from_micros(400);
 
-/// A worker's stack: what guest code may use of it (`engine`), and as much again and more for the host
-/// functions that it calls. Only what is touched becomes memory.
+/// Size of a worker's stack: the guest's share (`engine`), and more than as much again for host functions.
+/// Only touched pages take memory.
 const STACK_BYTES: usize = 4 << 20;
 
-/// What a worker is asked to run.
+/// The description of a call for a worker.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) module: LinkedModule,
@@ -48,19 +48,19 @@ pub(super) struct Job {
     pub(super) memory_bytes: usize,
     pub(super) time_limit: Duration,
     pub(super) protected: Arc<ProtectedPaths>,
-    /// The private files that have names elsewhere, as of the call's start: a worker cannot look for them itself.
+    /// The exposed private files as of the call's start: a confined worker cannot search for them.
     pub(super) exposed: Arc<Exposed>,
     pub(super) control: Arc<CallControl>,
-    /// Takes progress and update frames, if anybody watches.
+    /// Takes progress and update frames, if the call has an observer.
     pub(super) listener: Option<Listener>,
-    /// Which end of a transfer the call is, if it is one.
+    /// The call's end of a transfer, if it takes part in one.
     pub(super) transfer: Option<TransferEnd>,
     pub(super) watch: Watch,
     pub(super) reply: oneshot::Sender<Result<GuestReport, WasmError>>,
 }
 
 impl Job {
-    /// How the guest's standard output is to be read. Takes the listener.
+    /// The reader for the guest's standard output. Takes the listener.
     pub(super) fn stdout(&mut self) -> Stdout {
         match self.verb {
             Verb::Call => Stdout::Frames(FrameReader::new(self.listener.take(), self.outlet())),
@@ -68,7 +68,7 @@ impl Job {
         }
     }
 
-    /// The guest's standard input, where more than its call is to come. Takes the call's frame then.
+    /// The standard input of the receiving end of a transfer. Takes the call frame.
     pub(super) fn inlet(&mut self) -> Option<TransferReader> {
         match &self.transfer {
             Some(TransferEnd::Receiving(transfer)) => {
@@ -90,7 +90,7 @@ impl Job {
     }
 }
 
-/// What a module is asked: its `argv[1]`.
+/// The request to a module: its `argv[1]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
     Call,
@@ -106,18 +106,18 @@ impl Verb {
     }
 }
 
-/// What all workers of a pool share.
+/// State shared by all workers of a pool.
 #[derive(Debug)]
 pub(super) struct WorkerSetup {
     pub(super) engine: Engine,
     pub(super) preopens: Arc<[Preopen]>,
     pub(super) guest_preopens: GuestPreopens,
     pub(super) confinement: ThreadConfinement,
-    /// Workers of the pool that have a job.
+    /// Number of the pool's workers that have a job.
     pub(super) busy: AtomicUsize,
 }
 
-/// The kernel's rule for a preopen: the same handle, the same access.
+/// The kernel's rule for a preopen: the same handle and the same access.
 pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
     MountRule {
         dir: Arc::clone(preopen.handle.directory()),
@@ -133,16 +133,16 @@ pub(super) fn mount_rule(preopen: &Preopen) -> MountRule {
 pub(super) struct Assignment {
     pub(super) job: Job,
     pub(super) seat: WorkerLease,
-    /// The way back to this worker. It travels with the job, so that a worker at rest holds no sender of its
-    /// own, and ends when its pool does.
+    /// The sender for this worker's next job. It travels with the job: an idle worker holds no sender, so it
+    /// ends when its pool does.
     pub(super) back: SyncSender<Assignment>,
 }
 
-/// Starts a worker with its first job waiting.
+/// Starts a worker with its first job in its channel.
 pub(super) fn start(pool: &Arc<Pool>, job: Job, seat: WorkerLease) -> Result<(), WasmError> {
     let (back, receiver) = mpsc::sync_channel(1);
     let first = Assignment { job, seat, back: back.clone() };
-    // The receiver is alive, so the one place of the channel takes it.
+    // The receiver is alive and the channel is empty, so this cannot fail.
     back.try_send(first).map_err(|_cause| WasmError::WorkerLost)?;
     drop(back);
     let setup = Arc::clone(pool.setup());
@@ -154,10 +154,10 @@ pub(super) fn start(pool: &Arc<Pool>, job: Job, seat: WorkerLease) -> Result<(),
         .map_err(|source| WasmError::Thread { what: "worker", source })
 }
 
-/// The life of a worker thread.
+/// The main loop of a worker thread.
 fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
-    // Made before the confinement, and entered for good: what wasmtime-wasi would start otherwise is a
-    // global runtime, whose threads would inherit it.
+    // Created before the confinement, and entered permanently: otherwise wasmtime-wasi would start a global
+    // runtime, whose threads would inherit the confinement.
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
     let _entered = runtime.enter();
     let thread = ThreadTarget::current();
@@ -167,11 +167,13 @@ fn work(setup: &WorkerSetup, receiver: &mpsc::Receiver<Assignment>) {
         let report = serve(setup, &proven, &mut job);
         let Job { watch, reply, .. } = job;
         drop(watch);
+        // Before the answer is sent, so that the caller's next call finds this worker idle. A thread whose
+        // confinement failed is not reused.
         match proven {
             Ok(_) => seat.leave_idle(back),
             Err(_) => drop(seat),
         }
-        // Nobody waits for a call that was written off.
+        // A call that was written off has no receiver any more.
         let _ = reply.send(report);
         if proven.is_err() {
             return;
@@ -192,10 +194,10 @@ fn serve(
     guest::run(setup, proven.posture().clone(), job)
 }
 
-/// The next assignment; none once the pool is gone.
+/// Waits for the next assignment; none once the pool is gone.
 fn receive(receiver: &mpsc::Receiver<Assignment>, setup: &WorkerSetup) -> Option<Assignment> {
     let start = Instant::now();
-    // Where others are at work, the processor is theirs.
+    // Do not poll while other workers run: the processor is theirs.
     while setup.busy.load(Ordering::Relaxed) == 0 && start.elapsed() < SPIN {
         match receiver.try_recv() {
             Ok(assignment) => return Some(assignment),

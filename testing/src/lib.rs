@@ -1,11 +1,11 @@
-//! What tests of several crates share.
+//! Helpers shared by the tests of several crates.
 //!
-//! | file | feature | what it is |
+//! | file | feature | content |
 //! |---|---|---|
-//! | `stock_container.rs`, `outer.rs` | – | filters around a process: a container's own, and what a test takes away |
-//! | `oracles/` | `registries` | what must hold of arguments and guests' lines, whatever they are |
+//! | `stock_container.rs`, `outer.rs` | – | seccomp filters around a process: those of a container, and those that a test chooses |
+//! | `oracles/` | `registries` | properties of any arguments and any guest output |
 //! | `registries.rs` | `registries` | registries of native tools under a policy |
-//! | `world.rs`, `modules.rs` | `worlds` | a workspace, a state folder and a registry that belong to one test |
+//! | `world.rs`, `modules.rs` | `worlds` | a workspace, a state folder and a registry for one test |
 //! | `guests.rs` | `worlds` | the hostile guests |
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Compiled modules that worlds hand on to each other: compiling the core tools in every test would take
-//! most of the tests' time. What the cache checks, it checks all the same.
+//! Shares compiled modules between worlds: compiling the core tools in every test would take most of the
+//! tests' time. The cache still makes all its checks.
 
 use std::{
     fs,
@@ -10,13 +10,13 @@ use std::{
 
 use tempfile::TempDir;
 
-/// The cache that the first world filled.
+/// Copy of the cache that the first world filled.
 static KEPT: Mutex<Option<TempDir>> = Mutex::new(None);
 
-/// The folder of a state folder that holds compiled modules and their key.
+/// The part of a state folder with the compiled modules and their key.
 const FOLDER: &str = "modules";
 
-/// Puts the compiled modules into a state folder that is not there yet; whether it did.
+/// Copies the compiled modules into a state folder that does not exist yet; returns whether it did.
 pub(crate) fn lend(state: &Path) -> bool {
     let kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     match &*kept {
@@ -28,7 +28,7 @@ pub(crate) fn lend(state: &Path) -> bool {
     }
 }
 
-/// Keeps the compiled modules of a state folder for the worlds to come.
+/// Keeps a copy of a state folder's compiled modules for later worlds.
 pub(crate) fn keep(state: &Path) {
     let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
     if kept.is_none() {

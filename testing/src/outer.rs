@@ -1,4 +1,5 @@
-//! What is around a daemon: filters that take away, or only pretend, what it would confine its sessions by.
+//! The environment around a daemon: filters that deny, or only pretend to grant, the calls by which it
+//! confines.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::collections::BTreeMap;
@@ -10,43 +11,43 @@ use seccompiler::{
 
 use crate::enter_stock_container;
 
-/// A system call, or those of it that have something about them.
+/// A system call, or the uses of it with certain arguments.
 #[derive(Clone, Copy, Debug)]
 pub enum Call {
-    /// All of them.
+    /// All uses.
     Any(libc::c_long),
-    /// Where the first argument has this bit.
+    /// Uses whose first argument has this bit.
     WithFlag(libc::c_long, libc::c_int),
-    /// Where the first argument is this.
+    /// Uses whose first argument has this value.
     WithFirst(libc::c_long, libc::c_int),
-    /// Where the argument of this number points to something.
+    /// Uses whose argument of this index is not null.
     WithPointer(libc::c_long, u8),
 }
 
-/// What stands around a daemon.
+/// The environment around a daemon.
 #[derive(Clone, Copy, Debug)]
 pub enum Outer {
     /// Nothing.
     Nothing,
-    /// What a container of a stock engine refuses.
+    /// The filter of a stock container engine.
     StockContainer,
-    /// Calls are answered with an error. 0 says that all went well, and nothing was done.
+    /// These calls return an error. 0 pretends success: the call returns without effect.
     Answer(&'static [(Call, libc::c_int)]),
 }
 
 impl Outer {
-    /// A kernel without Landlock and without filters.
+    /// A kernel without Landlock and without seccomp filters.
     pub const BARE: Self = Self::Answer(&[
         (Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS),
         (Call::Any(libc::SYS_seccomp), libc::ENOSYS),
     ]);
 
-    /// Starts a program in it.
+    /// Runs a function in a thread inside this environment.
     ///
     /// # Panics
-    /// When the kernel takes no filter, or the start panics.
+    /// If the kernel accepts no filter, or the function panics.
     pub fn start<T: Send>(self, start: impl FnOnce() -> T + Send) -> T {
-        // A filter is for good: a thread that ends takes it along.
+        // A filter cannot be removed, so it is put on a thread that ends.
         std::thread::scope(|scope| {
             let started = scope.spawn(|| {
                 match self {
@@ -62,13 +63,13 @@ impl Outer {
 }
 
 fn answer(answers: &[(Call, libc::c_int)]) {
-    // A filter has one answer.
+    // A filter has only one errno, so there is one filter for each.
     let mut by_errno: BTreeMap<libc::c_int, BTreeMap<i64, Vec<SeccompRule>>> = BTreeMap::new();
     for (call, errno) in answers {
         let (number, rule) = rule(*call);
         by_errno.entry(*errno).or_default().entry(number).or_default().extend(rule);
     }
-    // All are made before one is put on: afterwards there may be none to be had.
+    // Compile all filters before the first is applied: it may deny what making the next one needs.
     let programs: Vec<BpfProgram> = by_errno
         .into_iter()
         .map(|(errno, rules)| {

@@ -1,4 +1,4 @@
-//! Registries of native tools: one with guests would have to compile them.
+//! Registries of native tools, which need no compilation of guests.
 
 use std::sync::{Arc, Mutex};
 
@@ -12,10 +12,10 @@ use portcullis_tools::{
 use portcullis_types::SandboxTier;
 use tempfile::TempDir;
 
-/// A builder with the native tools under a policy, and the state folder, which goes with it.
+/// A builder with the native tools under a policy, and the state folder, which must live as long.
 ///
 /// # Panics
-/// When the policy does not load.
+/// If the policy does not load.
 pub fn builder(policy: &str) -> (TempDir, RegistryBuilder) {
     let state = tempfile::tempdir().expect("a folder");
     let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
@@ -31,17 +31,17 @@ pub fn builder(policy: &str) -> (TempDir, RegistryBuilder) {
 /// A registry of the native tools under the shipped policy with an addition.
 ///
 /// # Panics
-/// When the policy does not load.
+/// If the policy does not load.
 #[must_use]
 pub fn registry(addition: &str) -> (TempDir, ToolRegistry) {
     let (state, builder) = builder(&format!("{DEFAULT_POLICY}\n{addition}"));
     (state, builder.build().expect("builds"))
 }
 
-/// What an approver is asked about a call of `echo`.
+/// The approval request for a call of `echo`.
 ///
 /// # Panics
-/// When it is not asked.
+/// If the approver is not asked.
 #[must_use]
 pub fn approval_request() -> ApprovalRequest {
     let (_state, registry) = registry("[tools.echo]\napproval = \"ask\"\nprofile = \"WorkspaceRead\"\n");
@@ -54,7 +54,7 @@ pub fn approval_request() -> ApprovalRequest {
     keeps.0.lock().expect("not poisoned").take().expect("asked")
 }
 
-/// Keeps what it is asked and says no.
+/// An approver that keeps the request and denies.
 #[derive(Default)]
 struct Keeps(Mutex<Option<ApprovalRequest>>);
 

@@ -1,4 +1,4 @@
-//! What a container's own filter leaves: the tests of confinement run below it as well.
+//! The seccomp filter of a stock container; the tests of confinement also run inside it.
 #![expect(clippy::unwrap_used, reason = "test code, which clippy.toml lets off by function only")]
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use seccompiler::{
 /// namespaces, no mounts, none of the kernel's rarer interfaces (`EPERM`), no `clone3` (`ENOSYS`).
 ///
 /// # Panics
-/// When the kernel takes no filter.
+/// If the kernel accepts no filter.
 pub fn enter_stock_container() {
     let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
         FORBIDDEN.into_iter().map(|number| (number, Vec::new())).collect();
@@ -48,7 +48,7 @@ pub fn enter_stock_container() {
     }
 }
 
-/// What that profile lets only containers with further capabilities do, or nobody.
+/// Calls that the profile denies, or allows only with further capabilities.
 const FORBIDDEN: [libc::c_long; 31] = [
     libc::SYS_acct,
     libc::SYS_add_key,

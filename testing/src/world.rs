@@ -1,4 +1,4 @@
-//! A workspace, a state folder and a registry that belong to one test and go with it.
+//! [`World`]: a workspace, a state folder and a registry for one test.
 
 use std::{
     ffi::OsString,
@@ -21,14 +21,14 @@ use portcullis_types::{RunnerBootstrapEnvelope, ToolError, ToolErrorKind};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A test's own world.
+/// The world of one test; its folders are removed on drop.
 #[derive(Debug)]
 pub struct World {
     root: TempDir,
     policy: String,
 }
 
-/// What a call answered, in the form that tests compare.
+/// The result of a call, with accessors for assertions.
 #[derive(Debug)]
 pub struct Answer(pub ToolResult);
 
@@ -36,7 +36,7 @@ impl World {
     /// An empty workspace under the shipped policy.
     ///
     /// # Panics
-    /// When the system has no room for it.
+    /// If the folders cannot be created.
     #[must_use]
     pub fn new() -> Self {
         let root = tempfile::tempdir().expect("a temporary folder");
@@ -58,7 +58,7 @@ impl World {
     /// Replaces a part of the policy's text; the part must be there.
     ///
     /// # Panics
-    /// When it is not.
+    /// If the part is missing.
     #[must_use]
     pub fn with_policy_edit(mut self, from: &str, to: &str) -> Self {
         assert!(self.policy.contains(from), "the policy has no `{from}`");
@@ -66,7 +66,7 @@ impl World {
         self
     }
 
-    /// The folder that holds workspace and state.
+    /// The folder that contains workspace and state.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.path()
@@ -84,10 +84,10 @@ impl World {
         self.root.path().join("state")
     }
 
-    /// The policy file, written on each call.
+    /// Writes the policy file, and returns its path.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// If it cannot be written.
     #[must_use]
     pub fn policy_file(&self) -> PathBuf {
         let path = self.root.path().join("policy.toml");
@@ -95,10 +95,10 @@ impl World {
         path
     }
 
-    /// The options by which the command line works in this world; the policy file is written on each call.
+    /// The command line's options for this world; writes the policy file.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// If it cannot be written.
     #[must_use]
     pub fn options(&self) -> [OsString; 6] {
         let [workspace, state, policy] =
@@ -106,23 +106,23 @@ impl World {
         ["--workspace".into(), workspace, "--state".into(), state, "--policy".into(), policy]
     }
 
-    /// The host path of something in `shared`.
+    /// The host path of a file below `shared`.
     #[must_use]
     pub fn shared(&self, below: &str) -> PathBuf {
         self.workspace().join("shared").join(below)
     }
 
-    /// Puts a file into `shared`, with its parents.
+    /// Writes a file below `shared`, with its parent folders.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn put(&self, below: &str, content: impl AsRef<[u8]>) {
         let path = self.shared(below);
         fs::create_dir_all(path.parent().expect("below shared")).expect("a folder");
         fs::write(path, content).expect("writable");
     }
 
-    /// What a runner of this world starts with.
+    /// The bootstrap envelope of a runner in this world.
     #[must_use]
     pub fn envelope(&self) -> RunnerBootstrapEnvelope {
         let mut envelope = RunnerBootstrapEnvelope::new(self.workspace(), self.state());
@@ -134,22 +134,22 @@ impl World {
     /// A builder with the core tools.
     ///
     /// # Errors
-    /// What bootstrap reports.
+    /// The error of the bootstrap.
     pub async fn builder(&self) -> Result<RegistryBuilder, BootstrapError> {
         let lent = crate::modules::lend(&self.state());
         let builder = runtime_builder(&self.envelope()).await;
         match &builder {
             Ok(_) => crate::modules::keep(&self.state()),
-            // A test of a refusal looks whether anything was made.
+            // Tests of a refusal check that nothing was created.
             Err(_) => drop(lent.then(|| fs::remove_dir_all(self.state()))),
         }
         builder
     }
 
-    /// A registry with the core tools and a shell, in a sidecar of its own.
+    /// A registry with the core tools and a shell, in a separate sidecar.
     ///
     /// # Panics
-    /// When it cannot be put together.
+    /// If it cannot be built.
     pub async fn registry_with_shell(&self) -> ToolRegistry {
         let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
         self.builder().await.expect("bootstraps").shell(place).build().expect("builds")
@@ -158,15 +158,15 @@ impl World {
     /// A registry with the core tools.
     ///
     /// # Panics
-    /// When it cannot be put together.
+    /// If it cannot be built.
     pub async fn registry(&self) -> ToolRegistry {
         self.builder().await.expect("bootstraps").build().expect("builds")
     }
 
-    /// A registry with a hostile guest as well, as a module from outside.
+    /// A registry that also has hostile guests, as foreign modules.
     ///
     /// # Panics
-    /// When it cannot be put together.
+    /// If it cannot be built.
     pub async fn registry_with(&self, guests: &[&str]) -> ToolRegistry {
         let mut builder = self.builder().await.expect("bootstraps");
         for name in guests {
@@ -180,7 +180,7 @@ impl World {
     /// The rows of the audit log.
     ///
     /// # Panics
-    /// When one cannot be read.
+    /// If a row cannot be read.
     #[must_use]
     pub fn rows(&self) -> Vec<Row> {
         let rows = audit::rows(&audit::log_path(&self.state()));
@@ -194,7 +194,7 @@ impl Default for World {
     }
 }
 
-/// A caller whose questions are all answered with yes.
+/// A caller whose approver approves everything.
 #[must_use]
 pub fn approving() -> Caller {
     let mut caller = Caller::new("tester", "run");
@@ -212,7 +212,7 @@ impl Answer {
     /// The result's text.
     ///
     /// # Panics
-    /// When there is an error instead.
+    /// If there is an error instead.
     #[track_caller]
     #[must_use]
     pub fn text(&self) -> String {
@@ -225,7 +225,7 @@ impl Answer {
     /// The error.
     ///
     /// # Panics
-    /// When there is a result instead.
+    /// If there is a result instead.
     #[track_caller]
     #[must_use]
     pub fn error(&self) -> &ToolError {
@@ -238,7 +238,7 @@ impl Answer {
     /// Asserts kind and code of the error, and returns its message.
     ///
     /// # Panics
-    /// When they are others.
+    /// If they differ.
     #[expect(clippy::must_use_candidate, reason = "most tests want the assertion alone")]
     #[track_caller]
     pub fn refused(&self, kind: ToolErrorKind, code: &str) -> String {
@@ -248,10 +248,10 @@ impl Answer {
     }
 }
 
-/// The command line's test binary. It lies beside the folder of the tests' own binaries.
+/// The command line's test binary, in the parent of the folder with the tests' binaries.
 ///
 /// # Panics
-/// When it is not there.
+/// If it does not exist.
 #[must_use]
 pub fn binary() -> PathBuf {
     let tests = std::env::current_exe().expect("this program's path");
@@ -260,11 +260,11 @@ pub fn binary() -> PathBuf {
     binary
 }
 
-/// Whether a kernel feature is there. Where it is not, says so and lets the test skip; on CI, or with
-/// `PORTCULLIS_REQUIRE_KERNEL=1`, that is a failure.
+/// Returns whether a kernel feature is there, so that a test without it can skip. On CI, or with
+/// `PORTCULLIS_REQUIRE_KERNEL=1`, a missing feature is a failure.
 ///
 /// # Panics
-/// On CI, when it is not there.
+/// On CI, or with `PORTCULLIS_REQUIRE_KERNEL=1`, if the feature is missing.
 #[must_use]
 pub fn kernel_or_skip(feature: &str, is_there: bool) -> bool {
     if is_there {

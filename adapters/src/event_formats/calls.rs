@@ -1,19 +1,19 @@
-//! [`OpenCalls`]: the calls that are going on, as far as a form must remember them.
+//! [`OpenCalls`]: the state that an event format keeps for calls in progress.
 
 use std::collections::HashMap;
 
-/// How many calls of a run a form remembers at once. A model that asks for more costs a form no more memory:
-/// what it says of the others lacks the tool's name where the event does not have it.
+/// Limit of calls of a run that an event format tracks at once, so that a model with more calls costs no more
+/// memory. Events of the other calls lack the tool's name unless they carry it themselves.
 pub const MAX_OPEN_CALLS: usize = 1024;
 
-/// Calls by id, each with what a form wants to know of it.
+/// State of tracked calls, by call id.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls<T> {
     calls: HashMap<String, T>,
 }
 
 impl<T> OpenCalls<T> {
-    /// The call, which is remembered from now on; none if there are too many.
+    /// The state of a call, which is tracked from now on; none if there are too many calls.
     pub(super) fn open(&mut self, call_id: &str, new: impl FnOnce() -> T) -> Option<&mut T> {
         if !self.calls.contains_key(call_id) {
             if self.calls.len() >= MAX_OPEN_CALLS {
@@ -24,22 +24,22 @@ impl<T> OpenCalls<T> {
         self.calls.get_mut(call_id)
     }
 
-    /// The call, if it is remembered.
+    /// The state of a tracked call.
     pub(super) fn get(&self, call_id: &str) -> Option<&T> {
         self.calls.get(call_id)
     }
 
-    /// Whether the call is remembered.
+    /// Whether the call is tracked.
     pub(super) fn has(&self, call_id: &str) -> bool {
         self.calls.contains_key(call_id)
     }
 
-    /// Forgets the call.
+    /// Stops tracking a call, and returns its state.
     pub(super) fn close(&mut self, call_id: &str) -> Option<T> {
         self.calls.remove(call_id)
     }
 
-    /// Forgets those calls, and gives them in the order of their ids.
+    /// Stops tracking the matching calls, and returns them in order of their ids.
     pub(super) fn close_where(&mut self, mut is_over: impl FnMut(&T) -> bool) -> Vec<(String, T)> {
         let mut closed: Vec<(String, T)> = self.calls.extract_if(|_, call| is_over(call)).collect();
         closed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));

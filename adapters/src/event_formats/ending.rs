@@ -1,17 +1,17 @@
-//! How a run's end is told to strangers: a stable code, and a sentence without the operator's part.
+//! Describes a run's end to outsiders: a stable code, and a sentence without details for the operator.
 
 use portcullis_agent::AgentEnd;
 
-/// What is said of an end that is not the model's whole answer.
+/// Description of an end without a complete answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// Stable, for programs.
+    /// Stable code, for programs.
     pub(super) code: &'static str,
-    /// For people.
+    /// Message for people.
     pub(super) message: String,
 }
 
-/// Why a run ended without a whole answer; none if it has one.
+/// Describes why a run ended without a complete answer; none if it has one.
 pub(super) fn failure(end: &AgentEnd) -> Option<Failure> {
     let (code, message) = match end {
         AgentEnd::Answer { .. } => return None,
@@ -19,14 +19,15 @@ pub(super) fn failure(end: &AgentEnd) -> Option<Failure> {
         AgentEnd::Length { .. } => ("length", "the limit of tokens cut the answer off".to_owned()),
         AgentEnd::Repeated { tool } => ("repeated", format!("the same call of `{tool}` over and over")),
         AgentEnd::Cancelled => ("cancelled", "the run was cancelled".to_owned()),
-        // The words may hold an address, an account or what the provider quotes: they are the operator's.
+        // The provider's message may hold an address, an account or quoted data, so only the operator sees
+        // it.
         AgentEnd::Provider { kind, message: _ } => ("provider", format!("the model gave no answer: {kind}")),
         AgentEnd::Internal { message: _ } => ("internal", "an internal error ended the run".to_owned()),
     };
     Some(Failure { code, message })
 }
 
-/// What there is of an answer.
+/// The run's answer, also if it was cut off.
 pub(super) fn answer(end: &AgentEnd) -> Option<&str> {
     match end {
         AgentEnd::Answer { text } | AgentEnd::Length { text } => Some(text),

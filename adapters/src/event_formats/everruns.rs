@@ -1,4 +1,4 @@
-//! [`Everruns`]: a run in the words of specification 000.
+//! [`Everruns`]: the event format of specification 000.
 
 use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_types::{Message, ToolEvent, ToolResult};
@@ -7,18 +7,18 @@ use serde_json::{Value, json};
 use super::{EventFormat, calls::OpenCalls, ending};
 use crate::everruns::ToolExecutionResult;
 
-/// A run as specification 000 has it ("Execution Flow": `ToolCallStart` before a call, `ToolCallResult` after
-/// it). For the rest its project uses the events of AG-UI, and so does this form: `type` is the event's name,
-/// fields are in camel case.
+/// Event format of specification 000 ("Execution Flow": `ToolCallStart` before a call, `ToolCallResult` after
+/// it). For all else that project uses the events of AG-UI, and so does this format: `type` is the event's
+/// name, fields are in camel case.
 ///
-/// | event | fields | of |
+/// | event | fields | source |
 /// |---|---|---|
 /// | `RunStarted` | `threadId` (the agent), `runId` | [`AgentEvent::AgentStart`] |
 /// | `StepStarted` | `stepName` (`iteration-N`) | [`AgentEvent::TurnStart`] |
 /// | `TextMessageStart` | `messageId`, `role` | the first [`AgentEvent::TextDelta`] of a turn; [`AgentEvent::Steered`] |
 /// | `TextMessageContent` | `messageId`, `delta` (never empty) | [`AgentEvent::TextDelta`]; [`AgentEvent::Steered`] |
 /// | `TextMessageEnd` | `messageId` | [`AgentEvent::MessageEnd`]; [`AgentEvent::Steered`] |
-/// | `ToolCallStart` | `toolCallId`, `toolCallName` | what comes first of [`ToolEvent::ArgumentsDelta`] and [`ToolEvent::Requested`] |
+/// | `ToolCallStart` | `toolCallId`, `toolCallName` | the first of [`ToolEvent::ArgumentsDelta`] and [`ToolEvent::Requested`] |
 /// | `ToolCallArgs` | `toolCallId`, `delta` (the JSON text) | [`ToolEvent::ArgumentsDelta`]; [`ToolEvent::Requested`] if there was none |
 /// | `ToolCallEnd` | `toolCallId` | [`ToolEvent::Requested`]: the arguments are whole; the turn's end for a call that was cut off |
 /// | `Custom` `hitl.request` | `value.toolCallId` | [`ToolEvent::ApprovalRequested`] |
@@ -28,22 +28,22 @@ use crate::everruns::ToolExecutionResult;
 /// | `RunFinished` | `threadId`, `runId`, `result` (the answer) | [`AgentEnd::Answer`] |
 /// | `RunError` | `message`, `code` | each other [`AgentEnd`] |
 ///
-/// `content` is what the specification's "Error Handling Contract" tells a model: the result, or
-/// `{"error": "…"}`, which for an internal error is one sentence whatever its cause. `messageId`s are counted
-/// in the run. `code` is `max_iterations`, `length`, `repeated`, `cancelled`, `provider` or `internal`.
+/// `content` follows the specification's "Error Handling Contract": the result, or `{"error": "…"}`, which is
+/// one fixed sentence for every internal error. `messageId`s count up within the run. `code` is
+/// `max_iterations`, `length`, `repeated`, `cancelled`, `provider` or `internal`.
 ///
-/// Left out, because these words have nothing for them: [`AgentEvent::ThinkingDelta`], what a turn costs,
+/// Omitted, because the format has no event for them: [`AgentEvent::ThinkingDelta`], a turn's tokens,
 /// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::Progress`], [`ToolEvent::Update`],
 /// [`ToolEvent::Pending`], and `timestamp`, which is optional there.
 #[derive(Debug, Default)]
 pub struct Everruns {
     thread_id: String,
     run_id: String,
-    /// How many messages there were.
+    /// Number of messages so far.
     messages: u64,
-    /// The model's message that is being written.
+    /// Id of the model's message in progress.
     writing: Option<String>,
-    /// Calls whose arguments come in.
+    /// Calls whose arguments are still being streamed.
     arriving: OpenCalls<()>,
 }
 
@@ -92,7 +92,7 @@ impl Everruns {
         values
     }
 
-    /// A provider may give a text without having streamed it.
+    /// A provider that does not stream gives the text only here.
     fn message_end(&mut self, message: &Message) -> Vec<Value> {
         let mut values = if self.writing.is_none() { self.text(&message.text()) } else { Vec::new() };
         values.extend(self.writing.take().map(|id| message_end(&id)));
@@ -113,7 +113,7 @@ impl Everruns {
             ToolEvent::ArgumentsDelta { call_id, tool, delta } => {
                 let is_new = !self.arriving.has(call_id);
                 if delta.is_empty() || self.arriving.open(call_id, || ()).is_none() {
-                    // One too many: its arguments come whole, when it is asked for.
+                    // Too many calls to track: the arguments come whole with `Requested`.
                     return Vec::new();
                 }
                 let start = is_new.then(|| call_start(call_id, tool));
@@ -158,7 +158,7 @@ impl Everruns {
         })
     }
 
-    /// The calls whose arguments never came to their end.
+    /// Ends the calls whose arguments were never completed.
     fn cut_off(&mut self) -> Vec<Value> {
         self.arriving.close_where(|()| true).iter().map(|(id, ())| call_end(id)).collect()
     }

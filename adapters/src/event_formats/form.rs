@@ -1,4 +1,4 @@
-//! [`EventFormat`]: from events to JSON, and the choice among the forms.
+//! [`EventFormat`]: converts events to JSON; [`EventForm`] selects a format.
 
 use std::{fmt, str::FromStr};
 
@@ -8,34 +8,33 @@ use thiserror::Error;
 
 use super::{Everruns, Hsafa, Yoagent};
 
-/// Another system's words for a run. One for each run: a form remembers what it needs to say the next event.
+/// An event format of another system. Use one for each run: a format keeps state between events.
 pub trait EventFormat: Send {
-    /// What an event is in these words: nothing, one JSON object or several, in order. Called for each event
-    /// of the run, in order.
+    /// Converts an event to zero or more JSON objects, in order. Called for each event of the run, in order.
     fn values(&mut self, event: &AgentEvent) -> Vec<Value>;
 
-    /// The same as JSON lines, each with its newline.
+    /// Converts an event to JSON lines, each with its newline.
     fn lines(&mut self, event: &AgentEvent) -> String {
         self.values(event).into_iter().map(|value| format!("{value}\n")).collect()
     }
 }
 
-/// Which words.
+/// The available event formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventForm {
-    /// Those of specification 000: [`Everruns`].
+    /// Of specification 000: [`Everruns`].
     Everruns,
-    /// Those of specification 002: [`Yoagent`].
+    /// Of specification 002: [`Yoagent`].
     Yoagent,
-    /// Those of specification 003: [`Hsafa`].
+    /// Of specification 003: [`Hsafa`].
     Hsafa,
 }
 
 impl EventForm {
-    /// All forms.
+    /// All formats.
     pub const ALL: [Self; 3] = [Self::Everruns, Self::Yoagent, Self::Hsafa];
 
-    /// The name, as on a command line.
+    /// The name on the command line.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -45,7 +44,7 @@ impl EventForm {
         }
     }
 
-    /// The form, for one run.
+    /// Creates the format's state for one run.
     #[must_use]
     pub fn begin(self) -> Box<dyn EventFormat> {
         match self {
@@ -71,10 +70,10 @@ impl FromStr for EventForm {
     }
 }
 
-/// There is no form of this name.
+/// The error of an unknown format name.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("there is no form `{}`; there are everruns, yoagent and hsafa", name.escape_debug())]
 pub struct UnknownForm {
-    /// What was asked for.
+    /// The name that was given.
     pub name: String,
 }

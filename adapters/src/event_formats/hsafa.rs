@@ -1,4 +1,4 @@
-//! [`Hsafa`]: a run in the words of specification 003.
+//! [`Hsafa`]: the event format of specification 003.
 
 use portcullis_agent::{AgentEnd, AgentEvent};
 use portcullis_types::{ToolErrorKind, ToolEvent, ToolResult};
@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 use super::{EventFormat, calls::OpenCalls, ending, partial::partial};
 use crate::everruns::ToolExecutionResult;
 
-/// How many bytes of a call's arguments are kept to show what has come of them. Beyond it pieces are passed on
-/// as they come, and the whole comes at the end.
+/// Limit of a call's buffered arguments, in bytes. Beyond it pieces are still passed on, without
+/// `partialArgs`; all arguments follow at the end.
 pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 
-/// A run as specification 003 has it ("Streaming Events", "Visible Tool Results in Spaces"). Names and fields
-/// that the specification leaves open are its project's: flat objects in camel case, each with `type`,
-/// `runId` and `agentEntityId`, those of a call with `streamId` (the call's id) and `toolName`.
+/// Event format of specification 003 ("Streaming Events", "Visible Tool Results in Spaces"). Names and fields
+/// that the specification leaves open follow its project: flat objects in camel case, each with `type`,
+/// `runId` and `agentEntityId`. Events of a call also have `streamId` (the call's id) and `toolName`.
 ///
-/// | event | further fields | of |
+/// | event | further fields | source |
 /// |---|---|---|
 /// | `run.started` | | [`AgentEvent::AgentStart`] |
-/// | `tool.started` | | what comes first of [`ToolEvent::ArgumentsDelta`] and [`ToolEvent::Requested`] |
-/// | `tool.streaming` | `delta`, `partialArgs` where it is due | [`ToolEvent::ArgumentsDelta`] |
-/// | `tool.streaming` | `partialArgs`: all of them | [`ToolEvent::Requested`] |
+/// | `tool.started` | | the first of [`ToolEvent::ArgumentsDelta`] and [`ToolEvent::Requested`] |
+/// | `tool.streaming` | `delta`, sometimes `partialArgs` | [`ToolEvent::ArgumentsDelta`] |
+/// | `tool.streaming` | `partialArgs`: all arguments | [`ToolEvent::Requested`] |
 /// | `run.waiting_tool` | `status` (`requires_action`), `reason` (`approval` or `result`) | [`ToolEvent::ApprovalRequested`], [`ToolEvent::Pending`] |
 /// | `tool.done` | `result` | [`AgentEvent::ToolEnd`] with a result |
 /// | `tool.error` | `error`, `code` (the error's kind) | [`AgentEvent::ToolEnd`] with an error; [`AgentEvent::TurnEnd`] for a call that was cut off |
@@ -28,16 +28,17 @@ pub const MAX_PARTIAL_ARGUMENT_BYTES: usize = 64 * 1024;
 /// | `run.cancelled` | | [`AgentEnd::Cancelled`] |
 /// | `run.failed` | `error`, `code` | each other [`AgentEnd`] |
 ///
-/// `partialArgs` is due when the text has grown by an eighth, so that long arguments are not sent over and
-/// over, and while it is at most [`MAX_PARTIAL_ARGUMENT_BYTES`] long. A call whose result comes later, from
-/// elsewhere, stays in `requires_action`: its `{"status": "pending"}` is no `tool.done`. `error` and `result`
-/// are what a model is told; an internal error is one sentence.
+/// `partialArgs` is sent when the text has grown by an eighth, so that long arguments are not repeated too
+/// often, and while the text has at most [`MAX_PARTIAL_ARGUMENT_BYTES`]. A call whose result comes later,
+/// from elsewhere, stays in `requires_action`: its `{"status": "pending"}` gives no `tool.done`. `error` and
+/// `result` are the model's view of the result; an internal error is one fixed sentence.
 ///
-/// Left out, because in this system what a model says is its own and people see its calls alone:
+/// Omitted, because in this system the model's text is private and people see only its calls:
 /// [`AgentEvent::TurnStart`], [`AgentEvent::TextDelta`], [`AgentEvent::ThinkingDelta`],
-/// [`AgentEvent::MessageEnd`], what a turn costs. Left out, because these words have nothing for them:
-/// [`AgentEvent::Steered`], [`ToolEvent::ApprovalResolved`], [`ToolEvent::Started`], [`ToolEvent::Heartbeat`],
-/// [`ToolEvent::Progress`], [`ToolEvent::Update`]. The stream's own `id`, `seq` and `ts` belong to whoever sends it.
+/// [`AgentEvent::MessageEnd`], a turn's tokens. Omitted, because the format has no event for them:
+/// [`AgentEvent::Steered`], [`ToolEvent::ApprovalResolved`], [`ToolEvent::Started`],
+/// [`ToolEvent::Heartbeat`], [`ToolEvent::Progress`], [`ToolEvent::Update`]. The sender of the stream adds
+/// its `id`, `seq` and `ts`.
 #[derive(Debug, Default)]
 pub struct Hsafa {
     run_id: String,
@@ -45,17 +46,17 @@ pub struct Hsafa {
     calls: OpenCalls<Call>,
 }
 
-/// A call that goes on.
+/// State of a call in progress.
 #[derive(Debug, Default)]
 struct Call {
     tool: String,
-    /// The arguments' text so far; empty when they are whole or too long.
+    /// The arguments' text so far; empty when they are complete or too long.
     arguments: String,
-    /// Whether it was asked for, so that its end comes by itself.
+    /// Whether the call was requested, so that a [`AgentEvent::ToolEnd`] will follow.
     is_requested: bool,
-    /// Whether the text is all that has come.
+    /// Whether `arguments` holds all text that has come.
     is_all: bool,
-    /// The length at which what has come is shown again.
+    /// The length at which `partialArgs` is sent again.
     due_at: usize,
     /// Whether the result comes from elsewhere.
     is_pending: bool,
@@ -111,7 +112,7 @@ impl Hsafa {
         let is_new = !self.calls.has(call_id);
         let new = || Call { tool: tool.to_owned(), is_all: true, ..Call::default() };
         let Some(call) = self.calls.open(call_id, new) else {
-            // One too many: it is told of when it is asked for.
+            // Too many calls to track: the call is reported with `Requested`.
             return Vec::new();
         };
         let shown = call.grow(delta);
@@ -176,7 +177,7 @@ impl Hsafa {
         }
     }
 
-    /// The calls whose arguments never came to their end: none of them will run.
+    /// Reports the calls whose arguments were never completed; none of them will run.
     fn cut_off(&mut self) -> Vec<Value> {
         let calls = self.calls.close_where(|call| !call.is_requested);
         let errors = calls.into_iter().map(|(id, call)| {
@@ -216,7 +217,7 @@ impl Hsafa {
 }
 
 impl Call {
-    /// Takes more of the arguments, and shows what has come if that is due.
+    /// Adds to the arguments, and returns `partialArgs` if it is due.
     fn grow(&mut self, delta: &str) -> Option<Value> {
         self.is_all &= self.arguments.len() + delta.len() <= MAX_PARTIAL_ARGUMENT_BYTES;
         if !self.is_all {

@@ -1,17 +1,17 @@
-//! A run's events in the words of other systems, one file each, as their specifications have them.
+//! Converts a run's events to the formats of other systems, as their specifications define them.
 //!
-//! | file | whose words |
+//! | file | content |
 //! |---|---|
 //! | `everruns.rs` | specification 000 |
 //! | `yoagent.rs`, `yoagent/` | specification 002 |
 //! | `hsafa.rs` | specification 003 |
-//! | `form.rs` | what they have in common |
-//! | `calls.rs` | the calls that are going on, as far as a form must remember them |
-//! | `partial.rs` | JSON that has not come to its end yet |
-//! | `ending.rs` | how a run's end is told to strangers |
+//! | `form.rs` | the common trait, and the choice of a format |
+//! | `calls.rs` | state of calls in progress |
+//! | `partial.rs` | parser for incomplete JSON |
+//! | `ending.rs` | a run's end as outsiders see it |
 //!
-//! Nothing that is for the operator alone is in any of them: an internal error is its one sentence, and of a
-//! provider's failure only the kind is told.
+//! No format contains details for the operator: an internal error is one fixed sentence, and of a provider's
+//! failure only the kind is shown.
 
 mod calls;
 mod ending;

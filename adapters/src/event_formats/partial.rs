@@ -1,28 +1,28 @@
-//! JSON that has not come to its end yet: what there is of a value, read from the beginning of its text.
+//! Parser for incomplete JSON: reads as much of a value as the start of its text holds.
 
 use serde_json::{Map, Value};
 
-/// What a text that breaks off has of a JSON value: strings as far as they have come, objects and arrays with
-/// the members that are there. A number, a word or a key that may go on is left out. None where there is
-/// nothing yet, where the text is no JSON, and below [`MAX_DEPTH`].
+/// Parses a truncated JSON text: strings as far as they have come, objects and arrays with the members so
+/// far. A number, a literal or a key that may continue is left out. None if the text holds no value yet, is
+/// not JSON, or nests deeper than [`MAX_DEPTH`].
 pub(super) fn partial(text: &str) -> Option<Value> {
     Reader { rest: text }.value(0).ok().and_then(|read| read.value)
 }
 
-/// How deep objects and arrays may lie in each other.
+/// Limit of nested objects and arrays.
 const MAX_DEPTH: usize = 64;
 
 struct Reader<'t> {
     rest: &'t str,
 }
 
-/// A value, and whether it is there whole. What follows one that is not is the end of the text.
+/// A value, and whether it is complete. An incomplete value ends the text.
 struct Read {
     value: Option<Value>,
     is_whole: bool,
 }
 
-/// The text is no JSON.
+/// The text is not JSON.
 struct NoJson;
 
 impl Read {
@@ -112,11 +112,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Finds the string's end; `serde_json` reads it. One that breaks off is read up to its last whole
-    /// character.
+    /// Finds the end of a string; `serde_json` decodes it. A truncated string is decoded up to its last
+    /// complete character.
     fn string(&mut self) -> Result<Read, NoJson> {
         let mut is_escaped = false;
-        // Where the string can be cut: after each whole character of it.
+        // Positions at which the string can be cut, latest first: after each of its last characters.
         let mut cuts = [1; MAX_ESCAPE_CHARS];
         for (at, char) in self.rest.char_indices().skip(1) {
             if char == '"' && !is_escaped {
@@ -134,7 +134,7 @@ impl Reader<'_> {
         Ok(Read::part(value))
     }
 
-    /// A number, `true`, `false` or `null`: whole only where something follows.
+    /// Parses a number, `true`, `false` or `null`; it is complete only if a separator follows.
     fn word(&mut self) -> Result<Read, NoJson> {
         let end = self.rest.find([',', '}', ']', ' ', '\t', '\n', '\r']);
         let Some(end) = end else {
@@ -145,7 +145,7 @@ impl Reader<'_> {
         Ok(Read::whole(value))
     }
 
-    /// The next character that is no space.
+    /// The next character that is not white space.
     fn peek(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start_matches([' ', '\t', '\n', '\r']);
         self.rest.chars().next()
@@ -164,7 +164,7 @@ impl Reader<'_> {
     }
 }
 
-/// An escape that breaks off is at most this long: two of `\uXXXX` without the last digit.
+/// Maximum length of a truncated escape: `\uXXXX` twice without the last digit.
 const MAX_ESCAPE_CHARS: usize = 12;
 
 #[cfg(test)]
@@ -226,7 +226,7 @@ mod tests {
         })
     }
 
-    /// Whether one is the beginning of the other.
+    /// Whether one value is a beginning of the other.
     fn begins(part: &Value, whole: &Value) -> bool {
         match (part, whole) {
             (Value::String(part), Value::String(whole)) => whole.starts_with(part.as_str()),

@@ -1,4 +1,4 @@
-//! The sequence of events that the forms' goldens are made of: runs with everything that can happen.
+//! The script behind the formats' golden files: runs that contain every event and every end.
 
 use std::{sync::Arc, time::Duration};
 
@@ -6,10 +6,10 @@ use portcullis_agent::{AgentEnd, AgentEvent, ProviderErrorKind, StopReason, Usag
 use portcullis_types::{Message, ToolCall, ToolError, ToolErrorKind, ToolEvent, ToolOutput, ToolResult};
 use serde_json::{Value, json};
 
-/// What is the operator's alone; it is in the script, and may be in no form.
+/// A detail for the operator: the script contains it, and no format may show it.
 pub(super) const SECRET: &str = "hunter2.db.internal.example";
 
-/// All runs, one after the other.
+/// All runs of the script.
 pub(super) fn runs() -> Vec<Vec<AgentEvent>> {
     let ends = [
         AgentEnd::MaxIterations { limit: 10 },
@@ -23,7 +23,7 @@ pub(super) fn runs() -> Vec<Vec<AgentEvent>> {
     [long()].into_iter().chain(short).collect()
 }
 
-/// A run of three turns that comes to an answer.
+/// A run of three turns that ends with an answer.
 fn long() -> Vec<AgentEvent> {
     let mut events = vec![
         AgentEvent::AgentStart { agent_id: "agent".into(), run_id: "run-1".into() },
@@ -32,7 +32,7 @@ fn long() -> Vec<AgentEvent> {
         AgentEvent::TextDelta { delta: "I deploy ".into() },
         AgentEvent::TextDelta { delta: "it. 🚀".into() },
     ];
-    // One call streams its arguments; two come at once, of which one fails inside and one is truncated.
+    // One call streams its arguments. Two come at once; one of these fails internally, one is truncated.
     for delta in [r#"{"env":"#, r#" "produ"#, r#"ction"}"#] {
         events.push(tool(ToolEvent::ArgumentsDelta {
             call_id: "c1".into(),
@@ -71,7 +71,7 @@ fn long() -> Vec<AgentEvent> {
     let usage = Some(Usage { input_tokens: 100, output_tokens: 20 });
     events.push(AgentEvent::TurnEnd { iteration: 1, stop: StopReason::ToolCalls, usage });
 
-    // Wrong arguments; a refusal; a result that comes later; one that comes in time; a skipped call.
+    // Wrong arguments, a refusal, a result that comes later, a result that comes in time, a skipped call.
     events.push(AgentEvent::TurnStart { iteration: 2 });
     let asked = [
         call("c4", "file_read", "{}"),
@@ -99,7 +99,7 @@ fn long() -> Vec<AgentEvent> {
     events.push(AgentEvent::TurnEnd { iteration: 2, stop: StopReason::ToolCalls, usage: None });
 
     events.push(AgentEvent::TurnStart { iteration: 3 });
-    // A provider that does not stream.
+    // The answer of a provider that does not stream.
     events.push(said("It is deployed.", &[]));
     let usage = Some(Usage { input_tokens: 200, output_tokens: 5 });
     events.push(AgentEvent::TurnEnd { iteration: 3, stop: StopReason::Stop, usage });
@@ -147,7 +147,7 @@ fn said(text: &str, calls: &[ToolCall]) -> AgentEvent {
     AgentEvent::MessageEnd { message: Arc::new(Message::assistant(text, calls.to_vec())) }
 }
 
-/// A result as the registry gives it: the details are beside the output.
+/// A result in the registry's form: `details` are beside the output.
 fn result(id: &str, tool: &str, outcome: Result<ToolOutput, ToolError>) -> ToolResult {
     let mut outcome = outcome;
     let details = outcome.as_mut().map_or(Value::Null, |output| std::mem::take(&mut output.details));

@@ -1,4 +1,4 @@
-//! The forms' goldens over one script, and what holds for all of them.
+//! Golden files of all formats over one script, and the rules that hold for every format.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::{
     script::{SECRET, call, end, requested, runs, tool},
 };
 
-/// The script's lines in a form, one form for each run.
+/// The script's lines in a format, with fresh state for each run.
 fn lines(form: EventForm) -> String {
     let of_run = |run: Vec<AgentEvent>| -> String {
         let mut form = form.begin();
@@ -77,7 +77,7 @@ fn the_script_has_every_event_and_every_end() {
     assert_eq!(script, BTreeSet::from(all));
 }
 
-/// Has no `_`: whoever adds an event adds it here, in the list above, and in the script.
+/// No `_` arm: a new event does not compile until it is added here, in the list above, and in the script.
 fn name(event: &AgentEvent) -> &'static str {
     match event {
         AgentEvent::AgentStart { .. } => "AgentStart",
@@ -132,7 +132,7 @@ fn every_line_is_an_object_with_a_type() {
     assert_eq!(unknown.to_string(), "there is no form `everyone`; there are everruns, yoagent and hsafa");
 }
 
-/// Values of a run of a call whose arguments come in pieces.
+/// The values of a call whose arguments are streamed.
 fn streamed(pieces: impl Iterator<Item = String>) -> Vec<Value> {
     let mut form = Hsafa::default();
     let events = pieces.map(|delta| {

@@ -1,4 +1,4 @@
-//! [`Yoagent`]: a run in the words of specification 002.
+//! [`Yoagent`]: the event format of specification 002.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ mod words;
 
 pub use words::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason, StreamDelta, Usage};
 
-/// A run as specification 002 has it ("Tool Execution Flow", "Consuming updates in your UI", "Progress
-/// Messages"). Its project writes the events with `type` the variant's name and every field in camel case, and
-/// so does this form. Programs match on [`AgentEvent`], which [`Yoagent::events`] gives.
+/// Event format of specification 002 ("Tool Execution Flow", "Consuming updates in your UI", "Progress
+/// Messages"). As in that project, `type` is the variant's name and every field is in camel case. Programs
+/// match on [`AgentEvent`], which [`Yoagent::events`] returns.
 ///
-/// | event | fields | of |
+/// | event | fields | source |
 /// |---|---|---|
 /// | `agentStart` | | [`AgentStart`](agent::AgentEvent::AgentStart) |
 /// | `turnStart` | | [`TurnStart`](agent::AgentEvent::TurnStart) |
@@ -33,27 +33,27 @@ pub use words::{AgentEvent, Block, CallBlock, Message, SessionStats, StopReason,
 /// | `loopDetected` | `toolName`, `aborted` (true) | [`AgentEnd::Repeated`] |
 /// | `agentEnd` | `messages`, `stats` | [`AgentEnd`](agent::AgentEvent::AgentEnd) |
 ///
-/// `delta` is `{"type": "text" | "thinking" | "toolCallDelta", "delta"}`. `args` are the arguments as JSON, or
-/// as a string where they are none. `result` and `partialResult` are `content` and `details`; of a failed call
-/// `content` is the error's words, of an internal error the one sentence. `message` is `role`, `content`
-/// (with `toolCall` blocks after the text), `stopReason` (`stop`, `toolUse`, `length`, `refusal`, `error`,
-/// `aborted`) and, in `turnEnd`, `usage`. A run that ends without a whole answer says so in a `messageEnd` of
-/// its own, with `errorMessage`, before `agentEnd`. `messages` is the last message alone, the others were in
-/// `turnEnd`; `stats` are `turns` and `usage` (`input`, `output`, tokens).
+/// `delta` is `{"type": "text" | "thinking" | "toolCallDelta", "delta"}`. `args` are the arguments as JSON,
+/// or a string if they are not JSON. `result` and `partialResult` have `content` and `details`; the `content`
+/// of a failed call is the error's message, and one fixed sentence for an internal error. `message` has
+/// `role`, `content` (with `toolCall` blocks after the text), `stopReason` (`stop`, `toolUse`, `length`,
+/// `refusal`, `error`, `aborted`) and, in `turnEnd`, `usage`. A run without a complete answer sends an extra
+/// `messageEnd` with `errorMessage` before `agentEnd`. `messages` holds only the last message, since the
+/// others were in `turnEnd`; `stats` are `turns` and `usage` (`input`, `output`, tokens).
 ///
-/// Left out, because these words have nothing for them: who the agent and the run are, the number of a turn,
-/// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::ApprovalRequested`], [`ToolEvent::ApprovalResolved`],
-/// [`ToolEvent::Pending`]. Left out, because an event does not have them: a message's `model`, `provider` and
-/// `timestamp`, what a cache gave, costs.
+/// Omitted, because the format has no event for them: the ids of agent and run, the number of a turn,
+/// [`ToolEvent::Started`], [`ToolEvent::Heartbeat`], [`ToolEvent::ApprovalRequested`],
+/// [`ToolEvent::ApprovalResolved`], [`ToolEvent::Pending`]. Omitted, because the events do not carry them: a
+/// message's `model`, `provider` and `timestamp`, cached tokens, costs.
 #[derive(Debug, Default)]
 pub struct Yoagent {
-    /// Whether the model's message was begun.
+    /// Whether the model's message was started.
     is_writing: bool,
     /// The model's message of this turn.
     message: Option<Arc<portcullis_types::Message>>,
-    /// What came of the turn's calls.
+    /// The results of this turn's calls.
     results: Vec<Arc<ToolResult>>,
-    /// The names of the tools of calls that go on.
+    /// Tool names of the calls in progress.
     running: OpenCalls<String>,
     stats: SessionStats,
 }
@@ -65,7 +65,7 @@ impl EventFormat for Yoagent {
 }
 
 impl Yoagent {
-    /// What an event is in these words, in order.
+    /// Converts an event to events of this format, in order.
     pub fn events(&mut self, event: &agent::AgentEvent) -> Vec<AgentEvent> {
         match event {
             agent::AgentEvent::AgentStart { .. } => vec![AgentEvent::AgentStart],
@@ -97,7 +97,7 @@ impl Yoagent {
         events
     }
 
-    /// The message's start, if it was not said yet.
+    /// The start of the model's message, if it was not sent yet.
     fn begin(&mut self) -> Vec<AgentEvent> {
         if std::mem::replace(&mut self.is_writing, true) {
             return Vec::new();
@@ -181,13 +181,13 @@ impl Yoagent {
     }
 }
 
-/// The model's message before anything of it is whole.
+/// The model's message while it has no complete content.
 fn unwritten() -> Message {
     Message::Assistant { content: Vec::new(), stop_reason: None, usage: None, error_message: None }
 }
 
-/// The model's message. What stopped it is known when the turn is over; until then it can be told from whether
-/// it asks for calls.
+/// The model's message. Its stop reason is known only at the turn's end; until then it is derived from
+/// whether the message has calls.
 fn assistant(
     message: &portcullis_types::Message,
     stop: Option<&agent::StopReason>,
@@ -211,7 +211,7 @@ fn assistant(
     }
 }
 
-/// The message that says that there is no whole answer.
+/// The message of a run without a complete answer.
 fn failed(end: &AgentEnd, message: String) -> Message {
     let stop = match end {
         AgentEnd::Length { .. } => StopReason::Length,
@@ -226,7 +226,7 @@ fn failed(end: &AgentEnd, message: String) -> Message {
     }
 }
 
-/// What the person said in between.
+/// The events of a person's message.
 fn said(message: &portcullis_types::Message) -> [AgentEvent; 2] {
     let message = Message::User { content: message.content.clone() };
     [AgentEvent::MessageStart { message: message.clone() }, AgentEvent::MessageEnd { message }]

@@ -1,7 +1,7 @@
-//! Tools of specification 000, as the registry takes tools.
+//! Adapts tools of specification 000 for the registry.
 //!
-//! A result is structured output and its JSON text, a tool's error is `failed`, an internal error is `internal`. The
-//! interface has no tiers: such a tool counts as side-effecting.
+//! A result becomes structured output with its JSON text, a tool's error `failed`, an internal error
+//! `internal`. The interface has no tiers, so such a tool counts as side-effecting.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,6 +1,6 @@
-//! The loop that takes the registry (specification 000, "ToolRegistry").
+//! [`AgentLoop`]: the agent loop of specification 000 ("ToolRegistry"), which takes a registry.
 //!
-//! The registry's lines hand over what the builder gives, so a registry that could not be built is an error of the run.
+//! It takes the builder's result as it is, so a registry that failed to build is an error of the run.
 
 use std::sync::Arc;
 
@@ -12,16 +12,16 @@ pub use portcullis_agent::{
 use portcullis_tools::{BootstrapError, ToolRegistry};
 use thiserror::Error;
 
-/// The loop of specification 000 ("Execution Flow"): the model is asked, its calls run through the registry, and
-/// it is asked again, at most [`AgentConfig::max_iterations`] times.
+/// The loop of specification 000 ("Execution Flow"): asks the model, runs its calls through the registry, and
+/// asks again, at most [`AgentConfig::max_iterations`] times.
 #[derive(Debug)]
 pub struct AgentLoop {
     inner: Result<agent::AgentLoop, Arc<BootstrapError>>,
 }
 
 impl AgentLoop {
-    /// A loop that tells `emitter` what happens (`()` for nobody), keeps its conversation in `store`, asks `llm`
-    /// and runs calls through `registry`, which is what the builder gives. Nobody is asked for approvals.
+    /// Creates a loop that reports events to `emitter` (`()` drops them), keeps its conversation in `store`,
+    /// asks `llm`, and runs calls through `registry`, the builder's result. It has no approver.
     #[must_use]
     pub fn new(
         config: AgentConfig,
@@ -34,7 +34,7 @@ impl AgentLoop {
         Self { inner: inner.map_err(Arc::new) }
     }
 
-    /// Asks the model a question, and gives its final answer.
+    /// Asks the model a question, and returns its final answer.
     ///
     /// # Errors
     /// [`AgentLoopError`] for a run that ends otherwise.
@@ -51,14 +51,14 @@ impl AgentLoop {
     }
 }
 
-/// Why a run gave no final answer. For the operator.
+/// Why a run gave no final answer; for the operator.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AgentLoopError {
     /// The registry could not be built; the model was not asked.
     #[error("the registry could not be built")]
     Registry(#[source] Arc<BootstrapError>),
-    /// The model went on asking for calls.
+    /// The model still asked for calls in its last turn.
     #[error("max iterations reached: {0}")]
     MaxIterationsReached(u32),
     /// The run ended otherwise.

@@ -1,11 +1,10 @@
-//! Specification 000: what its programs import. `use portcullis_adapters::everruns::*;` is all that one needs before
-//! its own lines.
+//! Specification 000: the items that its programs import, all with `use portcullis_adapters::everruns::*;`.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `tool.rs` | the interface of tools, and what comes of a call |
-//! | `adapt.rs` | such a tool, as the registry takes tools |
-//! | `registry.rs` | the registry's lines |
+//! | `tool.rs` | the interface of tools, and a call's result |
+//! | `adapt.rs` | adapts such a tool for the registry |
+//! | `registry.rs` | the registry's builder |
 //! | `agent_loop.rs` | the loop that takes the registry |
 
 mod adapt;

@@ -1,4 +1,4 @@
-//! The registry's lines: what builds one, with tools of any interface.
+//! The registry's builder of specification 000, for tools of any interface.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use portcullis_tools::{BootstrapError, native::Capability, policy::WorkspaceSecu
 
 use crate::IntoTool;
 
-/// The registry by the name that specification 000 has for it ("ToolRegistry"): the way to one. What is built is a
+/// Entry point with the name that specification 000 uses ("ToolRegistry"). It builds a
 /// [`portcullis_tools::ToolRegistry`].
 #[derive(Debug)]
 pub enum ToolRegistry {}
@@ -17,7 +17,8 @@ impl ToolRegistry {
         RegistryBuilder(portcullis_tools::ToolRegistry::builder())
     }
 
-    /// A registry of the shipped native tools, under the operator's policy where there is one, else the shipped one.
+    /// A registry of the shipped native tools, under the operator's policy if there is one, else the shipped
+    /// policy.
     ///
     /// # Errors
     /// As [`portcullis_tools::RegistryBuilder::build`].
@@ -26,7 +27,7 @@ impl ToolRegistry {
     }
 }
 
-/// Puts a registry together from tools of any interface.
+/// Builds a registry from tools of any interface.
 #[derive(Debug)]
 #[must_use = "nothing is built before `build`"]
 pub struct RegistryBuilder(portcullis_tools::RegistryBuilder);
@@ -43,7 +44,7 @@ impl RegistryBuilder {
         Self(self.0.default_tools())
     }
 
-    /// Adds the tools of a capability to the others, those that are there already excepted.
+    /// Adds a capability's tools, except those that are already there.
     pub fn capability(self, capability: Capability) -> Self {
         Self(self.0.capability(capability))
     }

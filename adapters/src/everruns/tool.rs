@@ -4,7 +4,7 @@
 
 use std::{error::Error, fmt};
 
-/// What the trait is declared with; an implementation needs it as well.
+/// The attribute that the trait uses; implementations need it as well.
 pub use async_trait::async_trait;
 pub use serde_json::Value;
 use serde_json::json;
@@ -19,7 +19,7 @@ pub trait Tool: Send + Sync {
     /// The name that a model calls the tool by.
     fn name(&self) -> &str;
 
-    /// What the tool does, for the model.
+    /// Description of the tool, for the model.
     fn description(&self) -> &str;
 
     /// The JSON Schema of the arguments, that of an object.
@@ -60,37 +60,37 @@ impl<T: Tool + ?Sized> Tool for Box<T> {
     }
 }
 
-/// What came of a call.
+/// Outcome of a call.
 #[derive(Debug)]
 pub enum ToolExecutionResult {
-    /// The result; the model gets the value.
+    /// The result; the model reads the value.
     Success(Value),
-    /// A failure that the model is told of, such as `City not found`.
+    /// A failure that the model reads, such as `City not found`.
     ToolError(String),
-    /// A fault on the system's side: the operator's log has it, the model one generic sentence.
+    /// An internal fault: the operator's log gets the cause, the model one fixed sentence.
     InternalError(ToolInternalError),
 }
 
 impl ToolExecutionResult {
-    /// A result.
+    /// Makes a result.
     #[must_use]
     pub fn success(value: impl Into<Value>) -> Self {
         Self::Success(value.into())
     }
 
-    /// A failure that the model is told of.
+    /// Makes a failure that the model reads.
     #[must_use]
     pub fn tool_error(message: impl Into<String>) -> Self {
         Self::ToolError(message.into())
     }
 
-    /// A fault that the model is not told of, with its cause.
+    /// Makes an internal error with its cause; the model does not read it.
     #[must_use]
     pub fn internal_error(error: impl Error + Send + Sync + 'static) -> Self {
         Self::InternalError(ToolInternalError::new(error))
     }
 
-    /// A fault that the model is not told of, in words.
+    /// Makes an internal error with a message; the model does not read it.
     #[must_use]
     pub fn internal_error_msg(message: impl Into<String>) -> Self {
         Self::InternalError(ToolInternalError::from_message(message))
@@ -108,7 +108,7 @@ impl ToolExecutionResult {
         !self.is_success()
     }
 
-    /// What the model gets: the value, or `{"error": "…"}`, which for an internal error is
+    /// The value that the model reads: the result, or `{"error": "…"}`, which for an internal error is
     /// [`ToolError::INTERNAL_MESSAGE`] whatever its cause.
     #[must_use]
     pub fn model_value(&self) -> Value {
@@ -128,13 +128,13 @@ pub struct ToolInternalError {
 }
 
 impl ToolInternalError {
-    /// Takes an error with its causes.
+    /// Wraps an error with its causes.
     #[must_use]
     pub fn new(error: impl Error + Send + Sync + 'static) -> Self {
         Self { message: error.to_string(), source: Some(Box::new(error)) }
     }
 
-    /// Takes words.
+    /// Wraps a message.
     #[must_use]
     pub fn from_message(message: impl Into<String>) -> Self {
         Self { message: message.into(), source: None }
@@ -149,13 +149,13 @@ impl fmt::Display for ToolInternalError {
 
 impl Error for ToolInternalError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        // The error itself says what the message says, so its own cause is the next one.
+        // The message already repeats the wrapped error, so the source is that error's own source.
         self.source.as_deref().and_then(Error::source)
     }
 }
 
-/// The value becomes structured output with its JSON text; a tool's error `failed`; an internal one
-/// `internal`, with all its causes as the operator's detail.
+/// A value becomes structured output with its JSON text, a tool's error `failed`, an internal error
+/// `internal` with all its causes for the operator.
 impl From<ToolExecutionResult> for Result<ToolOutput, ToolError> {
     fn from(result: ToolExecutionResult) -> Self {
         match result {
@@ -166,8 +166,8 @@ impl From<ToolExecutionResult> for Result<ToolOutput, ToolError> {
     }
 }
 
-/// What a program of that interface is told of any tool's outcome. Output without structure is its text;
-/// every error but an internal one is a tool's error with the words that a model reads.
+/// Converts any tool's outcome for a program of this interface. Output without structured data becomes its
+/// text. Every error except an internal one becomes a tool's error with the message that a model reads.
 impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
     fn from(outcome: Result<ToolOutput, ToolError>) -> Self {
         match outcome {
@@ -181,7 +181,7 @@ impl From<Result<ToolOutput, ToolError>> for ToolExecutionResult {
     }
 }
 
-/// What a program of that interface is told of a call.
+/// Converts a call's result for a program of this interface.
 impl From<portcullis_types::ToolResult> for ToolExecutionResult {
     fn from(result: portcullis_types::ToolResult) -> Self {
         result.outcome.into()

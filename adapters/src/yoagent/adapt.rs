@@ -1,7 +1,8 @@
-//! Tools of specification 002, as the registry takes tools.
+//! Adapts tools of specification 002 for the registry.
 //!
-//! Content goes to the model and details to people, as they are. Errors keep their kind and their words; updates,
-//! progress and cancellation are the call's own. The interface has no tiers: such a tool counts as side-effecting.
+//! Content for the model and details for people pass unchanged. Errors keep their kind and message; updates,
+//! progress and cancellation are those of the call. The interface has no tiers, so such a tool counts as
+//! side-effecting.
 
 use std::{sync::Arc, time::Duration};
 
@@ -35,7 +36,7 @@ impl<T: AgentTool> Tool for Adapter<T> {
         }
     }
 
-    /// Without a context there is no listener and no cancellation.
+    /// There is no context, so neither a listener nor cancellation.
     async fn execute(&self, args: &str) -> Result<String, ToolError> {
         let args = ToolArgs::parse(args).map_err(|error| ToolError::invalid_arguments(error.to_string()))?;
         let ctx = ToolContext::detached(self.0.name());

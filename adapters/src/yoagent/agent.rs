@@ -1,4 +1,4 @@
-//! [`Agent`]: the agent of specification 002, on our loop and a registry of its tools.
+//! [`Agent`]: the agent of specification 002, built on our loop and a registry.
 
 use std::{collections::VecDeque, fmt, future::Future, mem, pin::Pin, sync::Arc};
 
@@ -21,10 +21,10 @@ use crate::{IntoTool, event_formats::yoagent::Yoagent};
 /// An agent as specification 002 builds it ("End-to-end example"): a model, instructions, tools, and one
 /// conversation.
 ///
-/// Its tools are native tools of a registry under the operator's policy, found in the usual places. Those of
-/// [`default_tools`](super::tools::default_tools) run under the shipped one; a tool of the program's own runs only where
-/// the policy enables it by name (`[tools.NAME] enabled = true`). Nobody is asked for approvals, unless the program says
-/// otherwise: [`Agent::with_runtime`], [`Agent::with_approver`].
+/// Its tools are native tools of a registry under the operator's policy, which is read from the usual places.
+/// Those of [`default_tools`](super::tools::default_tools) run under the shipped policy; a tool of the
+/// program runs only if the policy enables it by name (`[tools.NAME] enabled = true`). There is no workspace
+/// and no approver unless the program adds them: [`Agent::with_runtime`], [`Agent::with_approver`].
 pub struct Agent {
     provider: Arc<dyn StreamProvider>,
     system_prompt: Option<String>,
@@ -34,13 +34,13 @@ pub struct Agent {
     tools: Tools,
     approver: Option<Arc<dyn Approver>>,
     store: InMemoryMessageStore,
-    /// Held by the run that goes on: one conversation has one at a time.
+    /// Lock held by the current run: a conversation has one run at a time.
     turn: Arc<Mutex<()>>,
     handle: Option<AgentHandle>,
 }
 
 impl Agent {
-    /// An agent without instructions, model name, key or tools; calls of one answer run in parallel.
+    /// Creates an agent without instructions, model name, key or tools; calls of one answer run in parallel.
     #[must_use]
     pub fn new(provider: impl StreamProvider + 'static) -> Self {
         Self {
@@ -57,62 +57,63 @@ impl Agent {
         }
     }
 
-    /// The same with instructions.
+    /// Sets the instructions.
     #[must_use]
     pub fn with_system_prompt(mut self, prompt: impl Into<String>) -> Self {
         self.system_prompt = Some(prompt.into());
         self
     }
 
-    /// The same with a model's name.
+    /// Sets the model's name.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
         self.model = model.into();
         self
     }
 
-    /// The same with the provider's key.
+    /// Sets the provider's key.
     #[must_use]
     pub fn with_api_key(mut self, key: impl Into<String>) -> Self {
         self.api_key = key.into();
         self
     }
 
-    /// The same with these tools instead of those it had. For an agent that was not asked anything yet: what is
-    /// registered is not taken apart, and goes with all of its tools.
+    /// Replaces the tools. Call it before the first prompt: afterwards the tools are registered, and all of
+    /// them are replaced, including those of [`Agent::with_runtime`].
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<Box<dyn AgentTool>>) -> Self {
         self.tools = Tools::given(self.tools.runtime(), tools);
         self
     }
 
-    /// The same with the tools of this builder beside its own, for an agent that was not asked anything yet. What
-    /// [`runtime_builder`](portcullis_tools::runtime_builder) gives has those over a workspace's files and `shell_exec`, confined as the workspace's policy says, and those of
+    /// Adds the tools of this builder to the agent's own. Call it before the first prompt. The builder of
+    /// [`runtime_builder`](portcullis_tools::runtime_builder) brings the tools for a workspace's files and
+    /// `shell_exec`, confined by the workspace's policy, and those of
     /// [`default_tools`](super::tools::default_tools), which may be given as well. Default: none, since
-    /// specification 002's programs name no folder, and none is opened that was not named.
+    /// specification 002's programs name no folder, and only named folders are opened.
     #[must_use]
     pub fn with_runtime(mut self, builder: RegistryBuilder) -> Self {
         self.tools = Tools::given(Some(builder), self.tools.own());
         self
     }
 
-    /// The same with somebody who is asked where the policy asks. Default: nobody, which means no.
+    /// Sets an approver for calls that the policy asks about. Default: none, which denies them.
     #[must_use]
     pub fn with_approver(mut self, approver: impl Approver + 'static) -> Self {
         self.approver = Some(Arc::new(approver));
         self
     }
 
-    /// The same with another way to run the calls of one answer.
+    /// Sets how the calls of one answer run.
     #[must_use]
     pub fn with_tool_execution(mut self, strategy: ToolExecutionStrategy) -> Self {
         self.strategy = strategy;
         self
     }
 
-    /// Asks the agent something, and gives what happens. The run goes on while its events are read. One
-    /// conversation has one run at a time: while the events of the last one are neither read to their end nor
-    /// dropped, the next one ends at once, with an error.
+    /// Asks the agent, and returns the events of the run. The run makes progress only while its events are
+    /// read. A conversation has one run at a time: until the events of the last run are read to their end or
+    /// dropped, a new run ends at once with an error.
     ///
     /// # Cancellation
     /// Dropping the events drops the run.
@@ -138,22 +139,21 @@ impl Agent {
         })
     }
 
-    /// A hold on the run that was begun last: to say something in between, or to give it up.
+    /// A handle to the last run: steer it, or cancel it.
     #[must_use]
     pub fn handle(&self) -> Option<AgentHandle> {
         self.handle.clone()
     }
 
-    /// The registry that the agent's tools run in.
+    /// The registry of the agent's tools.
     ///
     /// # Errors
-    /// Why there is none, for the operator: a name that is taken, a policy or a state folder that cannot be
-    /// used.
+    /// Why there is none, for the operator: a name that is taken, or an unusable policy or state folder.
     pub fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
         self.tools.registry()
     }
 
-    /// What a run needs, or how it ends without.
+    /// Prepares a run, or returns the end of a run that cannot begin.
     fn ready(&mut self) -> Result<Needs, AgentEnd> {
         let internal = |message| AgentEnd::Internal { message };
         let turn = Arc::clone(&self.turn).try_lock_owned();
@@ -172,15 +172,15 @@ impl fmt::Debug for Agent {
     }
 }
 
-/// What a run needs.
+/// The parts that a run needs.
 struct Needs {
-    /// The conversation's one run at a time.
+    /// The lock on the conversation.
     turn: OwnedMutexGuard<()>,
     registry: Arc<ToolRegistry>,
     provider: Box<dyn Provider>,
 }
 
-/// What happens in a run, in the words of specification 002.
+/// The events of a run, in the format of specification 002.
 pub struct AgentEvents {
     /// None when the run is over.
     run: Option<Running>,
@@ -193,7 +193,7 @@ impl AgentEvents {
     /// The next event; none after [`AgentEvent::AgentEnd`].
     ///
     /// # Cancellation
-    /// Dropping the future loses no event; the run stands still until the next one is asked for.
+    /// Dropping the future loses no event; the run pauses until the next event is requested.
     pub async fn recv(&mut self) -> Option<AgentEvent> {
         while self.ready.is_empty() {
             let Running { run, events } = self.run.as_mut()?;
@@ -210,7 +210,8 @@ impl AgentEvents {
             };
             if let Some(agent::AgentEvent::AgentEnd { end }) = &event {
                 self.end = Some(end.clone());
-                // Nothing comes after it, and the next run need not wait for whoever holds this.
+                // No event follows, and dropping the run lets the next one begin even while this value is
+                // held.
                 self.run = None;
             }
             match event {
@@ -221,7 +222,7 @@ impl AgentEvents {
         self.ready.pop_front()
     }
 
-    /// How the run ended, in words for the operator; none while it goes on.
+    /// How the run ended, for the operator; none while it goes on.
     #[must_use]
     pub fn end(&self) -> Option<&AgentEnd> {
         self.end.as_ref()
@@ -248,7 +249,7 @@ impl AgentEvents {
 
 /// A run, and its events.
 struct Running {
-    /// None when it has come to its end and only events are left.
+    /// None when the run has ended and only events remain.
     run: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
     events: EventReceiver,
 }
@@ -264,13 +265,13 @@ enum Tools {
     /// Not registered yet.
     Given(Box<Given>),
     Registered(Arc<ToolRegistry>),
-    /// They cannot be registered, for this reason.
+    /// Registration failed, for this reason.
     Refused(String),
 }
 
 #[derive(Default)]
 struct Given {
-    /// What has other tools already.
+    /// The builder of [`Agent::with_runtime`].
     runtime: Option<RegistryBuilder>,
     own: Vec<Box<dyn AgentTool>>,
 }
@@ -280,19 +281,19 @@ impl Tools {
         Self::Given(Box::new(Given { runtime, own }))
     }
 
-    /// Takes the builder out.
+    /// Takes the builder.
     fn runtime(&mut self) -> Option<RegistryBuilder> {
         let Self::Given(given) = self else { return None };
         given.runtime.take()
     }
 
-    /// Takes the agent's own tools out.
+    /// Takes the agent's own tools.
     fn own(&mut self) -> Vec<Box<dyn AgentTool>> {
         let Self::Given(given) = self else { return Vec::new() };
         mem::take(&mut given.own)
     }
 
-    /// The registry of the tools, which is built when it is first asked for.
+    /// The registry of the tools, built on first use.
     fn registry(&mut self) -> Result<Arc<ToolRegistry>, String> {
         if let Self::Given(given) = self {
             *self = match mem::take(&mut **given).registry() {
@@ -319,5 +320,5 @@ impl Given {
     }
 }
 
-/// Which agent the calls are of, for rate limits and the audit log.
+/// The agent id of the calls, for rate limits and the audit log.
 const AGENT: &str = "yoagent";

@@ -1,11 +1,10 @@
-//! Specification 002: what its programs import. `use portcullis_adapters::yoagent;` is all that one needs before its
-//! own lines.
+//! Specification 002: the items that its programs import, all with `use portcullis_adapters::yoagent;`.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `types.rs`, `tool.rs` | the vocabulary of tools, the events, the strategies |
-//! | `adapt.rs` | a tool of the interface, as the registry takes tools |
-//! | `agent.rs` | [`agent::Agent`], and the stream of events that [`agent::Agent::prompt`] gives |
+//! | `types.rs`, `tool.rs` | types of tools, events and strategies |
+//! | `adapt.rs` | adapts a tool of the interface for the registry |
+//! | `agent.rs` | [`agent::Agent`], and the stream of events that [`agent::Agent::prompt`] returns |
 //! | `provider.rs` | [`provider::AnthropicProvider`] |
 //! | `tools.rs` | [`tools::default_tools`] |
 

@@ -1,16 +1,16 @@
-//! Who answers for a model in programs of specification 002.
+//! Providers for programs of specification 002.
 
 use std::env;
 
 use portcullis_agent::{ApiKey, Provider, ProviderError, ProviderKind, ProviderSettings, RemoteProvider};
 
-/// Somebody who can be connected to with a key. Every [`Provider`] that can be cloned is one, and has its key
-/// and model already.
+/// A provider that is connected with a key and a model. Every [`Provider`] that implements `Clone` is one; it
+/// has its key and model already.
 pub trait StreamProvider: Send + Sync {
-    /// The provider, for one run.
+    /// Connects for one run.
     ///
     /// # Errors
-    /// [`ProviderError`] where it cannot be asked as it is set up.
+    /// [`ProviderError`] if the provider cannot be asked with its settings.
     fn connect(&self, api_key: &str, model: &str) -> Result<Box<dyn Provider>, ProviderError>;
 }
 
@@ -20,7 +20,8 @@ impl<P: Provider + Clone + 'static> StreamProvider for P {
     }
 }
 
-/// Anthropic's Messages API, at the address in the environment variable `ANTHROPIC_BASE_URL`, else at its own.
+/// Anthropic's Messages API, at the address in the environment variable `ANTHROPIC_BASE_URL`, else at its
+/// default address.
 #[derive(Debug, Clone, Copy)]
 pub struct AnthropicProvider;
 
@@ -35,5 +36,5 @@ impl StreamProvider for AnthropicProvider {
     }
 }
 
-/// Where the Messages API is, as the provider's own programs read it.
+/// The variable that the provider's own programs read the API's address from.
 const BASE_URL: &str = "ANTHROPIC_BASE_URL";

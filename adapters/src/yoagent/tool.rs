@@ -5,9 +5,9 @@
 
 use std::{fmt, sync::Arc};
 
-/// What the trait is declared with; an implementation needs it as well.
+/// The attribute that the trait uses; implementations need it as well.
 pub use async_trait::async_trait;
-/// What [`ToolContext::cancel`] is.
+/// The type of [`ToolContext::cancel`].
 pub use tokio_util::sync::CancellationToken;
 
 pub use portcullis_types::{Content, ProgressFn};
@@ -23,7 +23,7 @@ pub trait AgentTool: Send + Sync {
     /// A name for people.
     fn label(&self) -> &str;
 
-    /// What the tool does, for the model.
+    /// Description of the tool, for the model.
     fn description(&self) -> &str;
 
     /// The JSON Schema of the arguments, that of an object.
@@ -32,14 +32,14 @@ pub trait AgentTool: Send + Sync {
     /// Runs the tool on arguments that fit its schema.
     ///
     /// # Errors
-    /// Whatever the tool reports; the model reads it.
+    /// The tool's error; the model reads it.
     ///
     /// # Cancellation
-    /// The future is dropped at the deadline or when the call is cancelled; `ctx.cancel` tells earlier.
+    /// The future is dropped at the deadline or when the call is cancelled; `ctx.cancel` fires earlier.
     async fn execute(&self, params: serde_json::Value, ctx: ToolContext) -> Result<ToolResult, ToolError>;
 
-    /// Whether this stands for the tool of that name that Portcullis ships. An agent then registers the shipped one in
-    /// its place, so that saying so of any other tool gains nothing.
+    /// Whether this value stands for the shipped tool of its name. An agent registers the shipped tool in its
+    /// place, so another tool that returns `true` gains nothing.
     #[doc(hidden)]
     fn stands_for_shipped(&self) -> bool {
         false
@@ -73,18 +73,18 @@ impl<T: AgentTool + ?Sized> AgentTool for Box<T> {
     }
 }
 
-/// What a tool may know of the call it serves. A tool works as well where nobody listens.
+/// Context of a call for its tool. A tool also works without listeners.
 #[derive(Clone)]
 pub struct ToolContext {
     /// The call's id.
     pub tool_call_id: String,
     /// The name that the tool is registered under.
     pub tool_name: String,
-    /// Fires when the call is given up.
+    /// Fires when the call is cancelled.
     pub cancel: CancellationToken,
-    /// Takes partial results, if anybody wants them.
+    /// Takes partial results, if there is a listener.
     pub on_update: Option<ToolUpdateFn>,
-    /// Takes progress texts, if anybody wants them.
+    /// Takes progress texts, if there is a listener.
     pub on_progress: Option<ProgressFn>,
 }
 
@@ -97,7 +97,7 @@ impl fmt::Debug for ToolContext {
     }
 }
 
-/// The same call, the same cancellation, and listeners that hear what the tool says in its own words.
+/// Keeps the call's ids and cancellation, and converts the results for its listener.
 impl From<&portcullis_types::ToolContext> for ToolContext {
     fn from(ctx: &portcullis_types::ToolContext) -> Self {
         let on_update = ctx
@@ -114,15 +114,15 @@ impl From<&portcullis_types::ToolContext> for ToolContext {
     }
 }
 
-/// Takes partial results while a tool runs. Called synchronously; none of them reaches a model.
+/// Callback for partial results of a running tool. Called synchronously; a model never sees them.
 pub type ToolUpdateFn = Arc<dyn Fn(ToolResult) + Send + Sync>;
 
-/// What a call gives back.
+/// The result of a call.
 #[derive(Debug, Clone, PartialEq, Default, serde::Serialize)]
 pub struct ToolResult {
-    /// What the model reads.
+    /// The content that the model reads.
     pub content: Vec<Content>,
-    /// For logs and user interfaces alone.
+    /// Details for logs and user interfaces only.
     pub details: serde_json::Value,
 }
 
@@ -138,16 +138,16 @@ impl From<ToolOutput> for ToolResult {
     }
 }
 
-/// Why a call gave no result. All of it is for the model.
+/// Why a call gave no result. The model reads all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ToolError {
     /// The tool failed.
     Failed(String),
-    /// What was looked for is not there.
+    /// The requested thing does not exist.
     NotFound(String),
-    /// The arguments are not what the tool takes.
+    /// The arguments do not fit the tool.
     InvalidArgs(String),
-    /// The call was given up.
+    /// The call was cancelled.
     Cancelled,
 }
 
@@ -173,8 +173,8 @@ impl From<ToolError> for portcullis_types::ToolError {
     }
 }
 
-/// Kinds that this interface does not know are failures, with the words that a model reads; what is internal
-/// stays so.
+/// Kinds that this interface lacks become failures with the message that a model reads; for an internal error
+/// that is its fixed sentence.
 impl From<&portcullis_types::ToolError> for ToolError {
     fn from(error: &portcullis_types::ToolError) -> Self {
         match error.kind() {
@@ -186,15 +186,15 @@ impl From<&portcullis_types::ToolError> for ToolError {
     }
 }
 
-/// The message that goes into the model's context after a call: a result, or the words of an error with
-/// `is_error` set, so that the model can do better.
+/// The message for the model's context after a call: a result, or an error's message with `is_error` set, so
+/// that the model can correct itself.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolResultMessage {
     /// The call.
     pub tool_call_id: String,
-    /// The tool's name, as asked for.
+    /// The tool's name as requested.
     pub tool_name: String,
-    /// What the model reads.
+    /// The content that the model reads.
     pub content: Vec<Content>,
     /// Whether it is an error.
     pub is_error: bool,
@@ -216,7 +216,7 @@ impl ToolResultMessage {
     }
 }
 
-/// What goes into the model's context after a call.
+/// Converts a call's result into the message for the model's context.
 impl From<portcullis_types::ToolResult> for ToolResultMessage {
     fn from(result: portcullis_types::ToolResult) -> Self {
         let outcome = match result.outcome {
@@ -227,7 +227,7 @@ impl From<portcullis_types::ToolResult> for ToolResultMessage {
     }
 }
 
-/// What a model reads of [`ToolError::Cancelled`].
+/// The message of [`ToolError::Cancelled`].
 const CANCELLED: &str = "the call was cancelled";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The tools that an agent of specification 002 begins with.
+//! The default tools of an agent of specification 002.
 
 use std::sync::Arc;
 
@@ -6,20 +6,21 @@ use portcullis_types::{FunctionDecl, Tool, ToolArgs, async_trait};
 
 use super::types::{AgentTool, ToolContext, ToolError, ToolResult};
 
-/// The shipped tools that need no workspace: the time, echo, arithmetic. They run under the shipped policy, as they do
-/// for every other front end: an [`Agent`](super::agent::Agent) registers the shipped tools for which these stand.
+/// The shipped tools that need no workspace: time, echo, arithmetic. They run under the shipped policy, as in
+/// every other front end: an [`Agent`](super::agent::Agent) registers the shipped tools for which these
+/// stand.
 ///
-/// Reading, writing, editing, listing and searching files, and running commands, need a workspace, and the
-/// specification's programs name none. [`Agent::with_runtime`](super::agent::Agent::with_runtime) adds `file_read`,
-/// `file_write`, `file_edit`, `file_list`, `file_search`, `file_delete`, `vault_copyto` and, where it is given a place for
-/// a shell, `shell_exec`, beside these or without them.
+/// Tools for files and commands need a workspace, and the specification's programs name none.
+/// [`Agent::with_runtime`](super::agent::Agent::with_runtime) adds `file_read`, `file_write`, `file_edit`,
+/// `file_list`, `file_search`, `file_delete`, `vault_copyto` and, if it has a place for a shell,
+/// `shell_exec`, with or without these.
 #[must_use]
 pub fn default_tools() -> Vec<Box<dyn AgentTool>> {
     let shipped = portcullis_tools::native::useful_tools().into_iter();
     shipped.map(|tool| -> Box<dyn AgentTool> { Box::new(Shipped::new(tool)) }).collect()
 }
 
-/// One of our tools, as a tool of that interface.
+/// A shipped tool behind the interface of specification 002.
 struct Shipped {
     decl: FunctionDecl,
     label: String,

@@ -1,4 +1,4 @@
-//! The vocabulary of specification 002: tools, events, strategies.
+//! The types of specification 002: tools, events, strategies.
 
 use std::num::NonZeroUsize;
 
@@ -17,12 +17,12 @@ pub use crate::event_formats::yoagent::{
 pub enum ToolExecutionStrategy {
     /// One at a time.
     Sequential,
-    /// All that may, at once.
+    /// All calls that may, at once.
     #[default]
     Parallel,
-    /// In groups.
+    /// In batches.
     Batched {
-        /// How many calls a group has at most; 0 counts as 1.
+        /// Maximum number of calls in a batch; 0 counts as 1.
         size: usize,
     },
 }

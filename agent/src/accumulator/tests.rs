@@ -20,7 +20,7 @@ fn offers() -> Vec<OfferedTool> {
     ]
 }
 
-/// A piece: index, id, name, arguments; empty means none.
+/// A piece: index, id, name, arguments; an empty string means none.
 fn piece(index: u64, id: &str, name: &str, arguments: &str) -> ToolCallDelta {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     ToolCallDelta { index, id: some(id), name: some(name), arguments: some(arguments) }
@@ -34,7 +34,7 @@ fn assembled(pieces: impl IntoIterator<Item = ToolCallDelta>, stop: &StopReason)
     accumulator.finish(stop, &offers())
 }
 
-/// The calls as `id name arguments`, with the error's kind where one must not run.
+/// The calls as `id name arguments`, followed by the error's kind if the call must not run.
 fn shown(calls: &[AssembledCall]) -> Vec<String> {
     let show = |AssembledCall { call, refused }: &AssembledCall| {
         let refused = refused.as_ref().map_or(String::new(), |error| format!(" {}", error.kind()));
@@ -63,7 +63,7 @@ fn pieces_of_several_calls_may_be_mixed_and_leave_gaps() {
 fn an_id_may_come_late_or_again() {
     let pieces = [piece(0, "", "read", "{"), piece(0, "a", "", "}"), piece(0, "a", "", "")];
     check(pieces, &StopReason::ToolCalls, &["a read {}"]);
-    // A provider that makes up a new id for every piece says nothing new with it.
+    // A new id with every piece, without a name, starts no new call.
     let pieces = [piece(0, "a", "read", "{"), piece(0, "z", "", "}"), piece(0, "y", "", "")];
     check(pieces, &StopReason::ToolCalls, &["a read {}"]);
 }
@@ -87,7 +87,7 @@ fn an_id_that_comes_twice_is_used_once() {
 fn a_new_id_with_a_name_under_the_same_index_is_the_next_call() {
     let pieces = [piece(0, "a", "read", "{}"), piece(0, "b", "write", ""), piece(0, "", "", "{\"x\":1}")];
     check(pieces, &StopReason::ToolCalls, &["a read {}", "b write {\"x\":1}"]);
-    // Not while the arguments are open.
+    // A new id starts no call while the arguments are incomplete.
     let pieces = [piece(0, "a", "read", "{\"p\":"), piece(0, "b", "read", "1}")];
     check(pieces, &StopReason::ToolCalls, &["a readread {\"p\":1}"].map(|_| "a read {\"p\":1}"));
 }
@@ -96,7 +96,7 @@ fn a_new_id_with_a_name_under_the_same_index_is_the_next_call() {
 fn a_name_may_come_in_pieces_or_whole_again_and_again() {
     check([piece(0, "a", "re", ""), piece(0, "", "ad", "")], &StopReason::Stop, &["a read {}"]);
     check((0..100).map(|_| piece(0, "a", "read", " ")), &StopReason::Stop, &["a read {}"]);
-    // Pieces that are alike are no repetition where together they name a tool.
+    // Equal pieces are not a repetition if their concatenation names a tool.
     check([piece(0, "a", "tut", ""), piece(0, "", "tut", "")], &StopReason::Stop, &["a tuttut {}"]);
     check([piece(0, "a", "no", ""), piece(0, "", "no", "")], &StopReason::Stop, &["a nono {}"]);
 }
@@ -112,7 +112,7 @@ fn arguments_may_be_cut_anywhere() {
 }
 
 #[test]
-fn no_arguments_are_an_empty_object_only_of_an_answer_that_is_whole() {
+fn missing_arguments_mean_an_empty_object_in_whole_answers_only() {
     check([piece(0, "a", "read", "")], &StopReason::ToolCalls, &["a read {}"]);
     check([piece(0, "a", "read", " \n")], &StopReason::Stop, &["a read {}"]);
     check([piece(0, "a", "read", "")], &StopReason::Length, &["a read  resource_limit"]);
@@ -150,7 +150,7 @@ fn objects_after_each_other_are_an_error_of_any_other_tool() {
         let error = calls[0].refused.as_ref().expect("refused");
         assert_eq!(error.kind(), ToolErrorKind::InvalidArguments);
     }
-    // What is no sequence of objects is the executor's to refuse.
+    // Text that is not a sequence of objects is left to the executor to refuse.
     check([piece(0, "a", "write", "{}x")], &StopReason::ToolCalls, &["a write {}x"]);
 }
 
@@ -197,7 +197,7 @@ fn an_answer_of_endless_calls_is_given_up() {
         accumulator.push(piece(nth as u64, "", "read", "{}")).expect("room");
     }
     assert_eq!(accumulator.push(piece(u64::MAX, "", "read", "")), Err(TooManyCalls));
-    // More of a call that is there is no further call.
+    // A further piece of a known call is not a further call.
     assert!(accumulator.push(piece(0, "", "", "")).is_ok());
 }
 
@@ -215,13 +215,13 @@ fn of_arguments_that_are_too_long_nothing_is_kept() {
 #[test]
 fn a_hundred_megabytes_of_arguments_are_not_kept() {
     let megabyte = "x".repeat(1 << 20);
-    // In one call.
+    // All in one call.
     let mut accumulator = ToolCallAccumulator::new();
     for _ in 0..100 {
         accumulator.push(piece(0, "a", "read", &megabyte)).expect("one call");
     }
     assert!(accumulator.calls[0].arguments.text.capacity() <= 1 << 20);
-    // In as many calls.
+    // Spread over a hundred calls.
     let mut accumulator = ToolCallAccumulator::new();
     for nth in 0..100 {
         accumulator.push(piece(nth, "", "read", &megabyte)).expect("a hundred calls");
@@ -244,12 +244,12 @@ fn watchers_read_all_arguments_once_the_id_is_known() {
     assert_eq!(accumulator.push(piece(0, "a", "", "")), Ok(None));
 }
 
-/// A call of a valid answer, and its texts cut at any places.
+/// A call of a valid answer, with its texts split at arbitrary places.
 #[derive(Debug, Clone)]
 struct Cut {
     name: Vec<String>,
     arguments: Vec<String>,
-    /// Before which of its pieces the id comes first, and whether it comes again.
+    /// The piece before which the id comes first, and whether it is repeated.
     id_at: prop::sample::Index,
     again: bool,
 }
@@ -277,10 +277,10 @@ fn call() -> impl Strategy<Value = Cut> {
         .prop_map(|(name, arguments, id_at, again)| Cut { name, arguments, id_at, again })
 }
 
-/// The pieces of a call, in their order.
+/// The pieces of a call, in order.
 fn pieces(nth: usize, call: &Cut) -> Vec<ToolCallDelta> {
     let id = format!("id{nth}");
-    // Indices with gaps.
+    // Indices leave gaps.
     let index = (nth as u64) * 3 + 1;
     let mut pieces: Vec<ToolCallDelta> = call.name.iter().map(|name| piece(index, "", name, "")).collect();
     pieces.extend(call.arguments.iter().map(|arguments| piece(index, "", "", arguments)));
@@ -309,7 +309,7 @@ proptest! {
                 piece(nth as u64 * 3 + 1, &format!("id{nth}"), &call.name.concat(), &call.arguments.concat())
             })
             .collect();
-        // The pieces of all calls, mixed, with the order within each call kept.
+        // Interleave the pieces of all calls; the order within each call is kept.
         let mut queues: Vec<_> =
             calls.iter().enumerate().map(|(nth, call)| pieces(nth, call).into_iter()).collect();
         let mut mixed = Vec::new();

@@ -1,4 +1,4 @@
-//! What a run does when somebody fails: the model, the tools, the store, the emitter, the person's patience.
+//! Runs in which a part fails: the model, the tools, the store, the emitter, or the person cancels.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn a_provider_that_refuses_ends_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_call_of_an_answer_that_breaks_off_runs_and_its_text_is_kept() {
+async fn no_call_of_a_broken_answer_runs_and_its_text_is_kept() {
     use ProviderErrorKind::{Incomplete, Malformed, Server, Transport};
     for (last, kind) in [
         (None, Incomplete),
@@ -94,7 +94,7 @@ async fn a_provider_that_panics_ends_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_panics_has_an_internal_result_and_the_others_their_own() {
+async fn a_call_that_panics_gets_an_internal_result_and_harms_none() {
     let calls =
         [("a", "r_panic", "{}"), ("b", "r_sleep", "{}"), ("c", "w_panic", "{}"), ("d", "w_echo", "{}")];
     let mut stage = Stage::new([ask_for(&calls), say("well")]);
@@ -121,7 +121,7 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
     };
     let (run, ()) = futures_util::join!(stage.run(), cancelling);
     assert_eq!(run.end, AgentEnd::Cancelled);
-    // The deaf one took the whole grace time, and was dropped then.
+    // The call that ignores cancellation took the whole grace period and was dropped then.
     let took = start.elapsed();
     assert!((Duration::from_secs(2)..Duration::from_secs(3)).contains(&took), "{took:?}");
     assert_eq!(stage.tools.running(), 0);
@@ -130,7 +130,7 @@ async fn a_cancelled_run_waits_for_its_calls_and_each_has_a_result() {
     assert_eq!(results[1], "Tool execution failed: the run was cancelled");
     assert_eq!(results[2], "{}");
     assert_eq!(results[3], "Tool execution failed: the run was cancelled before the call began");
-    // The next run is not cancelled.
+    // The cancellation ended only that run.
     assert_eq!(stage.agent.run("again").await.answer(), Some("done"));
 }
 
@@ -157,7 +157,7 @@ async fn a_run_is_cancelled_while_the_model_speaks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_past_the_turns_deadline_are_dropped_and_the_run_goes_on() {
+async fn calls_past_the_turns_deadline_are_dropped_and_not_the_run() {
     let config = AgentConfig { turn_timeout: Some(Duration::from_secs(1)), ..AgentConfig::new("agent") };
     let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
     let mut stage = Stage::with(config, [ask_for(&calls), say("well")]);
@@ -185,7 +185,7 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
             let released = self.released.lock().expect("not poisoned").take().expect("called once");
             self.begun.notify_one();
             let _ = released.recv();
-            // Its task was aborted; it ends here.
+            // Its task was aborted; it ends at this await.
             std::future::pending().await
         }
     }
@@ -209,7 +209,7 @@ async fn a_call_that_blocks_its_thread_is_left_behind() {
 }
 
 #[tokio::test]
-async fn a_call_with_a_hundred_megabytes_of_arguments_does_not_run_and_they_are_not_kept() {
+async fn a_hundred_megabytes_of_arguments_are_neither_run_nor_kept() {
     let piece = |nth: usize| {
         Step::Delta(Delta::ToolCall(ToolCallDelta {
             index: 0,
@@ -272,7 +272,7 @@ async fn a_call_that_panics_where_it_is_dropped_harms_only_itself() {
     }
 }
 
-/// A store and an emitter that fail from a certain message or event on.
+/// Wraps a store or an emitter, and fails from a given message or event on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Failing {
     Panics,
@@ -356,7 +356,7 @@ async fn a_store_that_fails_ends_the_run_and_keeps_no_half() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_emitter_that_panics_ends_the_run_but_takes_no_result_from_a_call() {
+async fn an_emitter_that_panics_ends_the_run_and_costs_no_result() {
     for count in 0..8 {
         let (store, tools) = (InMemoryMessageStore::new(), Tools::default());
         let emitter = Fails::after(Notes::default(), count, Failing::Panics);
@@ -373,7 +373,7 @@ async fn an_emitter_that_panics_ends_the_run_but_takes_no_result_from_a_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_emitter_that_hangs_is_told_of_every_end_without_being_waited_for() {
+async fn an_emitter_that_hangs_gets_every_end_and_is_not_awaited() {
     for count in 0..12 {
         let (store, tools, notes) = (InMemoryMessageStore::new(), Tools::default(), Notes::default());
         let emitter = Fails::after(notes.clone(), count, Failing::Hangs);
@@ -386,14 +386,14 @@ async fn an_emitter_that_hangs_is_told_of_every_end_without_being_waited_for() {
             tokio::time::sleep(Duration::from_secs(60)).await;
             handle.cancel();
         };
-        // It checks that each call was asked for once and ended once, and that the run's end came last.
+        // `run` checks that each call was asked for once and ended once, and that the run's end came last.
         let (run, ()) = futures_util::join!(stage.run(), cancelling);
         assert_eq!(run.end, AgentEnd::Cancelled, "{count}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_stops_reading_does_not_keep_a_cancelled_run_and_misses_no_end_of_it() {
+async fn a_stopped_reader_delays_no_cancelled_run_and_misses_no_end() {
     let calls = [("a", "r_deaf", "{}"), ("b", "r_echo", "{}"), ("c", "w_echo", "{}")];
     for first in 0..10 {
         let (mut stage, mut receiver) = Stage::with_channel(3, AgentConfig::new("agent"), [ask_for(&calls)]);
@@ -414,15 +414,16 @@ async fn a_reader_that_stops_reading_does_not_keep_a_cancelled_run_and_misses_no
             notes.emit_now(event);
         }
         stage.check(&run);
-        // The sixth event ends the answer. Three wait beside those that were read, and one is being told.
+        // The sixth event ends the answer. Three events wait beside those that were read, and one is being
+        // delivered.
         let is_answered = first + 3 + 1 >= 6;
         assert_eq!(stage.results().len(), if is_answered { 3 } else { 0 }, "{first}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_stops_misses_no_end_of_as_many_calls_as_one_answer_can_have() {
-    // One call that is taken apart into as many as are kept, and as many more as were kept before that.
+async fn a_stopped_reader_misses_no_end_of_the_largest_answer() {
+    // One call that is split into as many as are kept, after as many kept calls again.
     let delta = |nth: usize, arguments: String| {
         Step::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth as u64,

@@ -1,5 +1,5 @@
-//! Runs in which anything may happen at any time: whatever does, the run ends, and the conversation is one that
-//! providers take, with one result for each call.
+//! Random runs: whatever happens, and whenever, the run ends and leaves a conversation that providers accept,
+//! with one result for each call.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -14,7 +14,7 @@ use crate::{
     testing::{KINDS, Stage, Step},
 };
 
-/// What a person does, and when.
+/// An action of the person, with its time.
 #[derive(Debug, Clone)]
 enum Act {
     Steer,
@@ -103,7 +103,7 @@ fn acts() -> impl Strategy<Value = Vec<(u64, Act)>> {
     prop::collection::vec((0..400_u64, act), 0..4)
 }
 
-/// Does what a person does.
+/// Performs the actions at their times.
 async fn act(handle: &AgentHandle, acts: &[(u64, Act)]) {
     let one = |(ms, act): &(u64, Act)| {
         let (handle, ms, act) = (handle.clone(), *ms, act.clone());
@@ -139,20 +139,20 @@ proptest! {
             let handle = stage.agent.handle();
             let person = act(&handle, &acts);
             let running = async {
-                // Longer than everything that can hang: silent models and deaf tools in each turn.
+                // Longer than all the hangs together: silent models and deaf tools in each turn.
                 let hour = Duration::from_secs(3600);
                 tokio::time::timeout(hour, stage.agent.run("go")).await.expect("a run ends")
             };
             let (run, ()) = futures_util::join!(running, person);
-            // `check` holds the conversation and the events against what must be true of every run; the script
-            // checks every conversation that is sent.
+            // `check` tests the invariants of every run on the conversation and the events; the script tests
+            // every conversation that it is sent.
             stage.check(&run);
             assert_eq!(stage.tools.running(), 0, "no call goes on after its run");
         });
     }
 
     #[test]
-    fn whenever_a_reader_stops_it_misses_no_end_of_a_run_that_is_cancelled(
+    fn whenever_a_reader_stops_it_misses_no_end_of_a_cancelled_run(
         config in config(),
         turns in prop::collection::vec(turn(), 1..8),
         acts in acts(),

@@ -1,4 +1,4 @@
-//! What a run does when nothing of the embedder's fails.
+//! Runs in which every part of the embedder works.
 
 use std::{
     num::{NonZeroU32, NonZeroUsize},
@@ -27,7 +27,7 @@ fn assert_send<T: Send>(value: T) -> T {
 }
 
 #[tokio::test(start_paused = true)]
-async fn calls_are_run_and_the_model_is_asked_again_with_their_results_in_call_order() {
+async fn the_model_is_asked_again_with_results_in_call_order() {
     let calls = [("a", "r_sleep", r#"{"ms":50}"#), ("b", "r_echo", r#"{"x":1}"#)];
     let mut stage = Stage::new([ask_for(&calls), say("all done")]);
     let run = assert_send(stage.run()).await;
@@ -36,7 +36,7 @@ async fn calls_are_run_and_the_model_is_asked_again_with_their_results_in_call_o
     use MessageRole::{Assistant, Tool, User};
     assert_eq!(roles, [User, Assistant, Tool, Tool, Assistant]);
     assert_eq!(stage.results(), ["slept", r#"{"x":1}"#]);
-    // The second ended first, and was told first.
+    // The second call ended first, and its end was reported first.
     assert_eq!(stage.tools.log(), ["begin a", "begin b", "end b", "end a"]);
     let told = stage.notes.events();
     let ends = told.iter().filter_map(|event| match event {
@@ -57,7 +57,7 @@ async fn instructions_are_sent_first_and_not_stored() {
     stage.run().await;
     let requests = stage.script.requests.lock().expect("not poisoned");
     assert!(requests.iter().all(|request| request.messages[0] == Message::system("be good")));
-    // The second run goes on with the same conversation.
+    // The second run continues the same conversation.
     assert_eq!(requests[1].messages.len(), 4);
     assert_eq!(stage.store.messages().len(), 4);
 }
@@ -120,7 +120,7 @@ async fn a_run_has_so_many_turns_and_no_call_is_left_without_a_result() {
     assert_eq!((&run.end, run.iterations), (&AgentEnd::MaxIterations { limit: 10 }, 10));
     assert_eq!(stage.script.asked(), 10);
     assert_eq!(stage.tools.begun(), 10);
-    // Each turn's call had the same id; the conversation has ten.
+    // Each turn's call had the same id; the conversation has ten different ones.
     assert_eq!(stage.store.messages().iter().filter(|message| !message.tool_calls.is_empty()).count(), 10);
     let config = AgentConfig { max_iterations: NonZeroU32::MIN, ..AgentConfig::new("agent") };
     let mut stage = Stage::with(config, [ask_for(&[("a", "r_echo", "{}")])]);
@@ -128,7 +128,7 @@ async fn a_run_has_so_many_turns_and_no_call_is_left_without_a_result() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failed_call_is_a_message_that_the_model_can_correct_itself_by() {
+async fn a_failed_call_is_a_message_that_the_model_reads() {
     let mut stage = Stage::new([ask_for(&[("a", "r_fail", "{}")]), say("sorry")]);
     let run = stage.run().await;
     assert_eq!(run.end, answer("sorry"));
@@ -148,12 +148,12 @@ async fn a_run_that_was_cancelled_and_dropped_cancels_no_later_one() {
         };
         futures_util::join!(stage.agent.run("go"), cancelling)
     };
-    // Dropped within its grace time.
+    // Dropped within its grace period.
     assert!(tokio::time::timeout(Duration::from_millis(10), running).await.is_err());
     assert_eq!(stage.agent.run("go on").await.end, answer("well"));
 }
 
-/// Runs, and says something while the first call runs.
+/// Runs, and steers while the first call runs.
 async fn run_and_steer(stage: &mut Stage) -> AgentRun {
     let handle = stage.agent.handle();
     let saying = async {
@@ -164,14 +164,14 @@ async fn run_and_steer(stage: &mut Stage) -> AgentRun {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
+async fn steering_skips_the_calls_that_have_not_begun() {
     let calls = [("a", "w_sleep", "{}"), ("b", "w_echo", "{}"), ("c", "r_echo", "{}")];
     for strategy in [ExecutionStrategy::Parallel, ExecutionStrategy::Sequential] {
         let mut stage = Stage::with(config(strategy), [ask_for(&calls), say("well")]);
         let run = run_and_steer(&mut stage).await;
         assert_eq!(run.end, answer("well"));
         assert_eq!(stage.tools.begun(), 1);
-        // The specification's own words ("Steering"), written out.
+        // The specification's text ("Steering"), written out.
         let skipped = "Skipped due to queued user message.";
         let told = stage.notes.events();
         let ends = told.iter().filter_map(|event| match event {
@@ -188,7 +188,7 @@ async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
         let told = AgentEvent::Steered { messages: Arc::new(vec![Message::user("rather not")]) };
         assert!(stage.notes.events().contains(&told));
     }
-    // Of calls that run beside each other those that wait for a place have not begun.
+    // Of concurrent calls, those that wait for a free slot have not begun.
     let one = AgentConfig {
         concurrency: NonZeroUsize::new(1).expect("not 0"),
         ..config(ExecutionStrategy::Parallel)
@@ -199,7 +199,7 @@ async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
     assert_eq!(run.end, answer("well"));
     let skipped = "Tool execution failed: Skipped due to queued user message.";
     assert_eq!(stage.results(), ["slept", skipped, skipped]);
-    // All at once means: once it is said, all have begun.
+    // With all calls running at once, a message that comes later skips none of them.
     let calls = [("a", "r_sleep", "{}"), ("b", "r_sleep", "{}")];
     let mut stage = Stage::new([ask_for(&calls), say("well")]);
     stage.agent.handle().follow_up("and?").expect("room");
@@ -210,7 +210,7 @@ async fn what_a_person_says_in_between_skips_the_calls_that_have_not_begun() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_added_after_the_answer_is_a_new_question_with_its_own_turns() {
+async fn a_follow_up_is_a_new_question_with_its_own_turns() {
     let config = AgentConfig { max_iterations: NonZeroU32::MIN, ..AgentConfig::new("agent") };
     let mut stage = Stage::with(config, [say("first"), say("second")]);
     stage.agent.handle().follow_up("and then?").expect("room");
@@ -229,7 +229,7 @@ async fn a_model_that_repeats_itself_is_told_once_and_then_stopped() {
         (1..messages.len()).filter(|&at| messages[at].role == MessageRole::User).collect();
     assert_eq!(hints, [7], "after the third result");
     assert!(messages[7].text().contains("`w_echo` 3 times"));
-    // Five in one turn are as many.
+    // Five repeats in one turn count as well.
     let calls = [("a", "w_echo", "{}"); 6];
     let mut stage = Stage::new([ask_for(&calls)]);
     assert!(matches!(stage.run().await.end, AgentEnd::Repeated { .. }));
@@ -249,11 +249,11 @@ async fn an_id_that_comes_again_is_another_one_in_the_conversation() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_result_for_a_call_that_nobody_asked_for_stands_for_the_one_that_was_asked_for() {
+async fn a_result_with_a_foreign_id_counts_for_the_call_that_ran() {
     let mut stage = Stage::new([ask_for(&[("a", "r_liar", "{}"), ("b", "r_loud", "{}")])]);
     stage.run().await;
     assert_eq!(stage.results(), ["mine", "loud"]);
-    // The loud one told of a call `forged` as well; `run` checks that nobody hears of it.
+    // The loud one also sent updates for a call `forged`; `run` checks that they are dropped.
     let updates = stage
         .notes
         .events()
@@ -263,7 +263,7 @@ async fn a_result_for_a_call_that_nobody_asked_for_stands_for_the_one_that_was_a
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_call_of_an_answer_that_was_cut_off_runs_and_the_model_learns_why() {
+async fn no_call_of_a_cut_off_answer_runs_and_the_model_learns_why() {
     let mut cut = ask_for(&[("a", "r_echo", "{}"), ("b", "w_echo", "")]);
     cut.pop();
     cut.push(Step::Delta(Delta::End(StopReason::Length)));
@@ -278,7 +278,7 @@ async fn no_call_of_an_answer_that_was_cut_off_runs_and_the_model_learns_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ten_thousand_calls_in_one_answer_have_a_result_each_and_few_run() {
+async fn ten_thousand_calls_in_one_answer_get_results_and_few_run() {
     let call = |nth: u64| {
         Step::Delta(Delta::ToolCall(ToolCallDelta {
             index: nth,
@@ -295,7 +295,7 @@ async fn ten_thousand_calls_in_one_answer_have_a_result_each_and_few_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_cannot_be_sent_back_as_it_is_reaches_the_executor_all_the_same() {
+async fn a_call_that_cannot_be_sent_back_still_reaches_the_executor() {
     let mut stage = Stage::new([ask_for(&[("a", "no such/tool", "{\"a"), ("b", "", "{}")])]);
     stage.run().await;
     assert_eq!(stage.results()[0], "Tool execution failed: there is no tool `no such/tool`");
@@ -389,7 +389,7 @@ async fn an_executor_hears_of_each_runs_end_however_it_comes() {
     assert_eq!(ended(), [format!("agent {}", first.run_id)]);
     let Stage { mut agent, tools, .. } = stage;
     let ended = || tools.ended.lock().expect("not poisoned").clone();
-    // One that is dropped.
+    // A run that is dropped.
     assert!(tokio::time::timeout(Duration::from_secs(1), agent.run("go")).await.is_err());
     assert_eq!(ended().len(), 2);
     let third = agent.run("go").await;

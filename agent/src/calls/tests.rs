@@ -1,4 +1,4 @@
-//! What holds of a turn's calls beside their results: how long refusing them may take, and when they are told of.
+//! The turn's calls apart from their results: the time that refusals may take, and the order of events.
 
 use futures_util::FutureExt as _;
 use portcullis_types::{MessageRole, async_trait};
@@ -10,10 +10,10 @@ use crate::{
     transcript,
 };
 
-/// An executor that runs nothing, and takes its time to refuse.
+/// An executor that runs nothing and refuses slowly.
 struct Refusing {
     takes: Duration,
-    /// The calls that it was told to refuse.
+    /// The calls that it was asked to refuse.
     told: Mutex<Vec<String>>,
 }
 
@@ -29,7 +29,7 @@ impl ToolExecutor for Refusing {
 
     fn refuse(&self, call: ToolCall, error: ToolError, _: &CallTerms) -> ToolResult {
         self.told.lock().expect("not poisoned").push(call.id.clone());
-        // The clock goes on as soon as this is polled; what it waits for then is others' turn.
+        // One poll already advances the clock; the rest of the future only yields to other tasks.
         let _ = tokio::time::advance(self.takes).now_or_never();
         ToolResult::without_run(call, error)
     }
@@ -43,7 +43,8 @@ fn cut_off(ids: [&str; 4]) -> Vec<Step> {
     steps
 }
 
-/// The calls that an executor was told to refuse which takes this long for each, out of two turns of four calls.
+/// The calls that an executor with this delay per refusal was asked to refuse, out of two turns of four
+/// calls.
 async fn told_of(takes: Duration) -> Vec<String> {
     let executor = Arc::new(Refusing { takes, told: Mutex::default() });
     let (store, notes) = (InMemoryMessageStore::new(), Notes::default());
@@ -57,7 +58,7 @@ async fn told_of(takes: Duration) -> Vec<String> {
     let results = messages.iter().filter(|message| message.role == MessageRole::Tool);
     let results: Vec<_> = results.map(portcullis_types::Message::text).collect();
     assert_eq!(results.len(), 8);
-    // Whoever refuses it, the model learns the same.
+    // The model reads the same text whether the executor or the loop refuses.
     assert!(results.iter().all(|result| *result == results[0] && result.contains("failed")), "{results:?}");
     let events = notes.events();
     let ended = events.iter().filter_map(|event| match event {
@@ -69,14 +70,14 @@ async fn told_of(takes: Duration) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_executor_that_is_slow_to_refuse_is_told_of_one_call_a_turn_and_all_have_their_result() {
+async fn a_slow_executor_refuses_one_call_a_turn_and_all_get_results() {
     assert_eq!(told_of(REFUSAL_TIME + Duration::from_millis(1)).await, ["a1", "b1"]);
-    // One that takes all the time that it has hears of each.
+    // An executor that takes exactly the limit is asked for each.
     assert_eq!(told_of(REFUSAL_TIME).await.len(), 8);
 }
 
 #[tokio::test]
-async fn whoever_watches_in_the_same_task_hears_of_a_lone_call_before_it_runs() {
+async fn an_observer_in_the_same_task_sees_a_lone_call_before_it_runs() {
     let turns = [ask_for(&[("a", "r_echo", "{}")])];
     let (mut stage, mut events) = Stage::with_channel(8, AgentConfig::new("agent"), turns);
     stage.tools.never_blocks.store(true, std::sync::atomic::Ordering::SeqCst);

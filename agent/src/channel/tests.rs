@@ -70,7 +70,7 @@ async fn a_reader_that_keeps_up_reads_every_event() {
 }
 
 #[tokio::test]
-async fn a_run_waits_for_a_reader_that_lags_and_no_event_of_a_life_is_lost() {
+async fn a_run_waits_for_a_lagging_reader_and_loses_no_event() {
     let (sender, mut receiver) = channel(8);
     let writer = async {
         for nth in 0..10_000 {
@@ -116,7 +116,7 @@ async fn several_writers_wait_without_missing_their_turn() {
 }
 
 #[tokio::test]
-async fn pieces_of_text_are_joined_behind_a_reader_that_lags_and_none_is_lost() {
+async fn text_pieces_are_joined_behind_a_lagging_reader() {
     let (sender, mut receiver) = channel(3);
     sender.emit(turn(1)).await;
     for _ in 0..1000 {
@@ -124,7 +124,7 @@ async fn pieces_of_text_are_joined_behind_a_reader_that_lags_and_none_is_lost() 
     }
     sender.emit(arguments("c", "{")).await;
     assert_eq!(receiver.waiting(), 3);
-    // A further piece for another call has to wait, one for the same call has not.
+    // A piece for another call has to wait; one for the same call does not.
     sender.emit(arguments("c", "}")).await;
     let waits = tokio::time::timeout(Duration::from_millis(20), sender.emit(arguments("d", "{"))).await;
     assert!(waits.is_err());
@@ -148,14 +148,14 @@ async fn joined_text_does_not_grow_without_bounds() {
     for _ in 0..4 {
         sender.emit(text(&piece)).await;
     }
-    // Two entries, both of them full.
+    // Two entries, both full.
     let waits = tokio::time::timeout(Duration::from_millis(20), sender.emit(text(&piece))).await;
     assert!(waits.is_err());
     assert_eq!(receiver.waiting(), 2);
 }
 
 #[tokio::test]
-async fn of_updates_behind_a_reader_that_lags_the_latest_of_each_call_is_kept_and_the_rest_counted() {
+async fn behind_a_lagging_reader_the_latest_update_of_a_call_stays() {
     let (sender, mut receiver) = channel(16);
     for call in ["a", "b"] {
         sender.emit_now(started(call));
@@ -189,7 +189,7 @@ fn what_calls_tell_at_once_does_not_wait_and_has_an_end() {
 }
 
 #[test]
-fn ends_have_room_of_their_own_beyond_what_calls_tell_at_once_and_that_has_an_end_too() {
+fn ends_have_reserved_room_which_is_bounded_too() {
     let (sender, mut receiver) = channel(1);
     for nth in 0..10_000 {
         sender.emit_now(started(&nth.to_string()));
@@ -203,7 +203,7 @@ fn ends_have_room_of_their_own_beyond_what_calls_tell_at_once_and_that_has_an_en
     let last = AgentEvent::AgentEnd { end: AgentEnd::Cancelled };
     sender.emit_now(last.clone());
     assert_eq!((receiver.waiting(), receiver.coalesced()), (full + MAX_ENDS_BEYOND_CAPACITY, left_out));
-    // Words of calls find no place between them, and several runs together can fill this too.
+    // Ordinary events of calls get none of that room, and several runs together can fill it too.
     sender.emit_now(started("late"));
     sender.emit_now(text("late"));
     sender.emit_now(end("one more"));

@@ -1,4 +1,4 @@
-//! The pieces of an answer out of a response, as they come.
+//! Turns an HTTP response into the pieces of an answer, as they come.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -18,9 +18,9 @@ use crate::{Delta, DeltaStream};
 pub(super) struct Answer {
     response: Response,
     decoder: Decoder,
-    /// What has come and was not taken yet; at most what one piece of the response says.
+    /// Pieces decoded and not yet taken; at most those of one chunk of the response.
     ready: VecDeque<Delta>,
-    /// What ends the answer, once all that came before it is taken.
+    /// The failure that ends the answer, after all pieces before it are taken.
     failed: Option<Failure>,
     asked: Asked,
     idle: Duration,
@@ -38,10 +38,10 @@ impl Answer {
         Self { response, decoder, ready: VecDeque::new(), failed: None, asked, idle, cancel }
     }
 
-    /// Waits until something is said, or the answer is over. Until then the request may be made anew.
+    /// Waits until the first piece with content, or the end. Until then the request may be retried.
     pub(super) async fn begin(&mut self) -> Result<(), Failure> {
         while self.ready.iter().all(is_count) {
-            // The last count holds; one that sends nothing else must not fill the queue.
+            // Keep the last count only; an answer of nothing but counts must not fill the queue.
             self.ready.drain(..self.ready.len().saturating_sub(1));
             self.read().await;
             if let Some(failed) = self.failed.take_if(|_| self.ready.iter().all(is_count)) {
@@ -51,7 +51,7 @@ impl Answer {
         Ok(())
     }
 
-    /// The pieces. Dropping the stream closes the connection.
+    /// The stream of pieces. Dropping it closes the connection.
     pub(super) fn into_stream(self) -> DeltaStream {
         Box::pin(stream::unfold(Some(self), |answer| async move {
             let mut answer = answer?;
@@ -71,11 +71,12 @@ impl Answer {
         }))
     }
 
-    /// Reads one piece of the response. Afterwards something is ready, or the answer failed, or neither
-    /// where the piece said nothing.
+    /// Reads one chunk of the response. Afterwards a piece is ready, or the answer failed, or neither if the
+    /// chunk completed no event.
     async fn read(&mut self) {
         let read = async {
             tokio::select! {
+                // `biased`: after a cancellation nothing more is read.
                 biased;
                 () = self.cancel.cancelled() => Err(self.asked.cancelled()),
                 read = tokio::time::timeout(self.idle, connection::chunk(&mut self.response)) => match read {
@@ -93,6 +94,7 @@ impl Answer {
                 Err(fault) => Err(fault),
             },
             Err(failure) if self.cancel.is_cancelled() => return self.failed = Some(failure),
+            // After a stop reason the answer is whole, even if the connection broke before the last bytes.
             Err(failure) => match self.decoder.end(&mut self.ready) {
                 Ok(true) => Ok(()),
                 Ok(false) => return self.failed = Some(failure),

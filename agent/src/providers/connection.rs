@@ -1,8 +1,8 @@
-//! The HTTP client: whom it trusts, and that it follows nobody elsewhere.
+//! The HTTP client: trusted certificates, no redirects, proxies.
 //!
-//! It is hyper's own client over rustls. A crate above it would bring a choice of TLS into every program that
-//! embeds us, since cargo unites the features of one crate: reqwest's `rustls-no-provider` makes each plain
-//! `reqwest::Client::new()` of such a program panic.
+//! It is hyper's client over rustls. A crate above it would impose a choice of TLS on every program that
+//! embeds this crate, since cargo unites the features of one crate: reqwest's `rustls-no-provider` makes each
+//! plain `reqwest::Client::new()` of such a program panic.
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,32 +24,32 @@ use url::Url;
 use super::{ProviderLimits, connector::Connector, settings};
 use crate::{ProviderError, ProviderErrorKind};
 
-/// How long a connection that nothing is asked on is kept for the next request.
+/// How long an idle connection is kept for the next request.
 const KEPT: Duration = Duration::from_secs(90);
 
-/// An answer whose head has come. Its body is read by [`chunk`].
+/// An answer whose head has come. [`chunk`] reads its body.
 pub(super) type Response = http::Response<Incoming>;
 
 /// A client for one address.
 #[derive(Debug)]
 pub(super) struct Client {
     client: legacy::Client<Connector, Full<Bytes>>,
-    /// What a proxy wants with each request, where it passes on plain ones.
+    /// The `Proxy-Authorization` of a proxy that forwards plain requests.
     proxy_authorization: Option<HeaderValue>,
 }
 
-/// Makes a client for one address.
+/// Creates a client for one address.
 ///
-/// It follows no redirect, which would take key and conversation to another host. A proxy of the environment
-/// (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`) is used, but never on the way to this machine.
-/// HTTP/1.1 alone is spoken: an answer that is given up closes its connection, and so ends the work at the
-/// other end as well.
+/// It follows no redirect, which would take the key and the conversation to another host. It uses a proxy
+/// from the environment (`HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY`, `NO_PROXY`), but never for an address of
+/// this machine. It speaks only HTTP/1.1: giving an answer up closes its connection, which also ends the work
+/// at the other end.
 pub(super) fn client(address: &Url, limits: &ProviderLimits) -> Result<Client, ProviderError> {
     let proxies = (!settings::is_this_machine(address)).then(Matcher::from_env);
     through(proxies.as_ref(), address, limits)
 }
 
-/// As [`client`], through these proxies.
+/// As [`client`], with these proxies.
 fn through(
     proxies: Option<&Matcher>,
     address: &Url,
@@ -83,7 +83,7 @@ fn through(
 }
 
 impl Client {
-    /// Sends a request, and waits for the head of its answer.
+    /// Sends a request, and waits for the head of the answer.
     pub(super) async fn post(
         &self,
         uri: Uri,
@@ -103,13 +103,13 @@ impl Client {
     }
 }
 
-/// The next piece of an answer's body; none at its end.
+/// Reads the next chunk of an answer's body; none at its end.
 ///
 /// # Cancellation
-/// No piece is lost.
+/// Dropping the future loses no chunk.
 pub(super) async fn chunk(response: &mut Response) -> Result<Option<Bytes>, hyper::Error> {
     while let Some(frame) = response.frame().await {
-        // Trailers say nothing that counts here.
+        // Trailers carry nothing needed here.
         if let Ok(data) = frame?.into_data() {
             return Ok(Some(data));
         }
@@ -117,17 +117,17 @@ pub(super) async fn chunk(response: &mut Response) -> Result<Option<Bytes>, hype
     Ok(None)
 }
 
-/// An address as HTTP has it.
+/// Converts an address to the HTTP crate's type.
 pub(super) fn uri(address: &Url) -> Result<Uri, ProviderError> {
-    // No source: its text has no more, and the address may be long.
+    // The source is dropped: its text adds nothing, and the address may be long.
     address
         .as_str()
         .parse()
         .map_err(|_invalid: http::uri::InvalidUri| wrong("the address has signs that HTTP does not carry"))
 }
 
-/// The certificates that the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others). A plain
-/// address needs none, so that a local model is reached from a container that has none.
+/// The certificates that the machine trusts (`SSL_CERT_FILE` and `SSL_CERT_DIR` name others). A plain address
+/// needs none, so a local model can be reached from a container without certificates.
 fn trust(is_needed: bool) -> Result<ClientConfig, ProviderError> {
     let versions = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -154,7 +154,8 @@ mod tests {
 
     use super::*;
 
-    /// Sends one request to an address through a proxy that answers with `answer`; what the proxy was told.
+    /// Sends one request to an address through a proxy that answers with `answer`; returns the text that the
+    /// proxy got.
     async fn told_to_a_proxy(address: &str, answer: &str) -> (String, Result<u16, String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let proxy = format!("http://me:pass@{}", listener.local_addr().expect("an address"));

@@ -1,5 +1,5 @@
-//! How a connection to a model is made: directly, through a proxy's tunnel, or to a proxy that passes plain
-//! requests on.
+//! Opens connections to a model: directly, through a proxy's tunnel, or to a proxy that forwards plain
+//! requests.
 
 use std::{
     error::Error,
@@ -17,20 +17,20 @@ use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector, 
 use rustls::ClientConfig;
 use tower_service::Service;
 
-/// How often a silent connection is looked after, so that one whose other end is gone is noticed.
+/// Interval of TCP keepalive probes, which detect a dead peer.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// How often in vain before it is given up.
+/// Unanswered probes until the connection is given up.
 const KEEPALIVE_TRIES: u32 = 3;
 
-/// How long what was sent may stay without an acknowledgement (`TCP_USER_TIMEOUT`, tcp(7)).
+/// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`, tcp(7)).
 const UNACKNOWLEDGED: Duration = Duration::from_secs(30);
 
-/// Makes connections, each within a time.
+/// Opens connections, each within a time limit.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     way: Way,
-    /// For all of it: the name's lookup, the connection, the tunnel, TLS.
+    /// Limit of the whole connect: name lookup, connection, tunnel, TLS.
     limit: Duration,
 }
 
@@ -38,20 +38,20 @@ pub(super) struct Connector {
 enum Way {
     Direct(Secured),
     Tunnel(HttpsConnector<Tunnel<Secured>>),
-    /// To the proxy, whatever is asked for.
+    /// Always to the proxy, whatever host is asked.
     PassedOn(Secured, Uri),
 }
 
-/// TCP, and TLS where the address wants it.
+/// TCP, with TLS if the address wants it.
 type Secured = HttpsConnector<HttpConnector>;
 
 impl Connector {
-    /// To whatever is asked for.
+    /// A connector to the requested host itself.
     pub(super) fn direct(tls: Arc<ClientConfig>, limit: Duration) -> Self {
         Self { way: Way::Direct(secured(tls, limit)), limit }
     }
 
-    /// Through a tunnel that a proxy makes, which sees host and port alone.
+    /// A connector through a proxy's tunnel; the proxy sees only host and port.
     pub(super) fn tunnel(
         proxy: Uri,
         authorization: Option<HeaderValue>,
@@ -65,7 +65,7 @@ impl Connector {
         Self { way: Way::Tunnel(HttpsConnector::from((tunnel, tls))), limit }
     }
 
-    /// To a proxy that is told with each request where it goes.
+    /// A connector to a proxy that reads the destination from each request.
     pub(super) fn passed_on(proxy: Uri, tls: Arc<ClientConfig>, limit: Duration) -> Self {
         Self { way: Way::PassedOn(secured(tls, limit), proxy), limit }
     }
@@ -73,9 +73,10 @@ impl Connector {
 
 fn secured(tls: Arc<ClientConfig>, limit: Duration) -> Secured {
     let mut tcp = HttpConnector::new();
-    // What is no `http` is TLS's, one layer above.
+    // Other schemes than `http` are handled by the TLS layer above.
     tcp.enforce_http(false);
-    // It is divided over the addresses of a name, so that one that does not answer leaves time for the next.
+    // hyper divides this limit over the addresses of a name, so that a silent address leaves time for the
+    // next.
     tcp.set_connect_timeout(Some(limit));
     tcp.set_tcp_user_timeout(Some(UNACKNOWLEDGED));
     tcp.set_nodelay(true);
@@ -122,13 +123,13 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection.
+/// An open connection.
 pub(super) struct Stream {
     bytes: Pin<Box<dyn Bytes>>,
     requests: Requests,
 }
 
-/// Whether the other end is the host that is asked, or is told in each request which one is.
+/// Whether the other end is the requested host, or a proxy that reads the destination from each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Requests {
     OfThatHost,

@@ -1,4 +1,4 @@
-//! The pieces of an answer out of bytes, within bounds. It reads no network: recordings go through it too.
+//! Decodes bytes into the pieces of an answer, within limits. It reads no network, so recordings use it too.
 
 use std::collections::VecDeque;
 
@@ -9,14 +9,14 @@ use super::{
 };
 use crate::{Delta, StopReason};
 
-/// How much larger than what it holds an event may be: names, ids, counts, escapes of a short piece.
+/// How much larger than its content an event may be: names, ids, counts, escapes of a short piece.
 const EVENT_OVERHEAD_BYTES: usize = 64 * 1024;
 
-/// How much larger than what it says an answer may be on the wire. Providers wrap each word into some 200
-/// bytes, and send comments to keep the connection; without a limit these could go on for ever.
+/// How much larger than its content an answer may be on the wire. Providers wrap each word into some 200
+/// bytes, and send comments to keep the connection open; without a limit these could go on forever.
 const WIRE_FACTOR: u64 = 64;
 
-/// What a piece of a call costs beside what it says. One that says nothing costs whoever keeps it as much.
+/// Fixed cost of a call's piece. An empty piece costs its holder that much memory too.
 const CALL_PIECE_BYTES: usize = 32;
 
 /// Reads one answer.
@@ -28,7 +28,7 @@ pub(super) struct Decoder {
 }
 
 impl Decoder {
-    /// For an answer of at most `answer_bytes` by whom was asked.
+    /// A decoder for an answer of at most `answer_bytes` from this provider.
     pub(super) fn new(asked: Asked, answer_bytes: usize) -> Self {
         let kind = asked.kind;
         Self {
@@ -40,7 +40,7 @@ impl Decoder {
         }
     }
 
-    /// Takes more bytes, and puts what they say into `out`. What came before a fault is there too.
+    /// Takes more bytes, and appends the decoded pieces to `out`, including those before a fault.
     pub(super) fn push(&mut self, bytes: &[u8], out: &mut VecDeque<Delta>) -> Result<(), ReadFault> {
         self.wire_bytes_left =
             self.wire_bytes_left.checked_sub(bytes.len() as u64).ok_or(ReadFault::TooLarge)?;
@@ -48,15 +48,15 @@ impl Decoder {
         framer.push(bytes, |data| answer.read(data, out)).map_err(named)
     }
 
-    /// The bytes are over. Gives `false` if the answer was not: nothing said that it was whole.
+    /// Ends the input. Returns `false` if the answer was incomplete: nothing said that it was whole.
     pub(super) fn finish(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
         let Self { framer, answer, .. } = self;
         framer.finish(|data| answer.read(data, out)).map_err(named)?;
         self.end(out)
     }
 
-    /// Ends the answer, if the provider has said why; gives whether it is whole. What is lost of a connection
-    /// that breaks after that is the count of tokens at most.
+    /// Ends the answer if the provider has given a stop reason; returns whether the answer is whole. If the
+    /// connection breaks after that reason, at most the token count is lost.
     pub(super) fn end(&mut self, out: &mut VecDeque<Delta>) -> Result<bool, ReadFault> {
         if !self.answer.ended
             && let Some(stop) = self.answer.reader.stop()
@@ -72,7 +72,7 @@ impl Decoder {
     }
 }
 
-/// What the events say.
+/// The content of the events.
 #[derive(Debug)]
 struct Said {
     asked: Asked,
@@ -90,7 +90,7 @@ impl Said {
         let progress = self.reader.read(data, &mut deltas)?;
         self.say(deltas, out)?;
         if progress == Progress::Over {
-            // An end without a reason is none: a cut answer must not look whole.
+            // An end without a reason is an error: a cut answer must not look whole.
             let stop = self.reader.stop().ok_or(ReadFault::NoReason)?;
             self.end(stop, out)?;
         }
@@ -115,7 +115,7 @@ impl Said {
     }
 }
 
-/// What a piece costs whoever keeps it, in bytes.
+/// Memory cost of a piece, in bytes.
 fn size(delta: &Delta) -> usize {
     let of = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     match delta {

@@ -1,9 +1,9 @@
-//! Events out of bytes: server-sent events (WHATWG HTML, section 9.2.6), or one JSON text per line.
+//! Splits bytes into events: server-sent events (WHATWG HTML, section 9.2.6), or one JSON text per line.
 //!
-//! Only the data of an event is kept; its name is in the data too, wherever a provider gives it one. What an
-//! event may hold is bounded here, so that an answer without a line end costs no memory.
+//! It keeps only the data of an event; providers that name an event repeat the name in the data. An event's
+//! size is limited, so that an answer without a line end cannot fill the memory.
 
-/// How a provider divides its answer.
+/// How a provider delimits the events of its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     /// Server-sent events.
@@ -12,7 +12,7 @@ pub(super) enum Framing {
     Lines,
 }
 
-/// Why bytes make no event.
+/// Why bytes are not an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameFault {
     /// The event is larger than the limit.
@@ -27,20 +27,20 @@ pub(super) struct Framer {
     framing: Framing,
     limit_bytes: usize,
     line: Vec<u8>,
-    /// The data of the event whose end has not come; none before its first `data` line.
+    /// Data of the current event; none before its first `data` line.
     data: Option<String>,
-    /// A line feed that comes next belongs to the carriage return before it.
+    /// The last line ended in a carriage return: a line feed that follows belongs to it.
     after_return: bool,
     at_start: bool,
 }
 
 impl Framer {
-    /// Keeps at most `limit_bytes` of an event that is not whole.
+    /// Keeps at most `limit_bytes` of an incomplete event.
     pub(super) fn new(framing: Framing, limit_bytes: usize) -> Self {
         Self { framing, limit_bytes, line: Vec::new(), data: None, after_return: false, at_start: true }
     }
 
-    /// Takes more bytes, and calls `event` with the data of each event that is whole now.
+    /// Takes more bytes, and calls `event` with the data of each completed event.
     pub(super) fn push<E: From<FrameFault>>(
         &mut self,
         mut bytes: &[u8],
@@ -65,7 +65,8 @@ impl Framer {
         Ok(())
     }
 
-    /// The bytes are over. A last line of JSON needs no end; a last event does, as the standard says.
+    /// Ends the input. A last JSON line needs no line end; a last server-sent event does, as the standard
+    /// says.
     pub(super) fn finish<E: From<FrameFault>>(
         &mut self,
         mut event: impl FnMut(&str) -> Result<(), E>,
@@ -83,6 +84,7 @@ impl Framer {
         let bytes = std::mem::take(&mut self.line);
         let Ok(line) = std::str::from_utf8(&bytes) else { return Err(FrameFault::NotText.into()) };
         let line = match std::mem::take(&mut self.at_start) {
+            // The standard ignores a byte order mark at the start of the stream.
             true => line.strip_prefix('\u{feff}').unwrap_or(line),
             false => line,
         };
@@ -175,7 +177,7 @@ mod tests {
             assert_eq!(read(framing, 100, &[&piece, &piece]), Err(FrameFault::TooLarge));
             read(framing, 120, &[b"", &piece, &piece]).expect("within the limit");
         }
-        // Many lines of one event count together.
+        // The lines of one event count together.
         assert_eq!(
             read(Framing::Events, 100, &[&b"data: 123456789\n".repeat(20)]),
             Err(FrameFault::TooLarge)

@@ -1,4 +1,4 @@
-//! [`ApiKey`]: a key that no debug output, error or log shows.
+//! [`ApiKey`]: a key that debug output, errors and logs do not show.
 
 use std::{env, fmt, fs::File, io::Read, path::Path};
 
@@ -6,13 +6,13 @@ use http::HeaderValue;
 
 use crate::{ProviderError, ProviderErrorKind};
 
-/// The longest key that is read. It bounds what a wrong path, such as `/dev/zero`, can cost.
+/// Limit of a key. It bounds the cost of a wrong path such as `/dev/zero`.
 const MAX_KEY_BYTES: usize = 8 * 1024;
 
-/// What stands where a key was.
+/// Replaces a key in shown text.
 const REDACTED: &str = "[key]";
 
-/// A provider's key. It is read from a file or the environment, never from the command line, which every
+/// A provider's key. It comes from a file or the environment, never from the command line, which every
 /// process of the machine can read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKey(String);
@@ -38,7 +38,7 @@ impl ApiKey {
             Err(env::VarError::NotPresent) => {
                 Err(wrong(format!("the environment variable {variable} is not set; it has to hold the key")))
             }
-            // The error of the standard library shows the value.
+            // The standard library's error shows the value, so it is dropped.
             Err(env::VarError::NotUnicode(_)) => Err(wrong(format!("{what} is not text"))),
         }
     }
@@ -54,12 +54,12 @@ impl ApiKey {
         File::open(path)
             .and_then(|file| file.take(limit).read_to_end(&mut bytes))
             .map_err(|error| wrong(format!("cannot read {what}")).with_source(error))?;
-        // The error of the standard library shows the bytes.
+        // The standard library's error shows the bytes, so it is dropped.
         let Ok(text) = String::from_utf8(bytes) else { return Err(wrong(format!("{what} is not text"))) };
         Self::parse(&text, &what)
     }
 
-    /// The value of a header with the key, marked as secret.
+    /// A header value with the key, marked as sensitive.
     pub(super) fn header(&self, prefix: &str) -> HeaderValue {
         let mut value = HeaderValue::from_str(&format!("{prefix}{}", self.0))
             .expect("a key has visible characters only, which is checked where it is made");
@@ -67,8 +67,7 @@ impl ApiKey {
         value
     }
 
-    /// The text without the key. A server that answers with what it was sent must not bring the key into a
-    /// log.
+    /// Replaces the key in a text. A server that echoes a request must not bring the key into a log.
     pub(super) fn out_of(&self, text: &str) -> String {
         text.replace(&self.0, REDACTED)
     }

@@ -2,18 +2,18 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `settings.rs` | which model, where, and what an answer may cost |
-//! | `key.rs` | a key, which nothing prints |
+//! | `settings.rs` | model, address, and limits of an answer |
+//! | `key.rs` | a key that is never printed |
 //! | `remote.rs` | [`RemoteProvider`]: one request, its retries, the answer as it comes |
-//! | `connection.rs` | the HTTP client: whom it trusts, and that it follows nobody elsewhere |
-//! | `connector.rs` | how a connection is made: directly, or by a proxy |
-//! | `refusal.rs` | what a status that is no answer means |
+//! | `connection.rs` | the HTTP client: trusted certificates, no redirects, proxies |
+//! | `connector.rs` | opens a connection: directly, or through a proxy |
+//! | `refusal.rs` | turns failures and error statuses into errors |
 //! | `retry.rs` | when to ask again |
-//! | `answer.rs` | the pieces of an answer out of a response |
-//! | `decoder.rs` | the pieces of an answer out of bytes, within bounds |
-//! | `frames.rs` | events out of bytes: server-sent events, or a line each |
-//! | `wire/` | what each provider speaks |
-//! | `scripted.rs` | [`ScriptedProvider`]: a model that says what is written down |
+//! | `answer.rs` | turns a response into the pieces of an answer |
+//! | `decoder.rs` | decodes bytes into the pieces of an answer, within limits |
+//! | `frames.rs` | splits bytes into events: server-sent events, or JSON lines |
+//! | `wire/` | the protocol of each provider |
+//! | `scripted.rs` | [`ScriptedProvider`]: a model that follows a script |
 
 mod answer;
 mod connection;

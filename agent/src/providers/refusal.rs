@@ -1,4 +1,4 @@
-//! What goes wrong with a request, in words for the operator, never with the key in them.
+//! Turns the failures of a request into errors for the operator, without the key.
 
 use std::{
     error::Error,
@@ -16,27 +16,27 @@ use super::{
 };
 use crate::{ProviderError, ProviderErrorKind, StopReason};
 
-/// How much of a refusal's body is read.
+/// Limit of a refusal's body that is read, in bytes.
 const MAX_BODY_BYTES: usize = 64 * 1024;
 
-/// How long a refusal's body is waited for; its status says the most important.
+/// How long to wait for a refusal's body; its status says the most important.
 const BODY_WAIT: Duration = Duration::from_secs(10);
 
-/// How long an unknown reason of an answer's end may be, in bytes. It is a word as a rule; without a limit a
-/// server could put all that an event may hold into the message that a run ends with.
+/// Limit of an unknown stop reason, in bytes. Usually it is a word. Without a limit a server could put a
+/// whole event into the message that a run ends with.
 const MAX_REASON_BYTES: usize = 200;
 
-/// Who is asked, and with which key: what is said of a failure names the one and hides the other.
+/// The provider and the key of a request: errors name the first and hide the second.
 #[derive(Debug, Clone)]
 pub(super) struct Asked {
-    /// What the provider speaks.
+    /// The provider's protocol.
     pub(super) kind: ProviderKind,
     /// The key that was sent.
     pub(super) key: Option<ApiKey>,
 }
 
 impl Asked {
-    /// There is an answer at all, and it is of the form that was asked for. Anything else is a failure.
+    /// Checks that the response is an answer in the expected media type. Anything else is a failure.
     pub(super) async fn checked(&self, response: Response) -> Result<Response, Failure> {
         let status = response.status();
         let expected = wire::media_type(self.kind);
@@ -73,13 +73,13 @@ impl Asked {
         Failure::passing(error)
     }
 
-    /// Nothing came for too long. A further request would most likely wait as long.
+    /// The provider was silent for too long. A retry would most likely wait as long.
     pub(super) fn silent(&self, limit: Duration) -> Failure {
         let what = format!("said nothing for {} s", limit.as_secs_f64());
         Failure::last(self.error(ProviderErrorKind::Transport, &what))
     }
 
-    /// The request is not wanted any more.
+    /// The request was cancelled.
     pub(super) fn cancelled(&self) -> Failure {
         Failure::last(self.error(ProviderErrorKind::Cancelled, "was asked for an answer that was cancelled"))
     }
@@ -90,7 +90,7 @@ impl Asked {
         Failure::passing(self.error(ProviderErrorKind::Incomplete, what))
     }
 
-    /// The answer cannot be read.
+    /// The answer cannot be decoded.
     pub(super) fn unreadable(&self, fault: ReadFault) -> Failure {
         let malformed = |what: &str| Failure::last(self.error(ProviderErrorKind::Malformed, what));
         match fault {
@@ -109,7 +109,7 @@ impl Asked {
                 malformed("gave an answer that is larger than the limit")
             }
             ReadFault::Frame(FrameFault::NotText) => malformed("gave an answer that is not UTF-8"),
-            // The place alone: the error quotes what stands there, which may be anything.
+            // Report only the position: the JSON error quotes the text, which may be anything.
             ReadFault::Json(error) => {
                 let (line, column) = (error.line(), error.column());
                 malformed(&format!(
@@ -119,8 +119,8 @@ impl Asked {
         }
     }
 
-    /// Why an answer ended: a reason in the server's word without the key, and cut. The key goes first, since
-    /// half of one would not be found.
+    /// Shortens an unknown stop reason and removes the key from it. The key is removed first, since a cut
+    /// half of it would not be found.
     pub(super) fn stopped(&self, stop: StopReason) -> StopReason {
         let StopReason::Other(reason) = stop else { return stop };
         let reason = self.without_key(&reason);
@@ -143,7 +143,7 @@ impl Asked {
     }
 }
 
-/// The start of a body, as far as it comes.
+/// Reads the start of a body.
 async fn text(mut response: Response) -> String {
     let mut bytes = Vec::new();
     let read = async {
@@ -154,7 +154,7 @@ async fn text(mut response: Response) -> String {
             }
         }
     };
-    // What there is by then is enough.
+    // A partial body is enough.
     let _ = tokio::time::timeout(BODY_WAIT, read).await;
     bytes.truncate(MAX_BODY_BYTES);
     String::from_utf8_lossy(&bytes).into_owned()

@@ -1,4 +1,4 @@
-//! [`RemoteProvider`]: a model behind HTTP. One request, its retries, the answer as it comes.
+//! [`RemoteProvider`]: a model behind HTTP. Sends a request, retries it, and streams the answer.
 
 use bytes::Bytes;
 use http::{
@@ -30,11 +30,11 @@ pub struct RemoteProvider {
 }
 
 impl RemoteProvider {
-    /// Checks the settings, and makes a client. Nothing is sent yet.
+    /// Checks the settings and creates a client. Sends nothing yet.
     ///
     /// # Errors
-    /// [`ProviderErrorKind::Configuration`] for an address that is none, a provider's own address without a
-    /// key, a key that would travel without TLS, or a machine without certificates where TLS is needed.
+    /// [`ProviderErrorKind::Configuration`] for an invalid address, a provider's own address without a key, a
+    /// key that would travel without TLS, or a machine without certificates where TLS is needed.
     pub fn new(settings: ProviderSettings) -> Result<Self, ProviderError> {
         let base = settings.address()?;
         let client = connection::client(&base, &settings.limits)?;
@@ -48,11 +48,11 @@ impl RemoteProvider {
         &self.settings
     }
 
-    /// Asks once, and waits until the answer has begun.
+    /// Sends one request, and waits until the answer begins.
     async fn ask(&self, sent: &Sent, request: &ModelRequest) -> Result<Answer, Failure> {
         let limits = &self.settings.limits;
         let send = self.client.post(sent.uri.clone(), sent.headers.clone(), sent.body.clone());
-        // The silence counts from the connection on, which has its own limit.
+        // The idle limit starts after the connection, which has its own limit.
         let response = tokio::time::timeout(limits.connect + limits.idle, send)
             .await
             .map_err(|_elapsed| self.asked.silent(limits.idle))?
@@ -104,7 +104,7 @@ impl Provider for RemoteProvider {
                     Ok(answer) => return Ok(answer.into_stream()),
                     Err(failure) => failure,
                 };
-                // Without randomness the wait is just the longest one.
+                // If no randomness is available, the wait is the longest one.
                 let random = getrandom::u32().unwrap_or(0);
                 match failure.wait(made, &self.settings.limits, random) {
                     Some(wait) => tokio::time::sleep(wait).await,
@@ -113,6 +113,7 @@ impl Provider for RemoteProvider {
             }
         };
         tokio::select! {
+            // `biased`: a request that is cancelled already is not sent.
             biased;
             () = cancel.cancelled() => Err(self.asked.cancelled().error),
             answer = asking => answer,
@@ -120,7 +121,7 @@ impl Provider for RemoteProvider {
     }
 }
 
-/// What is sent, the same at each try.
+/// The request as it is sent, the same at each try.
 #[derive(Debug)]
 struct Sent {
     uri: Uri,
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
     use crate::providers::ApiKey;
 
-    /// OpenAI's protocol at an address. Nothing is sent there. Plain HTTP, so that no certificates are needed.
+    /// A provider with OpenAI's protocol at an address; no request is sent. Plain HTTP needs no certificates.
     fn at(base_url: &str, key: Option<ApiKey>) -> Result<RemoteProvider, ProviderError> {
         let settings = ProviderSettings::new(ProviderKind::OpenAi, "m").with_base_url(base_url);
         RemoteProvider::new(ProviderSettings { key, key_without_tls: true, ..settings })
@@ -166,7 +167,7 @@ mod tests {
             assert_eq!(body["tools"][0]["function"].get("strict").is_some(), own, "{base_url}");
             assert_eq!(body.get("max_completion_tokens").is_some(), own, "{base_url}");
             assert_eq!(body.get("max_tokens").is_some(), !own, "{base_url}");
-            // Whoever's protocol is spoken there, an address of a provider's own wants a key.
+            // A provider's own address needs a key, whatever protocol is spoken there.
             assert_eq!(at(base_url, None).is_ok(), base_url.contains("example.com"), "{base_url}");
         }
     }

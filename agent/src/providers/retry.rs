@@ -1,5 +1,5 @@
-//! When to ask again: transport faults, too many requests, faults of the provider; and only as long as
-//! nothing of an answer has been passed on.
+//! When to ask again: after transport faults, too many requests, and faults of the provider, and only while
+//! no piece of the answer has been passed on.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,58 +8,58 @@ use http::{HeaderMap, header::RETRY_AFTER};
 use super::ProviderLimits;
 use crate::ProviderError;
 
-/// A request that failed.
+/// A failed request.
 #[derive(Debug)]
 pub(super) struct Failure {
-    /// Why.
+    /// The error.
     pub(super) error: ProviderError,
-    /// Whether another request could do better.
+    /// Whether a retry could succeed.
     pub(super) again: Again,
 }
 
-/// Whether another request could do better.
+/// Whether a retry could succeed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Again {
-    /// It would fail as this one did, or do twice what may be done once.
+    /// No: it would fail the same way, or repeat an effect that must happen once.
     Never,
-    /// It could.
+    /// Yes.
     Later,
-    /// It could, after the time that the provider names.
+    /// Yes, after the time that the provider names.
     After(Duration),
 }
 
 impl Failure {
-    /// A failure that stays one.
+    /// A failure that is not retried.
     pub(super) fn last(error: ProviderError) -> Self {
         Self { error, again: Again::Never }
     }
 
-    /// A failure that may pass.
+    /// A failure that is retried.
     pub(super) fn passing(error: ProviderError) -> Self {
         Self { error, again: Again::Later }
     }
 
-    /// How long to wait before the request is made anew; none if it is not. `made` counts the requests so
-    /// far.
+    /// How long to wait before the retry; none if there is no retry. `made` counts the requests so far.
     pub(super) fn wait(&self, made: u32, limits: &ProviderLimits, random: u32) -> Option<Duration> {
         if made > limits.retries {
             return None;
         }
         match self.again {
             Again::Never => None,
-            // Asking earlier than told makes it worse.
+            // A retry before the time that the provider names would only prolong the refusal.
             Again::After(wait) => (wait <= limits.retry_wait_max).then_some(wait),
             Again::Later => {
                 let doubled = 2_u32.saturating_pow(made.saturating_sub(1));
                 let wait = limits.retry_wait.saturating_mul(doubled).min(limits.retry_wait_max);
-                // Clients that failed together do not come back together.
+                // Jitter, so that clients that failed together do not retry together.
                 Some(wait.mul_f64(1.0 - 0.5 * f64::from(random) / f64::from(u32::MAX)))
             }
         }
     }
 }
 
-/// When the provider wants to be asked again (RFC 9110, section 10.2.3): seconds, or a date.
+/// Reads when the provider wants to be asked again (`Retry-After`, RFC 9110, section 10.2.3): seconds, or a
+/// date.
 pub(super) fn asked_to_wait(headers: &HeaderMap, now: SystemTime) -> Again {
     let Some(text) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else {
         return Again::Later;

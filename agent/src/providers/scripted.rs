@@ -1,22 +1,22 @@
-//! [`ScriptedProvider`]: a model that says what is written down. For tests, and for the demonstration.
+//! [`ScriptedProvider`]: a model that follows a script, for tests and for the demonstration.
 //!
 //! # The format
-//! One JSON text per line; empty lines and lines that begin with `#` say nothing. A turn goes on until a line
+//! One JSON text per line; empty lines and lines that begin with `#` are skipped. A turn goes on until a line
 //! that ends it; the next line begins the next turn.
 //!
-//! | line | what it is |
+//! | line | meaning |
 //! |---|---|
-//! | `{"expect": {…}}` | first in its turn: what the request has to hold, see below |
-//! | `{"text": "…"}` | more of the text |
-//! | `{"thinking": "…"}` | more of the thoughts |
-//! | `{"call": {"index": 0, "id": "…", "name": "…", "arguments": "…"}}` | a piece of a call; all but `index` may be missing |
-//! | `{"usage": {"input_tokens": 1, "output_tokens": 2}}` | what the turn has cost so far |
+//! | `{"expect": {…}}` | first in its turn: requirements on the request, see below |
+//! | `{"text": "…"}` | a piece of the text |
+//! | `{"thinking": "…"}` | a piece of the thinking |
+//! | `{"call": {"index": 0, "id": "…", "name": "…", "arguments": "…"}}` | a piece of a call; only `index` is required |
+//! | `{"usage": {"input_tokens": 1, "output_tokens": 2}}` | tokens of the turn so far |
 //! | `{"end": "stop"}` | the turn ends: `stop`, `tool_calls`, `length`, `content_filter`, `{"other": "…"}` |
-//! | `{"fail": {"kind": "transport", "message": "…"}}` | the turn ends with an error; the kinds are those of [`ProviderErrorKind`] in words |
-//! | `"cut"` | the turn just stops |
+//! | `{"fail": {"kind": "transport", "message": "…"}}` | the turn ends with an error; `kind` is a [`ProviderErrorKind`] |
+//! | `"cut"` | the turn stops without an end |
 //!
-//! An `expect` may have `model`, `messages` (how many), `tools` (their names) and `last`, which says of the
-//! last message its `role`, a text that it `contains`, and whether it `is_error`.
+//! An `expect` may have `model`, `messages` (their number), `tools` (their names) and `last`, which checks
+//! the last message: its `role`, a text that it `contains`, and whether it `is_error`.
 
 use std::{
     collections::VecDeque,
@@ -36,28 +36,28 @@ use crate::{
     Usage,
 };
 
-/// A model that says what is written down, turn by turn.
+/// A model that follows a script, turn by turn.
 #[derive(Debug, Default)]
 pub struct ScriptedProvider {
     state: Mutex<State>,
     pace: Duration,
 }
 
-/// What is wrong with a script, or with a request that does not fit it. It is the source of a
-/// [`ProviderError`] of the kind [`ProviderErrorKind::Configuration`].
+/// A fault of a script, or a request that does not fit it. It is the source of a [`ProviderError`] of the
+/// kind [`ProviderErrorKind::Configuration`].
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ScriptError {
-    /// A line is none that the format knows.
+    /// A line is not in the format.
     #[error("line {line} of the script is none that the format knows")]
     Line {
         /// Which line, counted from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parser's error.
         #[source]
         source: serde_json::Error,
     },
-    /// An expectation stands within a turn, after something was said.
+    /// An expectation comes after a piece of its turn.
     #[error("line {line} of the script: an expectation stands first in its turn")]
     Misplaced {
         /// Which line, counted from 1.
@@ -66,28 +66,28 @@ pub enum ScriptError {
     /// The script stops within a turn.
     #[error("the script stops within a turn; a turn ends with `end`, `fail` or \"cut\"")]
     NotFinished,
-    /// One turn more than there are was asked for.
+    /// More turns were asked for than the script has.
     #[error("the script has {turns} turns, and one more was asked for")]
     Over {
         /// How many there are.
         turns: usize,
     },
-    /// A request is not what the script expects.
+    /// A request differs from what the script expects.
     #[error("turn {turn} of the script expects {what} {expected}, and was asked with {got}")]
     Unexpected {
         /// Which turn, counted from 1.
         turn: usize,
-        /// What of the request.
+        /// Which part of the request.
         what: &'static str,
-        /// What it should have been.
+        /// The expected value.
         expected: String,
-        /// What it was.
+        /// The actual value.
         got: String,
     },
 }
 
 impl ScriptedProvider {
-    /// A script without a turn.
+    /// A script without turns.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -161,7 +161,7 @@ impl ScriptedProvider {
         Ok(Self { state: Mutex::new(State { turns, ..State::default() }), pace: Duration::ZERO })
     }
 
-    /// The same with one more turn, which says these pieces. Without a [`Delta::End`] it just stops.
+    /// Adds a turn with these pieces. Without a [`Delta::End`] it stops without an end.
     #[must_use]
     pub fn then(self, deltas: impl IntoIterator<Item = Delta>) -> Self {
         let pieces = deltas.into_iter().map(Piece::Delta).collect();
@@ -169,8 +169,8 @@ impl ScriptedProvider {
         self
     }
 
-    /// The same with one more turn, which says what a recorded body of an answer says: server-sent events, or
-    /// lines for [`ProviderKind::Ollama`]. It fails where the recorded answer would have.
+    /// Adds a turn with the content of a recorded answer body: server-sent events, or lines for
+    /// [`ProviderKind::Ollama`]. The turn fails where the recorded answer would have.
     #[must_use]
     pub fn then_recorded(self, kind: ProviderKind, body: &[u8]) -> Self {
         let asked = Asked { kind, key: None };
@@ -193,27 +193,27 @@ impl ScriptedProvider {
         self
     }
 
-    /// The same with a pause before each piece, for people who watch. Default: none.
+    /// Sets a pause before each piece, for people who watch. Default: none.
     #[must_use]
     pub fn with_pace(mut self, pace: Duration) -> Self {
         self.pace = pace;
         self
     }
 
-    /// What was asked so far, in order; at most as many as there are turns.
+    /// The requests so far, in order; at most one for each turn.
     #[must_use]
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.state().requests.clone()
     }
 
-    /// How many turns were not asked for yet.
+    /// How many turns remain.
     #[must_use]
     pub fn turns_left(&self) -> usize {
         self.state().turns.len()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Nothing here can be left half done.
+        // No panic can leave the state inconsistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -281,7 +281,7 @@ struct Turn {
 }
 
 impl Turn {
-    /// Gives `false`: the turn is not over.
+    /// Adds a piece. Returns `false`, since the turn goes on.
     fn say(&mut self, delta: Delta) -> bool {
         self.pieces.push_back(Piece::Delta(delta));
         false
@@ -352,7 +352,7 @@ struct Fail {
     message: String,
 }
 
-/// What a request has to hold.
+/// Requirements on a request.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Expect {

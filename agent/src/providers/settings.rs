@@ -1,4 +1,4 @@
-//! [`ProviderSettings`]: which model is asked, where it is, and what an answer may cost.
+//! [`ProviderSettings`]: the model, its address, and the limits of an answer.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -7,7 +7,7 @@ use url::{Host, Url};
 use super::ApiKey;
 use crate::{ProviderError, ProviderErrorKind};
 
-/// What a provider speaks.
+/// A provider's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ProviderKind {
     /// OpenAI's chat completions, which most servers speak: llama.cpp, vLLM, LM Studio, gateways.
@@ -35,7 +35,7 @@ impl ProviderKind {
         }
     }
 
-    /// Where the provider is, unless settings say otherwise.
+    /// The provider's address, unless the settings name another.
     #[must_use]
     pub const fn default_base_url(self) -> &'static str {
         match self {
@@ -46,8 +46,8 @@ impl ProviderKind {
         }
     }
 
-    /// The environment variable that the provider's own programs read the key from; none where there is no
-    /// key as a rule.
+    /// The environment variable from which the provider's own programs read the key; none for a provider that
+    /// usually has no key.
     #[must_use]
     pub const fn key_variable(self) -> Option<&'static str> {
         match self {
@@ -76,38 +76,38 @@ impl FromStr for ProviderKind {
     }
 }
 
-/// Whether a model may send only arguments that fit a tool's schema, where the provider has a mode for that.
+/// Whether the provider holds the model's arguments to the tools' schemas, if it has such a mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum StrictTools {
-    /// At OpenAI itself, for each tool whose schema its strict mode can say. Nowhere else: other servers of
-    /// that protocol do not know the mode, and Anthropic's takes only a few tools.
+    /// Only at OpenAI itself, for each tool whose schema its strict mode can express. Other servers of that
+    /// protocol do not know the mode, and Anthropic's accepts only a few tools.
     #[default]
     WhereKnown,
-    /// For each tool whose schema the provider's mode can say: OpenAI, Anthropic.
+    /// For each tool whose schema the provider's mode can express: OpenAI, Anthropic.
     Always,
     /// For no tool.
     Never,
 }
 
-/// What one answer may cost.
+/// Limits of one answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProviderLimits {
-    /// The longest time until there is a connection. Default: 10 s.
+    /// Limit of connecting. Default: 10 s.
     pub connect: Duration,
-    /// The longest silence: until the answer begins, and between its pieces. Default: 300 s, since a local
-    /// model reads a long conversation for minutes before it says a word.
+    /// Limit of silence, before the answer begins and between its pieces. Default: 300 s, since a local model
+    /// may read a long conversation for minutes before its first word.
     pub idle: Duration,
-    /// The most that text, thoughts, names and arguments of an answer have together, in bytes; each piece of
-    /// a call counts 32 more. It bounds what a model, or a server that poses as one, makes a caller keep.
-    /// Default: 8 MiB.
+    /// Limit of an answer's text, thinking, names and arguments together, in bytes; each piece of a call
+    /// counts 32 more. It bounds the memory that a model, or a server that poses as one, can make the caller
+    /// use. Default: 8 MiB.
     pub answer_bytes: usize,
-    /// How often a request is made anew, at most. Default: 3.
+    /// How many times a request is retried. Default: 3.
     pub retries: u32,
-    /// The wait before the second request; it doubles with each further one, and is shortened at random by
-    /// up to a half. Default: 500 ms.
+    /// The wait before the first retry. It doubles with each further one, and is shortened at random by up to
+    /// a half. Default: 500 ms.
     pub retry_wait: Duration,
-    /// The longest wait that a provider may ask for (`Retry-After`), and the longest of our own. One that
-    /// asks for more is not asked again. Default: 30 s.
+    /// The longest wait, whether computed or asked for by the provider (`Retry-After`). If a provider asks
+    /// for more, the request is not retried. Default: 30 s.
     pub retry_wait_max: Duration,
 }
 
@@ -124,28 +124,27 @@ impl Default for ProviderLimits {
     }
 }
 
-/// How a model is reached.
+/// The settings of a provider.
 #[derive(Debug, Clone)]
 pub struct ProviderSettings {
-    /// What the provider speaks.
+    /// The provider's protocol.
     pub kind: ProviderKind,
-    /// The model that is asked where a request names none.
+    /// The model of requests that name none.
     pub model: String,
-    /// Where the provider is. Default: [`ProviderKind::default_base_url`].
+    /// The provider's address. Default: [`ProviderKind::default_base_url`].
     pub base_url: Option<String>,
     /// The key. Default: none, which the providers' own addresses refuse.
     pub key: Option<ApiKey>,
-    /// Whether a key may go to another machine without TLS, where everybody on the way reads it. Default:
-    /// no.
+    /// Whether a key may go to another machine without TLS, readable for everybody on the way. Default: no.
     pub key_without_tls: bool,
-    /// Whether a model is held to the tools' schemas. Default: [`StrictTools::WhereKnown`].
+    /// Whether the model is held to the tools' schemas. Default: [`StrictTools::WhereKnown`].
     pub strict_tools: StrictTools,
-    /// What one answer may cost.
+    /// Limits of one answer.
     pub limits: ProviderLimits,
 }
 
 impl ProviderSettings {
-    /// The provider at its own address, without a key, within the default limits.
+    /// Settings for the provider's own address, without a key, with the default limits.
     #[must_use]
     pub fn new(kind: ProviderKind, model: impl Into<String>) -> Self {
         Self {
@@ -159,31 +158,31 @@ impl ProviderSettings {
         }
     }
 
-    /// The same at another address.
+    /// Sets another address.
     #[must_use]
     pub fn with_base_url(mut self, base_url: impl Into<String>) -> Self {
         self.base_url = Some(base_url.into());
         self
     }
 
-    /// The same with a key.
+    /// Sets a key.
     #[must_use]
     pub fn with_key(mut self, key: ApiKey) -> Self {
         self.key = Some(key);
         self
     }
 
-    /// The same within other limits.
+    /// Sets other limits.
     #[must_use]
     pub fn with_limits(mut self, limits: ProviderLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The address, checked.
+    /// Parses and checks the address.
     pub(super) fn address(&self) -> Result<Url, ProviderError> {
         let text = self.base_url.as_deref().unwrap_or_else(|| self.kind.default_base_url());
-        // The text is not shown until it is known to hold no password.
+        // The address may hold a password, so errors do not show it before that is ruled out.
         let url = Url::parse(text)
             .map_err(|error| wrong(format!("the {} base URL is no URL", self.kind)).with_source(error))?;
         if !url.username().is_empty() || url.password().is_some() {
@@ -209,18 +208,19 @@ impl ProviderSettings {
     }
 }
 
-/// Whether the address is any provider's own, which wants a key whatever protocol is spoken there.
+/// Whether the address belongs to any of the providers: then it needs a key, whatever protocol is spoken
+/// there.
 fn is_any_own(url: &Url) -> bool {
     ProviderKind::ALL.into_iter().filter(|kind| kind.key_variable().is_some()).any(|kind| is_own(kind, url))
 }
 
-/// Whether the address is the provider's own, rather than somebody's server that speaks as it does: another
-/// provider's as well, such as Google's for OpenAI's protocol.
+/// Whether the address is the provider's own. A compatible server is not, even if it belongs to another
+/// provider, such as Google's for OpenAI's protocol.
 pub(super) fn is_own(kind: ProviderKind, url: &Url) -> bool {
     Url::parse(kind.default_base_url()).is_ok_and(|own| own.host() == url.host())
 }
 
-/// Whether the address cannot leave the machine.
+/// Whether the address stays on this machine.
 pub(super) fn is_this_machine(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

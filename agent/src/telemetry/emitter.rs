@@ -1,4 +1,4 @@
-//! [`Telemetry`]: the emitter that makes spans and metrics of a run, and passes its events on.
+//! [`Telemetry`]: an emitter that records a run as spans and metrics, and passes its events on.
 
 use std::{
     fmt,
@@ -24,21 +24,22 @@ use super::{
     words::ABANDONED,
 };
 
-/// Makes spans and metrics of an agent's runs, and passes every event on to another emitter (`()` for nobody).
-/// One for each agent: events do not say whose they are.
+/// Records an agent's runs as spans and metrics, and passes every event on to another emitter (`()` for
+/// none). Use one for each agent: events do not name the agent that they belong to.
 ///
 /// - span `invoke_agent {agent}`, a child of the caller's span if there is one, with
-/// - a span `chat {model}` for each turn: model, provider, tokens, why the answer ended;
-/// - a span `execute_tool {tool}` for each call, from the request to the result: name, id, and the error's kind.
-///   What a tool itself traces is no child of it.
+/// - a span `chat {model}` for each turn: model, provider, tokens, stop reason;
+/// - a span `execute_tool {tool}` for each call, from the request to the result: name, id, and the error's
+///   kind. Spans that a tool itself creates are not its children.
 /// - histograms `gen_ai.invoke_agent.duration`, `gen_ai.client.operation.duration`,
 ///   `gen_ai.client.token.usage`, `gen_ai.execute_tool.duration`.
 ///
-/// What is said, thought, asked for and found is in none of it unless [`RecordedContent`](super::RecordedContent)
-/// says so; what an error tells the operator never is. Of a turn whose calls end the run the tokens are not known.
+/// Spans and metrics hold no text of messages, thinking, arguments or results unless
+/// [`RecordedContent`](super::RecordedContent) allows it, and never an error's message for the operator. If
+/// the calls of a turn end the run, the turn's tokens are not recorded.
 ///
 /// # Examples
-/// With the providers that the program has set for itself:
+/// With the OpenTelemetry providers that the program has set globally:
 /// ```
 /// use opentelemetry::global;
 /// use portcullis_agent::telemetry::{Telemetry, TelemetrySettings};
@@ -53,12 +54,13 @@ pub struct Telemetry<E> {
     tracer: BoxedTracer,
     instruments: Instruments,
     run: Mutex<Option<Run>>,
-    /// An event was seen that `inner` did not take yet. Where its future is dropped the loop says it once more.
+    /// Set while `inner` has not taken an event that was already recorded. If that future is dropped, the
+    /// loop sends the event again, and it must not be recorded twice.
     is_untaken: AtomicBool,
 }
 
 impl<E> Telemetry<E> {
-    /// Watches for these providers of tracers and meters, and passes events on to `inner`.
+    /// Records with these providers of tracers and meters, and passes events on to `inner`.
     #[must_use]
     pub fn new<P>(
         inner: E,
@@ -124,7 +126,7 @@ impl<E: EventEmitter> EventEmitter for Telemetry<E> {
     }
 }
 
-/// A run whose future was dropped tells nobody that it is over.
+/// Closes a run whose future was dropped: no event reports its end.
 impl<E> Drop for Telemetry<E> {
     fn drop(&mut self) {
         let open = self.run.get_mut().unwrap_or_else(PoisonError::into_inner);

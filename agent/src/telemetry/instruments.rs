@@ -1,4 +1,4 @@
-//! [`Instruments`]: the histograms, with the buckets that the conventions name.
+//! [`Instruments`]: the histograms, with the buckets of the conventions.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ impl Instruments {
         }
     }
 
-    /// A run is over.
+    /// Records the end of a run.
     pub(super) fn agent(
         &self,
         settings: &TelemetrySettings,
@@ -88,14 +88,14 @@ impl Instruments {
         self.agent.record(took.as_secs_f64(), &attributes);
     }
 
-    /// A turn's answer is over.
+    /// Records the end of a turn's answer.
     pub(super) fn chat(&self, settings: &TelemetrySettings, took: Duration, error: Option<&str>) {
         let mut attributes = asked(settings);
         attributes.extend(failed(error));
         self.chat.record(took.as_secs_f64(), &attributes);
     }
 
-    /// A turn cost something.
+    /// Records the tokens of a turn.
     pub(super) fn tokens(&self, settings: &TelemetrySettings, usage: Usage) {
         for (kind, count) in [("input", usage.input_tokens), ("output", usage.output_tokens)] {
             let mut attributes = asked(settings);
@@ -104,7 +104,8 @@ impl Instruments {
         }
     }
 
-    /// A call is over. Without a tool that is known to exist its name is a model's invention, and not counted by.
+    /// Records the end of a call. `tool` is none if the name is not known to be a tool's: a name that the
+    /// model invented must not become a metric attribute.
     pub(super) fn tool(&self, agent: &str, tool: Option<&str>, took: Duration, error: Option<&str>) {
         let mut attributes = vec![
             KeyValue::new(TOOL_NAME, tool.unwrap_or(OTHER).to_owned()),
@@ -116,7 +117,7 @@ impl Instruments {
     }
 }
 
-/// Whom and what a turn asks; spans begin with it too.
+/// Attributes of a request to the model; spans begin with them too.
 pub(super) fn asked(settings: &TelemetrySettings) -> Vec<KeyValue> {
     let mut attributes =
         vec![KeyValue::new(OPERATION, CHAT), KeyValue::new(PROVIDER, settings.provider.clone())];
@@ -124,7 +125,7 @@ pub(super) fn asked(settings: &TelemetrySettings) -> Vec<KeyValue> {
     attributes
 }
 
-/// The model, where one is named.
+/// The model attribute, if a model is named.
 pub(super) fn model(settings: &TelemetrySettings) -> Option<KeyValue> {
     (!settings.model.is_empty()).then(|| KeyValue::new(MODEL, settings.model.clone()))
 }

@@ -1,4 +1,4 @@
-//! [`Measured`]: a span, and how long what it stands for took.
+//! [`Measured`]: a span with a measured duration.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,8 +10,8 @@ use opentelemetry::{
 
 use super::words::ERROR_TYPE;
 
-/// A span that is open. Its end is its start and the time that went by, so that a clock which is set in
-/// between changes neither the span nor its metric.
+/// An open span. Its end is its start plus the monotonic time since, so that setting the clock changes
+/// neither the span nor its metric.
 #[derive(Debug)]
 pub(super) struct Measured {
     pub(super) span: BoxedSpan,
@@ -37,7 +37,7 @@ impl Measured {
         self.since.elapsed()
     }
 
-    /// Ends the span. An error has a type and no words: those may be the operator's alone.
+    /// Ends the span. It records an error's type and no message, which may be for the operator alone.
     pub(super) fn end(mut self, took: Duration, error: Option<&str>) {
         if let Some(error) = error {
             self.span.set_attribute(KeyValue::new(ERROR_TYPE, error.to_owned()));

@@ -1,17 +1,17 @@
-//! Telemetry: a run as spans and metrics of OpenTelemetry, after its conventions for generative AI.
+//! Telemetry: records a run as OpenTelemetry spans and metrics, following its conventions for generative AI.
 //!
 //! Needs the feature `otel`. The conventions are in development
-//! (<https://github.com/open-telemetry/semantic-conventions-genai>), and so the names here may change with them.
-//! Whoever embeds us brings the SDK and its exporters; the audit log, not this, is the record.
+//! (<https://github.com/open-telemetry/semantic-conventions-genai>), so the names here may change with them.
+//! The embedder brings the SDK and its exporters. The audit log is the record, not telemetry.
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `settings.rs` | what an embedder chooses; content is off |
-//! | `emitter.rs` | the emitter that watches and passes on |
+//! | `settings.rs` | the embedder's choices; content is off by default |
+//! | `emitter.rs` | the emitter that records and passes on |
 //! | `run.rs` | a run's open spans |
-//! | `measured.rs` | a span and how long it took |
+//! | `measured.rs` | a span with a measured duration |
 //! | `instruments.rs` | the histograms |
-//! | `words.rs` | names of attributes, and our words for errors and ends |
+//! | `words.rs` | names of attributes, and our values for errors and ends |
 
 mod emitter;
 mod instruments;

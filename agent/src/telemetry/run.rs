@@ -1,4 +1,4 @@
-//! [`Run`]: the spans of a run that are open, and what each event does to them.
+//! [`Run`]: the open spans of a run, and how each event changes them.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -21,7 +21,7 @@ use super::{
     },
 };
 
-/// How many calls have an open span at once. Without it calls that are asked for and never end could fill the
+/// Limit of calls with an open span. Without it, calls that are requested and never end could fill the
 /// memory. Calls beyond it are counted in the run's span as `portcullis.untraced_calls`.
 pub const MAX_TRACED_CALLS: usize = 1024;
 
@@ -29,7 +29,7 @@ pub const MAX_TRACED_CALLS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Run {
     span: Measured,
-    /// Makes spans children of `span`.
+    /// Context that makes new spans children of `span`.
     inside: Context,
     agent_id: String,
     chat: Option<Chat>,
@@ -40,17 +40,18 @@ pub(super) struct Run {
 #[derive(Debug)]
 struct Chat {
     span: Measured,
-    /// How long the answer took, once it is there. The span waits for what the turn's end tells.
+    /// Duration of the answer, once it has come. The span stays open for the attributes that the turn's end
+    /// brings.
     took: Option<Duration>,
-    /// Whether the answer is known to be whole: with calls it is only told of then.
+    /// Whether the answer is known to be whole: an answer with calls is reported only when it is.
     whole: bool,
 }
 
 #[derive(Debug)]
 struct Call {
     span: Measured,
-    /// As asked for. It becomes an attribute at the end: the SDK keeps both of two values of one attribute, and
-    /// the result has the tool's own name where this is an alias.
+    /// The name as requested. It becomes an attribute at the end: the SDK keeps both values of an attribute
+    /// that is set twice, and the result has the tool's real name if this one is an alias.
     tool: String,
     started: bool,
 }
@@ -77,7 +78,7 @@ impl Run {
         Self { span, inside, agent_id: agent_id.to_owned(), chat: None, calls: HashMap::new(), untraced: 0 }
     }
 
-    /// Takes an event between a run's start and its end.
+    /// Records an event between a run's start and its end.
     pub(super) fn go_on(
         &mut self,
         tracer: &BoxedTracer,
@@ -122,7 +123,7 @@ impl Run {
         }
     }
 
-    /// The run is over, and with it whatever of it is open still.
+    /// Ends the run, and all its spans that are still open.
     pub(super) fn end(
         mut self,
         settings: &TelemetrySettings,

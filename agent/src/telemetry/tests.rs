@@ -1,4 +1,4 @@
-//! What telemetry tells of runs, as exporters get it.
+//! Telemetry of runs, as exporters receive it.
 
 use std::{num::NonZeroUsize, time::Duration};
 
@@ -24,7 +24,7 @@ use super::{
     *,
 };
 
-/// Providers that keep what they are given.
+/// Tracer and meter providers that keep everything they are given.
 struct Kept {
     tracers: SdkTracerProvider,
     meters: SdkMeterProvider,
@@ -32,7 +32,7 @@ struct Kept {
     metrics: InMemoryMetricExporter,
 }
 
-/// A point of a histogram: its metric, its attributes in order, how many values and their sum.
+/// A point of a histogram: metric, sorted attributes, number of values, and their sum.
 #[derive(Debug, PartialEq)]
 struct Point {
     metric: String,
@@ -109,7 +109,7 @@ impl Kept {
         points.remove(0)
     }
 
-    /// All that exporters got, as text.
+    /// Everything that exporters got, as text.
     fn everything(&self) -> String {
         format!("{:?} {:?}", self.spans(), self.points())
     }
@@ -137,7 +137,7 @@ fn seconds(span: &SpanData) -> f64 {
 
 #[track_caller]
 fn assert_same_time(span: &SpanData, point: &Point) {
-    // Spans are as exact as the system's clock.
+    // Spans are only as exact as the system clock.
     assert!((seconds(span) - point.sum).abs() < 1e-5, "{} {}", seconds(span), point.sum);
 }
 
@@ -192,7 +192,7 @@ async fn a_run_is_a_tree_of_spans_with_the_conventions_attributes() {
         assert_eq!(span.span_context.trace_id(), agent.span_context.trace_id());
     }
     assert!(spans.iter().all(|span| span.status == Status::Unset && !span.parent_span_is_remote));
-    // The answer is over when it is there, not when its calls are.
+    // The answer ends when it has come, not when its calls end.
     assert!(first.end_time <= tool.start_time);
 }
 
@@ -218,7 +218,7 @@ async fn metrics_are_the_spans_times_and_the_tokens() {
     }
 }
 
-/// Texts that the parties say, and what an internal error and a provider tell the operator.
+/// Texts of the conversation, and messages of an internal error and of a provider for the operator.
 const SAID: [&str; 4] = ["secret question", "secret argument", "secret thought", "secret answer"];
 const OPERATORS: [&str; 2] = ["as asked", "as the script says"];
 
@@ -245,7 +245,7 @@ async fn content_is_in_no_span_and_no_metric_by_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn content_of_calls_is_recorded_where_an_embedder_says_so_but_never_what_operators_read() {
+async fn content_of_calls_is_opt_in_and_never_holds_operator_details() {
     let kept = Kept::new();
     kept.run(RecordedContent::Calls, talkative()).await;
     let content = |tool: &str, name: &str| attribute(&kept.span(&format!("execute_tool {tool}")), name);
@@ -271,7 +271,7 @@ async fn long_content_is_cut_at_a_character() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_told_by_type_and_an_invented_tools_name_is_in_no_metric() {
+async fn errors_have_a_type_and_invented_tool_names_are_in_no_metric() {
     let kept = Kept::new();
     let calls = [("c1", "r_fail", "{}"), ("c2", "invented", "{}")];
     kept.run(RecordedContent::Nothing, vec![ask_for(&calls)]).await;
@@ -281,7 +281,7 @@ async fn errors_are_told_by_type_and_an_invented_tools_name_is_in_no_metric() {
         assert_eq!(attribute(&span, "error.type"), Some(Value::from(kind)));
         assert_eq!(span.status, Status::error(""));
     }
-    // The test's tools tell of a start whatever they are called; the registry does so after its checks.
+    // The test tools report a start under any name; the registry does so only after its checks.
     let emitter = kept.emitter((), RecordedContent::Nothing);
     emitter.emit(start("run-2")).await;
     emitter.emit(requested("c3", "imagined")).await;
@@ -315,7 +315,7 @@ async fn a_provider_that_fails_fails_the_turn_and_the_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_ends_after_a_whole_answer_leaves_the_answer_without_an_error() {
+async fn a_run_that_fails_after_an_answer_marks_no_error_on_it() {
     let kept = Kept::new();
     let same = || ask_for(&[("c", "r_echo", "{}")]);
     let run = kept.run(RecordedContent::Nothing, vec![same(), same(), same(), same(), same()]).await;
@@ -339,7 +339,7 @@ async fn a_run_is_a_child_of_its_callers_span() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_was_dropped_is_closed_by_the_next_one_and_by_the_emitters_end() {
+async fn a_dropped_run_is_closed_by_the_next_or_the_emitters_drop() {
     let kept = Kept::new();
     let emitter = kept.emitter((), RecordedContent::Nothing);
     for run in ["run-1", "run-2"] {
@@ -417,7 +417,7 @@ async fn every_event_is_passed_on_as_it_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_reader_that_stops_does_not_take_in_time_is_traced_once() {
+async fn an_event_that_a_stuck_reader_gets_twice_is_traced_once() {
     for first in 0..12 {
         let kept = Kept::new();
         let (sender, mut receiver) = event_channel(NonZeroUsize::MIN);

@@ -1,4 +1,4 @@
-//! Names of attributes (OpenTelemetry's conventions for generative AI), and our words for errors and ends.
+//! Names of attributes (OpenTelemetry's conventions for generative AI), and our values for errors and ends.
 
 use super::super::{AgentEnd, StopReason};
 
@@ -26,13 +26,13 @@ pub(super) const INVOKE_AGENT: &str = "invoke_agent";
 pub(super) const CHAT: &str = "chat";
 pub(super) const EXECUTE_TOOL: &str = "execute_tool";
 
-/// What is counted instead of a word that a stranger chose: each new one would be a new time series.
+/// Replaces a value that the model or the provider chose freely: each new value would be a new time series.
 pub(super) const OTHER: &str = "_OTHER";
 
-/// `error.type` of a run that nobody awaits any more.
+/// `error.type` of a run whose future was dropped.
 pub(super) const ABANDONED: &str = "cancelled";
 
-/// Why an answer ended.
+/// The stop reason as an attribute value.
 pub(super) fn finish_reason(stop: &StopReason) -> &'static str {
     match stop {
         StopReason::Stop => "stop",
@@ -43,7 +43,7 @@ pub(super) fn finish_reason(stop: &StopReason) -> &'static str {
     }
 }
 
-/// `error.type` of a run's end: a provider's failure by its kind, and nothing of what the operator is told.
+/// `error.type` of a run's end: a provider's failure by its kind, without the message for the operator.
 pub(super) fn error_type(end: &AgentEnd) -> Option<String> {
     Some(match end {
         AgentEnd::Answer { .. } => return None,

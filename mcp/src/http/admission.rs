@@ -1,5 +1,5 @@
-//! What a request must show before anything is done with it: Host, Origin, token, path, and a bounded body that
-//! comes in time.
+//! Checks each request before it is processed: Host, Origin, token, path, and a body of limited size that
+//! arrives in time.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -36,16 +36,16 @@ use crate::{
     wire::{self, Unreadable},
 };
 
-/// What every answer is.
+/// The type of every HTTP answer.
 pub(super) type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-/// After how many seconds a client may ask again that there was no room for.
+/// `Retry-After` of a refusal for lack of room, in seconds.
 const RETRY_SECONDS: &str = "10";
 
-/// The header by which a request names its session.
+/// The header with the id of a request's session.
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 
-/// Who may make requests.
+/// Access rules: the token, and the allowed host names and origins.
 #[derive(Debug)]
 pub struct HttpAccess {
     token: BearerToken,
@@ -54,29 +54,30 @@ pub struct HttpAccess {
 }
 
 impl HttpAccess {
-    /// Those who have the token and call this server `localhost`, `127.0.0.1` or `[::1]`; no web page.
+    /// Admits requests with the token that address this server as `localhost`, `127.0.0.1` or `[::1]`, and no
+    /// web page.
     #[must_use]
     pub fn new(token: BearerToken) -> Self {
         let hosts = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned).to_vec();
         Self { token, hosts, origins: Vec::new() }
     }
 
-    /// Lets the server be called by these names too, whatever the port.
+    /// Also admits requests that address the server by these names, on any port.
     #[must_use]
     pub fn hosts(mut self, hosts: impl IntoIterator<Item = String>) -> Self {
         self.hosts.extend(hosts.into_iter().map(|host| host.to_ascii_lowercase()));
         self
     }
 
-    /// Lets web pages of these origins make requests, such as `http://localhost:6274`.
+    /// Also admits web pages of these origins, such as `http://localhost:6274`.
     #[must_use]
     pub fn origins(mut self, origins: impl IntoIterator<Item = String>) -> Self {
         self.origins.extend(origins.into_iter().map(|origin| origin.to_ascii_lowercase()));
         self
     }
 
-    /// Why a request is refused that has these headers; none if it is not. A page that was rebound to our address
-    /// names its own host, and a foreign one its own origin.
+    /// Returns why a request with these headers is refused, if it is. Host and Origin defeat DNS rebinding: a
+    /// page rebound to our address names its own host, and a foreign page names its own origin.
     fn refusal(
         &self,
         headers: &HeaderMap,
@@ -106,22 +107,22 @@ impl HttpAccess {
             return false;
         };
         let is_known = |host: &Authority| {
-            // `user@host` is no Host.
+            // `user@host` is not a valid Host.
             !host.as_str().contains('@') && self.hosts.contains(&host.host().to_ascii_lowercase())
         };
         is_known(&host) && authority.is_none_or(is_known)
     }
 }
 
-/// Stands before the protocol.
+/// Admission control in front of the protocol's service.
 pub(super) struct Gate {
     access: HttpAccess,
     limits: McpLimits,
     sessions: Arc<LocalSessionManager>,
-    /// Held while a session is made, so that no two are made in the last place.
+    /// Held while a session is created, so that two requests cannot both take the last place.
     making: Mutex<()>,
     answering: Answering,
-    /// Tells the server to end.
+    /// Fires when the server shall stop.
     stop: CancellationToken,
     service: StreamableHttpService<Session, LocalSessionManager>,
 }
@@ -156,7 +157,7 @@ impl Gate {
         Self { access, limits, sessions, making, answering, stop, service }
     }
 
-    /// Waits until all requests are answered that are part of a session.
+    /// Waits until all requests of sessions are answered.
     ///
     /// # Cancellation
     /// Safe.
@@ -167,7 +168,7 @@ impl Gate {
     /// Answers one request.
     ///
     /// # Cancellation
-    /// Safe; a call that it started goes on until its session ends.
+    /// Safe; a call that the request started goes on until its session ends.
     pub(super) async fn answer(&self, request: Request<Incoming>) -> Answer {
         if let Some((status, reason)) = self.access.refusal(request.headers(), request.uri().authority()) {
             tracing::info!("a request was refused: {reason}");
@@ -191,7 +192,7 @@ impl Gate {
         };
         let mut request = Request::from_parts(head, ());
         let mut answering = None;
-        // What is of another kind is refused for that.
+        // Other content types are left to the protocol's service, which refuses them.
         if request.method() == Method::POST && is_json(request.headers()) {
             let wire::Decoded { message, text } = match wire::decode(&body) {
                 Ok(decoded) => decoded,
@@ -204,7 +205,7 @@ impl Gate {
                 Ok(answering) => answering,
                 Err(unreadable) => return unreadable_answer(unreadable),
             };
-            // A call goes on though its connection breaks.
+            // The call keeps its id taken even if the connection breaks.
             request.extensions_mut().insert(answering.clone());
             request.extensions_mut().insert(wire::raw_arguments(&message));
         }
@@ -213,12 +214,13 @@ impl Gate {
         let request = request.map(|()| Full::new(body));
         if !makes_session {
             let mut answer = self.service.handle(request).await;
-            // The protocol names no status; some clients take only 200 and this to be an end.
+            // The protocol names no status for this; some clients accept only 200 and 204 as the end of a
+            // session.
             if ends_session && answer.status() == StatusCode::ACCEPTED {
                 answer = Response::new(Full::default().boxed());
                 *answer.status_mut() = StatusCode::NO_CONTENT;
             }
-            // Its id is free again when the answer is sent, or nobody reads it any more.
+            // The id is free again when the answer was sent, or its body was dropped.
             return answer.map(|body| {
                 let kept = move |frame| {
                     let _answering = &answering;
@@ -240,14 +242,14 @@ impl Gate {
     }
 }
 
-/// The refusal of what may be asked again.
+/// A refusal that the client may retry later.
 fn busy(reason: &str) -> Answer {
     let mut answer = refuse(StatusCode::SERVICE_UNAVAILABLE, reason);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static(RETRY_SECONDS));
     answer
 }
 
-/// An answer that refuses. What was not read of the request is not read.
+/// An answer that refuses a request. It closes the connection, so the rest of the request is not read.
 pub(super) fn refuse(status: StatusCode, reason: &str) -> Answer {
     let body = Full::new(Bytes::from(format!("{reason}\n"))).boxed();
     let mut answer = Response::new(body);
@@ -260,9 +262,9 @@ pub(super) fn refuse(status: StatusCode, reason: &str) -> Answer {
     answer
 }
 
-/// Refuses a request that is part of no session: approvals are asked for in one, outputs are kept for one, and calls
-/// are counted by it. A revision to come has requests that stand alone; a client of that one begins a session where
-/// it hears that there is no `server/discover`.
+/// Refuses a request outside a session: approvals, stored outputs and the limit of calls belong to sessions.
+/// A future revision has requests without sessions; its clients begin a session when they hear that
+/// `server/discover` does not exist.
 fn in_session(
     session: Option<&HeaderValue>,
     message: &RxJsonRpcMessage<RoleServer>,
@@ -282,13 +284,13 @@ fn in_session(
     Err(Unreadable { id: Some(id.clone()), error })
 }
 
-/// Whether the body says that it is JSON.
+/// Whether the content type is JSON.
 fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     kind.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("application/json")
 }
 
-/// The answer to what is no message: the protocol's own, with the status that goes with it.
+/// The answer to an unreadable message: the protocol's error, with status 400.
 fn unreadable_answer(unreadable: Unreadable) -> Answer {
     let Unreadable { id, error } = unreadable;
     let message: TxJsonRpcMessage<RoleServer> = JsonRpcMessage::error(error, id);

@@ -1,4 +1,4 @@
-//! The requests that are being answered: two of one session with one id could not be told apart.
+//! Tracks the requests being answered: a session must not use one id for two of them at once.
 
 use std::{
     collections::HashSet,
@@ -15,17 +15,17 @@ use tokio::sync::Notify;
 
 use crate::wire::Unreadable;
 
-/// A request: its session and its id in that.
+/// A request: its session and its id.
 type Key = (HeaderValue, RequestId);
 
-/// The requests that are being answered.
+/// The set of requests being answered.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answering {
     keys: Arc<Mutex<HashSet<Key>>>,
     ended: Arc<Notify>,
 }
 
-/// One of them, until nobody deals with it any more: neither who runs it nor who reads its answer.
+/// A request being answered. Its id is free when the last holder, the call or the answer's body, drops this.
 #[derive(Debug)]
 pub(super) struct Answered {
     among: Answering,
@@ -33,7 +33,8 @@ pub(super) struct Answered {
 }
 
 impl Answering {
-    /// Takes a message of a session. There is nothing to be kept of one that is no request, or that makes a session.
+    /// Registers a message of a session. Returns none for a message that is not a request or that has no
+    /// session.
     pub(super) fn begin(
         &self,
         session: Option<&HeaderValue>,
@@ -48,13 +49,13 @@ impl Answering {
         Err(Unreadable { id: Some(key.1), error })
     }
 
-    /// Waits until there is none.
+    /// Waits until the set is empty.
     ///
     /// # Cancellation
     /// Safe.
     pub(super) async fn none(&self) {
         loop {
-            // Listens before it looks, so that no end goes unheard.
+            // Register before the check, so that an end in between is not missed.
             let ended = self.ended.notified();
             let mut ended = std::pin::pin!(ended);
             ended.as_mut().enable();

@@ -1,4 +1,4 @@
-//! The address, and the connections that come to it: bounded in number, in what they send, and in how long they take.
+//! Listens at an address, and serves connections with limits on their number, their requests and their time.
 
 use std::{convert::Infallible, io, net::SocketAddr, os::fd::AsFd as _, sync::Arc, time::Duration};
 
@@ -17,20 +17,20 @@ use tokio::{
 use super::admission::{Gate, HttpAccess};
 use crate::{McpError, McpServer, limits::McpLimits};
 
-/// How many headers a request may have.
+/// Limit of a request's headers.
 const MAX_HEADERS: usize = 64;
 
-/// How long a client may leave unread what it was sent. After that its connection ends.
+/// How long sent data may stay unacknowledged (`TCP_USER_TIMEOUT`) before the connection ends.
 const UNREAD: Duration = Duration::from_secs(60);
 
-/// How long to wait when the system gives no connection: it has none left.
+/// Pause after a failed `accept`, which usually means that file descriptors ran out.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// What a connection hears that is one too many.
+/// The answer to a connection beyond the limit.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\nretry-after: 1\r\n\
       content-type: text/plain\r\ncontent-length: 44\r\n\r\nthere are as many connections as may be now\n";
 
-/// Listens at an address. One that other machines can reach must be allowed.
+/// Listens at an address. An address that other machines can reach must be allowed explicitly.
 ///
 /// # Errors
 /// [`McpError::Remote`], [`McpError::Listen`].
@@ -44,8 +44,8 @@ pub async fn bind(address: SocketAddr, allow_remote: bool) -> Result<TcpListener
     TcpListener::bind(address).await.map_err(|source| McpError::Listen { address, source })
 }
 
-/// Serves clients until `stop` fires, and until their calls, which it cancels, have ended and are answered. How long
-/// that may take is [`McpLimits::stop`].
+/// Serves clients until `stop` fires. Then it cancels their calls and waits until these have ended and are
+/// answered, at most [`McpLimits::stop`].
 ///
 /// # Cancellation
 /// Dropping the future ends all connections and sessions.
@@ -55,7 +55,8 @@ pub async fn serve_http(
     access: HttpAccess,
     stop: CancellationToken,
 ) {
-    // Sessions outlive connections, and the order to stop, until all is answered; they end with this.
+    // Sessions outlive their connections, and `stop`, until all requests are answered; dropping this guard
+    // ends them.
     let sessions = CancellationToken::new();
     let _sessions_end = sessions.clone().drop_guard();
     let config = StreamableHttpServerConfig::default().with_cancellation_token(sessions.clone());
@@ -65,7 +66,7 @@ pub async fn serve_http(
     let mut connections = JoinSet::new();
     let closing = CancellationToken::new();
     loop {
-        // Those that have ended are forgotten.
+        // Reap finished connections.
         while connections.try_join_next().is_some() {}
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -80,7 +81,7 @@ pub async fn serve_http(
             }
         };
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
-            // As far as it goes without waiting.
+            // Only as much as can be written without waiting.
             let _ = stream.try_write(FULL);
             continue;
         };
@@ -91,7 +92,7 @@ pub async fn serve_http(
         });
     }
     drop(listener);
-    // Calls are cancelled by now; each has its answer before anything that it would come by ends.
+    // `stop` has cancelled the calls. Each gets its answer before sessions and connections are closed.
     let _ = timeout(limits.stop, gate.answered()).await;
     sessions.cancel();
     closing.cancel();
@@ -127,7 +128,7 @@ fn serve_connection(
         let served = tokio::select! {
             served = connection.as_mut() => served,
             () = closing.cancelled() => {
-                // What was answered is still sent.
+                // Answers that are ready are still sent.
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }

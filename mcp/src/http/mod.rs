@@ -1,10 +1,10 @@
-//! Serves clients by streamable HTTP, one path, one token.
+//! Serves clients by streamable HTTP, at one path and with one token.
 //!
 //! | file | what it is |
 //! |---|---|
 //! | `listen.rs` | the address, connections and their number |
-//! | `admission.rs` | what a request must show before anything is read of it |
-//! | `answering.rs` | requests that are being answered |
+//! | `admission.rs` | checks each request before it is processed |
+//! | `answering.rs` | tracks the requests being answered |
 //! | `token.rs` | the token |
 
 mod admission;

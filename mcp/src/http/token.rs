@@ -1,4 +1,4 @@
-//! The token that every request must carry.
+//! [`BearerToken`]: the token that every request must carry.
 
 use std::{
     fmt, fs,
@@ -12,20 +12,20 @@ use subtle::ConstantTimeEq as _;
 
 use crate::McpError;
 
-/// The file of a token that was made here, in the state folder.
+/// File in the state folder with the token that the server made.
 const FILE: &str = "mcp-token";
 
-/// The shortest token that is taken: 128 bits in hexadecimal digits.
+/// Minimum length of a token: 128 bits in hexadecimal digits.
 const MIN_BYTES: usize = 32;
 
-/// The longest.
+/// Maximum length of a token.
 const MAX_BYTES: usize = 4096;
 
-/// A secret that clients show. It is never printed.
+/// A secret that clients present. It is never printed.
 pub struct BearerToken(String);
 
 impl BearerToken {
-    /// The token in a file that nobody else can read.
+    /// Reads the token from a file that only its owner may access.
     ///
     /// # Errors
     /// [`McpError::Token`]: no such file, others can read it, or it holds no token.
@@ -33,7 +33,7 @@ impl BearerToken {
         read(path).map(Self).map_err(|source| McpError::Token { path: path.to_owned(), source })
     }
 
-    /// The token of a state folder, which is made on first use, and its file.
+    /// Returns the token of a state folder, creating it on first use, and its file.
     ///
     /// # Errors
     /// [`McpError::Token`], or [`McpError::Random`].
@@ -46,7 +46,8 @@ impl BearerToken {
         Ok((Self::read(&path)?, path))
     }
 
-    /// Whether a header's value shows this token. Takes as long for every other value of its length.
+    /// Whether a header's value presents this token. The comparison takes constant time for values of one
+    /// length.
     pub(super) fn is_shown_by(&self, value: &[u8]) -> bool {
         let Some((scheme, shown)) = value.iter().position(|byte| *byte == b' ').map(|at| value.split_at(at))
         else {
@@ -62,7 +63,7 @@ impl fmt::Debug for BearerToken {
     }
 }
 
-/// Makes the file, unless it is there. It is there whole or not at all.
+/// Creates the file unless it exists. A hard link makes it appear complete or not at all.
 fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
     if fs::symlink_metadata(path).is_ok() {
         return Ok(());
@@ -70,7 +71,7 @@ fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
     let new = folder.join(format!("{FILE}.{}", &token[..16.min(token.len())]));
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
     let made = file.write_all(token.as_bytes()).and_then(|()| file.write_all(b"\n"));
-    // A link fails where another server was quicker: then its token is the one.
+    // The link fails if another server was first: then that server's token counts.
     let linked = match made.and_then(|()| fs::hard_link(&new, path)) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
@@ -80,6 +81,7 @@ fn make(folder: &Path, path: &Path, token: &str) -> io::Result<()> {
 }
 
 fn read(path: &Path) -> io::Result<String> {
+    // `NOFOLLOW`: a planted link must not lead to another file. `NONBLOCK`: a FIFO must not hang the open.
     let flags = i32::try_from((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits()).unwrap_or_default();
     let file = fs::OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     let found = file.metadata()?;
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_read_or_that_holds_no_token_is_refused() {
+    fn a_token_file_that_others_can_read_or_is_invalid_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("token");
         let secret = "s".repeat(MIN_BYTES);

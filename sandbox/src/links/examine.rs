@@ -1,4 +1,4 @@
-//! What `doctor` asks: which files in the mounts, and which private ones, have a name elsewhere.
+//! The hard-link report for `doctor`: files in the mounts, and private files, that have a name elsewhere.
 
 use std::{
     collections::BTreeMap,
@@ -14,35 +14,35 @@ use super::{
 };
 use crate::mounts::MountTable;
 
-/// How many entries of all mounts are looked at: 200,000.
+/// Limit of entries examined in all mounts together: 200,000.
 const MAX_EXAMINED_ENTRIES: usize = 200_000;
 
-/// How long all of it may take: 30 s. A file system may not answer at all.
+/// Time limit of the whole examination: 30 s. A file system may not respond at all.
 const EXAMINE_TIME: Duration = Duration::from_secs(30);
 
-/// What `doctor` finds of hard links in the mounts.
+/// Hard links that `doctor` found in the mounts.
 #[derive(Debug, Default)]
 pub struct LinkReport {
-    /// Files with a name in one mount and another in another mount or in none: guest path, and what is said of it. At
-    /// most 20.
+    /// Files with a name in one mount and another in a different mount or outside all mounts: the guest path
+    /// with an explanation. At most 20.
     pub found: Vec<String>,
-    /// How many there are besides.
+    /// How many further files there are.
     pub left_out: usize,
-    /// Whether there was more in the mounts than is looked at.
+    /// Whether the mounts had more entries than the limit.
     pub has_more: bool,
-    /// Whether a file of the vault, the state folder, a module or the policy has a name elsewhere: no command runs
-    /// then.
+    /// Whether a file of the vault, the state folder, a module or the policy has a name elsewhere; if so, no
+    /// command runs.
     pub is_private_exposed: bool,
-    /// Those files, by the names that they have at home. At most 20.
+    /// Those files, by their private names. At most 20.
     pub private: Vec<String>,
-    /// How many there are besides.
+    /// How many further files there are.
     pub private_left_out: usize,
-    /// Why that cannot be told: no command runs then.
+    /// Why this could not be determined; if set, no command runs.
     pub unknown: Option<String>,
 }
 
-/// Looks through all mounts for files that have names elsewhere too. Bounded in number and time, and nothing for the
-/// way of a call. It blocks.
+/// Searches all mounts for files that also have names elsewhere. Bounded in entries and time. It blocks, so
+/// it must not run on the path of a call.
 #[must_use]
 pub fn examine_links(mounts: &MountTable) -> LinkReport {
     let private = mounts.private_links().clone();
@@ -50,7 +50,7 @@ pub fn examine_links(mounts: &MountTable) -> LinkReport {
     let mounts: Vec<_> = mounts.collect();
     let (sender, answer) = mpsc::channel();
     let thread = std::thread::Builder::new().name("examine-links".to_owned());
-    // A caller that gave up has no use for the answer.
+    // A caller that timed out no longer receives the answer.
     let begun = thread.spawn(move || {
         let _unheard = sender.send(examine(&private, &mounts));
     });

@@ -1,7 +1,7 @@
-//! When what is private is looked through, and which answer a call goes by.
+//! Schedules the search for exposed private files, and selects the result that a call uses.
 //!
-//! The folders may lie on a file system that does not answer. So a look is done on a thread of its own, one at a time;
-//! a call waits for it a bounded time, without blocking the thread that it runs on.
+//! The folders may lie on a file system that does not respond. So a search runs on a separate thread, one at
+//! a time, and a call awaits it for a bounded time without blocking its own thread.
 
 use std::{
     fmt,
@@ -14,23 +14,23 @@ use tokio::sync::Notify;
 
 use super::{Exposed, FIRST_LOOK_WAIT, LOOK_WAIT, PrivatePaths, Unknown, walk};
 
-/// How old a look may be that a call goes by, where looking is quick.
+/// How long a result counts as fresh if searching is fast.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Of the time, no more than one part in so many is spent on looking.
+/// Searching takes at most one part in this many of the time.
 const MAX_SHARE: u32 = 50;
 
-/// How long calls go by a look at most, however long it took.
+/// Limit of a result's freshness, however long the search took.
 const MAX_FRESH: Duration = Duration::from_secs(30);
 
-/// How long the last look's answer stands in for one that is overdue. After that any file with several names may be
-/// private, and no command runs.
+/// How long the last result stands in for an overdue search. After that any file with several names counts as
+/// possibly private, and no command runs.
 const STANDS_IN: Duration = Duration::from_secs(30);
 
-/// Looks for private files that have names elsewhere, again and again.
+/// Repeated search for private files that have names elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct PrivateLinks {
-    /// None where nothing is private.
+    /// None if there are no private places.
     looker: Option<Arc<Looker>>,
 }
 
@@ -43,20 +43,20 @@ struct Looker {
 #[derive(Debug, Default)]
 struct Seen {
     last: Option<Last>,
-    /// Since when a look is under way.
+    /// When the running search began; none if no search runs.
     begun: Option<Instant>,
 }
 
-/// The last look that ended.
+/// The last completed search.
 #[derive(Debug)]
 struct Last {
-    /// Until when calls go by it.
+    /// Until when its result is fresh.
     until: Instant,
     found: Arc<Exposed>,
 }
 
 impl PrivateLinks {
-    /// For these places. Nothing is looked at yet.
+    /// Prepares the search of these places, without starting it.
     #[must_use]
     pub fn new(vault: Option<Arc<OwnedFd>>, private: &PrivatePaths) -> Self {
         let places = private.open(vault);
@@ -71,10 +71,10 @@ impl PrivateLinks {
         Self { looker: Some(Arc::new(looker)) }
     }
 
-    /// What a look finds now, or found a moment ago.
+    /// The current result: fresh, or of a new search, or the one that stands in.
     ///
     /// # Cancellation
-    /// Dropping the future leaves a look that was begun to its thread; the next call finds its answer.
+    /// Dropping the future leaves a running search to its thread; the next call finds its result.
     pub async fn exposed(&self) -> Arc<Exposed> {
         let Some(looker) = &self.looker else { return Arc::default() };
         if let Some(found) = looker.at_once() {
@@ -86,21 +86,21 @@ impl PrivateLinks {
         seen.fresh().unwrap_or_else(|| seen.stand_in())
     }
 
-    /// Looks now, on this thread: for what is no call.
+    /// Searches now, on this thread; for callers other than calls.
     pub(super) fn look(&self) -> Exposed {
         self.looker.as_ref().map(|looker| (looker.look)()).unwrap_or_default()
     }
 }
 
 impl Looker {
-    /// The answer that need not be waited for. Begins a look where none is under way.
+    /// Returns a result that needs no waiting. Starts a search if none runs.
     fn at_once(self: &Arc<Self>) -> Option<Arc<Exposed>> {
         let mut seen = self.seen();
         if let Some(found) = seen.fresh() {
             return Some(found);
         }
         match seen.begun {
-            // One call has waited that long, and none after it waits again.
+            // One call has already waited that long; later ones do not wait again.
             Some(begun) if begun.elapsed() >= seen.wait() => Some(seen.stand_in()),
             Some(_) => None,
             None => {
@@ -118,11 +118,11 @@ impl Looker {
         }
     }
 
-    /// Waits until no look is under way.
+    /// Waits until no search runs.
     async fn ended(&self) {
         let done = self.done.notified();
         tokio::pin!(done);
-        // Before it is asked whether it has ended, so that an end in between is not missed.
+        // Register before the check, so that an end in between is not missed.
         done.as_mut().enable();
         if self.seen().begun.is_some() {
             done.await;
@@ -154,12 +154,12 @@ impl Seen {
         self.last.as_ref().filter(|last| Instant::now() < last.until + STANDS_IN)
     }
 
-    /// How long a look may take before it is overdue.
+    /// How long a search may take before it is overdue.
     fn wait(&self) -> Duration {
         if self.standing_in().is_some() { LOOK_WAIT } else { FIRST_LOOK_WAIT }
     }
 
-    /// What counts while a look is overdue.
+    /// The result that counts while a search is overdue.
     fn stand_in(&self) -> Arc<Exposed> {
         self.standing_in()
             .map_or_else(|| Arc::new(Exposed::unknown(Unknown::Overdue)), |last| Arc::clone(&last.found))
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
     use crate::links::Suspect;
 
-    /// Looks that end when they are told to.
+    /// A search that ends on command.
     fn told() -> (PrivateLinks, mpsc::Sender<Exposed>, mpsc::Receiver<()>) {
         let (tell, told) = mpsc::channel();
         let (begin, begun) = mpsc::channel();
@@ -195,7 +195,7 @@ mod tests {
     async fn a_look_that_hangs_blocks_no_call_and_counts_as_suspicion() {
         let (links, tell, begun) = told();
         let overdue = Some(Suspect::Unknown(Unknown::Overdue));
-        // Both share this thread: a look on it would let neither end.
+        // Both run on this thread: a search on it would let neither end.
         let (one, other) = tokio::join!(links.exposed(), links.exposed());
         assert_eq!((one.suspects_any(), other.suspects_any()), (overdue, overdue));
         begun.recv().expect("begun");

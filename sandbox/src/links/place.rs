@@ -1,4 +1,4 @@
-//! What is private, opened once: whatever becomes of a name later, the handle leads to what was found at the start.
+//! Private places, opened once at the start: later changes of a name do not affect the handle.
 
 use std::{
     os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd},
@@ -8,18 +8,18 @@ use std::{
 
 use rustix::fs::{CWD, Mode, OFlags, StatVfsMountFlags};
 
-/// The host paths that no mount may contain, equal or lie in. All but the overlay are looked through for files that
+/// The host paths that must be disjoint from every mount. All except the overlay are searched for files that
 /// have a name elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct PrivatePaths {
-    /// The folder for audit log, compiled modules and whole outputs.
+    /// The folder with the audit log, compiled modules and full outputs.
     pub state: Option<PathBuf>,
     /// The operator's policy file.
     pub policy: Option<PathBuf>,
     /// The folder of modules.
     pub modules: Option<PathBuf>,
-    /// The workspace's own file, which a stranger may have written: it may be a link to anywhere, so nothing is
-    /// concluded from what it leads to but that no mount may hold it.
+    /// The workspace's own policy file, which an attacker may have written. It may link to anywhere, so
+    /// nothing follows from its target except that no mount may contain it.
     pub overlay: Option<PathBuf>,
 }
 
@@ -31,13 +31,14 @@ impl PrivatePaths {
         [state, policy, modules, overlay].into_iter().flatten().cloned().collect()
     }
 
-    /// Those that are the operator's: all but the overlay, which may have become a link to anywhere since the start.
+    /// The operator's paths: all except the overlay, which may have become a link to anywhere since the
+    /// start.
     #[must_use]
     pub fn operators(&self) -> Vec<PathBuf> {
         Self { overlay: None, ..self.clone() }.all()
     }
 
-    /// Opens those that are looked through, and the vault. A path that leads nowhere has no files.
+    /// Opens the places to search, and the vault. A path that does not exist has no files.
     pub(super) fn open(&self, vault: Option<Arc<OwnedFd>>) -> Vec<Place> {
         let opened = |path: &Option<PathBuf>, kind| Some(Place { handle: open(path.as_ref()?)?, kind });
         let vault = vault.map(|handle| Place { handle, kind: Kind::Vault });
@@ -55,27 +56,27 @@ fn open(path: &Path) -> Option<Arc<OwnedFd>> {
     rustix::fs::openat(CWD, path, flags, Mode::empty()).ok().map(Arc::new)
 }
 
-/// A private folder or file, open.
+/// A private folder or file, opened.
 #[derive(Debug)]
 pub(super) struct Place {
     pub(super) handle: Arc<OwnedFd>,
     pub(super) kind: Kind,
 }
 
-/// What a place is.
+/// Kind of a private place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Vault,
     State,
-    /// Only what is a module, and what a command of our user could change: nothing in it is a secret. Systems whose
-    /// files are all links into a store have it where nobody can.
+    /// Only modules that a command of this user could change: nothing in this folder is secret. On systems
+    /// whose files are all links into a store, other users own them.
     Modules,
-    /// As with modules, only one that a command could change.
+    /// As for modules, only a policy file that a command could change.
     Policy,
 }
 
 impl Place {
-    /// What a file in it is called, for a person and a model: no host path.
+    /// A file's name for a person and a model, without a host path.
     pub(super) fn name(&self, below: &Path) -> String {
         let below = below.display();
         match self.kind {
@@ -94,7 +95,7 @@ impl Place {
         }
     }
 
-    /// Whether nothing on its file system can be changed, so that what is no secret is safe there.
+    /// Whether the file system is read-only, so that files that are not secret are safe there.
     pub(super) fn is_read_only(&self) -> bool {
         matches!(self.kind, Kind::Modules | Kind::Policy)
             && rustix::fs::fstatvfs(&self.handle)
@@ -102,7 +103,7 @@ impl Place {
     }
 }
 
-/// A path to what is open that leads there whatever becomes of its name.
+/// A path that leads to an open handle's target, whatever becomes of the target's name.
 pub(super) fn handle_path(handle: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()))
 }

@@ -1,4 +1,4 @@
-//! Looks at what lies in folders, without following links, and gathers the files with several names.
+//! Walks through folders without following links, and collects files with several names.
 
 use std::{
     collections::BTreeMap,
@@ -14,29 +14,29 @@ use super::{
     place::{Kind, Place, handle_path},
 };
 
-/// What a module's file name ends with.
+/// Suffix of a module's file name.
 const MODULE: &str = ".wasm";
 
-/// A walk through folders.
+/// State of a walk through folders.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
     /// Files with several names.
     pub(super) names: BTreeMap<Identity, Seen>,
     pub(super) left: usize,
     pub(super) has_more: bool,
-    /// Something could not be looked at that may be there.
+    /// Whether an entry may exist that could not be read.
     pub(super) failed: bool,
 }
 
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) links: u64,
-    /// How many of them were met.
+    /// How many of its names were found.
     pub(super) paths: u64,
-    /// The first of them that counts, below the folder.
+    /// The first name that counts, relative to the folder.
     pub(super) first: PathBuf,
     place: usize,
-    /// Whether it matters who else has a name of it.
+    /// Whether names elsewhere matter.
     counts: bool,
 }
 
@@ -44,13 +44,13 @@ pub(super) struct Seen {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counted {
     All,
-    /// The modules that lie in it itself: no other is one. Names further down are names inside, as cargo leaves them in
-    /// `deps` of what it built.
+    /// Modules directly in the folder; files further down are not modules. Names further down count as
+    /// inside, such as those that cargo leaves in `deps`.
     Modules,
 }
 
-/// Looks through all that is private. Our own files have two names for a moment while they are made, so what was found
-/// counts if a second look finds it too.
+/// Searches all private places. Our own files briefly have two names while they are created, so a finding
+/// counts only if a second search confirms it.
 pub(super) fn private(places: &[Place]) -> Exposed {
     let (mut found, mut unknown) = once(places);
     if !found.is_empty() {
@@ -114,7 +114,7 @@ impl Walk {
                     return;
                 }
                 self.left -= 1;
-                // Of the entry itself, not of what a link leads to.
+                // Metadata of the entry itself, not of a link's target.
                 let (entry, metadata) = match entry.and_then(|entry| Ok((entry.metadata()?, entry))) {
                     Ok((metadata, entry)) => (entry, metadata),
                     Err(error) => {
@@ -146,8 +146,8 @@ impl Walk {
     }
 }
 
-/// Whether an entry may be there that is not seen. One that is gone is not, and what this user may not look into holds
-/// nothing that this user's processes read.
+/// Whether an entry may exist that was not seen. `NotFound` means that it is gone, and a folder that this
+/// user may not read holds nothing that this user's processes read.
 fn is_no_answer(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_private_file_is_exposed_by_a_name_outside_and_not_by_one_inside() {
+    fn a_private_file_is_exposed_only_by_a_name_outside() {
         let (dir, paths) = world();
         let at = |name: &str| dir.path().join(name);
         let places = opened(dir.path(), &paths);
@@ -225,7 +225,7 @@ mod tests {
             fs::write(at("modules").join(name), "x").expect("written");
             fs::hard_link(at("modules").join(name), at("shared").join(name)).expect("linked");
         }
-        // As cargo leaves what it built.
+        // The layout that cargo leaves after a build.
         fs::write(at("modules/own.wasm"), "x").expect("written");
         fs::hard_link(at("modules/own.wasm"), at("modules/deep/own-1.wasm")).expect("linked");
         assert_eq!(private(&places).suspects_any(), None);
@@ -246,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_overlay_leads_to_is_not_private_and_names_may_change() {
+    fn the_overlays_target_is_not_private_and_names_may_change() {
         let (dir, paths) = world();
         let at = |name: &str| dir.path().join(name);
         fs::write(at("shared/a"), "a").expect("written");
         fs::hard_link(at("shared/a"), at("outside")).expect("linked");
         std::os::unix::fs::symlink(at("shared"), at("overlay.toml")).expect("linked");
         let places = opened(dir.path(), &paths);
-        // The state folder's name is another's now; its handle leads where it led.
+        // The state folder's name is taken by another folder; the handle still leads to the original.
         fs::write(at("state/log"), "x").expect("written");
         fs::hard_link(at("state/log"), at("shared/log")).expect("linked");
         fs::rename(at("state"), at("moved")).expect("renamed");

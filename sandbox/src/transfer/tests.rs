@@ -1,4 +1,4 @@
-//! Both ends without guests.
+//! Tests of both ends, without guests.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What must hold of a call's arguments, whatever a model writes and whatever schema a stranger brings.
+//! Properties of any call's arguments, under any schema.
 
 use std::sync::LazyLock;
 
@@ -6,10 +6,10 @@ use portcullis_tools::arguments::{ArgumentSchema, Repairs};
 use portcullis_types::{JsonSchema, ToolErrorKind, is_deceptive};
 use serde_json::{Value, json};
 
-/// No message is longer: a model reads it all.
+/// Limit of an error message: a model reads all of it.
 const MAX_MESSAGE_BYTES: usize = 16 << 10;
 
-/// A text of arguments against one of several schemas: the first byte chooses.
+/// Checks arguments against one of several schemas; the first byte selects it.
 pub fn text(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
     let Ok(text) = std::str::from_utf8(rest) else { return };
@@ -17,7 +17,7 @@ pub fn text(input: &[u8]) {
     holds(schema, text);
 }
 
-/// A schema, and some arguments.
+/// Checks a schema with some arguments.
 pub fn schema(input: &[u8]) {
     let Ok(schema) = serde_json::from_slice::<Value>(input) else { return };
     let Ok(schema) = ArgumentSchema::compile(&JsonSchema::new(schema)) else { return };

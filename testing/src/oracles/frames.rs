@@ -1,11 +1,11 @@
-//! What must hold of a guest's lines, whatever they are.
+//! Properties of any guest output.
 
 use portcullis_types::{FinalFrame, GuestFrame, ToolError, ToolErrorKind};
 
-/// Each line that decodes says the same after it was written again.
+/// Each line that decodes is the same after encoding and decoding again.
 ///
 /// # Panics
-/// When it does not.
+/// If it is not.
 pub fn lines(bytes: &[u8]) {
     for line in bytes.split(|byte| *byte == b'\n') {
         let Ok(frame) = serde_json::from_slice::<GuestFrame>(line) else { continue };
@@ -27,7 +27,7 @@ pub fn lines(bytes: &[u8]) {
     }
 }
 
-/// The final frames among the lines.
+/// Returns the final frames among the lines.
 #[must_use]
 pub fn finals(bytes: &[u8]) -> Vec<FinalFrame> {
     let decoded = bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok());

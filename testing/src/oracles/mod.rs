@@ -1,4 +1,4 @@
-//! What must hold whatever a stranger writes: the fuzz targets and the replay of their seeds use it.
+//! Properties that must hold for any input; the fuzz targets and the replay of their seeds check them.
 
 pub mod arguments;
 pub mod frames;

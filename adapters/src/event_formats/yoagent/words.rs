@@ -1,4 +1,4 @@
-//! The events and messages of specification 002, as its programs match on them and as they are written.
+//! The events and messages of specification 002, as programs match on them and as they are serialised.
 
 use portcullis_types::{Content, ToolCall};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use crate::yoagent::types::ToolResult;
 
 /// An event of specification 002 ("Tool Execution Flow", "Consuming updates in your UI", "Progress Messages").
 ///
-/// Written, `type` is the variant's name and every name is in camel case.
+/// Serialised, `type` is the variant's name, and all names are in camel case.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
@@ -19,12 +19,12 @@ pub enum AgentEvent {
     TurnStart,
     /// A message begins.
     MessageStart {
-        /// The message, of the model's without content yet.
+        /// The message; the model's message has no content yet.
         message: Message,
     },
     /// More of the model's message.
     MessageUpdate {
-        /// The message, without content yet: that is what the pieces make.
+        /// The message, still without content: the pieces carry it.
         message: Message,
         /// The piece.
         delta: StreamDelta,
@@ -40,7 +40,7 @@ pub enum AgentEvent {
         tool_call_id: String,
         /// The tool.
         tool_name: String,
-        /// The arguments as JSON, or as a string where they are none.
+        /// The arguments as JSON, or a string if they are not JSON.
         args: Value,
     },
     /// A tool reports a partial result.
@@ -67,7 +67,7 @@ pub enum AgentEvent {
         tool_call_id: String,
         /// The tool.
         tool_name: String,
-        /// The result; of a failed call its content is the error's words.
+        /// The result; the content of a failed call is the error's message.
         result: ToolResult,
         /// Whether the call failed.
         is_error: bool,
@@ -76,21 +76,21 @@ pub enum AgentEvent {
     TurnEnd {
         /// The model's message.
         message: Message,
-        /// What the model is told of each call.
+        /// The results of the calls, as the model reads them.
         tool_results: Vec<Message>,
     },
-    /// The model made the same call over and over, which ended the run.
+    /// The model repeated the same call, which ended the run.
     LoopDetected {
         /// The tool.
         tool_name: String,
-        /// Whether the run ended by it.
+        /// Whether this ended the run.
         aborted: bool,
     },
     /// The run is over.
     AgentEnd {
         /// The last message; the others were in [`AgentEvent::TurnEnd`].
         messages: Vec<Message>,
-        /// What the run took.
+        /// Statistics of the run.
         stats: SessionStats,
     },
 }
@@ -100,17 +100,17 @@ pub enum AgentEvent {
 #[serde(tag = "type", rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum StreamDelta {
-    /// Of its text.
+    /// A piece of its text.
     Text {
         /// The piece.
         delta: String,
     },
-    /// Of what the model thinks.
+    /// A piece of the model's thinking.
     Thinking {
         /// The piece.
         delta: String,
     },
-    /// Of a call's arguments.
+    /// A piece of a call's arguments.
     ToolCallDelta {
         /// The piece.
         delta: String,
@@ -122,32 +122,32 @@ pub enum StreamDelta {
 #[serde(tag = "role", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Message {
-    /// What the person says.
+    /// A message of the person.
     User {
-        /// What is said.
+        /// The content.
         content: Vec<Content>,
     },
-    /// What the model says.
+    /// A message of the model.
     Assistant {
-        /// What is said, then the calls.
+        /// The content, followed by the calls.
         content: Vec<Block>,
-        /// Why it ended; none while it is written.
+        /// The stop reason; none while the message is incomplete.
         #[serde(skip_serializing_if = "Option::is_none")]
         stop_reason: Option<StopReason>,
-        /// What it cost, where the provider says so.
+        /// The turn's tokens, if the provider reports them.
         #[serde(skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
-        /// Why there is no whole answer, if there is none.
+        /// Why there is no complete answer, if there is none.
         #[serde(skip_serializing_if = "Option::is_none")]
         error_message: Option<String>,
     },
-    /// What came of a call.
+    /// The result of a call.
     ToolResult {
         /// The call.
         tool_call_id: String,
         /// The tool.
         tool_name: String,
-        /// What the model reads.
+        /// The content that the model reads.
         content: Vec<Content>,
         /// Whether the call failed.
         is_error: bool,
@@ -172,7 +172,7 @@ pub struct CallBlock {
     pub id: String,
     /// The tool.
     pub name: String,
-    /// The arguments as JSON, or as a string where they are none.
+    /// The arguments as JSON, or a string if they are not JSON.
     pub arguments: Value,
 }
 
@@ -187,35 +187,35 @@ impl From<&ToolCall> for CallBlock {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The model has said all.
+    /// The model is done.
     Stop,
-    /// It waits for its calls.
+    /// The model waits for the results of its calls.
     ToolUse,
-    /// The limit of tokens.
+    /// The token limit was reached.
     Length,
     /// The provider withheld the rest.
     Refusal,
-    /// There is no whole answer.
+    /// There is no complete answer.
     Error,
     /// The run was cancelled.
     Aborted,
 }
 
-/// What was used, in tokens.
+/// Numbers of tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Usage {
-    /// What was sent.
+    /// Tokens of the requests.
     pub input: u64,
-    /// What came back.
+    /// Tokens of the answers.
     pub output: u64,
-    /// Both.
+    /// Sum of both.
     pub total_tokens: u64,
 }
 
 impl Usage {
-    /// Adds what a turn cost.
+    /// Adds a turn's tokens.
     pub(super) fn add(&mut self, usage: portcullis_agent::Usage) {
         self.input = self.input.saturating_add(usage.input_tokens);
         self.output = self.output.saturating_add(usage.output_tokens);
@@ -231,17 +231,17 @@ impl From<portcullis_agent::Usage> for Usage {
     }
 }
 
-/// What a run took.
+/// Statistics of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct SessionStats {
-    /// How often the model was asked and its answer came to its end.
+    /// Number of completed turns.
     pub turns: u32,
     /// Tokens of all turns.
     pub usage: Usage,
 }
 
-/// Empty text means no arguments, as everywhere; text that is no JSON stays text.
+/// Parses arguments: empty text means no arguments, and text that is not JSON becomes a string.
 pub(super) fn arguments_of(text: &str) -> Value {
     if text.trim().is_empty() {
         return json!({});

@@ -35,7 +35,7 @@ async fn a_conversation_is_sent_as_the_protocol_has_it() {
     assert_eq!(seen.header("authorization"), None);
     assert_eq!(seen.header("anthropic-version"), Some("2023-06-01"));
     assert_eq!(seen.header("content-type"), Some("application/json"));
-    // No number changes on its way.
+    // Numbers are sent unchanged.
     assert!(seen.text.contains("\"n\":340282366920938463463374607431768211455"), "{}", seen.text);
     let mut body = seen.body();
     body["messages"][1]["content"][1]["input"]["n"] = json!("checked above");
@@ -203,7 +203,7 @@ async fn the_reason_of_an_end_is_kept() {
 }
 
 #[tokio::test]
-async fn an_error_before_the_first_word_is_tried_again_and_one_after_it_is_told() {
+async fn an_error_is_retried_before_the_first_word_and_not_after() {
     let overloaded = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
     let text =
         json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "half"}});

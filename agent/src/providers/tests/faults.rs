@@ -20,7 +20,7 @@ async fn broken(wire: Wire, server: &Server) -> (String, ProviderError) {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_within_an_answer_is_told_and_not_tried_again() {
+async fn a_connection_that_breaks_within_an_answer_is_not_retried() {
     for wire in WIRES {
         let server = Server::start([wire.reply(wire.text("half")).and_break(), wire.fine()]).await;
         let (said, error) = broken(wire, &server).await;
@@ -40,7 +40,7 @@ async fn an_answer_that_ends_early_is_not_whole() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_before_the_first_word_is_tried_again() {
+async fn a_connection_that_breaks_before_the_first_word_is_retried() {
     for wire in WIRES {
         let server = Server::start([
             wire.reply(wire.still_here()).and_break(),
@@ -142,17 +142,17 @@ async fn a_refusal_is_told_in_the_servers_words_and_not_tried_again() {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_the_key_does_not_bring_it_into_an_error() {
+async fn a_key_that_a_server_echoes_is_in_no_error() {
     for wire in WIRES {
         let echo = format!("no such key: {KEY}");
         let refused = Reply::error(401, &(wire.error)(&echo));
         let wrong_type = Reply::new(200, "text/html", &echo);
         let in_answer = wire.reply(wire.said(&[wire.lasting.unwrap_or(wire.error)(&echo)]));
-        // Cut where the message is cut, half of the key must not stay.
+        // The key stands across the point where messages are cut: no half of it may stay.
         let at_the_cut = Reply::new(400, "text/plain", format!("{}{KEY}", "x".repeat(490)));
         let as_type = Reply::new(200, &format!("text/{KEY}"), "");
         let not_json = wire.reply(wire.event(KEY));
-        // Where an error says no more than that it is one, the next request may have none.
+        // An error of an unspecific kind may pass, so it is retried.
         let in_answer_tries = if wire.lasting.is_some() { 1 } else { 4 };
         for (reply, tries) in [
             (refused, 1),
@@ -184,7 +184,7 @@ async fn what_is_no_stream_of_events_is_no_answer() {
             ("text/html", "<html>a gateway's greeting</html>"),
             ("application/octet-stream", "\u{0}\u{1}"),
             ("text/event-streamer", "data: [DONE]\n\n"),
-            // The form of another provider's answers.
+            // The media type of another provider.
             (other, "{}\n"),
             ("", ""),
         ] {
@@ -216,7 +216,7 @@ async fn a_malformed_piece_ends_the_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_says_neither_a_word_nor_why_it_ended_is_not_whole() {
+async fn an_answer_without_a_word_or_a_reason_is_incomplete() {
     for wire in WIRES {
         let server = Server::start(std::iter::repeat_n(wire.reply(wire.nothing() + wire.over), 4)).await;
         let error = refusal(&provider(wire.kind, &server), hello()).await;
@@ -233,7 +233,7 @@ async fn an_answer_without_a_word_is_whole_where_it_says_why_it_ended() {
             let mut deltas = answer(&provider(wire.kind, &server), hello()).await;
             deltas.retain(|delta| !matches!(delta, Delta::Usage(_)));
             assert_eq!(deltas, [Delta::End(StopReason::Stop)], "{empty}");
-            // Without the reason it is not.
+            // Without a stop reason the same answer is incomplete.
             let cut = wire.reply(empty.clone() + wire.over);
             let server = Server::start(std::iter::repeat_n(cut, 4)).await;
             let error = refusal(&provider(wire.kind, &server), hello()).await;
@@ -244,7 +244,7 @@ async fn an_answer_without_a_word_is_whole_where_it_says_why_it_ended() {
 }
 
 #[tokio::test]
-async fn an_error_before_the_first_word_is_tried_again_and_one_after_it_is_told() {
+async fn an_error_is_retried_before_the_first_word_and_not_after() {
     for wire in WIRES {
         let failing = |before: String| wire.reply(before + &wire.error_event("too much to do"));
         let server = Server::start([failing(wire.nothing()), failing(wire.text("half")), wire.fine()]).await;
@@ -331,14 +331,14 @@ async fn a_server_that_takes_a_request_and_says_nothing_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_key_does_not_go_to_a_server_that_speaks_no_tls_where_tls_is_asked_for() {
+async fn a_key_does_not_go_to_a_server_that_fails_to_speak_tls() {
     for wire in WIRES {
         let server = Server::start([wire.fine()]).await;
         let settings = settings(wire.kind, &server).with_base_url(server.url().replace("http:", "https:"));
         let provider = match RemoteProvider::new(settings) {
             Ok(provider) => provider,
             Err(error) => {
-                // A machine without any certificate can speak to nobody under TLS, and says so.
+                // A machine without certificates cannot use TLS, and the error says so.
                 assert_eq!(error.kind(), ProviderErrorKind::Configuration);
                 assert!(error.to_string().contains("certificates"), "{error}");
                 return;
@@ -353,7 +353,7 @@ async fn a_key_does_not_go_to_a_server_that_speaks_no_tls_where_tls_is_asked_for
 #[tokio::test]
 async fn cancelling_ends_the_request_wherever_it_is() {
     for wire in WIRES {
-        // Before it is made.
+        // Before the request.
         let server = Server::start([wire.fine()]).await;
         let asked = hello();
         asked.cancel.cancel();
@@ -361,7 +361,7 @@ async fn cancelling_ends_the_request_wherever_it_is() {
         assert_eq!(error.kind(), ProviderErrorKind::Cancelled);
         assert!(server.seen().is_empty());
 
-        // While nothing has been said.
+        // Before the first piece.
         let mut server = Server::start([wire.reply(wire.still_here()).and_stall()]).await;
         let provider_here = provider(wire.kind, &server);
         let asked = hello();

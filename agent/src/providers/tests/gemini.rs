@@ -19,7 +19,7 @@ async fn a_conversation_is_sent_as_the_protocol_has_it() {
     let mut body = seen.body();
     assert!(seen.text.contains("\"n\":340282366920938463463374607431768211455"), "{}", seen.text);
     body["contents"][1]["parts"][1]["functionCall"]["args"]["n"] = json!("checked above");
-    // The dialect's form has its own tests.
+    // The schema dialect has separate tests.
     let declared = body["tools"][0]["functionDeclarations"][0].take();
     assert_eq!(declared["name"], "file_read");
     assert_eq!(declared["parameters"]["properties"]["path"]["type"], "string");
@@ -66,7 +66,7 @@ async fn a_schema_that_the_dialect_cannot_say_is_sent_as_it_is() {
 }
 
 #[tokio::test]
-async fn calls_say_that_they_have_no_signature_unless_the_model_is_too_old_to_want_one() {
+async fn calls_declare_a_missing_signature_except_to_old_models() {
     for (model, wanted) in [
         ("gemini-3-pro", true),
         ("models/gemini-3.5-flash", true),

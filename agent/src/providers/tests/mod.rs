@@ -1,4 +1,4 @@
-//! Tests of the providers against a server on this machine that speaks as they do, and fails as they do.
+//! Tests of the providers against a local server that speaks their protocols and fails on demand.
 
 mod anthropic;
 mod faults;
@@ -26,7 +26,7 @@ use wires::WIRES;
 /// A key that no error may show.
 const KEY: &str = "sk-very-secret-0123";
 
-/// Limits for servers that fail: short waits, since nobody else is kept waiting.
+/// Limits for servers that fail: short waits, since the server serves no one else.
 fn limits() -> ProviderLimits {
     ProviderLimits {
         idle: Duration::from_secs(30),
@@ -58,7 +58,8 @@ fn request(messages: Vec<Message>) -> ModelRequest {
     }
 }
 
-/// A conversation with everything in it: instructions, a person, two calls, a result, a failure, a picture.
+/// A conversation with every kind of content: instructions, a person, two calls, a result, a failure, a
+/// picture.
 fn whole_conversation() -> ModelRequest {
     let picture = portcullis_types::Content::Image { data: "AAAA".into(), mime_type: "image/png".into() };
     let mut with_picture = Message::user("What is this?");
@@ -112,7 +113,7 @@ fn piece(index: u64, id: Option<&str>, name: Option<&str>, arguments: Option<&st
     Delta::ToolCall(ToolCallDelta { index, id: owned(id), name: owned(name), arguments: owned(arguments) })
 }
 
-/// Everything that a stream says, and the error that it ends with.
+/// Reads a whole stream: its pieces, and the error that it ends with.
 async fn drain(mut stream: DeltaStream) -> (Vec<Delta>, Option<ProviderError>) {
     let mut deltas = Vec::new();
     while let Some(item) = stream.next().await {
@@ -127,7 +128,7 @@ async fn drain(mut stream: DeltaStream) -> (Vec<Delta>, Option<ProviderError>) {
     (deltas, None)
 }
 
-/// A whole answer.
+/// Reads a complete answer.
 async fn answer(provider: &impl Provider, request: ModelRequest) -> Vec<Delta> {
     let stream = provider.stream(request).await.expect("an answer");
     let (deltas, error) = drain(stream).await;
@@ -136,7 +137,7 @@ async fn answer(provider: &impl Provider, request: ModelRequest) -> Vec<Delta> {
     deltas
 }
 
-/// The error of a request that has no answer at all.
+/// The error of a request that got no answer.
 async fn refusal(provider: &impl Provider, request: ModelRequest) -> ProviderError {
     match provider.stream(request).await {
         Err(error) => error,
@@ -144,7 +145,7 @@ async fn refusal(provider: &impl Provider, request: ModelRequest) -> ProviderErr
     }
 }
 
-/// Everything that anybody could print of an error.
+/// All text that could be printed of an error.
 pub(super) fn shown(error: &ProviderError) -> String {
     let mut text = format!("{error} {error:?}");
     let mut cause = error.source();

@@ -1,4 +1,4 @@
-//! Answers that end, or begin, in ways that the protocols do not have.
+//! Answers that end, or begin, in ways outside the protocols.
 
 use super::*;
 use crate::{MAX_LISTED_CALLS, ProviderErrorKind, StopReason};
@@ -17,7 +17,7 @@ fn in_form(kind: ProviderKind, data: &[Value]) -> Reply {
     }
 }
 
-/// What is said, and the error that the request or its answer ends with.
+/// The pieces of an answer, and the error that the request or its answer ends with.
 async fn asked(
     kind: ProviderKind,
     reply: Reply,
@@ -38,8 +38,7 @@ fn too_large(error: Option<ProviderError>) {
     assert!(error.to_string().contains("larger than the limit"), "{error}");
 }
 
-/// A call of Anthropic's whose arguments come with its beginning, and the reason of the end. Nothing ends the
-/// call itself.
+/// An Anthropic call whose arguments come with its beginning, and the stop reason. No event ends the call.
 fn begun_call(input: &Value) -> [Value; 2] {
     [
         json!({"type": "content_block_start", "index": 0,
@@ -49,7 +48,7 @@ fn begun_call(input: &Value) -> [Value; 2] {
 }
 
 #[tokio::test]
-async fn arguments_that_a_call_began_with_are_kept_though_nothing_ends_the_call() {
+async fn initial_arguments_are_kept_though_nothing_ends_the_call() {
     let begun = begun_call(&json!({"n": 1}));
     let stop = json!({"type": "message_stop"});
     let late = json!({"type": "content_block_delta", "index": 0,
@@ -59,7 +58,7 @@ async fn arguments_that_a_call_began_with_are_kept_though_nothing_ends_the_call(
         Reply::events(events(&[call.clone(), reason.clone(), stop.clone()])),
         Reply::events(events(&begun)),
         Reply::events(events(&begun)).and_break(),
-        // Pieces take the place of what the call began with even as late as that.
+        // Pieces replace the initial arguments even when they come this late.
         Reply::events(events(&[call, reason, late, stop])),
     ] {
         let (deltas, error) = asked(ProviderKind::Anthropic, reply, limits()).await;
@@ -127,7 +126,7 @@ async fn an_empty_reason_ends_no_answer() {
             }
         }
     }
-    // A reason that was said stays.
+    // A stop reason stays once it was given.
     let kind = ProviderKind::OpenAi;
     let data = [half(kind, "stop"), half(kind, "")].concat();
     let (deltas, error) = asked(kind, in_form(kind, &data).and_break(), limits()).await;
@@ -143,7 +142,7 @@ async fn ollama_says_that_an_answer_is_whole_without_any_reason() {
 
 #[tokio::test]
 async fn an_unknown_reason_is_cut_and_never_shows_the_key() {
-    // Cut where the reason is cut, half of the key must not stay.
+    // The key stands across the point where the reason is cut: no half of it may stay.
     let at_the_cut = format!("{}{KEY}", "x".repeat(190));
     for kind in ProviderKind::ALL {
         for reason in [&"é".repeat(1 << 20), &at_the_cut, KEY] {
@@ -157,7 +156,7 @@ async fn an_unknown_reason_is_cut_and_never_shows_the_key() {
     }
 }
 
-/// An event that lists something so often.
+/// An event with a list of this many items.
 fn listing(kind: ProviderKind, before: &str, item: &str, after: &str, times: usize) -> Reply {
     let data = format!("{before}{}{after}", vec![item; times].join(","));
     match kind {
@@ -187,7 +186,7 @@ async fn a_list_without_end_is_refused() {
         assert!(deltas.is_empty(), "{kind}");
         too_large(error);
         let (_, error) = asked(kind, listing(kind, before, item, after, most), once).await;
-        // Nothing says that it is whole, but it was read.
+        // The answer has no end, but the list was accepted.
         assert_eq!(error.expect("not whole").kind(), ProviderErrorKind::Incomplete, "{kind} {before}");
     }
 }

@@ -78,7 +78,7 @@ async fn a_request_may_name_its_model() {
 }
 
 #[tokio::test]
-async fn tools_are_strict_where_settings_say_so_and_their_schema_allows_it() {
+async fn tools_are_strict_if_settings_and_schema_allow_it() {
     let server = Server::start([done(&[finish("stop")])]).await;
     let strict =
         ProviderSettings { strict_tools: StrictTools::Always, ..settings(ProviderKind::OpenAi, &server) };
@@ -157,7 +157,7 @@ async fn servers_that_count_no_calls_or_send_objects_are_read_too() {
             piece(0, Some("a"), Some("x"), Some("{\"n\":1}")),
             piece(1, Some("b"), Some("y"), None),
             piece(1, None, None, Some("{}")),
-            // Said to be done, but there are calls.
+            // The server says `stop`, but there are calls.
             Delta::End(StopReason::ToolCalls),
         ]
     );

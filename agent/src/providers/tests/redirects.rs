@@ -1,4 +1,4 @@
-//! A server that sends elsewhere: neither key nor conversation follows.
+//! A server that redirects: neither the key nor the conversation follows.
 
 use super::*;
 use crate::ProviderErrorKind;
@@ -22,7 +22,7 @@ async fn a_redirect_takes_nothing_elsewhere() {
 
 #[tokio::test]
 async fn the_same_place_can_be_reached_directly() {
-    // The control of the test above: what it must not reach is there.
+    // Control for the test above: the server that it must not reach can be reached.
     let elsewhere = Server::start([]).await;
     refusal(&provider(ProviderKind::OpenAi, &elsewhere), request(vec![Message::user("x")])).await;
     assert_eq!(elsewhere.seen().len(), 1);

@@ -1,4 +1,4 @@
-//! A server on this machine that answers as it is told, once per request, and keeps what it was asked.
+//! A local server that gives one prepared reply per request and records the requests.
 
 use std::{
     collections::VecDeque,
@@ -21,7 +21,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::{net::TcpListener, sync::mpsc, task::JoinSet};
 
-/// What the server was asked.
+/// A recorded request.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
     pub(super) line: String,
@@ -39,7 +39,7 @@ impl Seen {
     }
 }
 
-/// What it answers.
+/// A prepared reply.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     status: u16,
@@ -129,7 +129,7 @@ impl Server {
         self.seen.lock().expect("not poisoned").clone()
     }
 
-    /// Waits until a client has left an answer that was not over.
+    /// Waits until a client has left an unfinished answer.
     pub(super) async fn given_up(&mut self) {
         self.given_up.recv().await.expect("the server runs");
     }
@@ -148,7 +148,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
         let state = state.clone();
         connections.spawn(async move {
             let service = service_fn(|request| reply(request, state.clone()));
-            // A connection that a client leaves is part of the tests.
+            // Clients that drop the connection are part of the tests.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
         });
     }
@@ -187,7 +187,7 @@ fn said(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::Result<
             }
             Some(Piece::Break) => {
                 watch.over();
-                // What was said before has to leave first.
+                // Yield, so that everything sent before leaves first.
                 tokio::task::yield_now().await;
                 Err(io::Error::other("the connection breaks"))
             }
@@ -197,7 +197,7 @@ fn said(pieces: VecDeque<Piece>, watch: Watch) -> impl Stream<Item = io::Result<
     })
 }
 
-/// Tells when a body is dropped before its end.
+/// Reports when a body is dropped before its end.
 struct Watch {
     over: bool,
     gone: mpsc::UnboundedSender<()>,
@@ -212,7 +212,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !self.over {
-            // Nobody may be listening any more.
+            // The receiver may be gone already.
             let _ = self.gone.send(());
         }
     }

@@ -1,33 +1,34 @@
-//! What servers say in the protocols in which faults are tested: the same words, errors and rubbish in each.
+//! The messages of a server in each protocol in which faults are tested: the same words, errors and malformed
+//! data.
 
 use super::*;
 
-/// A protocol, and what a server says in it.
+/// A protocol, and a server's messages in it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Wire {
     pub(super) kind: ProviderKind,
-    /// Events that say nothing of the answer.
+    /// Events without content.
     nothing: fn() -> Vec<Value>,
     text: fn(&str) -> Value,
-    /// Why the answer ended.
+    /// The event with the stop reason.
     reason: fn() -> Value,
-    /// What comes after the last event; empty where the protocol has nothing for that.
+    /// Sent after the last event; empty where the protocol has no such marker.
     pub(super) over: &'static str,
     /// An error, as a body and as an event.
     pub(super) error: fn(&str) -> Value,
-    /// An error that no further request could mend; none where the protocol has but one kind.
+    /// An error that a retry cannot mend; none where the protocol has only one kind.
     pub(super) lasting: Option<fn(&str) -> Value>,
-    /// A count of tokens alone.
+    /// A token count alone.
     count: fn() -> Value,
     /// An answer that is not streamed.
     pub(super) unstreamed: fn() -> Value,
-    /// Pieces of an answer in which there is not a word.
+    /// The pieces of an answer without text.
     wordless: fn() -> Vec<Value>,
-    /// Data that are no event of the protocol.
+    /// Data that are not an event of the protocol.
     pub(super) malformed: &'static [&'static str],
 }
 
-/// All of them.
+/// All protocols.
 pub(super) const WIRES: [Wire; 4] = [OPEN_AI, ANTHROPIC, GEMINI, OLLAMA];
 
 const OPEN_AI: Wire = Wire {
@@ -177,7 +178,7 @@ const OLLAMA: Wire = Wire {
 };
 
 impl Wire {
-    /// Whether an event is a line, rather than one that the server sends as the web's standard has it.
+    /// Whether events are JSON lines rather than server-sent events.
     fn has_lines(&self) -> bool {
         self.kind == ProviderKind::Ollama
     }
@@ -187,7 +188,7 @@ impl Wire {
         if self.has_lines() { "application/x-ndjson" } else { "text/event-stream" }
     }
 
-    /// An answer that begins with this.
+    /// An answer that begins with this body.
     pub(super) fn reply(&self, body: impl AsRef<[u8]>) -> Reply {
         Reply::new(200, self.media_type(), body)
     }
@@ -197,7 +198,7 @@ impl Wire {
         [self.before(), data.as_ref(), self.after()].concat()
     }
 
-    /// What comes before an event's data.
+    /// The bytes before an event's data.
     pub(super) fn before(&self) -> &'static [u8] {
         if self.has_lines() { b"" } else { b"data: " }
     }
@@ -206,7 +207,7 @@ impl Wire {
         if self.has_lines() { b"\n" } else { b"\n\n" }
     }
 
-    /// What keeps a connection without any event.
+    /// Keeps the connection open without an event.
     pub(super) fn still_here(&self) -> &'static str {
         if self.has_lines() { " \r\n\n" } else { ": still here\n\n" }
     }
@@ -241,8 +242,8 @@ impl Wire {
         self.reply(self.nothing() + &self.text("fine") + &self.end())
     }
 
-    /// How often an answer is asked for that ends without a word and without a reason. Where nothing says that it
-    /// is over, it looks as if the connection broke before the first word.
+    /// How many requests are made for an answer that ends without text and without a reason. In a protocol
+    /// without an end marker it looks like a connection that broke before the first piece, so it is retried.
     pub(super) fn tries_of_what_has_no_reason(&self) -> usize {
         if self.over.is_empty() { 4 } else { 1 }
     }
@@ -252,7 +253,7 @@ impl Wire {
         Reply::error(429, &(self.error)("slow down")).with("retry-after", wait)
     }
 
-    /// Events, named where the protocol names them.
+    /// Events in the protocol's framing, with names where it has them.
     pub(super) fn said(&self, data: &[Value]) -> String {
         let one = |data: &Value| match data["type"].as_str() {
             _ if self.has_lines() => format!("{data}\n"),

@@ -12,13 +12,13 @@ use super::{
 };
 use crate::{ProviderError, ProviderErrorKind};
 
-/// The version of the API.
+/// The API version.
 pub(super) const VERSION: &str = "2023-06-01";
 
-/// How many tokens an answer may have where a request says nothing; the API wants a number.
+/// Limit of an answer's tokens if the request has none; the API requires one.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
-/// What stands for a message of the person's that says nothing. The API refuses a conversation without any.
+/// Replaces an empty user message: the API refuses a conversation without any user message.
 const EMPTY_MESSAGE: &str = "[empty message]";
 
 pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
@@ -29,7 +29,7 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
         system: history::instructions(&turn.request.messages).filter(|text| !is_blank(text)),
         messages: conversation(&turn.request.messages)?,
         tools: turn.request.tools.iter().map(|tool| declared(tool, turn.strict)).collect(),
-        // Its range ends at 1.
+        // The API's range ends at 1.
         temperature: turn.request.temperature.map(|temperature| temperature.min(1.0)),
     };
     serde_json::to_vec(&body).map_err(|error| {
@@ -37,8 +37,8 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
     })
 }
 
-/// The turns of person and model. All results of a turn stand in one message, before anything else that the
-/// person says, as the API wants it.
+/// Groups the messages into user and assistant turns. The API requires all results of a turn in one message,
+/// before any other content of that user message.
 fn conversation(messages: &[Message]) -> Result<Vec<Said<'_>>, ProviderError> {
     let mut calls = Calls::default();
     let mut turns: Vec<Said<'_>> = Vec::new();
@@ -90,8 +90,9 @@ fn shown(message: &Message) -> Vec<Block<'_>> {
         .collect()
 }
 
-/// Whether a text is white space alone. The API refuses a message of such text, and a conversation that holds
-/// one could never be sent again. The four separators are white space in some languages and not in others.
+/// Whether a text is only white space. The API refuses such text, and a stored conversation with such a
+/// message could never be sent again. The four separators count as white space in some languages and not in
+/// others.
 fn is_blank(text: &str) -> bool {
     text.chars().all(|c| c.is_whitespace() || matches!(c, '\u{1c}'..='\u{1f}'))
 }

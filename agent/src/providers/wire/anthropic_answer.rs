@@ -6,14 +6,14 @@ use serde_json::value::RawValue;
 use super::{Progress, ReadFault, Reader, Told, reason, say, with_calls};
 use crate::{Delta, StopReason, ToolCallDelta, Usage};
 
-/// The answer so far.
+/// Reader state of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     stop: Option<StopReason>,
     usage: Usage,
     asked: bool,
-    /// The arguments that the last call began with, until pieces of them come or the call or the answer ends:
-    /// some servers send them whole.
+    /// The initial arguments of the last call: some servers send them whole. Kept until pieces of them come,
+    /// or the call or the answer ends.
     begun: Option<(u64, Box<RawValue>)>,
 }
 
@@ -36,13 +36,13 @@ impl Reader for Answer {
                 self.count(event.usage, out);
             }
             "message_stop" => return Ok(Progress::Over),
-            // `ping`, and what a later version brings.
+            // `ping`, and event types of later versions.
             _ => {}
         }
         Ok(Progress::More)
     }
 
-    /// Some servers end no block. The call must not run without the arguments that it began with.
+    /// Some servers never send a block's end. The call must not run without its initial arguments.
     fn rest(&mut self, out: &mut Vec<Delta>) {
         self.keep_begun(out);
     }
@@ -54,7 +54,7 @@ impl Reader for Answer {
 
 impl Answer {
     fn block(&mut self, index: u64, block: Option<ContentBlock>, out: &mut Vec<Delta>) {
-        // Blocks come one after the other.
+        // A new block ends the one before.
         self.keep_begun(out);
         let Some(block) = block else { return };
         match block.kind.as_str() {
@@ -90,12 +90,12 @@ impl Answer {
         }
     }
 
-    /// Takes arguments for whole of which no pieces came.
+    /// Emits the initial arguments if no pieces replaced them.
     fn keep_begun(&mut self, out: &mut Vec<Delta>) {
         out.extend(self.begun.take().map(|(index, whole)| arguments(index, whole.get().to_owned())));
     }
 
-    /// The counts are of the whole turn so far, and each event has some of them.
+    /// Updates the token counts. They cover the whole turn so far, and each event has only some of them.
     fn count(&mut self, count: Option<TokenCount>, out: &mut Vec<Delta>) {
         let Some(count) = count else { return };
         let input = [count.input_tokens, count.cache_creation_input_tokens, count.cache_read_input_tokens];

@@ -1,26 +1,26 @@
-//! Errors, as providers tell them: in the body of a refusal, or in the middle of an answer.
+//! Reads the errors that providers send in the body of a refusal, or in the middle of an answer.
 
 use serde::Deserialize;
 use serde_json::{Value, json, value::RawValue};
 
 use crate::ProviderErrorKind;
 
-/// How much of a provider's words is shown, in characters.
+/// Limit of a provider's message when shown, in characters.
 const MAX_SHOWN: usize = 500;
 
-/// How long the error in an event may be that is read: 64 KiB. Of a longer one the beginning is shown.
+/// Limit of an error in an event that is parsed: 64 KiB. Of a longer one only the beginning is shown.
 const MAX_READ_BYTES: usize = 64 << 10;
 
-/// What a provider tells of an error.
+/// An error as the provider describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in super::super) struct Told {
-    /// What kind of failure it is, as far as the words say.
+    /// The kind of failure, derived from the provider's words.
     pub(in super::super) kind: ProviderErrorKind,
-    /// Its words, whatever they are. [`shown`] makes them fit to be shown.
+    /// The provider's raw message. [`shown`] makes it safe to show.
     pub(in super::super) message: String,
 }
 
-/// An event, as far as it tells of an error; the rest is passed over, however large it is.
+/// The error of an event; all other fields are skipped, whatever their size.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(borrow)]
@@ -28,7 +28,7 @@ struct Event<'a> {
 }
 
 impl Told {
-    /// Reads the body of a refusal. Any text will do.
+    /// Reads the body of a refusal; text of any form is accepted.
     pub(in super::super) fn in_body(body: &str) -> Self {
         serde_json::from_str::<Value>(body)
             .ok()
@@ -36,9 +36,9 @@ impl Told {
             .unwrap_or_else(|| Self::unread(body))
     }
 
-    /// Reads an event; none if it tells of no error.
+    /// Reads an event; none if it holds no error.
     pub(super) fn in_event(data: &str) -> Option<Self> {
-        // Almost no event does, so the text is looked at before it is parsed once more.
+        // Check the text first: almost no event holds an error, and parsing twice is costly.
         if !data.trim_start().starts_with('{') || !data.contains("\"error\"") {
             return None;
         }
@@ -55,7 +55,7 @@ impl Told {
     }
 
     fn in_value(value: &Value) -> Option<Self> {
-        // Gemini puts its error into a list.
+        // Gemini wraps its error in a list.
         let value = value.get(0).unwrap_or(value);
         let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
         let message = match error {
@@ -68,7 +68,7 @@ impl Told {
     }
 }
 
-/// The kind that a provider's word or number stands for.
+/// Maps a provider's word or number to a kind.
 fn kind_of(word: &Value) -> Option<ProviderErrorKind> {
     if let Some(status) = word.as_u64() {
         return u16::try_from(status).ok().and_then(of_status);
@@ -93,11 +93,11 @@ fn kind_of(word: &Value) -> Option<ProviderErrorKind> {
     })
 }
 
-/// The kind that a status stands for; none for one that is no failure.
+/// Maps an HTTP status to a kind; none for a status that is not a failure.
 pub(in super::super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
     match status {
         401 | 403 => Some(ProviderErrorKind::Unauthorized),
-        // A redirect is not followed: the address is wrong.
+        // Redirects are not followed, so the configured address is wrong.
         300..400 | 404 | 405 | 410 => Some(ProviderErrorKind::Configuration),
         429 => Some(ProviderErrorKind::RateLimited),
         408 | 500.. => Some(ProviderErrorKind::Server),
@@ -106,8 +106,8 @@ pub(in super::super) fn of_status(status: u16) -> Option<ProviderErrorKind> {
     }
 }
 
-/// A provider's words for a terminal or a log: one line, cut, without what could steer either. The key is
-/// taken out before, since half of one would not be found.
+/// Makes a provider's message safe for a terminal or a log: one line, shortened, without control characters.
+/// Remove the key before: a cut half of it would not be found.
 pub(in super::super) fn shown(text: &str) -> String {
     let mut shown: String =
         text.trim().chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -15,10 +15,11 @@ use super::{
 };
 use crate::{Delta, ProviderError, ProviderErrorKind, StopReason, Usage};
 
-/// Models from the third generation on refuse a call in the history without the signature that it came with.
-/// A conversation here may be from any provider and keeps none; this is the word that the API has for that
-/// (ai.google.dev/gemini-api/docs/thought-signatures). Names such as `gemini-flash-latest` do not say which
-/// generation answers, so only a model that is known to be older goes without it.
+/// Sent in place of a call's thought signature. Models from the third generation on refuse a call in the
+/// history without the signature that it came with. A conversation here may come from any provider and keeps
+/// no signatures; the API has this value for that case (ai.google.dev/gemini-api/docs/thought-signatures).
+/// Names such as `gemini-flash-latest` do not tell the generation, so only models known to be older get no
+/// value.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn endpoint(base: &Url, model: &str) -> Url {
@@ -89,7 +90,7 @@ fn conversation<'a>(turn: &Turn<'a>) -> Result<Vec<Said<'a>>, ProviderError> {
     Ok(turns)
 }
 
-/// Whether the model's name says that it is of the first or second generation.
+/// Whether the model's name says first or second generation.
 fn is_of_old_generation(model: &str) -> bool {
     model.split("gemini-").skip(1).any(|rest| {
         let generation = rest.find(|c: char| !c.is_ascii_digit()).map_or(rest, |end| &rest[..end]);
@@ -97,7 +98,7 @@ fn is_of_old_generation(model: &str) -> bool {
     })
 }
 
-/// The result of a call, and its pictures beside it.
+/// The result of a call, followed by its pictures as separate parts.
 fn answered<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Vec<Part<'a>>, ProviderError> {
     let name = calls.answered(message)?.name;
     let (pictures, texts): (Vec<Part<'_>>, Vec<Part<'_>>) =
@@ -180,11 +181,11 @@ struct Answered {
     response: Value,
 }
 
-/// The answer so far.
+/// Reader state of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     stop: Option<StopReason>,
-    /// How many calls there were: each comes whole, and without an index.
+    /// Number of calls so far: each comes whole, and without an index.
     calls: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What every provider needs of a conversation: calls by ids and names that it takes, blocks, arguments.
+//! Converts a conversation into terms that every provider accepts: call ids and names, blocks, arguments.
 
 use std::{
     borrow::Cow,
@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 
 use crate::{ProviderError, ProviderErrorKind, UNREADABLE_KEY, transcript::sendable_name};
 
-/// The longest id of a call that every provider takes; OpenAI's limit.
+/// Limit of a call id that every provider accepts; OpenAI's limit.
 const MAX_ID_BYTES: usize = 40;
 
-/// A call, in words that every provider takes.
+/// A call with an id and a name that every provider accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct WireCall {
     /// Unique within the conversation.
@@ -22,11 +22,11 @@ pub(super) struct WireCall {
     pub(super) name: String,
 }
 
-/// The calls of a conversation so far.
+/// The calls of a conversation so far, with their ids on the wire.
 ///
-/// A model may ask for a tool that nobody could have, and another provider may have chosen ids that this
-/// one refuses, or the same id once more in a later turn. The history must be sendable all the same, since
-/// every later request holds it too.
+/// A model may ask for a tool with an impossible name, and another provider may have chosen ids that this one
+/// refuses, or the same id again in a later turn. The history must still be sendable, since every later
+/// request contains it.
 #[derive(Debug, Default)]
 pub(super) struct Calls<'a> {
     used: HashSet<String>,
@@ -34,7 +34,7 @@ pub(super) struct Calls<'a> {
 }
 
 impl<'a> Calls<'a> {
-    /// The model asks for a call.
+    /// Assigns an id on the wire to a call of the model.
     pub(super) fn asked(&mut self, call: &'a ToolCall) -> WireCall {
         let mut id = call.id.clone();
         let mut number = self.used.len();
@@ -48,7 +48,7 @@ impl<'a> Calls<'a> {
         call_on_wire
     }
 
-    /// A message answers a call.
+    /// Returns the call that a tool message answers.
     pub(super) fn answered(&mut self, message: &Message) -> Result<WireCall, ProviderError> {
         message.tool_call_id.as_deref().and_then(|id| self.open.get_mut(id)?.pop_front()).ok_or_else(|| {
             ProviderError::new(
@@ -59,7 +59,7 @@ impl<'a> Calls<'a> {
     }
 }
 
-/// One block, as providers tell them apart.
+/// A content block as providers distinguish them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Block<'a> {
     /// Text, never empty.
@@ -73,7 +73,7 @@ pub(super) enum Block<'a> {
     },
 }
 
-/// What a message holds. What the provider cannot take is a note in its place.
+/// Converts a message's content. A note replaces content that the provider cannot take.
 pub(super) fn blocks(content: &[Content], takes_image: impl Fn(&str) -> bool) -> Vec<Block<'_>> {
     content
         .iter()
@@ -85,13 +85,13 @@ pub(super) fn blocks(content: &[Content], takes_image: impl Fn(&str) -> bool) ->
         .collect()
 }
 
-/// What a message holds, as text.
+/// Converts a message's content into text.
 pub(super) fn text(content: &[Content]) -> String {
     let texts: Vec<Cow<'_, str>> = content.iter().map(as_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n")
 }
 
-/// What the operator says: every message of that role, wherever it stands.
+/// The operator's instructions: all system messages, wherever they stand.
 pub(super) fn instructions(messages: &[Message]) -> Option<String> {
     let texts: Vec<String> = messages
         .iter()
@@ -102,9 +102,9 @@ pub(super) fn instructions(messages: &[Message]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n\n"))
 }
 
-/// The arguments of a call, as an object: word for word, so that no number changes. A text that is no
-/// object was refused when the call was made; it is sent back as the one value of an object, so that the
-/// model sees what it wrote.
+/// The arguments of a call as a JSON object, copied verbatim so that no number changes. Text that is not an
+/// object was refused when the call was made; it is wrapped into an object, so that the model sees its own
+/// text.
 pub(super) fn arguments(call: &ToolCall) -> Box<RawValue> {
     let text = if call.arguments.trim().is_empty() { "{}" } else { call.arguments.trim() };
     match RawValue::from_string(text.to_owned()) {
@@ -114,12 +114,12 @@ pub(super) fn arguments(call: &ToolCall) -> Box<RawValue> {
     }
 }
 
-/// A tool's schema in a dialect, if the dialect has words for it.
+/// Renders a tool's schema in a dialect, if the dialect can express it.
 pub(super) fn schema(tool: &FunctionDecl, profile: Option<SchemaProfile>) -> Option<JsonSchema> {
     profile?.render(&tool.parameters).ok()
 }
 
-/// The tool's name, in the characters that every provider takes.
+/// The tool's name, in characters that every provider accepts.
 fn name(tool: &str) -> String {
     if tool.is_empty() { "_".to_owned() } else { sendable_name(tool) }
 }

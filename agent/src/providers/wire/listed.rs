@@ -1,4 +1,4 @@
-//! [`Listed`]: a list of an event that is bounded while it is read.
+//! [`Listed`]: a list in an event that is limited while it is parsed.
 
 use std::{fmt, marker::PhantomData};
 
@@ -10,13 +10,13 @@ use serde::{
 use super::ReadFault;
 use crate::MAX_LISTED_CALLS;
 
-/// How many choices an event may have. One is asked for; each may list calls in turn, so without a limit of
-/// their own the limit of those would say little.
+/// Limit of an event's choices. Only one is asked for. Each choice may list calls, so without this limit the
+/// limit of calls would bound little.
 pub(super) const MAX_CHOICES: usize = 16;
 
-/// A list that may be missing, of `MAX` items at most: as many as an answer may list calls, unless it says
-/// otherwise. Each item may be two bytes on the wire and a hundred here, so that without a limit one event
-/// could fill the memory. Of a list that is too long no more than the limit is kept.
+/// A list that may be missing, with at most `MAX` items; the default is the limit of calls in an answer. An
+/// item may take two bytes on the wire and a hundred in memory, so without the limit one event could fill the
+/// memory. Items past the limit are not kept.
 #[derive(Debug)]
 pub(super) struct Listed<T, const MAX: usize = MAX_LISTED_CALLS> {
     items: Vec<T>,
@@ -24,7 +24,7 @@ pub(super) struct Listed<T, const MAX: usize = MAX_LISTED_CALLS> {
 }
 
 impl<T, const MAX: usize> Listed<T, MAX> {
-    /// The items, if they are not too many.
+    /// The items, or an error if there were too many.
     pub(super) fn items(self) -> Result<Vec<T>, ReadFault> {
         if self.has_more { Err(ReadFault::TooLarge) } else { Ok(self.items) }
     }

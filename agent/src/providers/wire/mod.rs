@@ -1,4 +1,4 @@
-//! What each provider speaks: where a request goes, what is in it, and what its answer's events mean.
+//! The protocol of each provider: the address and body of a request, and the events of an answer.
 //!
 //! | file | what it is |
 //! |---|---|
@@ -6,9 +6,9 @@
 //! | `anthropic.rs` | the Messages API; `anthropic_answer.rs` its events |
 //! | `gemini.rs` | `streamGenerateContent` |
 //! | `ollama.rs` | `/api/chat` |
-//! | `history.rs` | what all need of a conversation: calls by ids that a provider takes, blocks, arguments |
-//! | `listed.rs` | a list of an event that is bounded while it is read |
-//! | `fault.rs` | errors, as providers tell them |
+//! | `history.rs` | converts a conversation: call ids, names, blocks, arguments |
+//! | `listed.rs` | a list in an event that is limited while it is parsed |
+//! | `fault.rs` | reads the errors that providers send |
 
 mod anthropic;
 mod anthropic_answer;
@@ -33,16 +33,16 @@ use crate::{Delta, ModelRequest, ProviderError, StopReason, ToolCallDelta};
 
 pub(super) use fault::{Told, of_status, shown};
 
-/// A request, and how the provider wants it.
+/// A request, with the options of its encoding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Turn<'a> {
     /// The model that is asked.
     pub(super) model: &'a str,
-    /// The rest.
+    /// Messages, tools and limits.
     pub(super) request: &'a ModelRequest,
     /// Whether tools are declared in the provider's strict mode.
     pub(super) strict: bool,
-    /// Whether the provider itself is asked, rather than a server that speaks as it does.
+    /// Whether the request goes to the provider itself, rather than to a compatible server.
     pub(super) official: bool,
 }
 
@@ -51,10 +51,10 @@ pub(super) trait Reader: Send + fmt::Debug {
     /// Takes the data of one event.
     fn read(&mut self, data: &str, out: &mut Vec<Delta>) -> Result<Progress, ReadFault>;
 
-    /// The answer is over, and whole: what was held back until then.
+    /// Emits pieces that were held back until the end of a whole answer.
     fn rest(&mut self, _out: &mut Vec<Delta>) {}
 
-    /// Why the answer ended, once the provider has said so.
+    /// The stop reason, once the provider has given one.
     fn stop(&self) -> Option<StopReason>;
 }
 
@@ -63,22 +63,22 @@ pub(super) trait Reader: Send + fmt::Debug {
 pub(super) enum Progress {
     /// There may be more.
     More,
-    /// The provider has said that this was all.
+    /// The provider has ended the answer.
     Over,
 }
 
-/// Why an event is none that the protocol knows.
+/// Why an event cannot be read.
 #[derive(Debug)]
 pub(super) enum ReadFault {
-    /// Its bytes make no event.
+    /// The bytes are not an event.
     Frame(FrameFault),
-    /// It is not the JSON that the protocol has there.
+    /// The event is not the JSON that the protocol has there.
     Json(serde_json::Error),
-    /// The provider tells of an error in the middle of its answer.
+    /// The provider reports an error in the middle of its answer.
     Told(Told),
     /// The answer is larger than the limit.
     TooLarge,
-    /// The provider says that the answer is over, and never said why.
+    /// The provider ended the answer without a stop reason.
     NoReason,
 }
 
@@ -94,7 +94,7 @@ impl From<serde_json::Error> for ReadFault {
     }
 }
 
-/// Where a model is asked.
+/// The address of a request.
 pub(super) fn endpoint(kind: ProviderKind, base: &Url, model: &str) -> Url {
     match kind {
         ProviderKind::OpenAi if has_no_path(base) => below(base, &["v1", "chat", "completions"]),
@@ -108,13 +108,13 @@ pub(super) fn endpoint(kind: ProviderKind, base: &Url, model: &str) -> Url {
     }
 }
 
-/// The headers that say who asks, and in which version of the protocol.
+/// The headers for the key and the version of the protocol.
 pub(super) fn headers(kind: ProviderKind, key: Option<&ApiKey>) -> HeaderMap {
     let mut headers = HeaderMap::new();
     let (name, prefix) = match kind {
         ProviderKind::OpenAi | ProviderKind::Ollama => ("authorization", "Bearer "),
         ProviderKind::Anthropic => ("x-api-key", ""),
-        // In a header, since an address ends up in logs.
+        // In a header, since URLs end up in logs.
         ProviderKind::Gemini => ("x-goog-api-key", ""),
     };
     if let Some(key) = key {
@@ -136,7 +136,7 @@ pub(super) fn body(kind: ProviderKind, turn: Turn<'_>) -> Result<Vec<u8>, Provid
     }
 }
 
-/// How the answer is divided.
+/// How the answer's events are delimited.
 pub(super) fn framing(kind: ProviderKind) -> Framing {
     match kind {
         ProviderKind::OpenAi | ProviderKind::Anthropic | ProviderKind::Gemini => Framing::Events,
@@ -162,20 +162,20 @@ pub(super) fn reader(kind: ProviderKind) -> Box<dyn Reader> {
     }
 }
 
-/// Says more, unless there is nothing to say.
+/// Emits text, unless it is empty.
 fn say(out: &mut Vec<Delta>, delta: fn(String) -> Delta, text: Option<String>) {
     if let Some(text) = text.filter(|text| !text.is_empty()) {
         out.push(delta(text));
     }
 }
 
-/// The reason of an end, in the provider's word. An empty one is none: servers send it with every piece, and an
-/// answer must not be taken for whole because of it.
+/// The stop reason, if there is one. An empty text counts as none: some servers send it with every piece, and
+/// the answer must not look whole because of it.
 fn reason(word: Option<String>) -> Option<String> {
     word.filter(|word| !word.trim().is_empty())
 }
 
-/// A call that comes whole and without an index, with the next one.
+/// A call that comes whole and without an index; it gets the next index.
 fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Option<&RawValue>) -> Delta {
     let index = *calls;
     *calls += 1;
@@ -187,7 +187,7 @@ fn whole_call(calls: &mut u64, id: Option<String>, name: String, arguments: Opti
     })
 }
 
-/// Several servers call an answer with calls done, where others say that the model waits for them.
+/// Some servers report `stop` for an answer with calls, where others report that the model waits for them.
 fn with_calls(stop: StopReason, asked: bool) -> StopReason {
     if asked && stop == StopReason::Stop { StopReason::ToolCalls } else { stop }
 }

@@ -90,11 +90,11 @@ struct Function {
     arguments: Box<RawValue>,
 }
 
-/// The answer so far.
+/// Reader state of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     stop: Option<StopReason>,
-    /// How many calls there were: each comes whole.
+    /// Number of calls so far: each comes whole.
     calls: u64,
 }
 
@@ -119,7 +119,7 @@ impl Reader for Answer {
             input_tokens: chunk.prompt_eval_count.unwrap_or(0),
             output_tokens: chunk.eval_count.unwrap_or(0),
         }));
-        // Old versions give no reason.
+        // Old versions send no reason.
         self.stop = Some(match reason(chunk.done_reason) {
             None => StopReason::Stop,
             Some(reason) => stop(reason),

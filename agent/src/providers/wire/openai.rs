@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{Delta, ProviderError, StopReason, ToolCallDelta, Usage};
 
-/// What comes after the last event.
+/// The marker after the last event.
 const DONE: &str = "[DONE]";
 
 pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
@@ -32,7 +32,7 @@ pub(super) fn body(turn: Turn<'_>) -> Result<Vec<u8>, ProviderError> {
         body["tools"] = tools.into();
     }
     if let Some(limit) = turn.request.max_tokens {
-        // OpenAI's newer models refuse the old word; other servers know it alone.
+        // OpenAI's newer models refuse the old name; other servers know only the old one.
         let word = if turn.official { "max_completion_tokens" } else { "max_tokens" };
         body[word] = limit.into();
     }
@@ -83,7 +83,7 @@ fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Option<Value>
                 (false, false) => Some(json!({"role": "assistant", "content": text, "tool_calls": asked})),
             }
         }
-        // The protocol has no word for a failed call; the text says it.
+        // The protocol cannot mark a failed call; the text says it.
         MessageRole::Tool => Some(json!({
             "role": "tool",
             "tool_call_id": calls.answered(message)?.id,
@@ -92,7 +92,7 @@ fn said<'a>(message: &'a Message, calls: &mut Calls<'a>) -> Result<Option<Value>
     })
 }
 
-/// What a person says: a text where that is all, since some servers know nothing else.
+/// A user message: plain text if it holds nothing else, since some servers accept only that.
 fn content(message: &Message) -> Value {
     let blocks = history::blocks(&message.content, |mime_type| mime_type.starts_with("image/"));
     if blocks.iter().all(|block| matches!(block, Block::Text(_))) {
@@ -107,11 +107,11 @@ fn content(message: &Message) -> Value {
     blocks.iter().map(part).collect()
 }
 
-/// The answer so far.
+/// Reader state of one answer.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
     stop: Option<StopReason>,
-    /// The index of the last call, where a server counts none.
+    /// Index of the last call, for servers that send no index.
     last: Option<u64>,
 }
 
@@ -154,7 +154,7 @@ impl Reader for Answer {
 impl Answer {
     fn call(&mut self, piece: CallPiece) -> Result<ToolCallDelta, ReadFault> {
         let id = piece.id.filter(|id| !id.is_empty());
-        // Some servers count no calls. There, an id begins one.
+        // Some servers send no index. There, a new id starts a new call.
         let index = match (piece.index, self.last) {
             (Some(index), _) => index,
             (None, Some(last)) if id.is_some() => last.saturating_add(1),
@@ -171,7 +171,7 @@ impl Answer {
     }
 }
 
-/// The arguments' text. Some servers send the object itself; `null` says nothing.
+/// The arguments' text. Some servers send the object itself; `null` means none.
 fn arguments(raw: &RawValue) -> Result<Option<String>, serde_json::Error> {
     Ok(match raw.get().as_bytes().first() {
         Some(b'"') => Some(serde_json::from_str::<String>(raw.get())?).filter(|text| !text.is_empty()),
@@ -182,7 +182,7 @@ fn arguments(raw: &RawValue) -> Result<Option<String>, serde_json::Error> {
 
 fn stop(reason: String) -> StopReason {
     match reason.as_str() {
-        // The last two are words of servers of local models.
+        // `eos_token` and `stop_sequence` come from servers of local models.
         "stop" | "eos_token" | "stop_sequence" => StopReason::Stop,
         "tool_calls" | "function_call" => StopReason::ToolCalls,
         "length" => StopReason::Length,
@@ -209,9 +209,9 @@ struct Choice {
 struct Piece {
     content: Option<String>,
     refusal: Option<String>,
-    /// Of DeepSeek, vLLM, llama.cpp.
+    /// Used by DeepSeek, vLLM, llama.cpp.
     reasoning_content: Option<String>,
-    /// Of gateways.
+    /// Used by gateways.
     reasoning: Option<String>,
     #[serde(default)]
     tool_calls: Listed<CallPiece>,
