@@ -24,7 +24,8 @@ impl GuestPath {
     /// Parses a path that a model or a tool wrote.
     ///
     /// # Errors
-    /// [`InvalidGuestPath`] for an empty path, a NUL character, or more than [`MAX_GUEST_PATH_BYTES`].
+    /// [`InvalidGuestPath`] for an empty path, a NUL character, or more than [`MAX_GUEST_PATH_BYTES`], also if only
+    /// the mount in front of a relative path makes them more.
     pub fn parse(text: &str) -> Result<Self, InvalidGuestPath> {
         if text.is_empty() {
             return Err(InvalidGuestPath::Empty);
@@ -44,6 +45,10 @@ impl GuestPath {
         }
         if normal.is_empty() {
             normal.push('/');
+        }
+        // Once more: a relative path has become longer, and what is written down must be read again.
+        if normal.len() > MAX_GUEST_PATH_BYTES {
+            return Err(InvalidGuestPath::TooLong { bytes: normal.len() });
         }
         Ok(Self(normal))
     }
@@ -172,6 +177,15 @@ mod tests {
         assert_eq!(GuestPath::parse("/shared/a\0b"), Err(InvalidGuestPath::Nul));
         let long = "a".repeat(5000);
         assert_eq!(GuestPath::parse(&long), Err(InvalidGuestPath::TooLong { bytes: 5000 }));
+    }
+
+    #[test]
+    fn the_mount_in_front_of_a_relative_path_counts() {
+        let longest = "a".repeat(MAX_GUEST_PATH_BYTES - "/shared/".len());
+        let path = GuestPath::parse(&longest).expect("as long as may be");
+        assert_eq!(GuestPath::parse(path.as_str()), Ok(path));
+        let bytes = MAX_GUEST_PATH_BYTES + 1;
+        assert_eq!(GuestPath::parse(&format!("{longest}a")), Err(InvalidGuestPath::TooLong { bytes }));
     }
 
     proptest! {

@@ -17,7 +17,10 @@ pub(super) fn failure(end: &AgentEnd) -> Option<Failure> {
         AgentEnd::Answer { .. } => return None,
         AgentEnd::MaxIterations { limit } => ("max_iterations", format!("max iterations reached: {limit}")),
         AgentEnd::Length { .. } => ("length", "the limit of tokens cut the answer off".to_owned()),
-        AgentEnd::Repeated { tool } => ("repeated", format!("the same call of `{tool}` over and over")),
+        // A model chooses the name of a tool that is not there.
+        AgentEnd::Repeated { tool } => {
+            ("repeated", format!("the same call of `{}` over and over", tool.escape_default()))
+        }
         AgentEnd::Cancelled => ("cancelled", "the run was cancelled".to_owned()),
         // The provider's message may hold an address, an account or quoted data, so only the operator sees
         // it.
@@ -36,5 +39,19 @@ pub(super) fn answer(end: &AgentEnd) -> Option<&str> {
         | AgentEnd::Cancelled
         | AgentEnd::Provider { .. }
         | AgentEnd::Internal { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tools_name_that_a_model_chose_is_escaped() {
+        let end = AgentEnd::Repeated { tool: "a\u{1b}[2J".to_owned() };
+        assert_eq!(
+            failure(&end).map(|failure| failure.message).as_deref(),
+            Some("the same call of `a\\u{1b}[2J` over and over")
+        );
     }
 }
