@@ -19,7 +19,6 @@ mod ordinary;
 mod person;
 mod pipeline;
 mod policy;
-mod repository;
 mod seeds;
 mod shell;
 mod support;

@@ -280,7 +280,7 @@ fn each_step_of_an_operation_is_exported_and_the_docs_name_the_operation() {
     let sources = files(".rs");
     let module = sources.get("guest-tools/src/bin/vault_tools.rs").expect("the module");
     let docs: String = files(".md").into_values().collect();
-    for operation in portcullis_tools::policy::Operation::ALL {
+    for operation in portcullis_policy::Operation::ALL {
         for step in operation.steps {
             assert!(module.contains(&format!("::{step},")), "{step} is in no module");
         }
