@@ -1,0 +1,1 @@
+//! Nothing: this crate is for its test, `tests/ui.rs`.
