@@ -99,7 +99,7 @@ fn the_commands_of_the_document_answer_as_it_says() {
 
 #[test]
 fn the_compile_errors_of_the_document_are_the_compilers() {
-    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/tests/ui/fail");
+    let goldens = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk/ui/tests/ui/fail");
     let mut said = String::new();
     for entry in fs::read_dir(goldens).expect("readable") {
         let path = entry.expect("readable").path();
