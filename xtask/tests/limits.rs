@@ -1,0 +1,194 @@
+//! `docs/limits.md` against the constants that it names: each number in it is the code's.
+
+use std::{collections::BTreeMap, fs, path::Path, time::Duration};
+
+/// Constants that the document gives in other words than their value, and why.
+const IN_OTHER_WORDS: [(&str, &str); 2] = [
+    ("BEFORE_TIMEOUT", "the row has what is left of the approval's time"),
+    ("MAX_STDIN_BYTES", "the row says \"and one byte\""),
+];
+
+/// How many constants the document names at least.
+const AT_LEAST: usize = 150;
+
+/// Where each constant of the workspace is defined, and by which expression.
+type Constants = BTreeMap<String, Vec<(String, String)>>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Value {
+    Number(u64),
+    Time(Duration),
+}
+
+#[test]
+fn every_number_is_that_of_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root");
+    let mut constants = Constants::new();
+    collect(root, root, &mut constants);
+    let text = fs::read_to_string(root.join("docs/limits.md")).expect("readable");
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for row in text.lines().filter(|line| line.starts_with("| ")) {
+        let cells: Vec<&str> = row.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [_, said, .., place] = cells[..] else { continue };
+        let named: Vec<&str> = place.split('`').skip(1).step_by(2).collect();
+        let files: Vec<&str> = named.iter().copied().filter(|name| name.ends_with(".rs")).collect();
+        for name in named.into_iter().filter(|name| is_constant(name)) {
+            checked += 1;
+            if IN_OTHER_WORDS.iter().any(|(other, _)| *other == name) {
+                continue;
+            }
+            let Some(definitions) = constants.get(name) else {
+                wrong.push(format!("{name}: there is no such constant"));
+                continue;
+            };
+            // One name may stand for several constants; the row says whose it means, or "as above".
+            let of_row: Vec<_> = definitions
+                .iter()
+                .filter(|(path, _)| files.iter().any(|file| path.ends_with(file)))
+                .collect();
+            let meant = if of_row.is_empty() { definitions.iter().collect() } else { of_row };
+            let values: Vec<Vec<Value>> =
+                meant.iter().filter_map(|(_, expression)| values(expression, &constants)).collect();
+            if !values.iter().any(|values| values.iter().all(|value| says(said, *value))) {
+                wrong.push(format!("{name}: the document says {said:?}, the code {meant:?}"));
+            }
+        }
+    }
+    assert!(checked > AT_LEAST, "only {checked} constants are named");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn is_constant(name: &str) -> bool {
+    name.len() > 2
+        && name.bytes().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_')
+}
+
+/// All constants below a folder, those of tests excepted.
+fn collect(root: &Path, folder: &Path, constants: &mut Constants) {
+    for entry in fs::read_dir(folder).expect("readable") {
+        let path = entry.expect("readable").path();
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if path.is_dir() && !matches!(name, "target" | ".git" | "node_modules" | "tests") {
+            collect(root, &path, constants);
+        } else if name.ends_with(".rs") && name != "tests.rs" {
+            let text = fs::read_to_string(&path).expect("readable");
+            let below = path.strip_prefix(root).expect("below the root").to_string_lossy().into_owned();
+            for (name, expression) in definitions(&text) {
+                constants.entry(name).or_default().push((below.clone(), expression));
+            }
+        }
+    }
+}
+
+/// `const NAME: TYPE = EXPRESSION;`, on one line or several.
+fn definitions(text: &str) -> impl Iterator<Item = (String, String)> {
+    text.split("const ").skip(1).filter_map(|rest| {
+        let (name, rest) = rest.split_once(':')?;
+        let (_, expression) = rest.split_once(" = ")?;
+        let (expression, _) = expression.split_once(';')?;
+        is_constant(name).then(|| (name.to_owned(), expression.trim().to_owned()))
+    })
+}
+
+/// What an expression comes to, as far as constants of this workspace are written.
+fn values(expression: &str, constants: &Constants) -> Option<Vec<Value>> {
+    let expression = expression.trim();
+    if let Some(elements) = expression.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return elements.split(", ").map(|element| Some(values(element, constants)?[0])).collect();
+    }
+    let within = |prefix: &str| Some(expression.strip_prefix(prefix)?.split_once(')')?.0);
+    for (prefix, unit) in [
+        ("Duration::from_secs(", Duration::from_secs(1)),
+        ("Duration::from_millis(", Duration::from_millis(1)),
+        ("Duration::from_micros(", Duration::from_micros(1)),
+    ] {
+        if let Some(count) = within(prefix) {
+            return Some(vec![Value::Time(unit * u32::try_from(number(count)?).ok()?)]);
+        }
+    }
+    for prefix in ["NonZeroU32::new(", "NonZeroUsize::new(", "OutputBytes("] {
+        if let Some(inner) = within(prefix) {
+            return values(inner, constants);
+        }
+    }
+    let name = expression.rsplit("::").next().unwrap_or(expression).trim_end_matches(" as u64");
+    if is_constant(name) {
+        return values(&constants.get(name)?.first()?.1, constants);
+    }
+    Some(vec![Value::Number(number(expression)?)])
+}
+
+/// A number, a product, or a shifted one.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim().trim_matches(['(', ')']);
+    if let Some((left, right)) = text.split_once("<<") {
+        return number(left)?.checked_shl(u32::try_from(number(right)?).ok()?);
+    }
+    if let Some((left, right)) = text.split_once('*') {
+        return number(left)?.checked_mul(number(right)?);
+    }
+    let digits: String = text.chars().filter(|character| *character != '_').collect();
+    let end = digits.find(|character: char| !character.is_ascii_digit()).unwrap_or(digits.len());
+    let (digits, suffix) = digits.split_at(end);
+    matches!(suffix, "" | "u8" | "u16" | "u32" | "u64" | "usize" | "i64").then(|| digits.parse().ok())?
+}
+
+/// Whether a cell has the value, with any unit that it is a whole number of.
+fn says(cell: &str, value: Value) -> bool {
+    let (count, units): (u128, &[(&str, u128)]) = match value {
+        Value::Number(count) => {
+            (count.into(), &[("", 1), (" KiB", 1 << 10), (" MiB", 1 << 20), (" GiB", 1 << 30)])
+        }
+        Value::Time(time) => (
+            time.as_micros(),
+            &[(" µs", 1), (" ms", 1000), (" s", 1_000_000), (" min", 60_000_000), (" h", 3_600_000_000)],
+        ),
+    };
+    units.iter().filter(|(_, size)| count.is_multiple_of(*size)).any(|(unit, size)| {
+        let wanted = format!("{}{unit}", with_commas(count / size));
+        cell.match_indices(&wanted).any(|(at, _)| {
+            let before = cell[..at].chars().next_back();
+            let behind = cell[at + wanted.len()..].chars().next();
+            let goes_on = |character: Option<char>| {
+                character.is_some_and(|character| {
+                    character.is_alphanumeric() || character == ',' && unit.is_empty()
+                })
+            };
+            !before
+                .is_some_and(|character| character.is_ascii_digit() || character == ',' || character == '.')
+                && !(goes_on(behind) && !matches!(behind, Some(',')))
+        })
+    })
+}
+
+fn with_commas(count: u128) -> String {
+    let digits = count.to_string();
+    let mut shown = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            shown.push(',');
+        }
+        shown.push(digit);
+    }
+    shown
+}
+
+#[test]
+fn expressions_and_cells_are_read() {
+    let constants = Constants::from([("OTHER".to_owned(), vec![("a.rs".to_owned(), "8 << 20".to_owned())])]);
+    let time = |seconds| Value::Time(Duration::from_secs(seconds));
+    for (expression, value) in [
+        ("1 << 20", Value::Number(1 << 20)),
+        ("64 * 1024", Value::Number(65_536)),
+        ("1_000_000", Value::Number(1_000_000)),
+        ("OTHER", Value::Number(8 << 20)),
+        ("Duration::from_secs(5 * 60)", time(300)),
+        ("NonZeroU32::new(10).expect(\"not 0\")", Value::Number(10)),
+    ] {
+        assert_eq!(values(expression, &constants), Some(vec![value]), "{expression}");
+    }
+    assert_eq!(values("anything()", &constants), None);
+    assert!(says("5 min", time(300)) && says("10 s; 300 s", time(300)) && !says("15 min", time(300)));
+    assert!(says("1,048,576", Value::Number(1 << 20)) && says("1 MiB, 4 MiB", Value::Number(4 << 20)));
+    assert!(!says("164", Value::Number(64)) && !says("64 KiB", Value::Number(64)));
+}
