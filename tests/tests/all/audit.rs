@@ -1,4 +1,5 @@
-//! The audit log as calls leave it: what a row says, what it never holds, and that it comes first.
+//! The audit log that calls leave: the content of a row, the data that it never holds, and that it is written
+//! first.
 
 mod processes;
 mod unwritable;

@@ -1,4 +1,4 @@
-//! What an author hints at: other names, less output, not to be shown. No hint widens anything.
+//! An author's hints: aliases, a cap on output, a hidden tool. No hint widens a right.
 
 use std::sync::atomic::Ordering;
 
@@ -21,11 +21,11 @@ fn aliases(names: &[&str]) -> ToolMeta {
     ToolMeta { aliases: names.iter().map(|name| (*name).to_owned()).collect(), ..ToolMeta::default() }
 }
 
-/// Says nothing of its tier.
+/// Declares no tier.
 #[tool]
 async fn silent() {}
 
-/// Says that it only reads.
+/// Declares that it only reads.
 #[tool(tier = ReadOnly)]
 async fn reading() {}
 

@@ -1,4 +1,4 @@
-//! Tools of this process: the shipped ones, and those that an embedder adds.
+//! Native tools: the shipped ones, and those that an embedder adds.
 
 use std::sync::atomic::Ordering;
 
@@ -21,7 +21,7 @@ async fn registry() -> (World, ToolRegistry) {
     (world, registry)
 }
 
-/// The names of the shipped tools, without the steps of operations, which nobody calls.
+/// The names of the shipped tools, without the steps of operations, which are not callable.
 fn shipped() -> Vec<&'static str> {
     let is_step = |name: &str| Operation::ALL.iter().any(|operation| operation.steps.contains(&name));
     shipped_names().filter(|name| !is_step(name)).collect()

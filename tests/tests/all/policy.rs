@@ -1,4 +1,4 @@
-//! The policy from file to call: what is refused at the start, and what holds afterwards.
+//! The policy from file to call: refusals at the start, and enforcement afterwards.
 
 mod names;
 mod overlay;
@@ -19,7 +19,7 @@ use portcullis_types::{
 };
 use serde_json::json;
 
-/// Puts an overlay into the world's workspace.
+/// Writes an overlay into the world's workspace.
 fn overlay(world: &World, text: &str) {
     fs::write(world.workspace().join(OVERLAY_FILE), text).expect("writable");
 }
@@ -83,7 +83,7 @@ async fn the_policys_digest_is_on_every_row_and_changes_with_the_policy() {
         digests.insert(registry.policy().digest().as_str().to_owned());
     }
     assert_eq!(digests.len(), 2);
-    // A module is part of what a policy allows.
+    // A module is part of the policy's digest.
     let world = World::new();
     let registry = world.registry_with(&["progress_then_ok"]).await;
     assert!(digests.insert(registry.policy().digest().as_str().to_owned()));

@@ -1,4 +1,4 @@
-//! `portcullis agent` with a server that plays a model.
+//! `portcullis agent` against a server that plays a model.
 
 use std::{fs, process::Output};
 

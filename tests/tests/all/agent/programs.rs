@@ -1,4 +1,4 @@
-//! Programs written for another agent, on this one's tools.
+//! Programs that were written for another agent, on the tools of Portcullis.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::E
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
-/// A model that lists, writes, edits, searches and runs a command, one call a turn.
+/// A model that writes, edits, lists, searches, reads and runs a command, one call a turn.
 fn script() -> ScriptedProvider {
     let calls = [
         ("file_write", json!({"path": "/shared/plan.md", "content": "one\ntwo\n"})),
@@ -49,7 +49,7 @@ impl StreamProvider for Model {
     }
 }
 
-/// Of each call: its tool, and whether its end is an error.
+/// The tool of each call, and whether the call ended in an error.
 async fn ends(agent: &mut Agent) -> Vec<(String, bool)> {
     let mut events = agent.prompt("go").await;
     let mut ends = Vec::new();
@@ -91,7 +91,7 @@ async fn without_somebody_to_ask_its_commands_do_not_run() {
     assert_eq!(last.code.as_deref(), Some("approval_unavailable"));
 }
 
-/// A tool of the program's own that says that it stands for a shipped one.
+/// An embedder's tool that claims to stand for a shipped one.
 struct Claimant(&'static str);
 
 #[async_trait]

@@ -1,4 +1,4 @@
-//! Calls that a loop refuses by itself: they have their rows as all others have.
+//! Calls that the agent loop refuses by itself have their rows, as all others.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn agent(world: &World, spy: Spy, answer: impl IntoIterator<Item = Delta>) -> Ag
     AgentLoop::new(config, (), InMemoryMessageStore::new(), script, executor)
 }
 
-/// Of each call that ended: its id, its tool, and the code of its error.
+/// The id, tool and error code of each call that ended.
 fn ends(world: &World) -> Vec<(String, String, Option<String>)> {
     let code = |row: Row| {
         assert_eq!((row.agent.as_deref(), row.run_id.as_deref()), (Some("agent"), Some("run")));

@@ -27,7 +27,7 @@ async fn an_approver_that_panics_means_no() {
     assert_eq!(outcome(&world(), spy(), &asking(panicking)).await, refused("approval_unavailable"));
 }
 
-/// An approver that is asked, says so, and never answers.
+/// An approver that signals that it was asked and never answers.
 struct Silent(Arc<Notify>);
 
 #[async_trait]
@@ -73,7 +73,7 @@ async fn a_call_that_is_cancelled_while_it_waits_for_an_answer_never_runs() {
     );
 }
 
-/// An approver that puts these arguments in place of the first ones, and approves of what comes then.
+/// An approver that replaces the first arguments with these, and then approves.
 fn changing(arguments: &str) -> Scripted {
     let arguments = arguments.to_owned();
     Scripted::new(move |number, _| match number {
@@ -124,7 +124,7 @@ async fn changed_arguments_that_may_not_be_are_refused_and_nothing_runs() {
     }
 }
 
-/// Asks about one argument alone.
+/// Asks about the calls whose `n` is one.
 struct AskAboutOne;
 
 impl ApprovalPolicy for AskAboutOne {
@@ -163,7 +163,7 @@ async fn an_approver_that_changes_the_arguments_without_end_is_given_up() {
     assert_eq!(world.rows().len(), 1);
 }
 
-/// Says yes after the file that it is asked about has become a link to elsewhere.
+/// Approves after replacing the file in question with a link to a file outside.
 struct Swapping {
     file: PathBuf,
     outside: PathBuf,

@@ -1,4 +1,4 @@
-//! What an approver is shown, and that an approval is for that and nothing else.
+//! The request that an approver is shown, and the binding of an approval to that request alone.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ async fn a_binding_differs_with_tool_arguments_grant_and_policy_and_with_nothing
             "[profiles.FileReadWrite]\nmounts = { shared = \"write\" }",
         )
     };
-    // A tool without an argument that is a path, whose name can be changed alone.
+    // A tool without a path argument, so that its name can change alone.
     let named = |name: &str| Spy::repeating(name).requiring_approval();
     let other = || World::new().with_policy(&enabled("other"));
     let mut bindings: BTreeMap<String, &str> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! What was approved, and what happens when it changes.
+//! Approved modules, and the effects of a later change.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{folder, module, other_module, portcullis, stderr, stdout, world};
 use crate::hostile::wat_guest::WatGuest;
 
-/// A policy that lets the tool run unasked.
+/// A policy entry that lets the tool run without approval.
 const ENTRY: &str = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
 
 async fn call(world: &World) -> Answer {
@@ -225,7 +225,7 @@ async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
     let looked = portcullis(&world, &["tool", "approve", "mine", "--dry-run"]);
     assert_eq!((looked.status.code(), world.rows().len()), (Some(0), 1), "to look leaves no row");
 
-    // What is quarantined is the policy's to judge again once the approval is taken back.
+    // Once the approval is taken back, the policy decides again on a quarantined tool.
     fs::write(folder(&world).join("m.wasm"), other_module("mine")).expect("written");
     assert_eq!(standing(&world).await, Standing::Quarantined);
     let revoked = portcullis(&world, &["tool", "revoke", "mine"]);
@@ -269,7 +269,7 @@ async fn what_cannot_be_put_on_record_is_not_approved_and_what_cannot_be_pinned_
     let world = world(&[("m.wasm", &module("mine"))]);
     let registry = world.registry().await;
     let approval = registry.approval_of("mine").expect("of a module");
-    // The lock cannot be written over a folder.
+    // A folder cannot be overwritten by the lock.
     let path = world.state().join(LOCK_FILE);
     fs::create_dir(&path).expect("made");
     approval.pin("tester").expect_err("no lock can be written");
@@ -277,7 +277,7 @@ async fn what_cannot_be_put_on_record_is_not_approved_and_what_cannot_be_pinned_
     let failed = Outcome::Error(ToolErrorKind::Failed);
     assert_eq!(events, [(Event::Approve, None), (Event::End, Some(failed))]);
     fs::remove_dir(&path).expect("removed");
-    // A log that somebody cut short takes no further row.
+    // A truncated log takes no further row.
     fs::write(world.state().join("audit.jsonl"), "").expect("written");
     let error = approval.pin("tester").expect_err("no row can be written");
     assert!(matches!(error, PinError::Unrecorded { .. }), "{error:?}");

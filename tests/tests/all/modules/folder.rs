@@ -1,4 +1,4 @@
-//! The folder of modules: what is loaded from it, what is not, and where it may lie.
+//! The folder of modules: the files that are loaded from it, those that are not, and its permitted locations.
 
 use std::{
     fs,
@@ -19,7 +19,7 @@ use crate::{
     support::{caller, raw},
 };
 
-/// A module that wants all that there is.
+/// A module that asks for every right.
 const GREEDY: &str = r#"{"v":1,"tools":[{"name":"greedy","parameters":{"type":"object"},"tier":"read_only",
     "policy":"auto","profile":"FileReadWrite","hosts":["https://example.org"],"timeout_ms":86400000}]}"#;
 

@@ -1,4 +1,4 @@
-//! Names: a module takes none of ours, none that looks like one of ours, and none of another module's.
+//! Names: a module cannot take a name of ours, one that looks like ours, or one of another module.
 
 use std::fs;
 

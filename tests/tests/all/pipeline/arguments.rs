@@ -1,4 +1,4 @@
-//! Arguments on their way to a tool: what is refused before anything runs, and what arrives.
+//! Arguments on their way to a tool: those that are refused before anything runs, and those that arrive.
 
 use std::sync::atomic::Ordering;
 
@@ -108,7 +108,7 @@ async fn the_message_of_a_missing_field_is_the_specifications() {
     }
 }
 
-/// What a spy of a tier got, and what the details say was done to it.
+/// The arguments that a spy of this tier got, and the repairs that the details list.
 async fn taken(tier: SafetyTier, arguments: &str) -> Result<(String, Value), String> {
     let world = world_enabling(&["spy"]).with_policy_edit(
         "privileged     = { profile = \"Nothing\",       approval = \"ask\" }",

@@ -1,4 +1,4 @@
-//! Outputs that are too long to be shown: how they are cut, and who may read the rest.
+//! Outputs that are too long: their truncation, and the right to read the rest.
 
 use portcullis_testing::{Answer, World};
 use portcullis_tools::{Caller, ToolRegistry, ToolResult};
@@ -93,7 +93,7 @@ async fn an_output_is_only_there_for_the_agent_and_run_that_made_it() {
     for guess in ["", "out_", ".", "../audit.jsonl", "/etc/passwd", "out_\0", &"x".repeat(300)] {
         refused(&page(&registry, &caller(), of(&guess.into())).await, NotFound, "not_found");
     }
-    // The id of the call itself is a provider's word and names nothing.
+    // The call's id is the provider's, and names no output.
     refused(&page(&registry, &caller(), of(&result.call_id.into())).await, NotFound, "not_found");
     let own = page(&registry, &caller(), of(id)).await;
     assert_eq!(own.model_text(), content()[..16_384]);
@@ -108,7 +108,7 @@ async fn an_output_outlives_its_registry_but_not_its_grant() {
     let again = page(&world.registry().await, &caller(), arguments.clone()).await;
     assert_eq!(again.model_text(), content()[..16_384], "the next process still has it");
 
-    // What the policy says of the tool now decides, however it was taken away.
+    // The tool's current policy decides, however the right was taken away.
     let read_only =
         "[profiles.FileReadOnly]\nmounts = { shared = \"read\", tmp = \"read\", vault = \"read\" }";
     let entry = "# per tool: profile, approval, timeout, memory, max_output_bytes, enabled\nprofile = \"FileReadOnly\"";

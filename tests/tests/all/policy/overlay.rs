@@ -1,4 +1,4 @@
-//! Taking away: what a workspace's overlay and a sandbox tier's section do to calls.
+//! Restrictions: the effect of a workspace's overlay and of a sandbox tier's section on calls.
 
 use portcullis_testing::{Answer, World};
 use portcullis_tools::{OVERLAY_FILE, bootstrap_runtime_tools};
@@ -23,7 +23,7 @@ paths = [\"Makefile\"]
 max_output_bytes = \"64B\"
 ";
 
-/// What holds in a world from which `LESS` was taken, whatever said so.
+/// Asserts the restrictions of `LESS` in a world, whichever file has them.
 async fn check_less(world: &World, tier: SandboxTier) {
     world.put("notes.txt", "x".repeat(100));
     std::fs::write(world.workspace().join("vault/key"), "k").expect("writable");

@@ -1,4 +1,4 @@
-//! Who may run what: approval, the policy's shell, and rules about commands.
+//! Permission to run commands: approval, the policy's shell, and rules about commands.
 
 use portcullis_testing::World;
 use portcullis_tools::Caller;

@@ -1,4 +1,4 @@
-//! That the steps are calls of their own with grants of their own, and nobody else's.
+//! Each step is a separate call with a separate grant, and no other call gets that grant.
 
 use std::collections::BTreeSet;
 

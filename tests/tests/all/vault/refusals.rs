@@ -1,4 +1,4 @@
-//! What is refused before either step runs, and by whom.
+//! Refusals before either step runs, with the rule that refuses.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::{Vault, call, in_vault, same, saying};
 use crate::support::{Scripted, asking, caller, snapshot};
 
-/// A call that is denied before anything runs: one row, which names the rule, and nothing changes.
+/// Asserts that a call is denied before anything runs: one row, which names the rule, and no change.
 async fn denied(vault: &Vault, source: &str, destination: &str, code: &str, rule: &str) -> String {
     let before = snapshot(&vault.world.workspace());
     let rows = vault.world.rows().len();
@@ -44,7 +44,7 @@ async fn each_path_is_judged_as_its_steps_before_anything_runs() {
         let said = denied(&vault, source, destination, code, rule).await;
         assert!(said.contains(source) || said.contains(destination), "{said}");
     }
-    // A relative path starts in `/shared`, which no read step has.
+    // A relative path starts in `/shared`, which the read step does not have.
     vault.copy("key", "copy").await.refused(Denied, "mount_not_granted");
     for (source, destination) in [("", "/shared/x"), ("/vault/key", ""), ("/vault/key", "/shared/\0")] {
         vault.copy(source, destination).await.refused(InvalidArguments, "invalid_arguments");
@@ -110,7 +110,7 @@ async fn what_a_step_finds_is_said_and_leaves_nothing() {
         assert_eq!((answer.error().kind(), answer.error().message()), (kind, message));
         assert_eq!(snapshot(&vault.world.workspace()), before, "{source} → {destination}");
     }
-    // Only the rename finds out that there can be no such name.
+    // Only the rename detects that the name is too long.
     let long = "x".repeat(300);
     vault.copy("/vault/key", &long).await.refused(Failed, "failed");
     assert_eq!(snapshot(&vault.world.workspace()), before);
