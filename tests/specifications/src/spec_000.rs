@@ -124,12 +124,12 @@ const OPERATORS_POLICY: &str =
     "[tools.my_custom_tool]\nenabled = true\noptional = true\n[tools.get_current_time]\nenabled = true\n";
 
 #[tokio::test]
-async fn the_lines_build_registries_that_run_under_the_operators_policy() {
+async fn the_lines_build_registries_under_the_operators_policy() {
     if is_alone() {
         return run_the_lines().await;
     }
     let world = World::new().with_policy(OPERATORS_POLICY);
-    let name = "the_lines_build_registries_that_run_under_the_operators_policy";
+    let name = "the_lines_build_registries_under_the_operators_policy";
     if run_alone(module_path!(), name, &world, &[]).is_none() {
         return;
     }

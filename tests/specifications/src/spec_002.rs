@@ -242,7 +242,7 @@ async fn a_tool_that_the_policy_does_not_enable_never_runs() {
 }
 
 #[tokio::test]
-async fn the_data_processor_streams_its_progress_and_stops_when_it_is_cancelled() {
+async fn the_data_processor_streams_progress_and_stops_when_cancelled() {
     let stage = Stage::with("process", data_processor::tool());
     let mut caller = Caller::new("tester", "run");
     let heard = listening(&mut caller);
@@ -280,7 +280,7 @@ async fn the_data_processor_streams_its_progress_and_stops_when_it_is_cancelled(
 }
 
 #[tokio::test]
-async fn the_deploy_tool_shows_each_step_to_people_and_its_end_to_the_model() {
+async fn the_deploy_tool_shows_people_its_steps_and_the_model_its_end() {
     // By its own interface, and there and back through the stated one.
     deploys(Stage::with("deploy", deploy::tool())).await;
     deploys(Stage::with("deploy", Ours(Stated(deploy::tool())))).await;

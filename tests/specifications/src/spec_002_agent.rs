@@ -279,13 +279,13 @@ impl Provider for Asked {
 }
 
 #[test]
-fn the_data_processor_tells_people_how_far_it_is_and_the_model_its_end() {
+fn people_see_data_processor_progress_and_the_model_its_end() {
     if is_alone() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         return runtime.block_on(process_rows());
     }
     let world = World::new().with_policy("[tools.process]\nenabled = true\n");
-    let test = "the_data_processor_tells_people_how_far_it_is_and_the_model_its_end";
+    let test = "people_see_data_processor_progress_and_the_model_its_end";
     if run_alone(module_path!(), test, &world, &[]).is_none() {
         return;
     }

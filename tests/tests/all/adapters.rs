@@ -453,7 +453,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_a_tool_comes_by_a_refused_call_does_nothing_and_leaves_one_row(refusals in refusals()) {
+    fn a_refused_call_of_any_adapter_has_no_effect_and_one_row(refusals in refusals()) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         runtime.block_on(check(refusals));
     }

@@ -214,7 +214,7 @@ async fn file_write_creates_replaces_and_appends_and_makes_parents() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_core_tool_does_not_know_is_refused_with_the_nearest() {
+async fn a_core_tool_refuses_an_unknown_key_with_the_nearest_one() {
     let world = populated();
     let registry = world.registry().await;
     for (tool, arguments, message) in [

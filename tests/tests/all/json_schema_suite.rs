@@ -93,7 +93,7 @@ struct Tally {
 }
 
 #[test]
-fn the_check_of_arguments_agrees_with_the_test_suite_of_json_schema() {
+fn the_argument_check_agrees_with_the_json_schema_suite() {
     let Some(folder) = env::var_os(FOLDER) else {
         println!("skipped: {FOLDER} does not name the folder of the JSON-Schema-Test-Suite");
         return;

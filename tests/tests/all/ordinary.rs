@@ -64,7 +64,7 @@ fn give(path: &Path, program: &Path) -> io::Result<()> {
 }
 
 #[test]
-fn concealing_its_memory_costs_an_ordinary_user_no_layer_and_no_time() {
+fn concealing_memory_works_for_an_ordinary_user() {
     if !can_start_anothers() || !portcullis_tools::HostWasmToolRunner::has_pagemap_scan() {
         return;
     }

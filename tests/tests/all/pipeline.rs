@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use crate::support::{Scripted, Spy, asking, caller, enabled, listening, natives, raw, world_enabling};
 
 #[tokio::test]
-async fn a_guest_reads_a_file_behind_the_whole_pipeline_and_leaves_a_row() {
+async fn a_guest_reads_a_file_through_the_pipeline_and_leaves_a_row() {
     let world = World::new();
     world.put("README.md", "hello, guest\n");
     let registry = world.registry().await;
@@ -103,7 +103,7 @@ fn check(
 }
 
 #[tokio::test]
-async fn a_refusal_at_any_step_means_that_the_tool_was_never_polled_and_leaves_one_row() {
+async fn a_refusal_at_any_step_polls_no_tool_and_leaves_one_row() {
     let on = enabled("spy");
     let fits = || raw("spy", r#"{"n":1}"#);
     check(&on, |_| {}, raw("spi", r#"{"n":1}"#), NotFound, "unknown_tool").await;
@@ -227,7 +227,7 @@ async fn events_come_in_the_order_of_the_steps() {
 }
 
 #[tokio::test]
-async fn a_guests_progress_reaches_those_who_listen_and_never_the_result() {
+async fn a_guests_progress_reaches_listeners_and_not_the_result() {
     let world = World::new();
     let registry = world.registry_with(&["progress_then_ok"]).await;
     let mut caller = approving();

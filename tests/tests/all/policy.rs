@@ -67,7 +67,7 @@ async fn the_profile_in_the_policy_is_the_grant_of_the_call() {
 }
 
 #[tokio::test]
-async fn the_policys_digest_is_on_every_row_and_changes_with_the_policy() {
+async fn the_policys_digest_is_on_every_row_and_follows_the_policy() {
     let mut digests = std::collections::BTreeSet::new();
     for edit in ["concurrency = 10", "concurrency = 9", "concurrency = 10 # a remark changes nothing"] {
         let world = World::new().with_policy_edit("concurrency = 10", edit);
@@ -90,7 +90,7 @@ async fn the_policys_digest_is_on_every_row_and_changes_with_the_policy() {
 }
 
 #[tokio::test]
-async fn a_layer_that_the_policy_does_not_require_is_reported_as_waived() {
+async fn a_layer_that_is_not_required_is_reported_as_waived() {
     let kernel = probe_kernel();
     for (required, waived) in [
         ("[\"seccomp\"]", vec![Layer::Landlock]),

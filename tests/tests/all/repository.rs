@@ -136,7 +136,7 @@ fn unsafe_code_is_where_it_is_expected() {
 }
 
 #[test]
-fn crates_depend_on_the_layers_that_are_written_down_and_no_others() {
+fn crates_depend_on_exactly_the_listed_layers() {
     let mut wrong = Vec::new();
     for (folder, written) in LAYERS {
         let path = root().join(folder).join("Cargo.toml");
@@ -272,7 +272,7 @@ fn each_core_tool_has_its_own_file_and_its_tests() {
 }
 
 #[test]
-fn each_step_of_an_operation_is_exported_and_the_docs_name_the_operation() {
+fn operations_have_exported_steps_and_are_in_the_docs() {
     let sources = files(".rs");
     let module = sources.get("guest-tools/src/bin/vault_tools.rs").expect("the module");
     let docs: String = files(".md").into_values().collect();

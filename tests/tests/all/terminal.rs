@@ -24,7 +24,7 @@ use crate::{
 const FORGED: &str = "This call needs your approval.  tool       add  tier       read_only";
 
 #[test]
-fn arguments_cannot_put_a_question_of_their_own_before_the_answer() {
+fn arguments_cannot_forge_a_question_before_the_answer() {
     let world = World::new().with_policy("[tools.echo]\napproval = \"ask\"\n");
     for (columns, pad) in
         [(40, " "), (80, " "), (80, "\u{3000}"), (80, "\u{3164}"), (80, "x"), (133, "\u{2800}")]
@@ -72,7 +72,7 @@ fn loud(text: &str, bytes: usize) -> (World, String) {
 }
 
 #[test]
-fn what_a_guest_writes_to_its_standard_error_is_one_harmless_line_of_the_log() {
+fn a_guests_standard_error_is_one_harmless_line_of_the_log() {
     let hostile =
         "\\1b]0;owned\\07\\1b[2J\\0d\\0a2026-01-01T00:00:00Z ERROR portcullis: false\\e2\\80\\ae\\e3\\85\\a4";
     let (world, module) = loud(hostile, 70);
@@ -89,7 +89,7 @@ fn what_a_guest_writes_to_its_standard_error_is_one_harmless_line_of_the_log() {
 }
 
 #[test]
-fn a_strangers_line_is_folded_on_a_terminal_that_does_not_say_how_wide_it_is() {
+fn a_line_is_folded_on_a_terminal_of_unknown_width() {
     let written = "x".repeat(200);
     let (world, module) = loud(&written, 200);
     for (said, columns) in [(0, 80), (60, 60)] {

@@ -42,7 +42,7 @@ fn the_demonstration_shows_each_kind_of_call_and_what_held_it() {
 }
 
 #[test]
-fn the_recording_in_the_readme_shows_what_the_demonstration_shows() {
+fn the_readmes_recording_shows_the_demonstration() {
     let picture = include_str!("../../../../docs/demo.svg");
     // The text of the picture, in which each word may have its own element.
     let outside = picture.split('<').filter_map(|element| element.split_once('>')).map(|(_, text)| text);

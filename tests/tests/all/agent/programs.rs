@@ -64,7 +64,7 @@ async fn ends(agent: &mut Agent) -> Vec<(String, bool)> {
 const TOOLS: [&str; 6] = ["file_write", "file_edit", "file_list", "file_search", "file_read", "shell_exec"];
 
 #[tokio::test]
-async fn an_agent_of_specification_002_has_the_tools_of_a_workspace_where_it_is_given_one() {
+async fn an_agent_of_specification_002_gets_a_workspaces_tools() {
     let world = World::new();
     let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
     let builder = world.builder().await.expect("bootstraps").shell(place);
@@ -117,7 +117,7 @@ impl AgentTool for Claimant {
 }
 
 #[tokio::test]
-async fn the_default_tools_run_under_the_shipped_policy_and_none_only_fails() {
+async fn the_default_tools_run_under_the_shipped_policy() {
     let world = World::new();
     let files = PolicyFiles::find(&world.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
@@ -138,7 +138,7 @@ async fn the_default_tools_run_under_the_shipped_policy_and_none_only_fails() {
 }
 
 #[tokio::test]
-async fn default_tools_and_a_runtime_can_be_given_together_in_either_order() {
+async fn default_tools_and_a_runtime_combine_in_either_order() {
     for runtime_first in [true, false] {
         let world = World::new();
         let builder = world.builder().await.expect("bootstraps");

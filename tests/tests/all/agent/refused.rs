@@ -63,7 +63,7 @@ async fn a_call_that_was_cut_off_has_its_row() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_skipped_has_its_row_and_one_that_ran_has_no_second() {
+async fn a_skipped_call_has_a_row_and_one_that_ran_has_no_second() {
     let world = world_enabling(&["spy"]);
     let spoken = Arc::new(std::sync::OnceLock::<portcullis_agent::AgentHandle>::new());
     let handle = Arc::clone(&spoken);

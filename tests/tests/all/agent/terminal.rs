@@ -61,7 +61,7 @@ fn assert_whole(question: &str) {
 }
 
 #[test]
-fn what_a_person_approves_of_at_the_terminal_happens_once_and_the_model_reads_it() {
+fn a_call_approved_at_the_terminal_runs_once() {
     let world = World::new();
     let model = Model::saying(vec![calls(&[("shell_exec", WRITE)]), text("It is done.")]);
     let mut person = asks(&world, &model, "");
@@ -88,7 +88,7 @@ fn what_a_person_approves_of_at_the_terminal_happens_once_and_the_model_reads_it
 }
 
 #[test]
-fn what_a_person_refuses_at_the_terminal_does_not_happen_and_the_model_reads_why() {
+fn a_call_refused_at_the_terminal_tells_the_model_why() {
     let world = World::new();
     let call = || calls(&[("shell_exec", WRITE)]);
     let model = Model::saying(vec![call(), call(), text("Then not.")]);
@@ -116,7 +116,7 @@ fn what_a_person_refuses_at_the_terminal_does_not_happen_and_the_model_reads_why
 }
 
 #[test]
-fn what_a_person_approves_of_for_the_session_is_asked_about_once() {
+fn a_person_is_asked_once_for_a_session_approval() {
     let allowed = r#"side_effecting = { profile = "FileReadWrite", approval = "allow" }"#;
     let world = World::new().with_policy_edit(allowed, &allowed.replace("allow", "ask"));
     let write = |path: &str| json!({"path": path, "content": path}).to_string();

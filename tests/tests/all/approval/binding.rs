@@ -30,7 +30,7 @@ async fn the_question_shows_the_call_and_what_it_may_touch() {
 }
 
 #[tokio::test]
-async fn a_binding_differs_with_tool_arguments_grant_and_policy_and_with_nothing_else() {
+async fn a_binding_depends_on_tool_arguments_grant_and_policy_alone() {
     let profile = |world: World| {
         world.with_policy_edit(
             "[profiles.FileReadWrite]\nmounts = { shared = \"write\", tmp = \"write\" }",
@@ -66,7 +66,7 @@ async fn a_binding_differs_with_tool_arguments_grant_and_policy_and_with_nothing
 }
 
 #[tokio::test]
-async fn what_would_deceive_a_reader_is_in_the_request_and_can_be_shown_escaped() {
+async fn deceptive_arguments_are_kept_and_can_be_shown_escaped() {
     let deceptive = "{\"path\":\"/shared/\u{202e}txt.exe\\u001b[2J\"}";
     let request = request(&world(), spy(), "spy", deceptive).await;
     assert_eq!(request.arguments, deceptive);

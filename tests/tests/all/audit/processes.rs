@@ -147,7 +147,7 @@ async fn child_that_is_killed() {
 }
 
 #[tokio::test]
-async fn a_call_whose_process_was_killed_ends_as_unknown_at_the_next_start() {
+async fn a_killed_processs_call_ends_as_unknown_at_the_next_start() {
     let world = World::new().with_policy(&format!("{}optional = true\n", enabled("deadly")));
     assert!(world.policy_file().is_file());
     let mut child = Child::start("audit::processes::child_that_is_killed", &world, FileLimit::None);

@@ -46,7 +46,7 @@ const SABOTAGE: &[Sabotage] = &[
 ];
 
 #[tokio::test]
-async fn calls_are_refused_and_change_nothing_when_the_log_is_tampered_with() {
+async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
     for (how, sabotage) in SABOTAGE {
         let world = World::new();
         world.put("a.txt", "x".repeat(20_000));
@@ -80,7 +80,7 @@ async fn calls_are_refused_and_change_nothing_when_the_log_is_tampered_with() {
 }
 
 #[tokio::test]
-async fn a_tool_with_effects_is_not_polled_and_one_without_is_not_heard() {
+async fn without_a_log_no_effect_happens_and_no_result_is_heard() {
     let world = world_enabling(&["reader", "writer"]);
     let spies = [Spy::repeating("reader"), Spy::repeating("writer").tier(SafetyTier::SideEffecting)];
     let calls = spies.each_ref().map(Spy::calls);

@@ -45,7 +45,7 @@ fn without_an_sdk_above_it_says_what_to_pass() {
 }
 
 #[test]
-fn a_crate_within_a_checkout_stands_alone_and_names_the_sdk_relative_to_itself() {
+fn a_crate_in_a_checkout_stands_alone_with_a_relative_sdk_path() {
     let author = Author::new();
     // A workspace that does not list the crate, as the checkout's workspace does not.
     fs::write(author.path("Cargo.toml"), "[workspace]\nmembers = []\nresolver = \"3\"\n").expect("written");
@@ -108,7 +108,7 @@ fn a_program_without_export_tools_is_told_of_it() {
 }
 
 #[test]
-fn a_tool_that_is_named_like_a_shipped_one_is_told_whose_name_it_is() {
+fn a_tool_named_like_a_shipped_one_is_told_so() {
     let program = "//! x\nuse portcullis_sdk::{export_tools, tool};\n/// Reads.\n#[tool]\nasync fn file_read() {}\nexport_tools![file_read];\n";
     let author = Author::with_crate("reader", Some(program));
     let (_, said) = author.exits(1, &["tool", "build", "--dir", "crate"]);

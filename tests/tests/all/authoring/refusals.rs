@@ -126,7 +126,7 @@ fn where_no_line_would_help_it_says_why() {
 }
 
 #[test]
-fn a_call_that_never_gets_to_the_policy_says_what_is_wrong_with_it() {
+fn a_call_refused_before_the_policy_says_what_is_wrong() {
     let author = author();
     let (_, said) = author.tries(1, "kept", "{}", &[]);
     assert!(said.contains("the crate has no tool `kept`; it has: keep, plain, risk, unrolled"), "{said}");

@@ -155,7 +155,7 @@ async fn a_link_is_deleted_itself_wherever_it_leads() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_meets_a_protected_path_is_denied_and_says_what_it_did_before() {
+async fn a_deletion_stopped_at_a_protected_path_says_it_is_partial() {
     let world = populated();
     world.put("repository/a.txt", "a");
     world.put("repository/sub/.git/config", "[core]\n");

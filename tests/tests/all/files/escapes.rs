@@ -70,12 +70,12 @@ async fn check(place: &Place, table: Table) {
 }
 
 #[tokio::test]
-async fn links_that_lead_out_of_the_mount_are_refused_and_change_nothing() {
+async fn links_out_of_the_mount_are_refused_and_change_nothing() {
     check(&Place::new().await, BY_LINK).await;
 }
 
 #[tokio::test]
-async fn names_that_lead_out_of_the_mounts_are_refused_and_change_nothing() {
+async fn names_out_of_the_mounts_are_refused_and_change_nothing() {
     check(&Place::new().await, BY_NAME).await;
 }
 
@@ -181,7 +181,7 @@ async fn the_vault_is_read_by_readers_and_written_by_nobody() {
 }
 
 #[tokio::test]
-async fn a_profile_that_only_reads_keeps_a_writing_tool_from_its_mounts() {
+async fn a_read_only_profile_keeps_a_writing_tool_from_its_mounts() {
     let world = World::new().with_policy("[tools.file_write]\nprofile = \"WorkspaceRead\"");
     let place = Place::of(world).await;
     for path in ["/shared/notes.txt", "/shared/new.txt", "/tmp/new.txt"] {

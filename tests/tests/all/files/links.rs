@@ -161,7 +161,7 @@ fn a_vault_that_does_not_answer_holds_up_no_call() {
 }
 
 #[test]
-fn a_vault_that_cannot_be_looked_through_is_not_taken_for_harmless() {
+fn an_unreadable_vault_is_not_taken_for_harmless() {
     let world = doubled();
     // A FUSE file system whose server is gone.
     let script = r#"exec 9<>/dev/fuse && options=rootmode=40000,user_id=0,group_id=0 || exit 77

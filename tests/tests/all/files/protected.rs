@@ -15,7 +15,7 @@ async fn denied(place: &Place, path: &str) {
 }
 
 #[tokio::test]
-async fn every_protected_path_is_refused_at_any_depth_in_any_case_and_leaves_no_ghost() {
+async fn protected_paths_are_refused_at_any_depth_and_in_any_case() {
     let place = Place::new().await;
     let patterns: Vec<String> = place.registry.policy().protected().patterns().map(str::to_owned).collect();
     assert_eq!(patterns.len(), 11, "the shipped ones");

@@ -52,7 +52,7 @@ async fn folders_are_no_files_and_files_no_folders() {
 }
 
 #[tokio::test]
-async fn a_write_of_more_than_the_arguments_may_have_leaves_the_disk_alone() {
+async fn a_write_over_the_argument_limit_leaves_the_disk_unchanged() {
     let place = Place::new().await;
     let content = "x".repeat(2 << 20);
     for mode in ["create", "overwrite", "append"] {

@@ -40,7 +40,7 @@ fn world() -> World {
 }
 
 #[tokio::test]
-async fn a_guest_that_opens_without_end_has_so_many_and_takes_nothing_from_others() {
+async fn a_guest_that_opens_without_end_is_bounded_and_harms_no_other() {
     let trial = Trial::with("opens_files", "WorkspaceRead", "15s").await;
     let answer = trial.call(json!({"path": "/shared/README.md", "times": 100_000})).await.text();
     assert!(answer.starts_with(&format!("{} open, then: ", MAX_OPEN - 5)), "{answer}");
@@ -117,7 +117,7 @@ async fn the_program_has_room_for_what_guests_may_open() {
 
 /// A descriptor opened with an invalid address for its number could still be guessed.
 #[tokio::test]
-async fn a_directory_that_is_opened_with_nowhere_to_put_its_number_ends_the_call() {
+async fn a_descriptor_with_no_address_for_its_number_ends_the_call() {
     let world = world();
     world.put("repo/.git/hooks/sample", "good");
     let functions = r#"(data (i32.const 2056) "repo/.git") (data (i32.const 2072) "hooks/pre-commit")"#;

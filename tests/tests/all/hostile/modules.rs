@@ -80,7 +80,7 @@ async fn tables_are_bounded() {
 }
 
 #[tokio::test]
-async fn calls_with_as_many_memories_as_there_may_be_take_nothing_from_others() {
+async fn calls_with_the_most_memories_take_nothing_from_others() {
     let world = World::new().with_policy(&entry("bomb", "Nothing", "1s"));
     world.put("README.md", "still here\n");
     let guest = WatGuest {

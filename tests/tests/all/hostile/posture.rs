@@ -25,7 +25,7 @@ pub(super) fn assert_confined(row: &Row) {
 }
 
 #[tokio::test]
-async fn the_row_shows_landlock_and_seccomp_enforced_on_the_serving_thread() {
+async fn the_row_shows_both_layers_enforced_on_the_serving_thread() {
     // A guest that works, one that fails, and one that is stopped.
     for (guest, timeout) in [("state_left_in_memory", "15s"), ("panics", "15s"), ("loop_forever", "300ms")] {
         for profile in ["Nothing", "WorkspaceRead", "FileReadWrite", "VaultRead"] {
@@ -59,7 +59,7 @@ async fn the_row_says_which_layers_were_waived() {
 }
 
 #[tokio::test]
-async fn a_guest_without_landlock_or_seccomp_still_does_not_leave_its_mount() {
+async fn without_landlock_and_seccomp_a_guest_stays_in_its_mount() {
     let world = World::new()
         .with_policy_edit("require = [\"landlock\", \"seccomp\"]", "require = []")
         .with_policy(&entry("raw_path", "FileReadWrite", "15s"));

@@ -88,7 +88,7 @@ async fn a_protected_file_is_not_written_by_any_operation() {
 }
 
 #[tokio::test]
-async fn the_times_of_a_protected_file_stay_even_if_it_is_open_for_reading() {
+async fn an_open_protected_file_keeps_its_times() {
     let trial = scene().await;
     let before = Snapshot::of(&trial.world.workspace());
     trial.call(json!({"op": "touch_open", "path": "repo/.git/config"})).await;
@@ -123,7 +123,7 @@ async fn no_protected_name_is_made_at_any_depth() {
 /// The layer below removes redundant parts of a path before it asks the kernel. A path that exceeds the
 /// kernel's limit as written cannot be checked, and is refused.
 #[tokio::test]
-async fn a_way_that_is_written_out_too_long_leads_to_nothing_protected() {
+async fn an_overlong_spelling_reaches_no_protected_path() {
     let trial = scene().await;
     let before = Snapshot::of(&trial.world.workspace());
     let slashes = |parent: &str, name: &str| format!("{parent}{}{name}", "/".repeat(5000));
@@ -170,7 +170,7 @@ async fn nothing_prepared_elsewhere_takes_the_place_of_a_repository() {
 
 /// A worktree's `.git` is a file or a link, and decides where the repository is.
 #[tokio::test]
-async fn what_leads_to_a_repository_is_not_removed_nor_written_under_another_name() {
+async fn a_git_file_or_link_is_neither_removed_linked_nor_renamed() {
     let trial = scene().await;
     trial.world.put("tree/.git", "gitdir: ../repo/.git");
     fs::create_dir(trial.world.shared("other")).expect("made");

@@ -52,7 +52,7 @@ fn setup(
 }
 
 #[test]
-fn the_client_is_shown_who_what_and_all_arguments_with_nothing_that_deceives() {
+fn the_client_sees_caller_tool_and_escaped_arguments() {
     let (world, calls, mut client) = setup(SafetyTier::SideEffecting, asking());
     let (question, result) =
         ask(&mut client, "side", &json!({"x": "\u{202e}gpj", "y": 1}), &accept("approve"));

@@ -90,7 +90,7 @@ fn answer(client: &mut Client, id: usize, arguments: &str) -> Value {
 }
 
 #[test]
-fn objects_that_no_tool_may_get_are_results_of_their_own_calls_with_one_row_each() {
+fn invalid_objects_are_error_results_with_one_row_each() {
     let world = world_enabling(&["spy"]);
     let (spy, ran) = spy();
     let registry = natives(&world, |builder| builder.tool(spy));
@@ -114,7 +114,7 @@ fn objects_that_no_tool_may_get_are_results_of_their_own_calls_with_one_row_each
 }
 
 #[test]
-fn arguments_that_are_no_json_object_make_no_call_and_the_session_goes_on() {
+fn arguments_that_are_no_object_make_no_call_and_end_no_session() {
     let world = world_enabling(&["spy"]);
     let (spy, ran) = spy();
     let registry = natives(&world, |builder| builder.tool(spy));
@@ -138,7 +138,7 @@ fn arguments_that_are_no_json_object_make_no_call_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_model_is_told_once_of_each_call_whose_arguments_no_tool_may_get() {
+fn a_model_gets_one_error_for_each_call_with_invalid_arguments() {
     let world = world_enabling(&["spy"]);
     let (spy, ran) = spy();
     let registry = Arc::new(natives(&world, |builder| builder.tool(spy)));

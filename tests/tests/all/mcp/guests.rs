@@ -80,7 +80,7 @@ fn assert_rows(world: &World, guest: &str, code: Option<&str>, calls: usize) {
 }
 
 #[test]
-fn a_client_is_told_of_a_hostile_guest_what_the_pipeline_says_and_goes_on() {
+fn a_client_gets_the_pipelines_error_of_a_hostile_guest() {
     for (guest, arguments, code) in GUESTS {
         let world = world_of(guest, arguments, Some(code));
         let runtime = runtime();
@@ -97,7 +97,7 @@ fn a_client_is_told_of_a_hostile_guest_what_the_pipeline_says_and_goes_on() {
 }
 
 #[test]
-fn calls_that_read_and_write_back_lose_nothing_beside_each_other() {
+fn concurrent_read_modify_writes_lose_nothing() {
     const CALLS: usize = 40;
     let entry = "[tools.read_modify_write]\nprofile = \"FileReadWrite\"\napproval = \"allow\"\n";
     let world = World::new().with_policy(entry);
@@ -156,7 +156,7 @@ async fn told(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String
 }
 
 #[test]
-fn a_model_is_told_of_a_hostile_guest_what_the_pipeline_says_and_its_next_call_runs() {
+fn a_model_gets_the_pipelines_error_of_a_hostile_guest() {
     for (guest, arguments, code) in GUESTS {
         let world = world_of(guest, arguments, Some(code));
         let runtime = runtime();
@@ -171,7 +171,7 @@ fn a_model_is_told_of_a_hostile_guest_what_the_pipeline_says_and_its_next_call_r
 }
 
 #[test]
-fn what_a_hostile_guest_answers_is_what_a_model_and_a_client_get() {
+fn a_hostile_guests_answer_reaches_model_and_client_unchanged() {
     for (guest, arguments, is_its_own) in ANSWERING {
         let world = world_of(guest, arguments, None);
         let runtime = runtime();
@@ -226,7 +226,7 @@ fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_lets_no_result_out_to_a_client_or_a_model() {
+fn without_a_log_neither_client_nor_model_gets_a_result() {
     let world = world_enabling(&["spy"]);
     let spy = Spy::repeating("spy");
     let registry = super::client::natives(&world, |builder| builder.tool(spy));

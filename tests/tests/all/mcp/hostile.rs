@@ -39,7 +39,7 @@ fn refused(client: &mut Client, line: &str) -> (Value, Value) {
 }
 
 #[test]
-fn what_is_no_message_is_answered_by_its_kind_and_the_session_goes_on() {
+fn an_invalid_message_gets_its_error_and_the_session_goes_on() {
     let world = World::new();
     let mut client = of_natives(&world, Setup::default());
     for (line, code, id) in [
@@ -104,7 +104,7 @@ fn bytes_that_are_no_text_do_not_stop_the_next_message() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_skipped_in_bounded_memory_and_answered() {
+fn an_overlong_line_is_skipped_in_bounded_memory_and_answered() {
     let world = World::new();
     let mut client = Client::of_program(&world, &[]).begin(json!({}));
     let before = client.memory();
@@ -199,7 +199,7 @@ fn the_calls_of_a_client_that_leaves_are_cancelled() {
 }
 
 #[test]
-fn calls_that_a_client_leaves_behind_are_answered_if_they_are_quick() {
+fn quick_calls_of_a_client_that_leaves_are_answered() {
     let world = World::new();
     world.put("note", "seen");
     let mut client = Client::of_program(&world, &[]).begin(json!({}));
@@ -235,21 +235,21 @@ fn a_call_that_reports_on_and_on_has_no_more_time_than_others() {
 }
 
 #[test]
-fn a_server_ends_when_it_is_told_to_though_its_client_does_not_read() {
+fn a_server_ends_on_a_signal_though_its_client_does_not_read() {
     let world = World::new();
     let client = unread(&world);
     assert_eq!(client.ends_when_it_is_told_to(&[Signal::TERM]), Some(0));
 }
 
 #[test]
-fn a_server_that_is_told_to_end_twice_does_not_wait_for_its_client() {
+fn a_second_signal_ends_a_server_without_its_client() {
     let world = World::new();
     let client = unread(&world);
     assert_eq!(client.ends_when_it_is_told_to(&[Signal::TERM, Signal::INT]), Some(130));
 }
 
 #[test]
-fn of_two_requests_with_one_id_the_second_is_refused_and_the_first_is_answered() {
+fn a_second_request_with_an_id_in_flight_is_refused() {
     let world = world_enabling(&["waiting"]);
     let released = Arc::new(tokio::sync::Notify::new());
     let release = Arc::clone(&released);

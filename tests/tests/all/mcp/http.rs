@@ -215,7 +215,7 @@ fn a_session_begins_calls_and_ends_and_then_is_not_known() {
 }
 
 #[test]
-fn whoever_has_no_token_or_a_foreign_host_or_origin_is_refused_and_starts_nothing() {
+fn a_wrong_token_host_or_origin_is_refused_and_starts_nothing() {
     let world = World::new();
     let server = Server::start(&world, &[]);
     let wrong = format!("Bearer {}", "0".repeat(64));
@@ -253,7 +253,7 @@ fn hosts_and_origins_that_the_operator_names_are_let_in() {
 }
 
 #[test]
-fn the_token_is_private_stays_and_is_the_operators_where_one_is_named() {
+fn the_token_is_private_and_persistent_or_the_operators() {
     let world = World::new();
     let first = Server::start(&world, &[]).token.clone();
     let file = world.state().join("mcp-token");
@@ -327,7 +327,7 @@ fn bodies_that_are_no_message_are_refused() {
 }
 
 #[test]
-fn of_ten_thousand_streams_those_within_the_limit_are_served_and_the_server_stays_small() {
+fn ten_thousand_streams_leave_the_server_small_and_serving() {
     let world = World::new();
     let server = Server::start(&world, &[]);
     let session = server.begin();
@@ -370,7 +370,7 @@ fn of_ten_thousand_streams_those_within_the_limit_are_served_and_the_server_stay
 }
 
 #[test]
-fn a_request_that_belongs_to_no_session_is_refused_and_runs_nothing() {
+fn a_request_without_a_session_is_refused_and_runs_nothing() {
     let world = World::new();
     let server = Server::start(&world, &["--approve"]);
     let session = server.begin();
@@ -481,7 +481,7 @@ fn a_call_is_cancelled_by_its_own_session_and_by_no_other() {
 }
 
 #[test]
-fn every_session_is_told_by_its_own_stream_when_a_hangup_changes_the_tools() {
+fn a_hangup_that_changes_the_tools_is_told_on_every_stream() {
     let world = World::new();
     let server = Server::start(&world, &[]);
     let sessions = [server.begin(), server.begin()];

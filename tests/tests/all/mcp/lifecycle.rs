@@ -99,7 +99,7 @@ fn what_turns_out_not_to_run_here_is_taken_off_the_list() {
 }
 
 #[test]
-fn a_client_of_an_unknown_revision_is_answered_with_one_that_has_sessions() {
+fn an_unknown_revision_is_answered_with_one_that_has_sessions() {
     let world = World::new();
     for (asked, answered) in [
         ("2024-11-05", "2024-11-05"),
@@ -149,7 +149,7 @@ fn a_request_before_the_session_is_told_to_begin_one() {
 }
 
 #[test]
-fn a_tool_that_is_not_there_is_an_error_of_the_protocol_and_on_record() {
+fn an_unknown_tool_is_a_protocol_error_and_on_record() {
     let world = World::new();
     let mut client = Client::of(natives(&world, |builder| builder), Setup::default()).begin(json!({}));
     let answer = client.request("tools/call", json!({"name": "ecko", "arguments": {}}));
@@ -244,7 +244,7 @@ fn what_a_tool_prints_is_no_part_of_the_protocol() {
 }
 
 #[test]
-fn what_the_servers_own_process_prints_is_no_part_of_the_protocol() {
+fn output_of_the_servers_process_is_no_part_of_the_protocol() {
     let world = World::new();
     let mut server = super::client::serve(&world, &[])
         .env("PORTCULLIS_TEST_PRINTS", "1")

@@ -37,7 +37,7 @@ fn talking() -> Spy {
 }
 
 #[test]
-fn progress_comes_in_order_before_the_result_where_it_was_asked_for() {
+fn requested_progress_comes_in_order_before_the_result() {
     let world = world_enabling(&["talking"]);
     let registry = natives(&world, |builder| builder.tool(talking()));
     let mut client = Client::of(registry, Setup::default()).begin(json!({}));
@@ -103,7 +103,7 @@ fn a_sign_of_life_is_no_step_of_a_tool_that_counts() {
 }
 
 #[test]
-fn without_a_token_it_comes_as_messages_of_the_level_that_is_set() {
+fn without_a_token_progress_comes_as_log_messages() {
     let world = world_enabling(&["talking"]);
     let registry = natives(&world, |builder| builder.tool(talking()));
     let mut client = Client::of(registry, Setup::default()).begin(json!({}));
@@ -288,7 +288,7 @@ fn a_tool_cannot_ask_a_client_that_takes_no_questions() {
 }
 
 #[test]
-fn calls_beyond_the_limit_are_refused_at_once_and_the_others_go_on() {
+fn calls_beyond_the_limit_are_refused_and_the_others_go_on() {
     let world = world_enabling(&["waiting"]);
     let gate = Arc::new(Semaphore::new(0));
     let open = Arc::clone(&gate);

@@ -62,7 +62,7 @@ fn a_client_that_leaves_leaves_no_shell_behind() {
 }
 
 #[test]
-fn a_client_has_its_own_allowance_of_calls_whatever_it_calls_itself() {
+fn clients_of_one_name_have_separate_rate_limits() {
     let world = World::new().with_policy_edit("calls_per_minute = 600", "calls_per_minute = 3");
     let server = Server::start(&world, &[]);
     let (first, second) = (server.begin(), server.begin());

@@ -47,7 +47,7 @@ fn each_call_is_answered_when_the_server_is_told_to_end() {
 }
 
 #[test]
-fn a_call_that_waits_for_an_approval_is_answered_when_the_server_is_told_to_end() {
+fn a_call_that_waits_for_approval_is_answered_at_shutdown() {
     let world = World::new();
     let mut client = Client::of_program(&world, &[]).begin(json!({"elicitation": {}}));
     let id = client.ask("tools/call", endless(0));

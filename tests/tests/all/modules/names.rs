@@ -11,7 +11,7 @@ use super::{folder, module, other_module, refused, world};
 use crate::hostile::wat_guest::WatGuest;
 
 #[tokio::test]
-async fn a_tool_named_like_one_of_ours_is_refused_with_its_whole_module() {
+async fn a_module_with_a_tool_named_like_ours_is_refused_whole() {
     for name in [
         "file_read",
         "file-read",

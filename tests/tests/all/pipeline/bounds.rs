@@ -246,7 +246,7 @@ async fn a_module_without_any_grant_gets_no_more_out_by_another_kind() {
 }
 
 #[tokio::test]
-async fn a_file_longer_than_one_call_returns_says_so_where_a_model_reads() {
+async fn a_file_longer_than_one_result_tells_the_model_so() {
     let world = World::new();
     let line = "a line of text that is the same as all the others\n";
     let text = line.repeat(5_568_890 / line.len() + 1);

@@ -66,7 +66,7 @@ async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(Event, Option
 }
 
 #[tokio::test]
-async fn every_call_of_a_cancelled_batch_has_exactly_one_result_and_one_row() {
+async fn each_call_of_a_cancelled_batch_has_one_result_and_one_row() {
     let end = (Event::End, Some(Outcome::Error(Cancelled)));
     for (call, rows) in cancel_a_batch(SafetyTier::ReadOnly).await {
         assert_eq!(rows, [end], "{call}");

@@ -91,7 +91,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn a_failure_that_a_tool_reports_reaches_the_model_word_for_word() {
+async fn a_tools_failure_message_reaches_the_model_verbatim() {
     let world = world_enabling(&["spy"]);
     let error = ToolError::failed("City not found").with_operator_detail(SECRET);
     let registry = natives(&world, [failing("spy", error)]);
@@ -211,12 +211,12 @@ async fn a_tool_that_blocks_its_thread_times_out_on_time() {
 }
 
 #[tokio::test]
-async fn a_tool_that_blocks_its_thread_times_out_on_time_on_a_single_thread_too() {
+async fn a_blocking_tool_times_out_on_time_on_a_single_thread_too() {
     a_blocked_thread_does_not_hold_up_its_call().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_that_block_their_threads_for_good_take_no_places_from_others() {
+async fn tools_that_block_for_good_take_no_slots_from_others() {
     let world = world_enabling(&["spy"]);
     let (spy, release) = blocking();
     let registry = Arc::new(natives(&world, [spy]));

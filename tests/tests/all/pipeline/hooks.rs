@@ -140,7 +140,7 @@ fn refused(result: &ToolResult, kind: ToolErrorKind, code: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_call_that_a_hook_refuses_never_runs_and_the_model_reads_why() {
+async fn a_call_refused_by_a_hook_never_runs_and_says_why() {
     let hook = Hook::new("h").before(|_| BeforeCall::Deny { reason: "not on Sundays".into() });
     let (result, ran, world) = call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
     let said = refused(&result, ToolErrorKind::Denied, "hook_refused");
@@ -232,7 +232,7 @@ async fn a_model_is_not_told_to_mend_what_a_hook_wrote() {
 }
 
 #[tokio::test]
-async fn hooks_are_asked_in_order_and_afterwards_in_the_opposite_order() {
+async fn hooks_run_in_order_before_and_in_reverse_order_after() {
     let first = Hook::new("first").before(|_| modify(&json!({"n": 2})));
     let add = |word: &'static str| {
         move |outcome: Result<ToolOutput>| Ok(ToolOutput::text(format!("{} {word}", outcome?.joined_text())))
@@ -253,7 +253,7 @@ async fn hooks_are_asked_in_order_and_afterwards_in_the_opposite_order() {
 }
 
 #[tokio::test]
-async fn an_approver_sees_what_hooks_made_and_hooks_see_what_the_approver_made() {
+async fn approver_and_hooks_see_each_others_changes() {
     let hook = Hook::new("h").before(|call| match call.arguments["n"].as_u64() {
         Some(1) => modify(&json!({"n": 2})),
         Some(3) => BeforeCall::Deny { reason: "not three".into() },
@@ -270,7 +270,7 @@ async fn an_approver_sees_what_hooks_made_and_hooks_see_what_the_approver_made()
 }
 
 #[tokio::test]
-async fn what_a_hook_makes_of_an_approvers_arguments_is_asked_about_as_well() {
+async fn a_hooks_change_to_an_approvers_arguments_is_asked_about() {
     let hook = Hook::new("h").before(|call| match call.arguments["n"].as_u64() {
         Some(3) => modify(&json!({"n": 4})),
         _ => BeforeCall::Allow,
@@ -304,7 +304,7 @@ async fn a_hook_may_mend_arguments_that_do_not_fit() {
 }
 
 #[tokio::test]
-async fn what_a_hook_cannot_mend_is_refused_with_what_was_wrong_in_the_first_place() {
+async fn arguments_that_no_hook_repairs_keep_their_first_error() {
     let (own, _, plain) = call(spy(), &[], "{}", &caller()).await;
     let expected = refused(&own, ToolErrorKind::InvalidArguments, "invalid_arguments");
     let hooks: [fn(&MisfitCall) -> Option<String>; 4] =
@@ -425,7 +425,7 @@ async fn muted(arguments: &str, caller: &Caller) -> (u64, ToolResult) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_hooks_together_have_ten_seconds_for_a_result_and_one_when_nobody_waits() {
+async fn all_hooks_share_ten_seconds_and_one_after_cancellation() {
     let (took, result) = muted(r#"{"n":1}"#, &caller()).await;
     refused(&result, ToolErrorKind::Failed, "hook_failed");
     assert_eq!(took, 10);

@@ -38,7 +38,7 @@ fn refused(result: &ToolResult, kind: ToolErrorKind, code: &str) {
 }
 
 #[tokio::test]
-async fn a_long_output_is_cut_at_16_kib_with_the_words_of_the_specification() {
+async fn a_long_output_is_cut_at_16_kib_with_the_specified_mark() {
     let world = World::new();
     world.put("long.txt", content());
     let before = snapshot(&world.workspace());
@@ -129,7 +129,7 @@ async fn an_output_outlives_its_registry_but_not_its_grant() {
 }
 
 #[tokio::test]
-async fn the_limit_holds_for_every_kind_of_tool_and_cuts_between_characters() {
+async fn the_output_limit_holds_for_every_tool_and_splits_no_char() {
     let world = world_enabling(&["spy"]).with_policy("[tools.echo]\nmax_output_bytes = \"10B\"");
     let spy = Spy::new("spy", |_, args| async move {
         let count = args.value()["count"].as_u64().unwrap_or_default();

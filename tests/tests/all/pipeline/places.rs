@@ -65,7 +65,7 @@ async fn the_policy_sets_how_many_run_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_1_025th_that_waits_is_refused_and_the_others_are_not_lost() {
+async fn the_1_025th_waiting_call_is_refused_and_no_other_is_lost() {
     let world = world_enabling(&["endless"])
         .with_policy_edit("concurrency = 10", "concurrency = 1")
         .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000");
@@ -154,7 +154,7 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
 }
 
 #[tokio::test]
-async fn more_guests_than_there_is_room_for_within_one_call_are_refused_and_not_waited_for() {
+async fn too_many_guests_within_one_call_are_refused_at_once() {
     let world = world_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
     world.put("a.txt", "a");
     let cell = Arc::new(OnceLock::new());
@@ -198,7 +198,7 @@ async fn cancelling_a_call_cancels_what_its_tool_called() {
 }
 
 #[tokio::test]
-async fn a_tool_that_calls_tools_is_no_way_round_its_callers_approval_policy() {
+async fn nested_calls_obey_the_callers_approval_policy() {
     let world = world_enabling(&["nesting"]);
     let cell = Arc::new(OnceLock::new());
     let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));

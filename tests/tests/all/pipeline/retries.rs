@@ -49,7 +49,7 @@ async fn tried(spy: Spy) -> (usize, Value, String) {
 }
 
 #[tokio::test]
-async fn what_reads_only_is_tried_again_where_something_was_unavailable() {
+async fn a_read_only_tool_is_retried_when_unavailable() {
     assert_eq!(tried(missing(0)).await, (1, Value::Null, "done".into()));
     assert_eq!(tried(missing(1)).await, (2, json!(2), "done".into()));
     assert_eq!(tried(missing(2)).await, (3, json!(3), "done".into()));
@@ -144,7 +144,7 @@ async fn a_call_that_is_given_up_between_two_tries_ends_at_once() {
 }
 
 #[tokio::test]
-async fn all_tries_of_a_call_have_one_key_and_no_two_calls_have_the_same() {
+async fn all_tries_of_a_call_share_a_key_that_no_other_call_has() {
     let world = world_enabling(&["spy"]);
     let keys = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&keys);

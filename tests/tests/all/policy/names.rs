@@ -22,7 +22,7 @@ async fn fault(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn an_entry_for_no_tool_is_refused_with_its_place_and_the_nearest_name() {
+async fn an_entry_for_no_tool_is_refused_with_the_nearest_name() {
     for (world, overlaid, place) in [
         (World::new().with_policy("[tools.fil_delete]\nenabled = false"), "", ": tools.fil_delete: "),
         (World::new(), "[tools.fil_delete]\nenabled = false", "portcullis.toml:1:8: tools.fil_delete: "),

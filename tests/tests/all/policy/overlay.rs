@@ -54,7 +54,7 @@ async fn an_overlay_in_the_workspace_takes_away_and_the_calls_show_it() {
 }
 
 #[tokio::test]
-async fn a_section_of_the_sandbox_tier_takes_away_where_the_runner_is_of_that_tier() {
+async fn a_sandbox_tiers_section_restricts_runners_of_that_tier() {
     let section = LESS.replace("\n[", "\n[sandbox.container.");
     let world = World::new().with_policy(&section);
     check_less(&world, SandboxTier::Container).await;

@@ -85,7 +85,7 @@ async fn a_mount_that_is_a_link_or_below_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_mount_that_touches_the_state_folder_or_the_policy_file_is_refused() {
+async fn a_mount_that_touches_state_or_policy_is_refused() {
     let world = World::new();
     let inside = world.workspace().join("tmp/state");
     let link = world.root().join("link");

@@ -17,7 +17,7 @@ fn checks(world: &World) -> [(String, String); 2] {
 }
 
 #[test]
-fn all_that_holds_is_shown_and_a_secret_in_the_environment_is_warned_of() {
+fn the_whole_policy_is_shown_with_a_warning_about_secrets() {
     let world =
         World::new().with_policy_edit("environment = []", "environment = [\"AWS_SECRET_ACCESS_KEY\"]");
     for (shown, warned) in checks(&world) {

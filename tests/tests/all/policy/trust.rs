@@ -11,7 +11,7 @@ use portcullis_tools::BootstrapError;
 use crate::modules::{portcullis, stderr};
 
 #[test]
-fn a_policy_that_others_can_write_is_refused_and_the_way_out_is_said() {
+fn a_policy_that_others_can_write_is_refused_with_the_remedy() {
     let world = World::new();
     let file = world.policy_file();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("opened");

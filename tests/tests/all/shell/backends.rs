@@ -59,7 +59,7 @@ async fn a_running_sidecar_is_used_by_socket_and_token() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_is_gone_is_unavailable_and_nothing_runs_elsewhere() {
+async fn without_its_sidecar_no_command_runs_elsewhere() {
     let world = World::new();
     let sidecar = Running::start(&world);
     let registry = sidecar.registry(&world, &sidecar.token()).await;

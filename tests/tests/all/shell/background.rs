@@ -96,7 +96,7 @@ async fn a_command_that_is_killed_does_not_lose_it() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_refused_for_the_jobs_before_it_leaves_the_session() {
+async fn a_command_refused_for_earlier_jobs_keeps_the_session() {
     let shell = Shell::new().await;
     assert_eq!(shell.text("kept=here").await, "");
     for _ in 0..16 {

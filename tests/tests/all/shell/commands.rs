@@ -39,7 +39,7 @@ async fn a_session_keeps_its_state_and_is_its_agents_own() {
 }
 
 #[tokio::test]
-async fn input_working_directory_and_bytes_that_are_no_text_are_taken_as_they_are() {
+async fn stdin_workdir_and_non_utf_8_output_are_taken_as_they_are() {
     let shell = Shell::new().await;
     let answer = shell.call(json!({"command": "cat; pwd", "stdin": "in\n", "workdir": "/tmp"})).await;
     assert!(answer.text().starts_with("in\n/") && answer.text().ends_with("tmp\n"), "{}", answer.text());
@@ -108,7 +108,7 @@ async fn the_row_says_command_mounts_and_what_the_session_proved() {
 }
 
 #[tokio::test]
-async fn what_a_command_sees_is_the_workspace_and_never_the_vault_or_the_state() {
+async fn a_command_sees_the_workspace_but_not_the_vault_or_the_state() {
     let shell = Shell::new().await;
     shell.world.put("note", "seen");
     fs::write(shell.world.workspace().join("vault/key"), "secret").expect("writable");

@@ -14,7 +14,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_killed_once_and_the_session_lives_on() {
+async fn a_command_over_its_time_is_killed_and_the_session_lives_on() {
     let shell = Shell::new().await;
     shell.text("v=kept").await;
     let answer = shell.call(json!({"command": "echo run >> runs; echo begun; sleep 60", "timeout": 1})).await;
@@ -66,7 +66,7 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
+async fn a_dying_sidecar_kills_its_commands_and_none_is_rerun() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: a sidecar shows to root alone what it is, and others must live");
         return;

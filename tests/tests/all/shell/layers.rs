@@ -54,7 +54,7 @@ async fn a_whole_machine_gives_the_strongest() {
 }
 
 #[tokio::test]
-async fn without_namespaces_a_session_is_contained_and_the_row_says_so() {
+async fn without_namespaces_the_row_of_a_session_says_contained() {
     let shell = shell_on(Outer::StockContainer, world("contained")).await;
     let posture = posture(&shell).await;
     assert!(posture.starts_with("contained(limits=enforced,privileges=enforced,"), "{posture}");
@@ -69,7 +69,7 @@ async fn without_namespaces_no_command_runs_where_strong_is_wanted() {
 }
 
 #[tokio::test]
-async fn without_landlock_no_command_runs_but_in_a_minimal_session_that_says_so() {
+async fn without_landlock_commands_run_in_a_minimal_session_only() {
     let (code, detail) = refused(&shell_on(WITHOUT_LANDLOCK, world("contained")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.to_lowercase().contains("landlock"), "{detail}");
@@ -79,7 +79,7 @@ async fn without_landlock_no_command_runs_but_in_a_minimal_session_that_says_so(
 }
 
 #[tokio::test]
-async fn without_seccomp_no_command_runs_but_in_a_minimal_session_that_says_so() {
+async fn without_seccomp_commands_run_in_a_minimal_session_only() {
     let (code, detail) = refused(&shell_on(WITHOUT_SECCOMP, world("contained")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.to_lowercase().contains("seccomp"), "{detail}");

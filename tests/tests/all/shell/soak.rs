@@ -41,7 +41,7 @@ struct Scale {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_come_and_go_leave_one_effect_one_row_and_nothing_else() {
+async fn clients_that_come_and_go_leave_one_effect_and_one_row() {
     let is_full = std::env::var_os("PORTCULLIS_SOAK").is_some_and(|form| form == "full");
     let scale = if is_full {
         Scale { clients: 50, lives: 10, commands: 10 }

@@ -62,7 +62,7 @@ fn ctrl_c_ends_the_command_that_runs_and_the_next_one_runs() {
 }
 
 #[test]
-fn a_shell_that_is_told_to_end_cancels_its_command_and_asks_for_no_other() {
+fn a_terminated_shell_cancels_its_command_and_prompts_no_more() {
     let world = World::new();
     let seconds = own_seconds(3);
     let mut person = Person::starts(&world, &["shell"], "");

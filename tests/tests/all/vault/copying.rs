@@ -66,7 +66,7 @@ async fn text_that_looks_like_frames_is_only_bytes() {
 }
 
 #[tokio::test]
-async fn parents_are_made_and_a_file_that_is_there_is_replaced_with_its_permissions() {
+async fn a_copy_makes_parents_and_keeps_a_replaced_files_permissions() {
     let vault = Vault::new().await;
     vault.copied("/vault/key", "/shared/a/b/key").await;
     same(&vault.shared("a/b/key"), b"secret");

@@ -52,7 +52,7 @@ async fn each_path_is_judged_as_its_steps_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn links_and_special_files_are_followed_and_judged_before_anything_runs() {
+async fn links_and_special_files_are_judged_before_anything_runs() {
     let vault = Vault::new().await;
     fs::write(vault.world.root().join("outside"), "outside").expect("writable");
     fs::create_dir(vault.shared(".git")).expect("a folder");
@@ -118,7 +118,7 @@ async fn what_a_step_finds_is_said_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_folder_that_may_not_be_written_is_an_error_of_the_write_step() {
+async fn a_read_only_folder_is_an_error_of_the_write_step() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: root writes everywhere");
         return;
@@ -134,7 +134,7 @@ async fn a_folder_that_may_not_be_written_is_an_error_of_the_write_step() {
 }
 
 #[tokio::test]
-async fn the_question_shows_what_both_steps_may_touch_and_a_no_is_for_both() {
+async fn one_question_shows_both_steps_and_a_no_is_for_both() {
     for world in [
         saying("vault_copyto", "approval = \"ask\""),
         saying("vault_copyto_read", "approval = \"ask\""),

@@ -172,7 +172,7 @@ async fn a_read_step_that_is_stopped_ends_the_write_step_in_order() {
 }
 
 #[tokio::test]
-async fn what_a_write_step_leaves_that_is_killed_is_removed_by_a_further_call() {
+async fn a_further_call_removes_the_leftovers_of_a_killed_write_step() {
     let write_is_killed = |vault: &Vault| {
         vault.outcomes_of("vault_copyto_read") == ["cancelled"]
             && vault.outcomes_of("vault_copyto_write") == ["timeout", "ok"]
