@@ -398,7 +398,7 @@ async fn a_result_that_a_hook_could_not_be_asked_about_is_withheld() {
     assert_eq!(world.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::NotFound)));
 }
 
-/// Never answers `repair` and `after`.
+/// Never answers `repair` or `after`.
 struct Mute;
 
 #[async_trait]

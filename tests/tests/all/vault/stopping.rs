@@ -32,7 +32,7 @@ async fn large(world: World) -> Vault {
     vault
 }
 
-/// The limited part.
+/// The part of a copy that has the time limit.
 #[derive(Clone, Copy)]
 enum Limited {
     Turn,
