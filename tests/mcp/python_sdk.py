@@ -1,9 +1,9 @@
 """The protocol's Python library, in either major version, as a client of `portcullis serve`, over standard streams and
-over HTTP. The second version asks for a revision without sessions first (`server/discover`), and begins one when it
-hears that there is none.
+over HTTP. The second version first asks for a revision without sessions (`server/discover`), and begins a session when
+the server has no such revision.
 
-Lists the tools and calls every one of them with real arguments, and looks at what comes back. PORTCULLIS_BIN is the
-program. Ends with `N passed, 0 failed`, or with the first assertion that does not hold.
+Lists the tools, calls every one of them with real arguments, and checks the results. PORTCULLIS_BIN is the path of the
+program. Ends with `N passed, 0 failed`, or with the first assertion that fails.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ REVISION = "2025-11-25"
 
 
 class Person:
-    """Who is asked: answers as told, and remembers the questions."""
+    """Answers questions as told, and keeps them."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -53,7 +53,7 @@ DECLINING = types.ElicitResult(action="decline")
 
 
 class World:
-    """A workspace of its own, and a state folder in which the core tools are compiled once for all."""
+    """A new workspace, and a state folder that all share, so that the core tools are compiled once."""
 
     def __init__(self, root, name):
         self.workspace = Path(root) / name
@@ -109,7 +109,7 @@ async def over_http(world, *options, person=None):
 
 @asynccontextmanager
 async def begun(transport, person):
-    """A session that has begun, by the newest revision that both sides have."""
+    """An initialised session, in the newest revision that both sides have."""
     if Client:
         async with Client(transport, elicitation_callback=person) as client:
             assert client.protocol_version == REVISION, client.protocol_version
@@ -123,7 +123,7 @@ async def begun(transport, person):
 
 
 def of(value, name):
-    """A field, which the second version calls in another way."""
+    """A field, whose name differs in the second version."""
     snake = re.sub("[A-Z]", lambda found: "_" + found[0].lower(), name)
     return getattr(value, snake) if hasattr(value, snake) else getattr(value, name)
 
@@ -154,7 +154,7 @@ async def fails(session, name, arguments, expected):
 
 
 async def tools_and_errors(session, world):
-    """Every tool but the one that asks, and what is refused."""
+    """Every tool that needs no approval, and refused calls."""
     await session.send_ping()
     listed = {tool.name: tool for tool in (await session.list_tools()).tools}
     reads, writes = (of(listed[name].annotations, "readOnlyHint") for name in ("file_read", "file_write"))
@@ -184,7 +184,7 @@ async def tools_and_errors(session, world):
     data = of(echoed, "structuredContent")
     assert data == {"echoed": "añ€😀", "length": 4}, data
 
-    # Of what is cut the rest can be had, by the id that the cut names.
+    # The rest of a truncated output can be read, by the id in its mark.
     cut = await succeeds(session, "file_read", {"path": "/shared/long.txt"}, r"output_read")
     call = re.search(r'`call_id` "(\w+)"', text(cut))
     assert call, text(cut)[-2000:]

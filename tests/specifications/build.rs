@@ -1,5 +1,5 @@
-//! Reads the examples out of the specifications beside the repository and writes each to a file of its own,
-//! which the crate includes. Sets `specifications` where all of them are there.
+//! Reads the examples out of the specifications beside the repository and writes each to a file, which the
+//! crate includes. Sets `specifications` if all of them are there.
 
 use std::{
     env, fs,
@@ -11,7 +11,7 @@ mod extract;
 
 use extract::{block_after, block_with, fill, mend, paragraphs, restore, until, whole};
 
-/// Beside the repository: this folder is three levels below that place.
+/// Beside the repository, three levels above this folder.
 const FOLDER: &str = "../../../shared/specs";
 
 fn main() {
@@ -20,7 +20,7 @@ fn main() {
     println!("cargo::rerun-if-changed=src/extract.rs");
     let folder = Path::new(FOLDER);
     if !folder.is_dir() {
-        // A path that is not there would run this script at every build.
+        // `rerun-if-changed` with a missing path would run this script at every build.
         return;
     }
     println!("cargo::rerun-if-changed={FOLDER}");
@@ -35,14 +35,14 @@ fn main() {
             println!("cargo::rustc-cfg=specifications");
         }
         Err(problem) => {
-            // The build goes on; the test says it.
+            // The build continues; a test reports the problem.
             let line = problem.replace('\n', " ");
             println!("cargo::rustc-env=PORTCULLIS_SPECIFICATIONS_PROBLEM={line}");
         }
     }
 }
 
-/// Every example with the name of its file.
+/// Every example, with the name of its file.
 fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
     let everruns = read(folder, "000_")?;
     let yoagent = mend(&read(folder, "002_")?)?;
@@ -57,7 +57,7 @@ fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
         fill(block_with(&yoagent, "struct DataProcessorTool")?, "// ...", "supplied_methods!();")?;
     let file_read =
         fill(block_with(&own, "async fn file_read")?, "// implementation", "supplied_body(path).await")?;
-    // Of the sign before a failure, a byte was lost: U+274C has 0x9d, which is no character of Windows-1252.
+    // The sign before a failure lost a byte: U+274C has the byte 0x9d, which Windows-1252 does not define.
     let deploy = restore(block_with(&yoagent, "struct DeployTool")?, "\u{fffd} {} failed", "❌ {} failed")?;
     let agent = |lines: &str, provider: &str, made: &str| {
         format!("pub(super) fn {made}(provider: {provider}) -> Agent {{\n{lines}\nagent\n}}\n")
@@ -101,7 +101,7 @@ fn examples(folder: &Path) -> Result<Vec<(&'static str, String)>, String> {
     examples.into_iter().map(|(name, code)| Ok((name, whole(code)?))).collect()
 }
 
-/// The text of the one file whose name begins like this.
+/// The text of the only file whose name begins like this.
 fn read(folder: &Path, beginning: &str) -> Result<String, String> {
     let entries = fs::read_dir(folder).map_err(|error| format!("cannot list the specifications: {error}"))?;
     let mut found = entries.filter_map(|entry| {

@@ -1,4 +1,4 @@
-//! The programs of `docs/interfaces.md`, which are compiled as they stand.
+//! The programs of `docs/interfaces.md`, compiled as doc examples.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/interfaces.md")]

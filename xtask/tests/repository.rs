@@ -1,4 +1,4 @@
-//! House rules that a machine can check: layering, headers, sizes, and where `unsafe` may be.
+//! House rules that a test can check: layering, headers, sizes, and the places of `unsafe`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,7 +8,7 @@ use std::{
 
 use toml::Table;
 
-/// Which crates of ours each crate depends on, these and no others; for tests alone more is allowed.
+/// The crates of ours that each crate depends on, exactly these. Dev-dependencies may be more.
 const LAYERS: &[(&str, &[&str])] = &[
     ("types", &[]),
     ("tools-macros", &[]),
@@ -28,35 +28,35 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("testing", &["runtime", "tools", "types", "guest-build"]),
 ];
 
-/// Where `unsafe` may be: the system calls, and the checked loading of compiled modules. The hostile guests
-/// call what the standard library does not offer; they are never shipped.
+/// Files that may use `unsafe`: the system calls, and the checked loading of compiled modules. The hostile
+/// guests make calls that the standard library does not offer; they are never shipped.
 const UNSAFE: &[&str] = &["confine/src/sys.rs", "sandbox/src/cache.rs", "guest-tools/src/bin/hostile_"];
 
-/// Tests in which time itself is what is tested, and those that look again and again until a deadline.
+/// Tests that test time itself, and those that poll until a deadline.
 const MAY_SLEEP: &[&str] = &[
-    // A confined thread makes the calls that a sleep makes.
+    // A confined thread makes the system calls of a sleep.
     "confine/src/seccomp/tests.rs",
-    // Clients that are slow, and readers.
+    // Slow clients and readers.
     "shell-daemon/tests/all/server/bytes.rs",
     "shell-daemon/tests/all/server/commands.rs",
-    // The clock of a run, which is stopped.
+    // A run's clock, which is paused.
     "agent/src/agent_loop/tests.rs",
     "agent/src/telemetry/tests.rs",
-    // The clock of a shell.
+    // A shell's clock.
     "shell-daemon/tests/all/waiting.rs",
     // `soon` and `until`.
     "shell-daemon/tests/all/server/sidecar.rs",
     "tests/tests/all/shell/backends.rs",
 ];
 
-/// The most lines of a file that are no tests.
+/// The most lines of a file without its tests.
 const MAX_LINES: usize = 500;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("below the root").to_owned()
 }
 
-/// All files of the repository with this ending, by their path from its root; no build output.
+/// All files of the repository with this ending, by their path from its root, without build output.
 fn files(ending: &str) -> BTreeMap<String, String> {
     let root = root();
     let mut found = BTreeMap::new();
@@ -69,7 +69,7 @@ fn files(ending: &str) -> BTreeMap<String, String> {
             if kind.is_dir() && !matches!(name, "target" | ".git" | "node_modules") {
                 folders.push(path);
             } else if kind.is_file() && name.ends_with(ending)
-                // What is no text has no lines and no headers.
+                // A file that is not text has no lines and no headers.
                 && let Ok(text) = fs::read_to_string(&path)
             {
                 let below = path.strip_prefix(&root).expect("below the root");
@@ -91,9 +91,9 @@ fn every_source_file_begins_with_what_it_is() {
     assert!(sources.len() > 100, "the repository was found");
     let without: Vec<String> = sources
         .into_iter()
-        // What a macro expands to, and what it is expanded from, is no source of ours.
+        // Inputs and outputs of macro expansions are no sources of ours.
         .filter(|(path, _)| !path.contains("/tests/expansions/"))
-        // Programs that are taken as they stand, in the middle of a file of ours.
+        // Programs that are included as they are, in the middle of a file of ours.
         .filter(|(path, _)| !path.starts_with("tests/specifications/fixtures/"))
         .filter(|(_, text)| !text.trim().is_empty() && !text.starts_with("//!"))
         .map(|(path, _)| path)
@@ -140,7 +140,7 @@ fn unsafe_code_is_where_it_is_expected() {
 }
 
 #[test]
-fn crates_depend_on_the_layers_that_are_written_down_and_no_others() {
+fn crates_depend_on_exactly_the_listed_layers() {
     let mut wrong = Vec::new();
     for (folder, written) in LAYERS {
         let path = root().join(folder).join("Cargo.toml");
@@ -162,7 +162,7 @@ fn crates_depend_on_the_layers_that_are_written_down_and_no_others() {
     assert_none("dependencies that are not as they are written down", &wrong);
 }
 
-/// The crates' table in the map for people says the same.
+/// The table of crates in ARCHITECTURE.md has the same layers.
 #[test]
 fn the_map_has_the_same_layers() {
     let map = fs::read_to_string(root().join("ARCHITECTURE.md")).expect("readable");
@@ -175,8 +175,8 @@ fn the_map_has_the_same_layers() {
     }
 }
 
-/// What the map calls by name is there: files and folders of a crate in the crate's own paragraph, and all paths
-/// that begin at the root.
+/// Every file and folder that ARCHITECTURE.md names exists: names in a crate's paragraph below the crate, and
+/// all paths from the root.
 #[test]
 fn the_map_names_what_is_there() {
     let all: Vec<String> = files("").into_keys().collect();
@@ -217,7 +217,7 @@ fn the_map_names_what_is_there() {
     assert_none("what the map names and is not there", &missing);
 }
 
-/// The dependencies that a manifest names for some targets only.
+/// The dependencies of a manifest for some targets only.
 fn targets(manifest: &Table) -> impl Iterator<Item = &Table> {
     let targets = manifest.get("target").and_then(toml::Value::as_table);
     targets.into_iter().flat_map(Table::values).filter_map(|target| target.get("dependencies")?.as_table())
@@ -239,7 +239,7 @@ fn every_member_of_the_workspace_has_its_place_among_the_layers() {
             let entries = table.get(section).and_then(toml::Value::as_table);
             for (name, entry) in entries.into_iter().flatten() {
                 let shared = entry.get("workspace").and_then(toml::Value::as_bool) == Some(true);
-                // A crate of ours under another name, as a test of the macros wants it.
+                // A crate of ours under another name, as a test of the macros needs it.
                 let renamed = entry.get("path").is_some() && entry.get("package").is_some();
                 assert!(shared || renamed, "{member}: `{name}` is not declared once for all");
             }
@@ -276,7 +276,7 @@ fn each_core_tool_has_its_own_file_and_its_tests() {
 }
 
 #[test]
-fn each_step_of_an_operation_is_exported_and_the_docs_name_the_operation() {
+fn operations_have_exported_steps_and_are_in_the_docs() {
     let sources = files(".rs");
     let module = sources.get("guest-tools/src/bin/vault_tools.rs").expect("the module");
     let docs: String = files(".md").into_values().collect();
@@ -296,7 +296,7 @@ fn each_step_of_an_operation_is_exported_and_the_docs_name_the_operation() {
 fn nothing_in_the_repository_names_the_machine_it_was_built_on() {
     let cargo_home = env::var("CARGO_HOME").ok().filter(|path| path.len() > 1);
     let home = env::var("HOME").ok().filter(|path| path.len() > 1).map(|home| format!("{home}/.cargo"));
-    // A folder such as `/src` is in many texts that do not mean this machine.
+    // A short folder such as `/src` is in many texts that do not mean this machine.
     let root = Some(root()).filter(|root| root.components().count() > 2);
     let own = [root.map(|root| root.display().to_string()), cargo_home, home];
     let mut offenders = Vec::new();

@@ -1,4 +1,4 @@
-//! What a loop adds to the calls that it makes, and what a reader costs that does not keep up.
+//! The overhead of an agent loop over its calls, and the cost of an event reader that does not keep up.
 
 use std::{num::NonZeroUsize, sync::Arc, time::Instant};
 
@@ -16,15 +16,15 @@ use crate::{
     sample::{median_us, resident_bytes},
 };
 
-/// How many calls a turn has; as many as a model may have run.
+/// Calls of a turn; as many as a model may have run.
 const CALLS: usize = 100;
 const ROUNDS: usize = 60;
-/// How many of them run at once where they may, as by default.
+/// Concurrent calls where calls may run concurrently; the default.
 const AT_A_TIME: NonZeroUsize = NonZeroUsize::new(10).expect("10 is not 0");
 const EVENTS: usize = 10_000;
 
-/// The same calls through the registry, through a loop over it that nobody watches, and through one whose events
-/// a task reads, in turns.
+/// Measures the same calls in turns: through the registry, through a loop over it without an event reader,
+/// and through a loop whose events a task reads.
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own task, awaited below")]
 pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report: &mut Report) {
     let (mut bare, mut looped, mut watched, mut native) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ pub(crate) async fn overhead(registry: &Arc<ToolRegistry>, files: &Files, report
     report.at_most_here("what a loop adds to it then", looped - bare, 20.0, "µs", here);
 }
 
-/// Reads a run's events as they come, and gives how many calls ended.
+/// Reads a run's events as they come, and returns the number of ended calls.
 async fn read_to_the_end(mut receiver: EventReceiver) -> usize {
     let mut ends = 0;
     while let Some(event) = receiver.recv().await {
@@ -89,7 +89,7 @@ async fn read_to_the_end(mut receiver: EventReceiver) -> usize {
     ends
 }
 
-/// One turn of calls, then the answer.
+/// A loop whose model makes one turn of calls and then answers.
 fn agent(
     registry: &Arc<ToolRegistry>,
     name: String,
@@ -118,8 +118,8 @@ fn message(number: usize) -> String {
     format!("{{\"message\": \"number {number}\"}}")
 }
 
-/// Events of running calls that nobody reads. What stays of them is half of what the stream may hold, and then the
-/// latest of each call; all of them together would be more than 10 MB.
+/// Measures a stream of events of running calls that is not read. The stream keeps half of what it may hold,
+/// and then the latest event of each call; all events together would be more than 10 MB.
 pub(crate) fn slow_reader(report: &mut Report) {
     let (sender, receiver) = event_channel(NonZeroUsize::new(1024).expect("1024 is not 0"));
     let tell = |number: usize| {

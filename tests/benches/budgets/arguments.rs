@@ -53,8 +53,8 @@ pub(crate) fn decoding(report: &mut Report) {
     report.at_most_here("decoding 100 KiB of arguments, a list of objects, p50", list_time, 1.0, "ms", here);
 }
 
-/// What the pipeline and the tool do with the text of arguments, in milliseconds; and, in turns with it, what
-/// reading the text alone takes.
+/// The time in which the pipeline and the tool process the text of arguments, in milliseconds. Adds to
+/// `parsing`, in turns with it, the time of reading the text alone.
 fn decode(tool: &dyn DeclaredTool, arguments: &Value, parsing: &mut Vec<Duration>) -> f64 {
     let schema = ArgumentSchema::compile(&tool.spec().parameters()).expect("a schema");
     let text = arguments.to_string();

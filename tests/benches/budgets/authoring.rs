@@ -1,4 +1,5 @@
-//! From nothing to the first answer of a new tool: `tool new`, `tool build`, `tool try`, nothing built before.
+//! From nothing to the first answer of a new tool: `tool new`, `tool build`, `tool try`, with an empty target
+//! folder.
 
 use std::{
     path::Path,
@@ -10,7 +11,7 @@ use portcullis_testing::World;
 
 use crate::report::Report;
 
-/// How long an author waits, with the packages on the machine already.
+/// The time that an author waits, with the packages already on the machine.
 const BUDGET_SECONDS: f64 = 60.0;
 
 pub(crate) fn first_answer(world: &World, report: &mut Report) {
@@ -40,7 +41,7 @@ pub(crate) fn first_answer(world: &World, report: &mut Report) {
     );
 }
 
-/// The binary in the world's folder, with a target folder that nothing was built in, and no network.
+/// The binary in the world's folder, with an empty target folder and without network.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 fn command(world: &World) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_portcullis-test"));

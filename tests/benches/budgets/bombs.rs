@@ -1,5 +1,5 @@
-//! How long a neighbour of a command waits for a thread, a file and memory while the command takes all that it can
-//! get, beside what it waits alone.
+//! How long a neighbour of a command waits for a thread, a file and memory while the command takes all that
+//! it can get, compared with its waits alone.
 
 use std::{
     fs,
@@ -16,16 +16,17 @@ use crate::report::Report;
 
 const ROUNDS: usize = 5;
 
-/// How often the neighbour does each.
+/// The pause between two rounds of the neighbour.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// How much memory it takes each time.
+/// The memory that the neighbour takes in each round.
 const TAKEN_BYTES: usize = 64 << 20;
 
-/// How long it may wait at most, in milliseconds; for memory on top of what it waits alone, since the kernel clears it.
+/// The longest permitted wait, in milliseconds. For memory it is added to the wait alone, since the kernel
+/// clears the memory.
 const LONGEST_WAIT_MS: f64 = 100.0;
 
-/// Each ends by itself at a size that the machine bears: 4,096 processes, 3 GiB.
+/// Each bomb stops growing by itself at a size that the machine bears: 4,096 processes, 3 GiB.
 const BOMBS: [(&str, &str); 2] = [
     (
         "processes",
@@ -73,7 +74,7 @@ impl Waits {
     }
 }
 
-/// What a neighbour waits while this goes on, and what comes of it.
+/// The neighbour's waits while this future runs, and the future's output.
 fn beside<T>(file: &Path, what: impl Future<Output = T>) -> (Waits, T) {
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {

@@ -1,10 +1,9 @@
-//! The budgets of the design, measured: each number beside its limit and beside what it is compared with in
-//! the same run. Exits with 1 when one is missed.
+//! The budgets of the design, measured: each number beside its limit and its comparison in the same run.
+//! Exits with 1 when a budget is missed.
 //!
-//! Run with `cargo xtask bench`; ripgrep (`rg`), bubblewrap (`bwrap`) and the reference server for MCP
-//! (`.ci/mcp-packages`) must be installed for the rows that are measured against them. "Whole pipeline" is
-//! `execute_with_policy` under the shipped policy, the audit log on disk, Landlock and seccomp on, another file at
-//! each call, the output compared.
+//! Run with `cargo xtask bench`. The comparisons need ripgrep (`rg`), bubblewrap (`bwrap`) and the reference
+//! server for MCP (`.ci/mcp-packages`). "Whole pipeline" is `execute_with_policy` under the shipped policy,
+//! with the audit log on disk, Landlock and seccomp on, another file at each call, and the output compared.
 
 mod agent;
 mod arguments;
@@ -28,7 +27,7 @@ use portcullis_testing::World;
 use report::Report;
 
 fn main() -> ExitCode {
-    // `cargo test --benches` calls this to see that it builds and starts.
+    // `cargo test --benches` runs this to see that it builds and starts.
     if !std::env::args().any(|argument| argument == "--bench") {
         return ExitCode::SUCCESS;
     }
@@ -37,7 +36,7 @@ fn main() -> ExitCode {
         .enable_all()
         .build()
         .expect("a runtime");
-    // Names on the command line choose some parts; without names all run.
+    // Names on the command line select parts; without names all parts run.
     let wanted: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let runs = |part: &str| wanted.is_empty() || wanted.iter().any(|name| name == part);
     let mut report = Report::default();

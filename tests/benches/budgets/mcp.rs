@@ -1,4 +1,4 @@
-//! `tools/call` over standard streams, beside the reference server for files.
+//! `tools/call` over standard streams, compared with the reference server for files.
 
 use std::{
     fs,
@@ -20,7 +20,7 @@ use crate::{
 
 /// Below the shipped policy's rate, which stays in force.
 const ROUNDS: usize = 500;
-/// How many calls a server has in a row: a client uses one server, and one that waits while another works is cold.
+/// Calls of a server in a row. A client uses one server, and a server that waits while another works is cold.
 const IN_A_ROW: usize = 50;
 const STARTS: usize = 15;
 
@@ -77,9 +77,9 @@ fn serve(world: &World, state: &Path) -> Command {
     command
 }
 
-/// The reference server: the one that `.ci/mcp-packages` installs, of the version in the lock file and with a Node of
-/// the version in that script. Or another one, on the Node that is found: `MCP_REFERENCE` names the folder that npm
-/// put it into.
+/// The reference server that `.ci/mcp-packages` installs, in the version of the lock file and with the Node
+/// version of that script. `MCP_REFERENCE` may name the folder of another npm installation instead, which
+/// runs on the installed Node.
 #[expect(clippy::disallowed_methods, reason = "the program that we are compared with")]
 fn reference(world: &World) -> Option<Command> {
     let (node, folder) = match std::env::var_os("MCP_REFERENCE") {
@@ -95,7 +95,7 @@ fn reference(world: &World) -> Option<Command> {
     Some(command)
 }
 
-/// The folder of `.ci/mcp-packages`, beside those of the builds, if what is in it is what the lock file names.
+/// The folder of `.ci/mcp-packages` beside the build folders, if its content matches the lock file.
 fn packages() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_BIN_EXE_portcullis-test")).ancestors().nth(2)?.join("mcp-packages");
     let wanted = Path::new(env!("CARGO_MANIFEST_DIR")).parent()?.join(".ci/mcp/package-lock.json");
@@ -110,7 +110,7 @@ struct Server {
 }
 
 impl Server {
-    /// Starts it, and waits until it has answered.
+    /// Starts the server, and waits for its first answer.
     fn start(mut command: Command) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = command.spawn().expect("starts");
@@ -142,7 +142,7 @@ impl Server {
         input.flush().expect("is read");
     }
 
-    /// The answer to a request; what else the server says is passed over.
+    /// The answer to a request; drops the server's other messages.
     fn answer(&mut self, id: &Value) -> Value {
         loop {
             let mut line = String::new();
@@ -157,7 +157,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Its end of file is what ends a server.
+        // A server ends at the end of its input.
         drop(self.input.take());
         let _ = self.process.wait();
     }

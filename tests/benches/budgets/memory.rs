@@ -1,4 +1,4 @@
-//! Memory: of a registry at rest, and over 100 000 calls.
+//! Memory of a registry at rest, and its growth over 100 000 calls.
 
 use portcullis_testing::World;
 use portcullis_tools::ToolRegistry;
@@ -8,9 +8,9 @@ use crate::{process, read::Files, report::Report, sample::resident_bytes};
 const CALLS: usize = 100_000;
 const CALLS_PER_AGENT: usize = 500;
 
-/// The resident memory of this process with a registry that has served one call of each tier. It is measured
-/// before anything else, in a process that has nothing but the registry and the list of files. Another process
-/// has compiled the modules before.
+/// The resident memory of this process with a registry that has served one call of each tier. Measured before
+/// anything else, in a process with only the registry and the list of files. Another process has compiled the
+/// modules before.
 pub(crate) fn idle(world: &World, report: &mut Report) {
     let filled = process::command(world, &world.state())
         .args(["call", "file_search", r#"{"query":"nothing"}"#])
@@ -45,7 +45,8 @@ pub(crate) async fn growth(registry: &ToolRegistry, files: &Files, report: &mut 
     }
     let grown = resident_bytes(std::process::id()).saturating_sub(settled);
     report.reference("memory after 10 000 calls", megabytes(settled), "MB");
-    // Page-sized noise of allocator and kernel; a leak of 16 bytes a call would show.
+    // The limit allows for page-sized noise of allocator and kernel; a leak of 16 bytes a call would exceed
+    // it.
     report.at_most("growth over the next 90 000 calls", megabytes(grown), 1.4, "MB");
 }
 

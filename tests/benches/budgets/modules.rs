@@ -1,4 +1,4 @@
-//! The start of a process beside many modules from outside that were compiled before.
+//! The start of a process with many modules from outside, compiled before.
 
 use std::{fs, time::Instant};
 
@@ -25,7 +25,7 @@ pub(crate) fn starting(report: &mut Report) {
             .expect("starts");
         let elapsed = start.elapsed();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        // The first start compiles them.
+        // The first start compiles the modules.
         if round > 0 {
             samples.push(elapsed);
         }
@@ -37,7 +37,7 @@ pub(crate) fn starting(report: &mut Report) {
     report.at_most("start with 200 cached modules, p50", p50, 150.0, "ms");
 }
 
-/// A module with one tool, unlike all others.
+/// A module with one tool, different from all others.
 fn module(number: usize) -> Vec<u8> {
     let describe = format!(
         "{{\"v\":1,\"tools\":[{{\"name\":\"tool_{number}\",\"parameters\":{{\"type\":\"object\"}}}}]}}"

@@ -1,4 +1,4 @@
-//! `portcullis call file_read` and `portcullis demo` as processes of their own.
+//! `portcullis call file_read` and `portcullis demo` as separate processes.
 
 use std::{
     process::{Command, Stdio},
@@ -10,7 +10,7 @@ use portcullis_testing::World;
 use crate::{read::Files, report::Report, sample::median_us};
 
 const STARTS: usize = 40;
-/// Each demonstration begins with nothing, and compiles the core tools anew.
+/// Number of demonstrations. Each begins with nothing and compiles the core tools anew.
 const DEMOS: usize = 3;
 
 pub(crate) fn start(world: &World, files: &Files, report: &mut Report) {
@@ -36,8 +36,8 @@ pub(crate) fn start(world: &World, files: &Files, report: &mut Report) {
     report.at_most("`portcullis call file_read` as a process, p50", p50, 25.0, "ms");
 }
 
-/// The demonstration as somebody sees it who has just installed the program. It makes its own workspace and its own
-/// state, so that nothing is compiled before.
+/// The demonstration directly after an installation. It makes a new workspace and a new state folder, so that
+/// nothing is compiled before.
 pub(crate) fn demo(report: &mut Report) {
     let slowest = (0..DEMOS).map(|_| {
         let start = Instant::now();

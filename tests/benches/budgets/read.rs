@@ -24,7 +24,7 @@ const FILE_BYTES: usize = 1024;
 /// Calls under one agent's name: below the shipped policy's rate, which stays in force.
 const CALLS_PER_AGENT: usize = 500;
 
-/// How many native reads tell how fast the machine is, before eight callers keep it busy and after.
+/// Native reads that measure the machine's speed, before and after the load of eight callers.
 const NATIVE_READS: usize = 2000;
 
 const LATENCY_CALLS: usize = 20_000;
@@ -32,7 +32,7 @@ const CAT_SPAWNS: usize = 400;
 const CALLERS: usize = 8;
 const THROUGHPUT_TIME: Duration = Duration::from_secs(5);
 
-/// Files of which each has its own content.
+/// Files with different contents.
 #[derive(Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
@@ -54,7 +54,7 @@ impl Files {
         self.folder.join(format!("{}.txt", number % FILES))
     }
 
-    /// Reads one file as any program would, and compares it; how long that took.
+    /// Reads one file as any program would, compares it, and returns the time of the read.
     pub(crate) fn read_natively(&self, number: usize) -> Duration {
         let path = self.path(number);
         let start = Instant::now();
@@ -64,7 +64,7 @@ impl Files {
         elapsed
     }
 
-    /// A caller under a name that was not used before.
+    /// A caller with an unused name.
     pub(crate) fn fresh_caller(&self) -> Caller {
         let number = self.next_agent.fetch_add(1, Ordering::Relaxed);
         Caller::new(format!("agent-{number}"), "bench")
@@ -84,7 +84,7 @@ fn content(number: usize) -> String {
     format!("file {number}\n").repeat(FILE_BYTES).chars().take(FILE_BYTES).collect()
 }
 
-/// The latency of one call after another.
+/// The latency of sequential calls.
 pub(crate) async fn latency(registry: &ToolRegistry, world: &World, files: &Files, report: &mut Report) {
     let mut whole = Vec::with_capacity(LATENCY_CALLS);
     let mut native = Vec::with_capacity(LATENCY_CALLS);
@@ -130,7 +130,7 @@ fn cat(path: &std::path::Path) -> Vec<u8> {
     Command::new("cat").arg(path).stderr(Stdio::null()).output().expect("cat runs").stdout
 }
 
-/// Calls per second of eight callers at once.
+/// Calls per second of eight concurrent callers.
 #[expect(clippy::disallowed_methods, reason = "a benchmark's own tasks, awaited below")]
 pub(crate) async fn throughput(registry: &Arc<ToolRegistry>, files: &Arc<Files>, report: &mut Report) {
     let before = native_read(registry, files).await;
@@ -157,14 +157,14 @@ pub(crate) async fn throughput(registry: &Arc<ToolRegistry>, files: &Arc<Files>,
         calls += caller.await.expect("a caller");
     }
     let per_second = calls as f64 / start.elapsed().as_secs_f64();
-    // Of the two, the one that asks for more.
+    // The lower of the two times, which sets the stricter budget.
     let native = before.min(native_read(registry, files).await);
     report.reference("native read of 1 KiB before and after, p50", native, "µs");
     let here = Slowness::of_kernel(native);
     report.at_least_here("file_read throughput, 8 callers", per_second, 30_000.0, "calls/s", here);
 }
 
-/// What a native read between two calls takes while nothing else runs, in microseconds.
+/// The median of a native read between two calls on an idle machine, in microseconds.
 async fn native_read(registry: &ToolRegistry, files: &Files) -> f64 {
     let mut native = Vec::with_capacity(NATIVE_READS);
     let mut caller = files.fresh_caller();

@@ -2,32 +2,32 @@
 
 use comfy_table::{Table, presets::UTF8_FULL_CONDENSED};
 
-/// What opening, reading and closing a file of 1 KiB takes on a machine of the usual speed, in microseconds:
-/// a machine on which the design's budgets were seen to hold as they stand. Some processors leave the kernel
-/// two or three times as slowly, for the mitigations that they need, and a call is mostly such ways.
+/// The time of opening, reading and closing a file of 1 KiB on the reference machine, in microseconds. The
+/// design's budgets hold on that machine unscaled. Some processors return from the kernel two or three times
+/// as slowly, because of the mitigations that they need, and such transitions are most of a call's time.
 const USUAL_NATIVE_READ_US: f64 = 2.2;
 
-/// What `serde_json` takes on such a machine to read the list of `arguments.rs` into a value, in milliseconds.
+/// The time in which `serde_json` reads the list of `arguments.rs` into a value on the reference machine, in
+/// milliseconds.
 const USUAL_PARSE_MS: f64 = 0.47;
 
-/// How many times as long as on a machine of the usual speed something takes here, while this is measured; never
-/// less than 1.
+/// How many times slower than the reference machine this one is during the measurement; at least 1.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Slowness(f64);
 
 impl Slowness {
-    /// Of the kernel's ways, from the native reads that were timed between the very calls that are judged.
+    /// Slowness of kernel transitions, from native reads between the measured calls.
     pub(crate) fn of_kernel(native_read_us: f64) -> Self {
         Self((native_read_us / USUAL_NATIVE_READ_US).max(1.0))
     }
 
-    /// Of reading JSON, from the same text that is judged.
+    /// Slowness of parsing JSON, from the measured text.
     pub(crate) fn of_parsing(parse_ms: f64) -> Self {
         Self((parse_ms / USUAL_PARSE_MS).max(1.0))
     }
 }
 
-/// Measurements in the order in which they were made.
+/// Measurements, in order.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     rows: Vec<Row>,
@@ -52,13 +52,13 @@ impl Report {
         self.add(what, measured, format!("≥ {}", show(limit, unit)), Some(measured >= limit), unit);
     }
 
-    /// A time that must not be above its limit, which is the design's for a machine of the usual speed.
+    /// A time that must not be above the design's limit, scaled to this machine.
     pub(crate) fn at_most_here(&mut self, what: &str, measured: f64, limit: f64, unit: &str, here: Slowness) {
         let budget = format!("≤ {} ({limit} {unit} × {:.2})", show(limit * here.0, unit), here.0);
         self.add(what, measured, budget, Some(measured <= limit * here.0), unit);
     }
 
-    /// A rate that must not be below its limit, which is the design's for a machine of the usual speed.
+    /// A rate that must not be below the design's limit, scaled to this machine.
     pub(crate) fn at_least_here(
         &mut self,
         what: &str,
@@ -71,13 +71,13 @@ impl Report {
         self.add(what, measured, budget, Some(measured >= limit / here.0), unit);
     }
 
-    /// A budget that cannot be measured here, which is no better than one that is missed.
+    /// A budget that cannot be measured here. Counts as missed.
     pub(crate) fn impossible(&mut self, what: &str, why: &str) {
         let [what, why] = [what, why].map(str::to_owned);
         self.rows.push(Row { what, measured: why, budget: String::new(), is_met: Some(false) });
     }
 
-    /// A value that others are compared with.
+    /// A value for comparison, without a budget.
     pub(crate) fn reference(&mut self, what: &str, measured: f64, unit: &str) {
         self.add(what, measured, String::new(), None, unit);
     }
@@ -98,7 +98,7 @@ impl Report {
         println!("{table}");
     }
 
-    /// Whether no budget is missed.
+    /// Whether every budget is met.
     pub(crate) fn all_met(&self) -> bool {
         self.rows.iter().all(|row| row.is_met != Some(false))
     }

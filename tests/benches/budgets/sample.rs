@@ -20,7 +20,7 @@ pub(crate) fn quantile_us(samples: &mut [Duration], quantile: f64) -> f64 {
     samples[index].as_secs_f64() * 1e6
 }
 
-/// This process' resident memory, in bytes.
+/// The resident memory of a process, in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("readable");
     let line = text.lines().find(|line| line.starts_with("VmRSS:")).expect("there");

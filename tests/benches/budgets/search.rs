@@ -1,4 +1,4 @@
-//! `file_search` over 100 MB of source beside ripgrep with one thread.
+//! `file_search` over 100 MB of source, compared with ripgrep with one thread.
 
 use std::{
     fs,
@@ -16,8 +16,8 @@ use crate::{report::Report, sample::median_us};
 const CORPUS_BYTES: u64 = 100_000_000;
 const ROUNDS: usize = 5;
 
-/// Expressions that each have a few dozen hits at most, so that both read everything: what is sought, whether it
-/// is an expression, whether in this case alone.
+/// Queries with a few dozen hits at most, so that both programs read everything: the name, the pattern,
+/// whether it is a regular expression, and whether it is case-sensitive.
 const QUERIES: [(&str, &str, bool, bool); 4] = [
     ("a text", "unreachable pattern in", false, true),
     ("a text in any case", "Unreachable Pattern In", false, false),
@@ -81,7 +81,7 @@ fn native_search(program: &Path, world: &World, query: &str, regex: bool, cased:
     (start.elapsed(), output.stdout.iter().filter(|byte| **byte == b'\n').count())
 }
 
-/// ripgrep, where it is installed.
+/// ripgrep, if it is installed.
 fn ripgrep() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path).map(|folder| folder.join("rg")).find(|file| file.is_file())

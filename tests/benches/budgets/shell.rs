@@ -1,4 +1,5 @@
-//! Commands in a live session beside bare `bash` and `bwrap`, new sessions, output, and what a session holds.
+//! Commands in a live session compared with bare `bash` and `bwrap`, new sessions, output, and an idle
+//! session's memory.
 
 use std::{
     path::{Path, PathBuf},
@@ -18,7 +19,7 @@ use crate::{
 const ROUNDS: usize = 200;
 const SESSIONS: usize = 15;
 const OUTPUT_BYTES: u64 = 100_000_000;
-/// Where the sidecar's memory is looked at, after the same command.
+/// Rounds of the same command, with a measurement of the sidecar's memory after each.
 const OUTPUT_ROUNDS: usize = 4;
 
 pub(crate) async fn commands(world: &World, report: &mut Report) {
@@ -30,7 +31,7 @@ pub(crate) async fn commands(world: &World, report: &mut Report) {
     idle_session(world, report).await;
 }
 
-/// One after the other in each round, so that all meet the same machine.
+/// Each round runs all of them in turn, so that all meet the same state of the machine.
 #[expect(clippy::disallowed_methods, reason = "the programs that a session is compared with")]
 async fn live_session(registry: &ToolRegistry, report: &mut Report) {
     let bwrap = found("bwrap");
@@ -56,7 +57,7 @@ async fn live_session(registry: &ToolRegistry, report: &mut Report) {
     }
 }
 
-/// The first command of a session less one of a session that lives: what making it takes.
+/// The time of making a session: its first command less the second one.
 async fn new_sessions(registry: &ToolRegistry, report: &mut Report) {
     let (mut first, mut second) = (Vec::new(), Vec::new());
     for number in 0..SESSIONS {
@@ -82,7 +83,7 @@ async fn output(registry: &ToolRegistry, report: &mut Report) {
     report.at_most("growth of the sidecar meanwhile", grown as f64 / 1e6, 2.0, "MB");
 }
 
-/// What the processes of one session hold that no other process shares.
+/// The private memory of one session's processes.
 async fn idle_session(world: &World, report: &mut Report) {
     let registry = world.registry_with_shell().await;
     run(&registry, "true", "one").await;
@@ -123,7 +124,7 @@ fn sidecars() -> Vec<u32> {
         .collect()
 }
 
-/// What all processes below this one have for themselves, in bytes.
+/// The private memory of this process and all its descendants, in bytes.
 fn private_bytes() -> u64 {
     let all: Vec<Process> = processes().collect();
     let mut below = vec![std::process::id()];

@@ -1,38 +1,39 @@
-//! Tests of programs that find policy and state in the usual places: each runs in a process of its own, with
-//! places of its own.
+//! Runs tests alone, for programs that find policy and state in the usual places: each test gets a separate
+//! process with separate places.
 
 use std::{fs, process::Command};
 
 use portcullis_testing::World;
 
-/// Set in such a process.
+/// Environment variable that marks such a process.
 const MARK: &str = "PORTCULLIS_TEST_ALONE";
 
-/// Where what the program prints begins and ends.
+/// Marks around the program's output.
 const BEGIN: &str = "<<< the program prints\n";
 const END: &str = "\n>>> the program is over\n";
 
-/// Whether this is the process of its own.
+/// Whether this is the separate process.
 pub(crate) fn is_alone() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Runs in the process of its own, and marks what is printed.
+/// Runs a program in the separate process, and marks its output.
 pub(crate) fn printing(program: impl FnOnce()) {
     print!("{BEGIN}");
     program();
     print!("{END}");
 }
 
-/// Runs a test, named by its module's whole path and its own name, in a process of its own under the world's policy,
-/// with more in its environment; gives what it printed between the marks, or none where that is not to be had here.
+/// Runs a test in a separate process, under the world's policy and with these additions to the environment.
+/// The module's whole path and the function's name identify the test. Returns the output between the marks,
+/// or `None` where this machine does not permit the test.
 pub(crate) fn run_alone(
     module: &str,
     test: &str,
     world: &World,
     environment: &[(&str, &str)],
 ) -> Option<String> {
-    // The path without the crate is how the test binary knows it.
+    // The test binary knows the path without the crate.
     let name = format!("{}::{test}", module.split_once("::").map_or(module, |(_, path)| path));
     if fs::exists("/etc/portcullis/portcullis.toml").unwrap_or(true) {
         assert!(std::env::var_os("CI").is_none(), "this machine has an operator's policy of its own");

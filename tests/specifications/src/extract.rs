@@ -1,13 +1,13 @@
-//! Gets code out of a specification: its text as it was meant, its blocks of Rust, and parts of these.
+//! Extracts code from a specification: repairs its text, finds its blocks of Rust, and cuts parts of them.
 //!
-//! Shared by the build script, which uses it, and by the crate, which tests it.
+//! The build script uses it, and the crate tests it.
 
-/// The text of a file that was UTF-8, was read as Windows-1252, and was written as UTF-8 again.
+/// Repairs a text that was UTF-8, was read as Windows-1252, and was written as UTF-8 again.
 ///
-/// That reading has no character for five bytes and loses them; what they were part of becomes U+FFFD.
+/// Windows-1252 does not define five bytes and loses them; a character with such a byte becomes U+FFFD.
 ///
 /// # Errors
-/// Names the character that no such reading makes.
+/// Names the character that cannot result from such a reading.
 pub(crate) fn mend(text: &str) -> Result<String, String> {
     let bytes: Result<Vec<u8>, String> = text
         .chars()
@@ -23,10 +23,10 @@ pub(crate) fn mend(text: &str) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&bytes?).into_owned())
 }
 
-/// The code of an example, if nothing of it was lost.
+/// The code of an example, if no byte of it was lost.
 ///
 /// # Errors
-/// When something was.
+/// If a byte was lost.
 pub(crate) fn whole(code: String) -> Result<String, String> {
     if code.contains('\u{fffd}') {
         return Err(format!("bytes of an example were lost: {code}"));
@@ -34,10 +34,10 @@ pub(crate) fn whole(code: String) -> Result<String, String> {
     Ok(code)
 }
 
-/// The one block of Rust that has this text in it.
+/// The only block of Rust that contains this text.
 ///
 /// # Errors
-/// When no block has it, or more than one.
+/// If no block contains it, or more than one.
 pub(crate) fn block_with<'t>(text: &'t str, needle: &str) -> Result<&'t str, String> {
     let mut found = rust_blocks(text).into_iter().filter(|block| block.contains(needle));
     match (found.next(), found.next()) {
@@ -47,10 +47,10 @@ pub(crate) fn block_with<'t>(text: &'t str, needle: &str) -> Result<&'t str, Str
     }
 }
 
-/// What the one block without a language holds that comes next after this line.
+/// The content of the next block after this line, which must have no language.
 ///
 /// # Errors
-/// When the line is not there once, or another block follows it.
+/// If the line does not occur exactly once, or the next block has a language, or no block follows.
 pub(crate) fn block_after<'t>(text: &'t str, line: &str) -> Result<&'t str, String> {
     let mut parts = text.split(line);
     let (Some(_), Some(rest), None) = (parts.next(), parts.next(), parts.next()) else {
@@ -70,10 +70,10 @@ pub(crate) fn block_after<'t>(text: &'t str, line: &str) -> Result<&'t str, Stri
     Err(format!("no block follows `{line}`"))
 }
 
-/// A block with the one text of which bytes were lost as it was meant.
+/// A block with its one damaged text restored.
 ///
 /// # Errors
-/// When the text is not there once.
+/// If the text does not occur exactly once.
 pub(crate) fn restore(block: &str, lost: &str, meant: &str) -> Result<String, String> {
     match block.matches(lost).count() {
         1 => Ok(block.replace(lost, meant)),
@@ -84,15 +84,15 @@ pub(crate) fn restore(block: &str, lost: &str, meant: &str) -> Result<String, St
 /// The beginning of a block, up to this text.
 ///
 /// # Errors
-/// When the text is not there.
+/// If the text does not occur.
 pub(crate) fn until<'t>(block: &'t str, end: &str) -> Result<&'t str, String> {
     block.split_once(end).map(|(before, _)| before).ok_or_else(|| format!("the block has no `{end}`"))
 }
 
-/// A block with the one comment line that begins like this replaced: it stands for what is left out.
+/// Replaces the only comment line that begins like this, which stands for omitted code.
 ///
 /// # Errors
-/// When no line is such a comment, or more than one is.
+/// If not exactly one line is such a comment.
 pub(crate) fn fill(block: &str, comment: &str, code: &str) -> Result<String, String> {
     let is_gap = |line: &&str| line.trim_start().starts_with(comment);
     if block.lines().filter(is_gap).count() != 1 {
@@ -102,18 +102,18 @@ pub(crate) fn fill(block: &str, comment: &str, code: &str) -> Result<String, Str
     Ok(lines.join("\n"))
 }
 
-/// The paragraphs of a block: what stands between blank lines.
+/// The paragraphs of a block, separated by blank lines.
 pub(crate) fn paragraphs(block: &str) -> Vec<&str> {
     block.split("\n\n").map(str::trim).filter(|paragraph| !paragraph.is_empty()).collect()
 }
 
 /// The fenced blocks whose info string is `rust`, without their fences, in order.
 ///
-/// As CommonMark has fences: at least three backticks, closed by a line of at least as many; up to three
-/// spaces before them. A block that is not closed goes to the end.
+/// Fences follow CommonMark: at least three backticks, indented by at most three spaces, closed by a line of
+/// at least as many. An unclosed block extends to the end.
 fn rust_blocks(text: &str) -> Vec<&str> {
     let mut blocks = Vec::new();
-    // How many backticks opened the block, whether it is Rust, and where its content begins.
+    // The number of backticks that opened the block, whether it is Rust, and where its content begins.
     let mut open: Option<(usize, bool, usize)> = None;
     let mut at = 0;
     for line in text.split_inclusive('\n') {
@@ -136,7 +136,7 @@ fn rust_blocks(text: &str) -> Vec<&str> {
     blocks
 }
 
-/// How many backticks a fence has, and its info string.
+/// The number of a fence's backticks, and its info string.
 fn fence(line: &str) -> Option<(usize, &str)> {
     let text = line.trim_start_matches(' ');
     let rest = text.trim_start_matches('`');
@@ -145,7 +145,7 @@ fn fence(line: &str) -> Option<(usize, &str)> {
     (line.len() - text.len() <= 3 && ticks >= 3 && !info.contains('`')).then_some((ticks, info))
 }
 
-/// Where Windows-1252 differs from Latin-1.
+/// The characters in which Windows-1252 differs from Latin-1.
 const WINDOWS_1252: [(u8, char); 27] = [
     (0x80, '€'),
     (0x82, '‚'),

@@ -1,11 +1,11 @@
-//! Programs that were written for the interfaces of the specifications, compiled against what a program imports that
-//! was written for one of them, and run through the pipeline.
+//! Programs for the interfaces of the specifications, compiled against the names that such a program imports,
+//! and run through the pipeline.
 //!
-//! The programs are our own, in `fixtures/`. Where the specifications lie beside the repository, in
-//! `../shared/specs`, the build script reads their own examples out of them, and the same tests run on these, as they
-//! stand, as well, in the module `documents`. The repository has none of that text.
+//! The programs are ours, in `fixtures/`. Where the specifications are beside the repository, in
+//! `../shared/specs`, the build script extracts their examples, and the same tests run on these, unchanged,
+//! in the module `documents`. The repository has none of that text.
 //!
-//! There is nothing here but tests. A crate of its own, because the examples are of an older edition.
+//! This crate has only tests. It is a separate crate because the examples are of an older edition.
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
@@ -19,7 +19,7 @@ mod presence;
 #[cfg(test)]
 mod support;
 
-/// The tests on programs of our own.
+/// The tests on our programs.
 #[cfg(test)]
 #[path = "."]
 mod fixtures {

@@ -1,5 +1,5 @@
-//! A server on this machine that speaks Anthropic's Messages API: it streams the answers that it was given,
-//! one for each request, and keeps the requests.
+//! A local server that speaks Anthropic's Messages API: it streams the given answers, one for each request,
+//! and keeps the requests.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -9,7 +9,7 @@ use std::{
 
 use serde_json::{json, Value};
 
-/// A request, as it came.
+/// A received request.
 #[derive(Debug)]
 pub(crate) struct Request {
     /// Its first line.
@@ -20,15 +20,15 @@ pub(crate) struct Request {
     pub(crate) body: Value,
 }
 
-/// A server that answers so many requests.
+/// A server that answers as many requests as it has answers.
 pub(crate) struct Server {
-    /// Where it is.
+    /// The server's URL.
     pub(crate) url: String,
     serving: thread::JoinHandle<Vec<Request>>,
 }
 
 impl Server {
-    /// Begins to serve: each answer is the blocks of one message.
+    /// Starts the server. Each answer is the blocks of one message.
     pub(crate) fn start(answers: Vec<Vec<Block>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
@@ -36,17 +36,17 @@ impl Server {
         Self { url, serving: thread::spawn(serve) }
     }
 
-    /// The requests, when all are answered.
+    /// The requests, once all are answered.
     pub(crate) fn requests(self) -> Vec<Request> {
         self.serving.join().expect("no panic")
     }
 }
 
-/// A block of a message, in the pieces that it is streamed in.
+/// A block of a message, in the pieces in which it is streamed.
 pub(crate) enum Block {
     /// Text.
     Text(&'static [&'static str]),
-    /// A call: its id, the tool, and its arguments' text.
+    /// A call: its id, the tool, and the text of its arguments.
     Call(&'static str, &'static str, &'static [&'static str]),
 }
 

@@ -1,6 +1,6 @@
-//! Whether the specifications were there when this crate was built.
+//! Whether the specifications were found when this crate was built.
 
-/// Why their examples could not be read, if they were there.
+/// Why their examples could not be read, if the specifications were found.
 const PROBLEM: Option<&str> = option_env!("PORTCULLIS_SPECIFICATIONS_PROBLEM");
 
 #[test]

@@ -1,5 +1,5 @@
-//! Specification 000: its trait, and its lines that build a registry, in a process whose operator has a policy
-//! in the usual place and whose state goes to a folder of the test's own.
+//! Specification 000: its trait, and its lines that build a registry, in a process with an operator's policy
+//! in the usual place and a state folder of the test.
 
 use std::{fs, num::NonZeroU32};
 
@@ -24,7 +24,7 @@ use crate::{
     support::{call, listening, Stage},
 };
 
-/// The trait as it is stated.
+/// The trait as the specification states it.
 #[expect(unreachable_pub, reason = "the specification's own word")]
 mod stated {
     use portcullis_adapters::everruns::{async_trait, ToolExecutionResult, ToolPolicy, Value};
@@ -32,8 +32,8 @@ mod stated {
     example!("000_trait.rs");
 }
 
-/// The registry's lines, in functions that hand out what they make. What they name and the specification
-/// does not show is the test's: a tool, and what the loop takes beside the registry.
+/// The lines about the registry, in functions that return it. The test supplies the names that the
+/// specification does not show: a tool, and the loop's other arguments.
 #[expect(clippy::let_and_return, reason = "the lines are as they are")]
 mod lines {
     use portcullis_adapters::everruns::*;
@@ -44,7 +44,7 @@ mod lines {
     example!("000_custom.rs");
 }
 
-/// A registry may not come about: a name is taken, the state folder is not writable.
+/// A registry may fail to build: a name is taken, or the state folder is not writable.
 type Built = Result<ToolRegistry, BootstrapError>;
 
 type Config = AgentConfig;
@@ -52,7 +52,7 @@ type Emitter = EventSender;
 type Store = InMemoryMessageStore;
 type Llm = ScriptedProvider;
 
-/// A tool with every outcome that the interface knows.
+/// A tool with every outcome of the interface.
 struct MyCustomTool;
 
 #[async_trait]
@@ -75,10 +75,10 @@ impl Tool for MyCustomTool {
     }
 }
 
-/// What nobody but the operator may read.
+/// A text that only the operator may read.
 const SECRET: &str = "db.internal.example";
 
-/// What is stated, as a tool of our adapter's trait: each method has the signature that ours has.
+/// A stated tool as a tool of our adapter's trait: each method has the signature of ours.
 struct Ours<T>(T);
 
 #[async_trait]
@@ -100,7 +100,7 @@ impl<T: stated::Tool> Tool for Ours<T> {
     }
 }
 
-/// A tool of our adapter's trait, as what is stated; the policy is the stated default.
+/// A tool of our adapter's trait as a stated tool, with the stated default policy.
 struct Stated<T>(T);
 
 #[async_trait]
@@ -119,17 +119,17 @@ impl<T: Tool> stated::Tool for Stated<T> {
     }
 }
 
-/// Of several programs, not each of which has the tool.
+/// An operator's policy for several programs, not all of which have the tool.
 const OPERATORS_POLICY: &str =
     "[tools.my_custom_tool]\nenabled = true\noptional = true\n[tools.get_current_time]\nenabled = true\n";
 
 #[tokio::test]
-async fn the_lines_build_registries_that_run_under_the_operators_policy() {
+async fn the_lines_build_registries_under_the_operators_policy() {
     if is_alone() {
         return run_the_lines().await;
     }
     let world = World::new().with_policy(OPERATORS_POLICY);
-    let name = "the_lines_build_registries_that_run_under_the_operators_policy";
+    let name = "the_lines_build_registries_under_the_operators_policy";
     if run_alone(module_path!(), name, &world, &[]).is_none() {
         return;
     }
@@ -148,7 +148,7 @@ async fn the_lines_build_registries_that_run_under_the_operators_policy() {
     }
 }
 
-/// In the process of its own.
+/// The part of the test in the separate process.
 async fn run_the_lines() {
     let caller = Caller::new("tester", "run");
     {
@@ -165,7 +165,7 @@ async fn run_the_lines() {
     a_run_without_an_end().await;
 }
 
-/// What the model of a run says: every outcome of a tool, and a tool that is not there.
+/// The script of a run's model: every outcome of a tool, and an unknown tool.
 const QUESTIONS: &str = r#"
 {"expect": {"messages": 1}}
 {"call": {"index": 0, "id": "c1", "name": "get_current_time", "arguments": "{\"format\":\"unix\"}"}}
@@ -179,7 +179,7 @@ const QUESTIONS: &str = r#"
 {"end": "stop"}
 "#;
 
-/// The loop of the lines: start, call, result, and the model again.
+/// Runs the loop of the lines: start, call, result, and the model again.
 async fn a_run_of_the_loop() {
     let mut config = AgentConfig::new("tester");
     config.strategy = ExecutionStrategy::Sequential;
@@ -221,7 +221,7 @@ async fn a_run_of_the_loop() {
     assert!(!everything.contains(SECRET));
 }
 
-/// A model that never comes to an answer.
+/// Runs a model that never answers.
 async fn a_run_without_an_end() {
     let mut config = AgentConfig::new("tester");
     config.max_iterations = NonZeroU32::new(2).expect("not 0");

@@ -1,4 +1,5 @@
-//! Specification 002: its vocabulary, and its three tools, each in a module where `yoagent` is ours.
+//! Specification 002: its vocabulary, and its three tools, each in a module in which `yoagent` is our
+//! adapter.
 
 use std::sync::{
     atomic::{AtomicUsize, Ordering},
@@ -16,7 +17,7 @@ use serde_json::{json, Value};
 
 use crate::support::{call, listening, Stage};
 
-/// The shapes as they are stated.
+/// The shapes as the specification states them.
 #[expect(unreachable_pub, reason = "the specification's own word")]
 mod stated {
     use std::sync::Arc;
@@ -49,7 +50,7 @@ pub(crate) mod data_processor {
 
     example!("002_data_processor.rs");
 
-    /// What the example leaves out of its `impl`.
+    /// The methods that the example omits from its `impl`.
     macro_rules! supplied_methods {
         () => {
             fn name(&self) -> &str {
@@ -88,12 +89,12 @@ pub(crate) mod data_processor {
 
 struct Row;
 
-/// How many rows were processed, in the one test of a process that processes some.
+/// The number of processed rows, in the one test of a process that processes rows.
 pub(crate) static PROCESSED: AtomicUsize = AtomicUsize::new(0);
 
 #[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
 mod deploy {
-    /// What the example's program imports and its tool does not use.
+    /// Names that the example's program imports and its tool does not use.
     mod yoagent {
         pub(super) use portcullis_adapters::yoagent::types;
 
@@ -105,7 +106,7 @@ mod deploy {
         }
     }
 
-    /// Time that passes at once.
+    /// A `sleep` that ends at once.
     mod tokio {
         pub(super) mod time {
             pub(in super::super) async fn sleep(duration: std::time::Duration) {
@@ -125,7 +126,7 @@ mod deploy {
     }
 }
 
-/// What is stated, as a tool of our adapter's trait: everything has the shape that ours has.
+/// A stated tool as a tool of our adapter's trait: every type has the shape of ours.
 struct Ours<T>(T);
 
 #[async_trait]
@@ -164,7 +165,7 @@ impl<T: stated::AgentTool> AgentTool for Ours<T> {
     }
 }
 
-/// A tool of our adapter's trait, as what is stated.
+/// A tool of our adapter's trait as a stated tool.
 struct Stated<T>(T);
 
 #[async_trait]
@@ -242,7 +243,7 @@ async fn a_tool_that_the_policy_does_not_enable_never_runs() {
 }
 
 #[tokio::test]
-async fn the_data_processor_streams_its_progress_and_stops_when_it_is_cancelled() {
+async fn the_data_processor_streams_progress_and_stops_when_cancelled() {
     let stage = Stage::with("process", data_processor::tool());
     let mut caller = Caller::new("tester", "run");
     let heard = listening(&mut caller);
@@ -261,7 +262,7 @@ async fn the_data_processor_streams_its_progress_and_stops_when_it_is_cancelled(
         ]
     );
 
-    // Nobody listens: it works all the same.
+    // Without a listener it works the same.
     let result = stage.call("process", json!({"rows": 3})).await;
     assert_eq!(result.model_text(), "Processed all 3 rows");
     assert_eq!(PROCESSED.swap(0, Ordering::SeqCst), 3);
@@ -280,8 +281,8 @@ async fn the_data_processor_streams_its_progress_and_stops_when_it_is_cancelled(
 }
 
 #[tokio::test]
-async fn the_deploy_tool_shows_each_step_to_people_and_its_end_to_the_model() {
-    // By its own interface, and there and back through the stated one.
+async fn the_deploy_tool_shows_people_its_steps_and_the_model_its_end() {
+    // As itself, and converted to the stated interface and back.
     deploys(Stage::with("deploy", deploy::tool())).await;
     deploys(Stage::with("deploy", Ours(Stated(deploy::tool())))).await;
 }

@@ -20,12 +20,12 @@ use crate::{
     messages_api::{Block, Server},
 };
 
-/// The end-to-end example, as it stands.
+/// The end-to-end example, unchanged.
 #[expect(clippy::uninlined_format_args, reason = "the example is as it is")]
 mod program {
     use portcullis_adapters::yoagent;
 
-    /// Time that passes at once.
+    /// A `sleep` that ends at once.
     mod tokio {
         pub(super) use ::tokio::{main, runtime};
 
@@ -46,7 +46,7 @@ mod program {
     }
 }
 
-/// The lines that make agents, in functions that hand them out.
+/// The lines that make agents, in functions that return them.
 #[expect(unused_variables, clippy::let_and_return, reason = "the lines are as they are")]
 mod lines {
     use portcullis_adapters::yoagent;
@@ -72,7 +72,7 @@ mod weather {
 
 type Llm = Arc<ScriptedProvider>;
 
-/// What stands under the program.
+/// The output that the specification shows under the program.
 const TRANSCRIPT: &str = example_text!("002_transcript.txt");
 
 /// The rows of programs that keep their state in the usual place.
@@ -81,7 +81,7 @@ fn rows(world: &World) -> Vec<Row> {
     rows.map(|row| row.expect("a readable row")).collect()
 }
 
-/// A server for the program: the model deploys, then says so.
+/// A server for the program: the model deploys, then reports it.
 fn deploying() -> Server {
     let pieces = &["Successfully deployed to production.", " The deployment completed", " all 4 stages."];
     let call = Block::Call("toolu_01", "deploy", &["", "{\"env\": \"prod", "uction\"}"]);
@@ -121,7 +121,7 @@ fn the_program_prints_what_stands_under_it() {
     }
     let [first, second] = requests.as_slice() else { panic!("{requests:?}") };
     assert_eq!(texts(&first.body["messages"][0]), ["Deploy to production"]);
-    // The model is told the result and nothing of the way there.
+    // The model gets the result and none of the updates.
     let told = &second.body["messages"][2];
     let blocks = told["content"].as_array().expect("blocks");
     assert_eq!((&told["role"], blocks.len()), (&json!("user"), 1));
@@ -137,7 +137,7 @@ fn the_program_prints_what_stands_under_it() {
     assert_eq!((&*ended[0].tool, ended[0].outcome), ("deploy", Some(Outcome::Ok)));
 }
 
-/// The texts of a message's or a result's content, which may be one text or blocks.
+/// The texts of a message's or a result's content, which is one text or blocks.
 fn texts(value: &Value) -> Vec<&str> {
     match &value["content"] {
         Value::String(text) => vec![text],
@@ -165,7 +165,8 @@ fn without_the_operators_word_the_programs_tool_does_not_run() {
     assert_eq!((rows.len(), rows[0].decision), (1, Some(Verdict::Deny)));
 }
 
-/// Two turns: the weather here, nowhere and of no city at all, and the time; then an answer.
+/// Two runs: the first asks for the weather of a city and of none, the time and an echo, and answers; the
+/// second answers at once.
 const WEATHER: &str = r#"
 {"expect": {"tools": ["add", "divide", "echo", "get_current_time", "get_weather", "multiply", "output_read", "subtract"], "messages": 1}}
 {"text": "Let me look. "}
@@ -210,7 +211,7 @@ fn tools_of_ones_own_run_beside_those_that_are_there() {
     );
 }
 
-/// In the process of its own.
+/// The part of the test in the separate process.
 async fn ask_about_the_weather() {
     let provider = Arc::new(ScriptedProvider::from_lines(WEATHER).expect("a script"));
     let mut agent = lines::registered(provider);
@@ -244,7 +245,7 @@ async fn ask_about_the_weather() {
     assert!(matches!(seen.first(), Some(AgentEvent::AgentStart)));
     assert!(matches!(seen.last(), Some(AgentEvent::AgentEnd { .. })));
 
-    // The same conversation goes on, with one run at a time.
+    // The same conversation continues, with one run at a time.
     let mut events = agent.prompt("Thank you").await;
     let mut refused = agent.prompt("And now?").await;
     all(&mut refused).await;
@@ -263,7 +264,7 @@ const ROWS: &str = r#"
 {"end": "stop"}
 "#;
 
-/// A model by a script, and what it was asked.
+/// A scripted model that keeps its requests.
 #[derive(Clone)]
 struct Asked {
     script: Llm,
@@ -279,13 +280,13 @@ impl Provider for Asked {
 }
 
 #[test]
-fn the_data_processor_tells_people_how_far_it_is_and_the_model_its_end() {
+fn people_see_data_processor_progress_and_the_model_its_end() {
     if is_alone() {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         return runtime.block_on(process_rows());
     }
     let world = World::new().with_policy("[tools.process]\nenabled = true\n");
-    let test = "the_data_processor_tells_people_how_far_it_is_and_the_model_its_end";
+    let test = "people_see_data_processor_progress_and_the_model_its_end";
     if run_alone(module_path!(), test, &world, &[]).is_none() {
         return;
     }
@@ -295,7 +296,7 @@ fn the_data_processor_tells_people_how_far_it_is_and_the_model_its_end() {
     assert_eq!(rows, [(process(), Event::Begin, None), (process(), Event::End, Some(Outcome::Ok))]);
 }
 
-/// In the process of its own.
+/// The part of the test in the separate process.
 async fn process_rows() {
     let script = Arc::new(ScriptedProvider::from_lines(ROWS).expect("a script"));
     let asked = Asked { script, requests: Arc::default() };
@@ -332,7 +333,7 @@ async fn process_rows() {
         ]
     );
 
-    // The model gets its end, and nothing of the way there.
+    // The model gets the end of the progress, and none of the updates.
     let requests = requests.lock().expect("not poisoned");
     let [_, second] = requests.as_slice() else { panic!("{requests:#?}") };
     let said: Vec<_> = second.messages.iter().map(portcullis_types::Message::text).collect();
@@ -365,7 +366,7 @@ fn an_agent_that_cannot_begin_says_so_and_no_more() {
     run_alone(module_path!(), "an_agent_that_cannot_begin_says_so_and_no_more", &World::new(), &[]);
 }
 
-/// In the process of its own.
+/// The part of the test in the separate process.
 async fn ask_in_vain() {
     let tools: Vec<Box<dyn AgentTool>> = vec![Box::new(weather::WeatherTool), Box::new(weather::WeatherTool)];
     let mut agent = Agent::new(Arc::new(ScriptedProvider::new())).with_tools(tools);

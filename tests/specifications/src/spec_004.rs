@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::support::Stage;
 
-/// The shapes as they are stated.
+/// The shapes as the specification states them.
 #[expect(dead_code, unreachable_pub, reason = "they are there to be compared with ours, in their own words")]
 mod stated {
     use std::{collections::BTreeMap, time::Duration};
@@ -21,7 +21,7 @@ mod stated {
     example!("004_tier.rs");
 
     pub(super) mod schema {
-        // The specification does not state it, so it is ours.
+        // The specification does not state this type, so it is ours.
         use portcullis_types::JsonSchema;
 
         use super::BTreeMap;
@@ -30,7 +30,7 @@ mod stated {
     }
 }
 
-/// The example, with a body.
+/// The example, with a body supplied.
 mod example {
     use portcullis_sdk::tool;
 
@@ -45,7 +45,7 @@ mod example {
     }
 }
 
-/// What is stated, as a tool of ours: each method has the signature that ours has.
+/// A stated tool as a tool of ours: each method has the signature of ours.
 struct Ours<T>(T);
 
 #[async_trait]
@@ -68,7 +68,7 @@ impl<T: stated::Tool> Tool for Ours<T> {
     }
 }
 
-/// A tool of ours, as what is stated.
+/// A tool of ours as a stated tool.
 struct Stated<T>(T);
 
 #[async_trait]
@@ -125,12 +125,12 @@ fn the_example_declares_what_the_specification_says() {
 
 #[tokio::test]
 async fn the_example_runs_through_the_pipeline() {
-    // By its own interface, and there and back through the stated one.
+    // As itself, and converted to the stated interface and back.
     run(Stage::under(enabled(), example::tool())).await;
     run(Stage::under(enabled(), Ours(Stated(example::tool())))).await;
 }
 
-/// The shipped policy has an entry for a tool of this name.
+/// A policy that enables the tool in the entry that the shipped policy has for this name.
 fn enabled() -> portcullis_testing::World {
     portcullis_testing::World::new()
         .with_policy_edit("[tools.file_read]", "[tools.file_read]\nenabled = true")

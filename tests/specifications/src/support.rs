@@ -1,4 +1,4 @@
-//! What the specifications' tests share: a registry of one tool under a policy that enables it, and a caller
+//! Helpers of the specifications' tests: a registry of one tool under a policy that enables it, and a caller
 //! that listens.
 
 use std::sync::{Arc, Mutex};
@@ -9,19 +9,19 @@ use portcullis_tools::{new_call, Caller, PolicyFiles, ToolRegistry, ToolResult};
 use portcullis_types::{SandboxTier, ToolEvent};
 use serde_json::Value;
 
-/// A world and its registry, which has one tool.
+/// A world, and its registry with one tool.
 pub(crate) struct Stage {
     pub(crate) world: World,
     pub(crate) registry: ToolRegistry,
 }
 
 impl Stage {
-    /// Under a policy that enables the tool by its name.
+    /// A stage whose policy enables the tool by its name.
     pub(crate) fn with<Interface>(name: &str, tool: impl IntoTool<Interface>) -> Self {
         Self::under(World::new().with_policy(&format!("[tools.{name}]\nenabled = true\n")), tool)
     }
 
-    /// Under the world's policy.
+    /// A stage under the world's policy.
     pub(crate) fn under<Interface>(world: World, tool: impl IntoTool<Interface>) -> Self {
         let files = PolicyFiles::find(&world.envelope()).expect("policy files");
         let policy = files.load(SandboxTier::Process).expect("a policy");
@@ -30,7 +30,7 @@ impl Stage {
         Self { world, registry }
     }
 
-    /// One call by a caller of its own.
+    /// One call by a new caller.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> ToolResult {
         call(&self.registry, tool, &arguments, &Caller::new("tester", "run")).await
     }
@@ -46,7 +46,7 @@ pub(crate) async fn call(
     registry.execute_with_policy(new_call(tool, arguments.to_string()), caller).await
 }
 
-/// Makes a caller listen; what it heard is in the list, one line an event.
+/// Makes a caller listen. The list gets one line an event.
 pub(crate) fn listening(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&heard);

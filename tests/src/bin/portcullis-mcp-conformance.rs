@@ -1,7 +1,7 @@
-//! The server that the protocol's conformance suite calls: our server, with the tools that the suite asks for, which
-//! go the way of every native tool. `.ci/mcp-conformance` starts it.
+//! The server for the protocol's conformance suite: our server with the tools that the suite expects, as
+//! ordinary native tools. `.ci/mcp-conformance` starts it.
 //!
-//! Its one argument is a folder that it may fill. On standard output it says its URL; the token is in
+//! Its one argument is a folder that it may fill. It prints its URL to standard output; the token is in
 //! `state/mcp-token` below the folder. It ends with its standard input.
 
 use std::{error::Error, fmt::Write as _, fs, path::PathBuf, sync::Arc, time::Duration};
@@ -18,17 +18,17 @@ use portcullis_types::{
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, stdin};
 
-/// One red point.
+/// A PNG image of one red pixel.
 const PNG: &str =
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
 
-/// No sound at all.
+/// A WAV file without samples.
 const WAV: &str = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQAAAAA=";
 
-/// How long the tools that say something while they run wait in between.
+/// The pause between two messages of a running tool.
 const BETWEEN: Duration = Duration::from_millis(50);
 
-/// A tool of the suite, by what it does.
+/// A tool of the suite, by its behaviour.
 #[derive(Debug, Clone, Copy)]
 enum Does {
     Text,
@@ -46,8 +46,7 @@ enum Does {
     Schema,
 }
 
-/// The tools by the names that the suite has for them. `test_sampling` is not among them: no tool may ask a
-/// client's model.
+/// The tools under the names of the suite. `test_sampling` is missing: no tool may ask a client's model.
 const TOOLS: [(&str, Does); 13] = [
     ("test_simple_text", Does::Text),
     ("test_image_content", Does::Image),
@@ -202,7 +201,7 @@ fn resource(uri: &str, mime_type: &str, text: &str) -> Content {
     }
 }
 
-/// A question with a default for every primitive type.
+/// A form with a default for every primitive type.
 fn defaults() -> Value {
     json!({
         "name": {"type": "string", "default": "John Doe"},
@@ -213,7 +212,7 @@ fn defaults() -> Value {
     })
 }
 
-/// A question with every form of a choice.
+/// A form with every kind of choice.
 fn choices() -> Value {
     let titled = json!([
         {"const": "value1", "title": "First"},
@@ -254,7 +253,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let listener = bind(([127, 0, 0, 1], 0).into(), false).await?;
     let address = listener.local_addr()?;
     let (token, _) = BearerToken::of_state(&state)?;
-    // The suite takes its own page to be one that may call.
+    // The suite expects the server's own origin to be permitted.
     let access = HttpAccess::new(token).origins([format!("http://{address}")]);
     let stop = CancellationToken::new();
     let serving = serve_http(&server, listener, access, stop.clone());
@@ -272,7 +271,7 @@ fn announce(url: &str) {
     println!("{url}");
 }
 
-/// A policy that enables the suite's tools by name, and nothing that the shipped one does not.
+/// A policy that enables the suite's tools by name, and otherwise equals the shipped one.
 fn enabling() -> String {
     let mut policy = portcullis_tools::policy::DEFAULT_POLICY.to_owned();
     for (name, _) in TOOLS {

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// Has the process itself print when its command is over: no server may take that for its own words.
+/// Makes the process itself print after its command. A server must keep such output out of the protocol.
 const PRINTS: &str = "PORTCULLIS_TEST_PRINTS";
 
 #[expect(clippy::print_stdout, reason = "what a test asks for")]

@@ -1,4 +1,4 @@
-//! Whatever a tool comes by, a call of it that any gate refuses does nothing and leaves one row.
+//! A call that any gate refuses does nothing and leaves one row, for every kind of adapter.
 
 use std::{
     collections::BTreeMap,
@@ -38,15 +38,15 @@ use crate::{
     support::{Scripted, Spy, raw, snapshot},
 };
 
-/// What a tool comes by, and a tool of it.
+/// One kind of adapter, with a tool of it.
 #[derive(Debug, Clone, Copy)]
 struct Adapter {
     tool: &'static str,
-    /// Whether it is a tool of this process that an embedder adds.
+    /// Whether it is a native tool, added by an embedder.
     is_native: bool,
-    /// Arguments of a call that leaves something that no other number's leaves.
+    /// Arguments of a call whose effect differs from that of every other number.
     arguments: fn(usize) -> Value,
-    /// The same with a part that the policy refuses for what it names, and the code of that.
+    /// The same arguments with a part that the policy refuses for its subject, and the code of that refusal.
     refused: fn(usize) -> Vec<(Value, &'static str)>,
 }
 
@@ -65,9 +65,9 @@ const ADAPTERS: [Adapter; 8] = [
         arguments: |n| json!({"path": format!("made{n}")}),
         refused: |_| bad_paths().map(|(path, code)| (json!({"path": path}), code)).to_vec(),
     },
-    // The trait of specification 000, which tells of no paths.
+    // The trait of specification 000, which declares no paths.
     Adapter { tool: "everruns", is_native: true, arguments: |n| json!({"n": n}), refused: |_| Vec::new() },
-    // The trait of specification 002, which tells of none either.
+    // The trait of specification 002, which declares none either.
     Adapter { tool: "yoagent", is_native: true, arguments: |n| json!({"n": n}), refused: |_| Vec::new() },
     // A shipped module.
     Adapter {
@@ -76,7 +76,7 @@ const ADAPTERS: [Adapter; 8] = [
         arguments: |n| json!({"path": format!("folder{n}/made"), "content": "x"}),
         refused: |_| bad_paths().map(|(path, code)| (json!({"path": path, "content": "x"}), code)).to_vec(),
     },
-    // A module from outside. It does not tell the policy that its path is one.
+    // A module from outside. It does not declare its path argument to the policy.
     Adapter {
         tool: "raw_path",
         is_native: false,
@@ -102,7 +102,7 @@ const ADAPTERS: [Adapter; 8] = [
     },
 ];
 
-/// Paths that no tool here may write.
+/// Paths that none of these tools may write.
 fn bad_paths() -> [(&'static str, &'static str); 5] {
     [
         ("/etc/made", "unknown_mount"),
@@ -113,30 +113,30 @@ fn bad_paths() -> [(&'static str, &'static str); 5] {
     ]
 }
 
-/// Why a gate refuses a call that is fine otherwise.
+/// Why a gate refuses a call that would otherwise run.
 #[derive(Debug, Clone)]
 enum Reason {
     /// There is no such tool.
     Unknown,
-    /// The arguments are not those of the tool.
+    /// The arguments do not match the tool's schema.
     Arguments(String),
-    /// The policy refuses what one of them names.
+    /// The policy refuses the subject that one of the arguments names.
     Subject(usize),
-    /// A hook of the program says no, or panics.
+    /// A hook of the embedder denies or panics.
     Hook(&'static str),
-    /// The caller's own policy says no.
+    /// The caller's approval policy denies.
     CallersPolicy,
-    /// Whoever was asked said no.
+    /// The approver says no.
     Refused,
-    /// There is nobody to ask.
+    /// There is no approver.
     Nobody,
-    /// Whoever was asked panicked.
+    /// The approver panics.
     Panic,
-    /// The call was given up before it began.
+    /// The call is cancelled before it begins.
     GivenUp,
 }
 
-/// How often tools of this process ran.
+/// How often native tools ran.
 static RAN: AtomicUsize = AtomicUsize::new(0);
 
 fn ran() -> ToolOutput {
@@ -174,7 +174,7 @@ impl everruns::Tool for Foreign {
     }
 }
 
-/// The same for the other one: a type has one interface.
+/// The same for yoagent, since a type implements one of the two interfaces.
 struct Other;
 
 #[async_trait]
@@ -201,7 +201,7 @@ impl yoagent::AgentTool for Other {
     }
 }
 
-/// Keeps agents out by their names.
+/// A hook that turns agents away by their names.
 struct Doorkeeper;
 
 const KEPT_OUT: &str = "kept_out";
@@ -225,11 +225,11 @@ struct Stage {
     calls: usize,
 }
 
-/// What calls can have done.
+/// Observable effects of calls.
 type Done = (usize, BTreeMap<String, String>);
 
 impl Stage {
-    /// Under a policy that has these lines for each tool of this process, and for each other tool.
+    /// A stage whose policy has the first lines for each native tool, and the second for each other tool.
     async fn new(native: &str, other: &str, per_minute: u32) -> Self {
         let mut world = World::new()
             .with_policy_edit("calls_per_minute = 600", &format!("calls_per_minute = {per_minute}"))
@@ -269,7 +269,7 @@ impl Stage {
         (RAN.load(Ordering::SeqCst), snapshot(&self.world.workspace()))
     }
 
-    /// A number that no call had.
+    /// A number that no earlier call had.
     fn next(&mut self) -> usize {
         self.calls += 1;
         self.calls
@@ -279,7 +279,7 @@ impl Stage {
         self.registry.execute_with_policy(raw(tool, arguments), caller).await
     }
 
-    /// A call that nothing stands in the way of, and that leaves something.
+    /// Asserts that an unhindered call runs and leaves an effect.
     async fn runs(&mut self, adapter: Adapter) {
         let (done, rows) = (self.done(), self.world.rows().len());
         let arguments = (adapter.arguments)(self.next()).to_string();
@@ -290,7 +290,7 @@ impl Stage {
         assert!(events.contains(&Event::Begin), "{}: {events:?}", adapter.tool);
     }
 
-    /// A call that is refused for this: it does nothing and leaves one row.
+    /// Asserts that a call is refused with this error, does nothing and leaves one row.
     async fn refuses(&self, tool: &str, arguments: &str, caller: &Caller, kind: ToolErrorKind, code: &str) {
         let (done, rows) = (self.done(), self.world.rows().len());
         let result = self.call(tool, arguments, caller).await;
@@ -308,7 +308,7 @@ impl Stage {
         }
     }
 
-    /// A call that is refused for a reason; nothing where the adapter has no such refusals.
+    /// Asserts that a call is refused for a reason. Does nothing where the adapter has no such refusals.
     async fn refuses_for(&mut self, adapter: Adapter, reason: &Reason) {
         let n = self.next();
         let mut tool = adapter.tool.to_owned();
@@ -365,7 +365,7 @@ impl Stage {
     }
 }
 
-/// Every adapter with every reason, in any order, with rubbish for arguments.
+/// Every adapter with every reason, in any order, with garbage as arguments.
 fn refusals() -> impl Strategy<Value = Vec<(Adapter, Reason)>> {
     let rubbish = prop_oneof![
         "[^{}]{0,40}",
@@ -408,7 +408,7 @@ async fn check(refusals: Vec<(Adapter, Reason)>) {
     for (adapter, reason) in refusals {
         open.refuses_for(adapter, &reason).await;
     }
-    // The control: with nothing in the way each of them does something.
+    // The control: unhindered, each of them has an effect.
     for adapter in ADAPTERS {
         open.runs(adapter).await;
     }
@@ -453,7 +453,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_a_tool_comes_by_a_refused_call_does_nothing_and_leaves_one_row(refusals in refusals()) {
+    fn a_refused_call_of_any_adapter_has_no_effect_and_one_row(refusals in refusals()) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         runtime.block_on(check(refusals));
     }

@@ -1,4 +1,5 @@
-//! A model at work with the tools: the demonstration, and `portcullis agent` with a server that plays a model.
+//! A model at work with the tools: the demonstration, and `portcullis agent` against a server that plays a
+//! model.
 
 mod command_line;
 mod demo;

@@ -1,4 +1,4 @@
-//! Approvals: who is asked, what an answer is worth, and what it is bound to.
+//! Approvals: the approver, the effect of an answer, and the call that an answer is bound to.
 
 mod answers;
 mod binding;
@@ -18,7 +18,7 @@ use crate::{
     support::{Scripted, Spy, asking, caller, enabled, natives, raw},
 };
 
-/// A tool that asks by itself, writes to its `path`, and answers with its arguments.
+/// A tool that requires approval itself, writes to its `path`, and answers with its arguments.
 fn spy() -> Spy {
     let properties = json!({"path": {"type": "string"}, "n": {"type": "integer", "maximum": 9}});
     Spy::repeating("spy")
@@ -38,7 +38,7 @@ async fn run(registry: &ToolRegistry, caller: &Caller) -> ToolResult {
     registry.execute_with_policy(raw("spy", HARMLESS), caller).await
 }
 
-/// One call of the spy: what came of it, whether it ran, and the row's `approval`.
+/// One call of the spy: its outcome, whether it ran, and the row's `approval`.
 async fn outcome(world: &World, spy: Spy, caller: &Caller) -> (Result<String, String>, bool, Option<String>) {
     let calls = spy.calls();
     let registry = natives(world, [spy]);
@@ -73,7 +73,7 @@ async fn a_tool_that_requires_approval_runs_only_if_somebody_says_yes() {
     assert_eq!(outcome(&world(), spy(), &asking(yes())).await, ran("approved"));
     let no = Scripted::new(|_, _| ApprovalAnswer::Deny { reason: None });
     assert_eq!(outcome(&world(), spy(), &asking(no)).await, refused("approval_refused"));
-    // The policy cannot take the tool's own wish away.
+    // The policy cannot waive the approval that the tool requires.
     let allowing = World::new().with_policy(&format!("{}approval = \"allow\"", enabled("spy")));
     assert_eq!(outcome(&allowing, spy(), &caller()).await, refused("approval_unavailable"));
 }

@@ -1,4 +1,5 @@
-//! The audit log as calls leave it: what a row says, what it never holds, and that it comes first.
+//! The audit log that calls leave: the content of a row, the data that it never holds, and that it is written
+//! first.
 
 mod processes;
 mod unwritable;
@@ -28,7 +29,7 @@ fn mounts(row: &Row) -> Vec<(&str, Access)> {
 }
 
 #[tokio::test]
-async fn the_row_of_a_read_says_who_what_by_which_right_and_at_what_cost() {
+async fn the_row_of_a_read_has_caller_subject_grant_and_cost() {
     let world = World::new();
     world.put("a.txt", "content");
     let registry = world.registry().await;
@@ -76,7 +77,7 @@ async fn the_row_of_a_read_says_who_what_by_which_right_and_at_what_cost() {
 }
 
 #[tokio::test]
-async fn a_call_with_effects_has_a_begin_with_its_grant_and_then_an_end() {
+async fn a_call_with_effects_has_a_begin_with_its_grant_and_an_end() {
     let world = World::new();
     let registry = world.registry().await;
     Answer::of(&registry, "file_write", json!({"path": "/tmp/x", "content": "c"}))
@@ -120,7 +121,7 @@ async fn the_begin_is_on_record_when_the_tool_starts() {
 }
 
 #[tokio::test]
-async fn a_native_tool_is_marked_and_has_neither_module_nor_mounts_nor_posture() {
+async fn a_native_row_is_marked_and_has_no_module_mounts_or_posture() {
     let world = World::new();
     let registry = natives(&world, []);
     registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await.outcome.expect("runs");
@@ -203,7 +204,7 @@ async fn no_row_and_no_file_of_the_state_folder_holds_contents() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_hundred_concurrent_calls_of_all_kinds_each_have_their_rows_in_one_chain() {
+async fn two_hundred_concurrent_calls_have_their_rows_in_one_chain() {
     let world = World::new();
     world.put("a.txt", "a");
     let registry = world.registry().await;
@@ -249,7 +250,7 @@ fn words(row: &str) -> Vec<Vec<&str>> {
 }
 
 #[tokio::test]
-async fn the_document_has_each_field_of_a_row_and_each_of_its_few_words() {
+async fn the_document_has_each_field_of_a_row_and_its_fixed_words() {
     let document = include_str!("../../../docs/audit.md");
     let table = document.split_once("\n## Fields\n").and_then(|(_, rest)| rest.split_once("\n### "));
     let rows: Vec<_> = table.expect("a table").0.lines().filter(|line| line.starts_with("| `")).collect();

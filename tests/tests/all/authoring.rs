@@ -1,7 +1,8 @@
-//! What an author does, from nothing to a tool that a policy allows: the real commands, a real cargo, offline.
+//! The path of an author, from nothing to a tool that a policy allows: the real commands and a real cargo,
+//! offline.
 //!
-//! The crates share one target folder, so that the SDK is built once; each test's tools have names of their
-//! own, since a module is a file there.
+//! The crates share one target folder, so that the SDK is built once. Tool names are unique to each test,
+//! since a tool's module is a file in that folder.
 
 mod docs;
 mod mishaps;
@@ -29,7 +30,7 @@ impl Author {
         Self { root: tempfile::tempdir().expect("a folder") }
     }
 
-    /// An author with a crate, whose program may be given.
+    /// An author with a crate, whose program can be given.
     fn with_crate(name: &str, program: Option<&str>) -> Self {
         let author = Self::new();
         author.succeeds(&["tool", "new", name, "--dir", "crate", "--sdk", &sdk()]);
@@ -43,7 +44,7 @@ impl Author {
         self.root.path().join(below)
     }
 
-    /// The program in this folder, as it is run by a person who has nothing configured, and no network.
+    /// The program in this folder, for a person without any configuration and without network.
     fn command(&self, program: &Path) -> Command {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut command = Command::new(program);
@@ -61,7 +62,7 @@ impl Author {
         self.command(&portcullis_testing::binary()).args(words).output().expect("starts")
     }
 
-    /// What goes to standard output, and to standard error.
+    /// Runs the program, and returns its standard output and standard error.
     #[track_caller]
     fn exits(&self, code: i32, words: &[&str]) -> (String, String) {
         let output = self.run(words);
@@ -75,7 +76,7 @@ impl Author {
         self.exits(0, words)
     }
 
-    /// Tries a tool of the crate under the policy file, if there is one.
+    /// Tries a tool of the crate, under the policy file if there is one.
     #[track_caller]
     fn tries(&self, code: i32, tool: &str, arguments: &str, more: &[&str]) -> (String, String) {
         let mut words = vec!["tool", "try", tool, arguments, "--dir", "crate"];
@@ -86,13 +87,13 @@ impl Author {
         self.exits(code, &words)
     }
 
-    /// A policy file of the shipped text and more.
+    /// Writes a policy file: the shipped text and more.
     fn policy(&self, more: &str) {
         let (shipped, _) = self.succeeds(&["policy", "default"]);
         fs::write(self.path("policy.toml"), format!("{shipped}\n{more}")).expect("written");
     }
 
-    /// The audit log of the default workspace.
+    /// The rows of the default workspace's audit log.
     fn rows(&self) -> Vec<Row> {
         let state = fs::read_dir(self.path("state/portcullis")).expect("there").next().expect("one");
         audit::rows(&audit::log_path(&state.expect("readable").path()))
@@ -101,13 +102,13 @@ impl Author {
     }
 }
 
-/// The SDK of this checkout.
+/// The path of this checkout's SDK.
 fn sdk() -> String {
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdk");
     sdk.to_str().expect("text").to_owned()
 }
 
-/// Where all crates of these tests are built.
+/// The target folder of all crates of these tests.
 fn target() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("authoring")
 }

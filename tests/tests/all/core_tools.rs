@@ -1,4 +1,4 @@
-//! What the core tools do, natively and as modules: the same in both, case by case.
+//! The core tools, natively and as modules: the same in both, case by case.
 
 mod changing;
 mod writing;
@@ -28,7 +28,7 @@ fn ok(text: impl Into<String>) -> Result<String, (ToolErrorKind, &'static str)> 
 }
 
 fn populated() -> World {
-    // Two results are compared, so the host must not cut one of them.
+    // The native and the WASM results are compared, so the host must not truncate one of them.
     let world = World::new().with_policy_edit("max_output_bytes = \"16KiB\"", "max_output_bytes = \"1MiB\"");
     world.put("lines.txt", "one\ntwo\nthree");
     world.put("ended.txt", "one\ntwo\n");
@@ -67,8 +67,8 @@ fn natively(
     }
 }
 
-/// Runs the cases in order in two worlds, natively in one and through the registry in the other; both must
-/// give what is expected and leave the same files.
+/// Runs the cases in order in two worlds, natively in one and through the registry in the other. Both must
+/// give the expected results and leave the same files.
 async fn check(cases: Vec<Case>) {
     let (native, wasm) = (populated(), populated());
     let registry = wasm.registry().await;
@@ -214,7 +214,7 @@ async fn file_write_creates_replaces_and_appends_and_makes_parents() {
 }
 
 #[tokio::test]
-async fn a_key_that_a_core_tool_does_not_know_is_refused_with_the_nearest() {
+async fn a_core_tool_refuses_an_unknown_key_with_the_nearest_one() {
     let world = populated();
     let registry = world.registry().await;
     for (tool, arguments, message) in [
@@ -242,7 +242,7 @@ async fn a_key_that_a_core_tool_does_not_know_is_refused_with_the_nearest() {
     assert!(!world.shared("x").exists());
 }
 
-/// All that a registry knows of a tool of a module is what its function says.
+/// Asserts that the registry holds for a module's tool exactly what its function declares.
 #[track_caller]
 fn assert_declared(registered: &RegisteredTool, said: &ToolDeclaration) {
     let name = &said.name;
@@ -251,7 +251,7 @@ fn assert_declared(registered: &RegisteredTool, said: &ToolDeclaration) {
     assert_eq!(registered.output_schema(), said.output_schema.as_ref(), "{name}");
     assert_eq!(registered.meta(), &said.meta, "{name}");
     let facts = registered.facts();
-    // By these the policy judges.
+    // The policy decides by these.
     assert_eq!(facts.roles, said.roles, "{name}");
     assert_eq!((facts.declared_tier, facts.declared_policy), (said.tier, said.policy), "{name}");
     let time = facts.declared_timeout.map(|time| time.as_millis());

@@ -1,14 +1,15 @@
-//! Programs that link us: what they write, and what that must not change for them.
+//! Programs that link Portcullis: the code that they write, and effects that linking must not have on them.
 
 #[expect(unreachable_pub, reason = "as it stands in the document, where it is a program's")]
 mod program;
 
 use portcullis_testing::World;
 
-/// Cargo unites the features of a crate over a whole program, so a choice of ours for reqwest would be theirs.
+/// Cargo unifies the features of a crate over a whole program, so our choice of reqwest features would be
+/// theirs.
 #[test]
 fn an_embedders_own_http_client_is_made_as_without_us() {
-    // Linked, and nothing of it is used before the client is made.
+    // The crates are linked, but none of their code runs before the client is made.
     let ours = portcullis_agent::ProviderKind::ALL;
     reqwest::Client::new();
     assert!(!ours.is_empty());

@@ -1,4 +1,4 @@
-//! Files through the core tools: what a path may reach, and what is left behind when it may not.
+//! Files through the core tools: the reach of a path, and the state after a refusal.
 
 mod escapes;
 mod links;
@@ -15,13 +15,13 @@ use serde_json::{Value, json};
 
 use crate::support::snapshot;
 
-/// A text outside every mount. It must never come back.
+/// A text outside every mount, which no answer may contain.
 const OUTSIDE: &str = "a secret outside the mounts";
 
 /// A text in the vault.
 const IN_VAULT: &str = "a secret of the vault";
 
-/// A world with something to steal and many ways to try, and its registry.
+/// A world with secrets and many paths that try to reach them, and its registry.
 pub(crate) struct Place {
     pub(crate) world: World,
     pub(crate) registry: ToolRegistry,
@@ -77,7 +77,8 @@ impl Place {
         Answer::of(&self.registry, tool, arguments).await
     }
 
-    /// One call that must be refused so, leave no trace but its row, and tell nothing of the host.
+    /// Asserts that a call is refused with this error, leaves no trace but its row, and tells nothing of the
+    /// host.
     pub(crate) async fn refused(
         &self,
         tool: &str,
@@ -97,7 +98,7 @@ impl Place {
 
         let own = arguments.to_string();
         let said = format!("{} {:?} {}", error, error.hint(), answer.0.details);
-        // What the caller wrote itself may be repeated to it.
+        // The answer may repeat the caller's own words.
         for secret in
             [self.world.root().to_str().expect("UTF-8"), OUTSIDE, IN_VAULT, "root:x:", "/proc/self/fd/"]
         {
@@ -114,7 +115,7 @@ impl Place {
     }
 }
 
-/// The arguments of a write that would be seen.
+/// The arguments of a write whose effect would be seen.
 pub(crate) fn writing(path: &str, mode: &str) -> Value {
     json!({"path": path, "content": "changed by the tool", "mode": mode})
 }

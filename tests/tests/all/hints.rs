@@ -1,4 +1,4 @@
-//! What an author hints at: other names, less output, not to be shown. No hint widens anything.
+//! An author's hints: aliases, a cap on output, a hidden tool. No hint widens a right.
 
 use std::sync::atomic::Ordering;
 
@@ -21,11 +21,11 @@ fn aliases(names: &[&str]) -> ToolMeta {
     ToolMeta { aliases: names.iter().map(|name| (*name).to_owned()).collect(), ..ToolMeta::default() }
 }
 
-/// Says nothing of its tier.
+/// Declares no tier.
 #[tool]
 async fn silent() {}
 
-/// Says that it only reads.
+/// Declares that it only reads.
 #[tool(tier = ReadOnly)]
 async fn reading() {}
 
@@ -120,7 +120,7 @@ async fn a_hidden_tool_is_called_by_name_and_never_suggested() {
 }
 
 #[tokio::test]
-async fn an_output_is_cut_where_its_author_wants_and_the_rest_can_be_read() {
+async fn an_output_is_cut_at_its_authors_cap_and_the_rest_is_kept() {
     let world = world_enabling(&["talk"]);
     let meta = ToolMeta { output_cap_bytes: Some(10), ..ToolMeta::default() };
     let spy = Spy::new("talk", |_, _| async { Ok(ToolOutput::text("0123456789abcdef")) }).meta(meta);

@@ -1,8 +1,9 @@
-//! The JSON-Schema-Test-Suite, its mandatory tests of draft 2020-12, through the check that every call's
-//! arguments pass, with repairs off.
+//! The mandatory tests of the JSON-Schema-Test-Suite for draft 2020-12, through the check of every call's
+//! arguments, with repairs off.
 //!
-//! `PORTCULLIS_JSON_SCHEMA_SUITE` names the suite's folder; `.ci/run` fetches it. Without it the test says that it skips. A tool's arguments are an
-//! object, so each case is the property of one: its schema keeps a root of its own by an `$id`.
+//! `PORTCULLIS_JSON_SCHEMA_SUITE` names the suite's folder; `.ci/run` fetches it. Without the variable the
+//! test prints that it skips. A tool's arguments are an object, so each case's schema becomes that of a
+//! property, and an `$id` makes it the root of its references.
 
 use std::{collections::BTreeMap, env, fs, path::Path};
 
@@ -12,9 +13,9 @@ use serde_json::{Value, json};
 
 const FOLDER: &str = "PORTCULLIS_JSON_SCHEMA_SUITE";
 
-/// The files with cases that need a document from elsewhere, and these cases, each with the reference that
-/// leads there. The list may only shrink: a case that is not there, is refused for another reason, or passes,
-/// fails the test.
+/// Files whose cases need a remote document, and these cases, each with the reference that leads there. The
+/// list may only shrink: the test fails if a listed case is missing, is refused for another reason, or
+/// passes.
 const REMOTE: &[(&str, &[(&str, &str)])] = &[
     (
         "defs.json",
@@ -92,7 +93,7 @@ struct Tally {
 }
 
 #[test]
-fn the_check_of_arguments_agrees_with_the_test_suite_of_json_schema() {
+fn the_argument_check_agrees_with_the_json_schema_suite() {
     let Some(folder) = env::var_os(FOLDER) else {
         println!("skipped: {FOLDER} does not name the folder of the JSON-Schema-Test-Suite");
         return;
@@ -118,7 +119,7 @@ fn the_check_of_arguments_agrees_with_the_test_suite_of_json_schema() {
 }
 
 impl Tally {
-    /// A case that counts: every one of its tests must come out as the suite says.
+    /// Runs a case that counts: each of its tests must have the suite's result.
     fn run(&mut self, file: &str, case: &Value) {
         let name = case["description"].as_str().unwrap_or_default();
         let schema = match compile(&case["schema"]) {
@@ -133,7 +134,8 @@ impl Tally {
         }
     }
 
-    /// A case that is listed: it is refused for this reference, or comes out wrong for want of this dialect.
+    /// Runs a listed case: it must be refused for this reference, or have a wrong result because it needs
+    /// this dialect.
     fn exempt(&mut self, file: &str, case: &Value, elsewhere: &str) {
         let tests = case["tests"].as_array().expect("a list of tests");
         let needs_it = match compile(&case["schema"]) {
@@ -151,11 +153,11 @@ impl Tally {
     }
 }
 
-/// The case's schema as that of an argument `v`.
+/// The case's schema as the schema of an argument `v`.
 fn compile(schema: &Value) -> Result<ArgumentSchema, SchemaError> {
     let mut schema = schema.clone();
     if let Value::Object(map) = &mut schema {
-        // Else `#` would be the schema of all arguments.
+        // Otherwise `#` would refer to the schema of all arguments.
         map.entry("$id").or_insert_with(|| json!("https://suite.example/case"));
     }
     ArgumentSchema::compile(&JsonSchema::new(json!({
@@ -167,7 +169,7 @@ fn compile(schema: &Value) -> Result<ArgumentSchema, SchemaError> {
     })))
 }
 
-/// Whether a test comes out as the suite says; what is wrong where it does not.
+/// Whether a test has the suite's result; the error says what differs.
 fn outcome(schema: &ArgumentSchema, test: &Value) -> Result<(), String> {
     let text = json!({"v": test["data"]}).to_string();
     let checked = schema.check(&text, Repairs::Off);
@@ -181,7 +183,7 @@ fn outcome(schema: &ArgumentSchema, test: &Value) -> Result<(), String> {
     Err(format!("{}: {said}", test["description"]))
 }
 
-/// The mandatory files: those that lie in no folder below.
+/// The mandatory files: those directly in the draft's folder.
 fn files(suite: &Path) -> BTreeMap<String, Value> {
     let folder = suite.join("tests/draft2020-12");
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));

@@ -1,8 +1,8 @@
-//! Tools in other languages: the examples are built with the compilers that are here, loaded as modules from
+//! Tools in other languages: the examples are built with the installed compilers, loaded as modules from
 //! outside, and called.
 //!
-//! A compiler that is missing is said so and its test skips; with `PORTCULLIS_REQUIRE_LANGUAGES` set, as
-//! `.ci/run` sets it, that is a failure. `.ci/other-languages` installs them.
+//! A test whose compiler is missing prints that and skips. With `PORTCULLIS_REQUIRE_LANGUAGES` set, as
+//! `.ci/run` sets it, a missing compiler is a failure. `.ci/other-languages` installs the compilers.
 
 use std::{
     env, fs,
@@ -23,7 +23,7 @@ fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
 }
 
-/// Builds an example; none where its compiler is missing and may be.
+/// Builds an example. Returns `None` where its compiler is missing and is not required.
 #[expect(clippy::print_stdout, reason = "a test that skips says why")]
 fn build(name: &str, compiler: &[&str], variables: &[(&str, PathBuf)], out: &Path) -> Option<Vec<u8>> {
     let run = |program: &Path, arguments: &[&str]| -> Option<Output> {
@@ -88,7 +88,7 @@ fn the_json_reader_in_c_takes_json_and_nothing_else() {
     let out = tempfile::tempdir().expect("a folder");
     let Some(module) = build("c-word-count", &["clang", "--version"], &[], out.path()) else { return };
     drop(module);
-    // The same source, for this machine: what its reader refuses, the host would never send.
+    // The same source, compiled natively: the host would never send the input that this reader refuses.
     let program = out.path().join("native");
     #[expect(clippy::disallowed_methods, reason = "the compiler of the example")]
     let compiled = Command::new("clang")

@@ -1,5 +1,5 @@
-//! The server of the Model Context Protocol, spoken with in raw messages: the real program on its standard streams
-//! and over HTTP, and the library with tools that no program has.
+//! The MCP server, tested with raw messages: the real program on its standard streams and over HTTP, and the
+//! library with tools that the program does not have.
 
 mod approvals;
 mod arguments;

@@ -1,4 +1,4 @@
-//! Modules from outside: what is loaded, what is refused, what is pinned, and what they get.
+//! Modules from outside: loading, refusals, pins, and their rights.
 
 mod approve;
 mod compile;
@@ -36,12 +36,12 @@ fn module(tool: &str) -> Vec<u8> {
     WatGuest::new(tool).bytes()
 }
 
-/// A module with one tool that is not the same module.
+/// A module with one tool of the same name, with other bytes.
 fn other_module(tool: &str) -> Vec<u8> {
     WatGuest { fields: "(func)".to_owned(), ..WatGuest::new(tool) }.bytes()
 }
 
-/// The modules that are refused: their files, and why with all causes.
+/// The file names of the refused modules, each with the error and all causes.
 fn refused(registry: &ToolRegistry) -> Vec<(String, String)> {
     let shown = |module: &portcullis_tools::modules::RefusedModule| {
         (module.name().to_owned(), portcullis_types::chain(module.error()))

@@ -1,4 +1,4 @@
-//! Tools of this process: the shipped ones, and those that an embedder adds.
+//! Native tools: the shipped ones, and those that an embedder adds.
 
 use std::sync::atomic::Ordering;
 
@@ -21,14 +21,14 @@ async fn registry() -> (World, ToolRegistry) {
     (world, registry)
 }
 
-/// The names of the shipped tools, without the steps of operations, which nobody calls.
+/// The names of the shipped tools, without the steps of operations, which are not callable.
 fn shipped() -> Vec<&'static str> {
     let is_step = |name: &str| Operation::ALL.iter().any(|operation| operation.steps.contains(&name));
     shipped_names().filter(|name| !is_step(name)).collect()
 }
 
 #[tokio::test]
-async fn the_shipped_tools_are_registered_by_name_and_marked_with_what_confines_them() {
+async fn the_shipped_tools_are_registered_with_their_confinement() {
     let (_world, registry) = registry().await;
     let names: Vec<&str> = registry.tools().map(|tool| tool.facts().name.as_str()).collect();
     assert_eq!(names, shipped(), "sorted, and every one of them is known");
@@ -172,7 +172,7 @@ async fn failures_of_the_shipped_tools_are_typed() {
 }
 
 #[tokio::test]
-async fn an_embedders_tool_is_denied_until_the_policy_enables_it_by_name() {
+async fn an_embedders_tool_is_denied_until_enabled_by_name() {
     for (policy, code) in [
         (String::new(), Some("native_not_enabled")),
         ("[tools.spy]\napproval = \"allow\"".to_owned(), Some("native_not_enabled")),
@@ -199,7 +199,7 @@ async fn an_embedders_tool_is_denied_until_the_policy_enables_it_by_name() {
 }
 
 #[tokio::test]
-async fn a_name_that_is_taken_or_looks_like_another_is_refused_at_the_build() {
+async fn a_taken_or_lookalike_name_is_refused_at_the_build() {
     for name in ["echo", "output_read", "file_read", "add"] {
         let builder = World::new();
         let builder = builder.builder().await.expect("bootstraps");

@@ -1,4 +1,4 @@
-//! The program as an ordinary user's, started by somebody else.
+//! The program as an ordinary user, started by another user.
 
 use std::{
     fs, io,
@@ -9,11 +9,11 @@ use std::{
 
 use portcullis_testing::{World, binary};
 
-/// Whom root becomes.
+/// The user that root switches to.
 pub(crate) const USER: u32 = 65534;
 
-/// The program, to be started as an ordinary user to whom everything in the world belongs. Only root can become one;
-/// somebody else is one, and gets the program as it is.
+/// The program as a command of an ordinary user who owns everything in the world. Only root can switch to
+/// one; any other user gets the program as it is.
 #[expect(clippy::disallowed_methods, reason = "the program under test")]
 pub(crate) fn program(world: &World) -> Command {
     if !is_root() {
@@ -23,7 +23,8 @@ pub(crate) fn program(world: &World) -> Command {
     }
     let place = world.root().join("program");
     if !place.exists() && fs::hard_link(binary(), &place).is_err() {
-        // By another program: while one of ours has the copy open to be written, nobody can run it.
+        // `install` writes the copy: while this process or a child that it forks has the file open for
+        // writing, it cannot be executed (`ETXTBSY`).
         let copied = Command::new("install").args(["-m", "755"]).arg(binary()).arg(&place).status();
         assert!(copied.expect("starts").success());
     }
@@ -34,7 +35,7 @@ pub(crate) fn program(world: &World) -> Command {
     command
 }
 
-/// Whether another user's program can be started here; says so where it cannot.
+/// Whether another user's program can be started here; prints that the test skips where it cannot.
 #[expect(clippy::print_stderr, reason = "a test that skips says so")]
 pub(crate) fn can_start_anothers() -> bool {
     if !is_root() {
@@ -47,7 +48,7 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives everything below a folder to the ordinary user, but for the program.
+/// Gives everything below a folder to the ordinary user, except the program.
 fn give(path: &Path, program: &Path) -> io::Result<()> {
     if path == program {
         return Ok(());
@@ -63,7 +64,7 @@ fn give(path: &Path, program: &Path) -> io::Result<()> {
 }
 
 #[test]
-fn concealing_its_memory_costs_an_ordinary_user_no_layer_and_no_time() {
+fn concealing_memory_works_for_an_ordinary_user() {
     if !can_start_anothers() || !portcullis_tools::HostWasmToolRunner::has_pagemap_scan() {
         return;
     }

@@ -1,4 +1,4 @@
-//! Somebody at a terminal, before whom the program runs.
+//! A person at a terminal, and the program that runs there.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,38 +17,38 @@ use rustix::{
     termios::{Winsize, tcsetwinsize},
 };
 
-/// How long a test waits for the program to go on, in seconds: what is missed then never comes.
+/// How long a test waits for the program's next output, in seconds: output that is missing then never comes.
 const PATIENCE_S: i64 = 120;
 
-/// How long a test looks for more on the terminal before it looks elsewhere.
+/// How long a test polls the terminal before it checks its condition again.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-/// How wide a terminal is of which a test says nothing.
+/// The terminal's width where the test sets none.
 const COLUMNS: u16 = 120;
 
-/// What the terminal makes an interrupt of, for all that runs in its foreground.
+/// Key that the terminal turns into an interrupt of its foreground processes.
 pub(crate) const CTRL_C: &str = "\x03";
 
-/// What the terminal makes the end of the input of.
+/// Key that the terminal turns into the end of the input.
 pub(crate) const CTRL_D: &str = "\x04";
 
 /// A person at a terminal, and the program that runs there.
 pub(crate) struct Person {
     terminal: File,
-    /// What the terminal has shown, with `\n` for the ends of lines.
+    /// Everything that the terminal has shown, with `\n` as line ends.
     pub(crate) seen: String,
-    /// How much of it the test has looked at.
+    /// How many bytes of it the test has looked at.
     read: usize,
     program: Child,
 }
 
 impl Person {
-    /// Starts the program on a terminal of its own, after these keys were pressed there.
+    /// Starts the program on a new terminal, after typing these keys there.
     pub(crate) fn starts(world: &World, arguments: &[&str], typed_before: &str) -> Self {
         Self::starts_at(COLUMNS, world, arguments, typed_before)
     }
 
-    /// The same, on a terminal of so many columns.
+    /// The same, on a terminal with this many columns.
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     pub(crate) fn starts_at(columns: u16, world: &World, arguments: &[&str], typed_before: &str) -> Self {
         let person: OwnedFd = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
@@ -56,13 +56,13 @@ impl Person {
         let name = ptsname(&person, Vec::new()).expect("a name").into_string().expect("text");
         let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&person, size).expect("set");
-        // Opened before a key is pressed: what nobody has open keeps nothing.
+        // Opened before the keys are typed: a terminal that no process has open keeps no input.
         let theirs = OpenOptions::new().read(true).write(true).open(name).expect("opens");
         let mut terminal = File::from(person);
         terminal.write_all(typed_before.as_bytes()).expect("typed");
         let program = {
             let stream = || theirs.try_clone().expect("cloned");
-            // In a session of its own, whose terminal this is: `/dev/tty` of the program.
+            // In a new session with this terminal as the controlling one, `/dev/tty` of the program.
             let mut command = Command::new("setsid");
             command.args(["--ctty", "--wait"]).arg(portcullis_testing::binary());
             command.args(world.options());
@@ -73,7 +73,7 @@ impl Person {
         Self { terminal, seen: String::new(), read: 0, program }
     }
 
-    /// What is shown up to these words, from where the last look ended.
+    /// The output up to and including these words, from where the last look ended.
     #[track_caller]
     pub(crate) fn sees(&mut self, words: &str) -> String {
         loop {
@@ -94,12 +94,12 @@ impl Person {
         self.terminal.write_all(keys.as_bytes()).expect("typed");
     }
 
-    /// Has the system tell the program to end. `setsid` has become the program.
+    /// Sends `SIGTERM` to the program. `setsid` has become the program.
     pub(crate) fn terminates(&self) {
         kill_process(Pid::from_child(&self.program), Signal::TERM).expect("sent");
     }
 
-    /// Waits until something is so, while the terminal shows what it shows.
+    /// Waits until a condition holds, and reads the terminal meanwhile.
     #[track_caller]
     pub(crate) fn waits_until(&mut self, is_so: impl Fn() -> bool) {
         let deadline = Instant::now() + Duration::from_secs(PATIENCE_S.unsigned_abs());
@@ -109,7 +109,7 @@ impl Person {
         }
     }
 
-    /// What is shown up to the end, and the code that the program exits with.
+    /// The rest of the output, and the program's exit code.
     #[track_caller]
     pub(crate) fn sees_the_end(&mut self) -> (String, Option<i32>) {
         while self.looks() {}
@@ -117,7 +117,7 @@ impl Person {
         (rest, self.program.wait().expect("ends").code())
     }
 
-    /// Waits for more; false when nobody has the terminal open any more.
+    /// Waits for more output; false when no process has the terminal open.
     #[track_caller]
     fn looks(&mut self) -> bool {
         let more = self.looks_for(&Timespec { tv_sec: PATIENCE_S, tv_nsec: 0 });
@@ -125,7 +125,7 @@ impl Person {
         is_open
     }
 
-    /// Waits this long for more; none when nothing comes.
+    /// Waits this long for more output; `None` when there is none.
     #[track_caller]
     fn looks_for(&mut self, patience: &Timespec) -> Option<bool> {
         let mut awaited = [PollFd::new(&self.terminal, PollFlags::IN)];
@@ -140,12 +140,12 @@ impl Person {
         loop {
             let mut piece = [0; 4096];
             match self.terminal.read(&mut piece) {
-                // The end of a terminal that nobody has open.
+                // The end of a terminal that no process has open.
                 Ok(0) => return Some(false),
                 Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => return Some(false),
                 read => bytes.extend_from_slice(&piece[..read.expect("readable")]),
             }
-            // A piece may end within a character, and within the end of a line.
+            // A piece may end within a character, or within a line end.
             if bytes.last() != Some(&b'\r')
                 && let Ok(text) = std::str::from_utf8(&bytes)
             {
@@ -158,7 +158,7 @@ impl Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        // Only what failed still runs. The terminal goes as well.
+        // The program still runs only after a failure. The terminal is closed as well.
         let _ = self.program.kill();
         let _ = self.program.wait();
     }

@@ -1,4 +1,4 @@
-//! The way of a call, step by step: what each step refuses, and that nothing behind it happens then.
+//! The path of a call, step by step: each step's refusals, and that no later step then does anything.
 
 mod arguments;
 mod bounds;
@@ -33,7 +33,7 @@ use serde_json::{Value, json};
 use crate::support::{Scripted, Spy, asking, caller, enabled, listening, natives, raw, world_enabling};
 
 #[tokio::test]
-async fn a_guest_reads_a_file_behind_the_whole_pipeline_and_leaves_a_row() {
+async fn a_guest_reads_a_file_through_the_pipeline_and_leaves_a_row() {
     let world = World::new();
     world.put("README.md", "hello, guest\n");
     let registry = world.registry().await;
@@ -43,7 +43,7 @@ async fn a_guest_reads_a_file_behind_the_whole_pipeline_and_leaves_a_row() {
     assert_eq!(rows.len(), 1, "{rows:#?}");
 }
 
-/// What a caller wants beyond the policy file, as one value for all calls.
+/// An approval policy with one rule for all calls.
 pub(crate) struct Always(pub(crate) ApprovalRule);
 
 impl ApprovalPolicy for Always {
@@ -63,7 +63,7 @@ fn spy() -> Spy {
         .role(ArgumentRole { argument: "command".into(), role: RoleKind::Command })
 }
 
-/// Makes one call of a spy and expects a refusal, one row, and a spy that was never polled.
+/// Makes one call of a spy and asserts a refusal, one row, and a spy that was never polled.
 #[track_caller]
 fn check(
     policy: &str,
@@ -103,7 +103,7 @@ fn check(
 }
 
 #[tokio::test]
-async fn a_refusal_at_any_step_means_that_the_tool_was_never_polled_and_leaves_one_row() {
+async fn a_refusal_at_any_step_polls_no_tool_and_leaves_one_row() {
     let on = enabled("spy");
     let fits = || raw("spy", r#"{"n":1}"#);
     check(&on, |_| {}, raw("spi", r#"{"n":1}"#), NotFound, "unknown_tool").await;
@@ -135,11 +135,11 @@ async fn a_refusal_at_any_step_means_that_the_tool_was_never_polled_and_leaves_o
 #[tokio::test]
 async fn of_several_reasons_the_earliest_step_refuses() {
     let on = enabled("spy");
-    // check before admit
+    // `check` comes before `admit`.
     check("", |_| {}, raw("spy", "{}"), InvalidArguments, "invalid_arguments").await;
-    // admit before authorize
+    // `admit` comes before `authorize`.
     check("", |_| {}, raw("spy", r#"{"n":1,"path":"/etc/passwd"}"#), Denied, "native_not_enabled").await;
-    // the path before the question, so that nobody is asked about what may not be
+    // The path is checked before the question, so that the approver is not asked about a forbidden call.
     let asked = Scripted::new(|_, _| ApprovalAnswer::Approve);
     let approver = asked.clone();
     let escaping = raw("spy", r#"{"n":1,"path":"/etc/passwd"}"#);
@@ -162,7 +162,7 @@ async fn the_rate_is_counted_per_agent_and_tool() {
                 let result = registry.execute_with_policy(raw(tool, "{}"), &caller).await;
                 assert!(result.outcome.is_ok(), "{agent} {tool}: {:?}", result.outcome);
             }
-            // Another run of the same agent does not help it.
+            // Another run of the same agent shares its allowance.
             let result = registry.execute_with_policy(raw(tool, "{}"), &Caller::new(agent, "other")).await;
             let error = result.outcome.expect_err("too often");
             assert_eq!((error.kind(), error.code()), (RateLimited, "rate_limited"));
@@ -227,7 +227,7 @@ async fn events_come_in_the_order_of_the_steps() {
 }
 
 #[tokio::test]
-async fn a_guests_progress_reaches_those_who_listen_and_never_the_result() {
+async fn a_guests_progress_reaches_listeners_and_not_the_result() {
     let world = World::new();
     let registry = world.registry_with(&["progress_then_ok"]).await;
     let mut caller = approving();
@@ -274,7 +274,7 @@ async fn the_row_is_on_record_when_the_end_is_told() {
     assert_eq!(*seen.lock().expect("not poisoned"), [1, 2]);
 }
 
-/// A spy that fails with what it was given.
+/// A spy that fails with this error.
 pub(crate) fn failing(name: &str, error: ToolError) -> Spy {
     Spy::new(name, move |_, _| {
         let error = error.clone();

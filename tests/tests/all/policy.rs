@@ -1,4 +1,4 @@
-//! The policy from file to call: what is refused at the start, and what holds afterwards.
+//! The policy from file to call: refusals at the start, and enforcement afterwards.
 
 mod names;
 mod overlay;
@@ -19,7 +19,7 @@ use portcullis_types::{
 };
 use serde_json::json;
 
-/// Puts an overlay into the world's workspace.
+/// Writes an overlay into the world's workspace.
 fn overlay(world: &World, text: &str) {
     fs::write(world.workspace().join(OVERLAY_FILE), text).expect("writable");
 }
@@ -67,7 +67,7 @@ async fn the_profile_in_the_policy_is_the_grant_of_the_call() {
 }
 
 #[tokio::test]
-async fn the_policys_digest_is_on_every_row_and_changes_with_the_policy() {
+async fn the_policys_digest_is_on_every_row_and_follows_the_policy() {
     let mut digests = std::collections::BTreeSet::new();
     for edit in ["concurrency = 10", "concurrency = 9", "concurrency = 10 # a remark changes nothing"] {
         let world = World::new().with_policy_edit("concurrency = 10", edit);
@@ -83,14 +83,14 @@ async fn the_policys_digest_is_on_every_row_and_changes_with_the_policy() {
         digests.insert(registry.policy().digest().as_str().to_owned());
     }
     assert_eq!(digests.len(), 2);
-    // A module is part of what a policy allows.
+    // A module is part of the policy's digest.
     let world = World::new();
     let registry = world.registry_with(&["progress_then_ok"]).await;
     assert!(digests.insert(registry.policy().digest().as_str().to_owned()));
 }
 
 #[tokio::test]
-async fn a_layer_that_the_policy_does_not_require_is_reported_as_waived() {
+async fn a_layer_that_is_not_required_is_reported_as_waived() {
     let kernel = probe_kernel();
     for (required, waived) in [
         ("[\"seccomp\"]", vec![Layer::Landlock]),

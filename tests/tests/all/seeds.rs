@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets, and whatever a fuzzer found, hold under `cargo test` as well.
+//! The seeds of the fuzz targets, and findings of fuzzers, hold under `cargo test` as well.
 
 use std::{fs, path::Path};
 

@@ -37,7 +37,7 @@ impl Shell {
         self.call(json!({ "command": command })).await
     }
 
-    /// What a command wrote, and what is said after it.
+    /// A command's output, with the notes after it.
     async fn text(&self, command: &str) -> String {
         self.run(command).await.text()
     }
@@ -56,7 +56,7 @@ impl Shell {
     }
 }
 
-/// Another agent, whose questions are all answered with yes.
+/// Another agent, with an approver that always approves.
 fn another_agent() -> Caller {
     let mut caller = approving();
     "another".clone_into(&mut caller.agent_id);

@@ -1,4 +1,5 @@
-//! What several areas share: native tools that remember, callers that listen, and a picture of the disk.
+//! Helpers of several areas: native tools that count their calls, callers that listen, and snapshots of the
+//! disk.
 
 use std::{
     collections::BTreeMap,
@@ -99,7 +100,7 @@ impl Spy {
         self
     }
 
-    /// How often it ran, readable after it was registered.
+    /// The count of its calls, readable after the spy is registered.
     pub(crate) fn calls(&self) -> Arc<AtomicUsize> {
         Arc::clone(&self.calls)
     }
@@ -152,8 +153,8 @@ pub(crate) fn enabled(name: &str) -> String {
     format!("[tools.{name}]\nenabled = true\n")
 }
 
-/// A registry of native tools alone, under the world's policy and in its state folder: without the engine,
-/// which most steps of the pipeline have nothing to do with.
+/// A registry of native tools alone, under the world's policy and in its state folder. It has no WASM engine,
+/// which most steps of the pipeline do not use.
 #[track_caller]
 pub(crate) fn natives(world: &World, spies: impl IntoIterator<Item = Spy>) -> ToolRegistry {
     let files = PolicyFiles::find(&world.envelope()).expect("policy files");
@@ -162,7 +163,7 @@ pub(crate) fn natives(world: &World, spies: impl IntoIterator<Item = Spy>) -> To
     spies.into_iter().fold(builder, portcullis_tools::RegistryBuilder::tool).build().expect("builds")
 }
 
-/// A caller without anybody to ask.
+/// A caller without an approver.
 pub(crate) fn caller() -> Caller {
     Caller::new("tester", "run")
 }
@@ -176,7 +177,7 @@ pub(crate) fn asking(approver: impl Approver + 'static) -> Caller {
 
 type Answering = dyn Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync;
 
-/// An approver that does what a closure says, and remembers what it was asked.
+/// An approver that answers by a closure and keeps the requests.
 #[derive(Clone)]
 pub(crate) struct Scripted {
     answer: Arc<Answering>,
@@ -184,7 +185,7 @@ pub(crate) struct Scripted {
 }
 
 impl Scripted {
-    /// The closure gets the number of the question, from 0.
+    /// The closure gets the number of the question, from 0, and the request.
     pub(crate) fn new(
         answer: impl Fn(usize, &ApprovalRequest) -> ApprovalAnswer + Send + Sync + 'static,
     ) -> Self {
@@ -208,7 +209,7 @@ impl Approver for Scripted {
     }
 }
 
-/// Makes a caller listen; what it heard is in the list, one word an event.
+/// Makes a caller listen. The list gets one word an event.
 pub(crate) fn listening(caller: &mut Caller) -> Arc<Mutex<Vec<String>>> {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&heard);
@@ -231,7 +232,7 @@ fn word(event: &ToolEvent) -> String {
     }
 }
 
-/// A call with a text of arguments that is sent as it is.
+/// A call whose arguments are sent as they are.
 pub(crate) fn raw(tool: &str, arguments: &str) -> ToolCall {
     new_call(tool, arguments)
 }
@@ -267,7 +268,7 @@ fn collect(root: &Path, folder: &Path, entries: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Asserts that no file below a folder has a text in its bytes or its name.
+/// Asserts that no file below a folder has the text in its content or its name.
 #[track_caller]
 pub(crate) fn assert_nowhere_below(folder: &Path, text: &str) {
     let mut folders = vec![folder.to_owned()];
@@ -287,11 +288,11 @@ pub(crate) fn assert_nowhere_below(folder: &Path, text: &str) {
     }
 }
 
-/// Whether any process of this machine, wherever it is confined, has this very argument.
+/// Whether any process of this machine, confined or not, has exactly this argument.
 pub(crate) fn is_argument(argument: &str) -> bool {
     let entries = fs::read_dir("/proc").expect("readable").flatten();
     let of_processes = entries.filter(|entry| entry.file_name().as_encoded_bytes()[0].is_ascii_digit());
-    // One may be gone by now.
+    // A process may be gone by now.
     let mut lines = of_processes.filter_map(|entry| fs::read(entry.path().join("cmdline")).ok());
     lines.any(|line| line.split(|byte| *byte == 0).any(|found| found == argument.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! `vault_copyto`: what it copies, what it refuses, what its rows say, and what is left where it is stopped.
+//! `vault_copyto`: its copies, its refusals, its rows, and the state after it is stopped.
 
 mod command_line;
 mod copying;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 
 use crate::support::snapshot;
 
-/// What the write step's temporary files are named like.
+/// Prefix of the write step's temporary files.
 const TEMPORARY: &str = ".portcullis-tmp-";
 
-/// A world with something in its vault, and its registry.
+/// A world with secrets in its vault, and its registry.
 struct Vault {
     world: World,
     registry: ToolRegistry,
@@ -37,7 +37,7 @@ impl Vault {
         Self { world, registry }
     }
 
-    /// A world whose policy says this of a tool beside what it says anyway.
+    /// A world whose policy has these additional lines in a tool's entry.
     async fn saying(entry: &str, lines: &str) -> Self {
         Self::of(saying(entry, lines)).await
     }
@@ -46,7 +46,7 @@ impl Vault {
         Answer::of(&self.registry, "vault_copyto", arguments(source, destination)).await
     }
 
-    /// A copy that must be made.
+    /// Asserts that a copy succeeds.
     async fn copied(&self, source: &str, destination: &str) {
         let answer = self.copy(source, destination).await;
         assert!(answer.text().starts_with("copied "), "{answer:?}");
@@ -56,7 +56,7 @@ impl Vault {
         fs::write(in_vault(&self.world, name), content).expect("writable");
     }
 
-    /// A file in the vault of so many zeros that take no room on the disk.
+    /// Makes a sparse file of this size in the vault, which takes no room on the disk.
     fn put_sparse(&self, name: &str, bytes: u64) {
         let file = fs::File::create(in_vault(&self.world, name)).expect("writable");
         file.set_len(bytes).expect("a sparse file");
@@ -71,7 +71,7 @@ impl Vault {
         self.world.rows().into_iter().filter(|row| row.outcome.is_some()).collect()
     }
 
-    /// The last row of the only call of a tool.
+    /// The last row of a tool's only call.
     #[track_caller]
     fn end_of(&self, tool: &str) -> Row {
         let mut ends = self.ends_of(tool);
@@ -105,13 +105,13 @@ fn call(source: &str, destination: &str) -> ToolCall {
     new_call("vault_copyto", arguments(source, destination).to_string())
 }
 
-/// The shipped policy, with more in an entry that it has.
+/// The shipped policy, with more lines in one of its entries.
 fn saying(entry: &str, lines: &str) -> World {
     let head = policy_line(entry);
     World::new().with_policy_edit(&head, &format!("{head}{lines}\n"))
 }
 
-/// The head of a tool's entry, with what follows it on its line.
+/// The line of the policy with the head of a tool's entry.
 fn policy_line(entry: &str) -> String {
     let text = portcullis_tools::policy::DEFAULT_POLICY;
     let start = text.find(&format!("[tools.{entry}]")).expect("the shipped policy has the entry");
@@ -119,9 +119,10 @@ fn policy_line(entry: &str) -> String {
     text[start..start + end].to_owned()
 }
 
-/// So many bytes of every value, NUL and newline among them, that do not repeat with a chunk's length.
+/// This many bytes, of every value, including NUL and newline, whose pattern does not repeat with a chunk's
+/// length.
 fn bytes(count: usize) -> Vec<u8> {
-    // 257 and 251 have no factor in common with a chunk's length, nor with each other.
+    // The periods 257 and 251 have no common factor with a chunk's length, nor with each other.
     let ramp = (0..=u8::MAX).chain([7]).cycle();
     ramp.zip((0..251).cycle()).map(|(one, other): (u8, u8)| one.wrapping_add(other)).take(count).collect()
 }
@@ -132,7 +133,7 @@ fn same(path: &Path, expected: &[u8]) {
     assert!(found == expected, "{} of {} bytes is another file", path.display(), found.len());
 }
 
-/// A caller that is told of progress.
+/// A caller that gets progress.
 fn told(tell: impl Fn(String) + Send + Sync + 'static) -> portcullis_tools::Caller {
     let mut caller = approving();
     caller.on_progress = Some(std::sync::Arc::new(tell));

@@ -1,4 +1,4 @@
-//! `portcullis demo`: what a stranger sees first.
+//! `portcullis demo`, the first thing that a new user sees.
 
 use std::{
     fs,
@@ -10,10 +10,10 @@ use portcullis_testing::{World, binary, kernel_or_skip};
 
 use crate::modules::{portcullis, stderr, stdout};
 
-/// The last line of a demonstration in which nothing was missing.
+/// The last line of a demonstration in which everything is enforced.
 const ENFORCED: &str = "All that the policy requires is enforced and proven.";
 
-/// What is shown of the session, in this order.
+/// Lines shown of the session, in this order.
 const SESSION: [&str; 14] = [
     "→ file_list",
     "→ file_search",
@@ -42,9 +42,9 @@ fn the_demonstration_shows_each_kind_of_call_and_what_held_it() {
 }
 
 #[test]
-fn the_recording_in_the_readme_shows_what_the_demonstration_shows() {
+fn the_readmes_recording_shows_the_demonstration() {
     let picture = include_str!("../../../../docs/demo.svg");
-    // The text of the picture, where each word may be an element of its own.
+    // The text of the picture, in which each word may have its own element.
     let outside = picture.split('<').filter_map(|element| element.split_once('>')).map(|(_, text)| text);
     let text: String = outside.flat_map(str::split_whitespace).collect();
     let text = text.replace("&quot;", "\"").replace("&apos;", "'").replace("&gt;", ">").replace("&amp;", "&");
@@ -52,7 +52,7 @@ fn the_recording_in_the_readme_shows_what_the_demonstration_shows() {
     assert_in_order(&text, words.iter().map(String::as_str).collect::<Vec<_>>().iter());
 }
 
-/// Asserts that all words are there, one after the other.
+/// Asserts that the text contains all words, one after the other.
 #[track_caller]
 fn assert_in_order<'a>(text: &str, words: impl Iterator<Item = &'a &'a str>) {
     let mut rest = text;
@@ -86,7 +86,7 @@ fn the_demonstration_can_be_kept_and_its_log_read() {
     assert_eq!(log.lines().count(), 14);
 }
 
-/// Runs a program where there is no network: not even the loopback interface is up.
+/// Runs a program without a network: not even the loopback interface is up.
 #[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
 fn without_network(program: &[&str]) -> Output {
     let mut command = Command::new("unshare");
@@ -113,13 +113,13 @@ fn the_demonstration_needs_no_network() {
     let shown = without_network(&[program.to_str().expect("text"), "demo"]);
     let text = stdout(&shown);
     assert_eq!(shown.status.code(), Some(0), "{text}{}", stderr(&shown));
-    // All of it, the shell as well, and nothing in place of a sandbox that could not be had.
+    // All of it, including the shell, and no substitute for a sandbox that is missing.
     for words in ["│  36 total", "Done: the notes are in order", "intact: 14 rows", ENFORCED] {
         assert!(text.contains(words), "no `{words}` in\n{text}");
     }
 }
 
-/// Runs a program where bash is another program, that of `false`.
+/// Runs a program with `false` mounted in place of bash.
 #[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
 fn without_bash(program: &[&str]) -> Output {
     let script = r#"for folder in /usr/bin /bin; do

@@ -1,4 +1,4 @@
-//! A server on this machine that plays a model: it answers each request with the next body.
+//! A local server that plays a model: it answers each request with the next body.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -9,14 +9,14 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The server. It ends with the test's process.
+/// The server. It ends with the test process.
 pub(super) struct Model {
     address: String,
     heard: Arc<Mutex<Vec<Value>>>,
 }
 
 impl Model {
-    /// A server that says these bodies, each with its status.
+    /// A server that answers with these bodies, each with its status.
     pub(super) fn saying(answers: Vec<(u16, String)>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = format!("http://{}/v1", listener.local_addr().expect("bound"));
@@ -27,7 +27,7 @@ impl Model {
                 let (stream, _) = listener.accept().expect("a connection");
                 let mut reader = BufReader::new(stream);
                 let request = request(&mut reader);
-                // Before the answer: whoever has that may look at once.
+                // Before the answer: a test that has the answer may look at the requests at once.
                 requests.lock().expect("not poisoned").push(request);
                 answer(reader.into_inner(), status, &body);
             }
@@ -68,16 +68,16 @@ fn answer(mut stream: TcpStream, status: u16, body: &str) {
         "HTTP/1.1 {status} X\r\ncontent-type: text/event-stream\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
         body.len()
     );
-    // A client may have gone meanwhile.
+    // The client may have disconnected meanwhile.
     let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes()));
 }
 
-/// An answer with text alone, as OpenAI streams it.
+/// An answer of text alone, as OpenAI streams it.
 pub(super) fn text(words: &str) -> (u16, String) {
     (200, chunks(&[json!({"content": words})], "stop"))
 }
 
-/// An answer with calls, their arguments in two pieces each.
+/// An answer with tool calls, the arguments of each in two pieces.
 pub(super) fn calls(calls: &[(&str, &str)]) -> (u16, String) {
     let pieces = calls.iter().enumerate().flat_map(|(index, (tool, arguments))| {
         let half = arguments.len() / 2;

@@ -1,4 +1,4 @@
-//! Programs written for another agent, on this one's tools.
+//! Programs that were written for another agent, on the tools of Portcullis.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use portcullis_tools::{PolicyFiles, ToolRegistry, approval::ApproveAll, audit::E
 use portcullis_types::SandboxTier;
 use serde_json::json;
 
-/// A model that lists, writes, edits, searches and runs a command, one call a turn.
+/// A model that writes, edits, lists, searches, reads and runs a command, one call a turn.
 fn script() -> ScriptedProvider {
     let calls = [
         ("file_write", json!({"path": "/shared/plan.md", "content": "one\ntwo\n"})),
@@ -49,7 +49,7 @@ impl StreamProvider for Model {
     }
 }
 
-/// Of each call: its tool, and whether its end is an error.
+/// The tool of each call, and whether the call ended in an error.
 async fn ends(agent: &mut Agent) -> Vec<(String, bool)> {
     let mut events = agent.prompt("go").await;
     let mut ends = Vec::new();
@@ -64,7 +64,7 @@ async fn ends(agent: &mut Agent) -> Vec<(String, bool)> {
 const TOOLS: [&str; 6] = ["file_write", "file_edit", "file_list", "file_search", "file_read", "shell_exec"];
 
 #[tokio::test]
-async fn an_agent_of_specification_002_has_the_tools_of_a_workspace_where_it_is_given_one() {
+async fn an_agent_of_specification_002_gets_a_workspaces_tools() {
     let world = World::new();
     let place = ShellPlace::Own(Arc::new(OwnSidecar::new(binary())));
     let builder = world.builder().await.expect("bootstraps").shell(place);
@@ -91,7 +91,7 @@ async fn without_somebody_to_ask_its_commands_do_not_run() {
     assert_eq!(last.code.as_deref(), Some("approval_unavailable"));
 }
 
-/// A tool of the program's own that says that it stands for a shipped one.
+/// An embedder's tool that claims to stand for a shipped one.
 struct Claimant(&'static str);
 
 #[async_trait]
@@ -117,7 +117,7 @@ impl AgentTool for Claimant {
 }
 
 #[tokio::test]
-async fn the_default_tools_run_under_the_shipped_policy_and_none_only_fails() {
+async fn the_default_tools_run_under_the_shipped_policy() {
     let world = World::new();
     let files = PolicyFiles::find(&world.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
@@ -138,7 +138,7 @@ async fn the_default_tools_run_under_the_shipped_policy_and_none_only_fails() {
 }
 
 #[tokio::test]
-async fn default_tools_and_a_runtime_can_be_given_together_in_either_order() {
+async fn default_tools_and_a_runtime_combine_in_either_order() {
     for runtime_first in [true, false] {
         let world = World::new();
         let builder = world.builder().await.expect("bootstraps");

@@ -1,4 +1,4 @@
-//! Calls that a loop refuses by itself: they have their rows as all others have.
+//! Calls that the agent loop refuses by itself have their rows, as all others.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn agent(world: &World, spy: Spy, answer: impl IntoIterator<Item = Delta>) -> Ag
     AgentLoop::new(config, (), InMemoryMessageStore::new(), script, executor)
 }
 
-/// Of each call that ended: its id, its tool, and the code of its error.
+/// The id, tool and error code of each call that ended.
 fn ends(world: &World) -> Vec<(String, String, Option<String>)> {
     let code = |row: Row| {
         assert_eq!((row.agent.as_deref(), row.run_id.as_deref()), (Some("agent"), Some("run")));
@@ -63,7 +63,7 @@ async fn a_call_that_was_cut_off_has_its_row() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_skipped_has_its_row_and_one_that_ran_has_no_second() {
+async fn a_skipped_call_has_a_row_and_one_that_ran_has_no_second() {
     let world = world_enabling(&["spy"]);
     let spoken = Arc::new(std::sync::OnceLock::<portcullis_agent::AgentHandle>::new());
     let handle = Arc::clone(&spoken);

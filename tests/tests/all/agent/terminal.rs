@@ -1,4 +1,4 @@
-//! `portcullis agent` on a pseudo terminal, where a person is asked.
+//! `portcullis agent` on a pseudo terminal, where it asks a person.
 
 use std::fs;
 
@@ -13,13 +13,13 @@ use crate::{
     support::is_argument,
 };
 
-/// What each question ends with.
+/// The text that each question ends with.
 const QUESTION_END: &str = "any other text is a no with that reason: ";
 
-/// What the question offers for a tool that is not asked about each time.
+/// The answer that the question offers for a tool that need not be asked about each time.
 const FOR_ALL: &str = "s = yes, for each call of this tool";
 
-/// A person who has an agent do something, after these keys were pressed at the terminal.
+/// A person who runs an agent after typing these keys at the terminal.
 fn asks(world: &World, model: &Model, typed_before: &str) -> Person {
     let agent = ["agent", "Do it.", "--model", "m", "--base-url", model.address()];
     Person::starts(world, &agent, typed_before)
@@ -27,7 +27,7 @@ fn asks(world: &World, model: &Model, typed_before: &str) -> Person {
 
 const WRITE: &str = r#"{"command": "echo done >> made"}"#;
 
-/// The text of the last message of a request: what the model reads of its call.
+/// The text of a request's last message: the result of the call that the model reads.
 fn told(request: &Value) -> &str {
     let messages = request["messages"].as_array().expect("messages");
     let last = messages.last().expect("a message");
@@ -61,7 +61,7 @@ fn assert_whole(question: &str) {
 }
 
 #[test]
-fn what_a_person_approves_of_at_the_terminal_happens_once_and_the_model_reads_it() {
+fn a_call_approved_at_the_terminal_runs_once() {
     let world = World::new();
     let model = Model::saying(vec![calls(&[("shell_exec", WRITE)]), text("It is done.")]);
     let mut person = asks(&world, &model, "");
@@ -76,7 +76,7 @@ fn what_a_person_approves_of_at_the_terminal_happens_once_and_the_model_reads_it
         assert!(rest.contains(words), "no `{words}` in\n{rest}");
     }
     assert!(!rest.contains("Approve?"), "asked once: {rest}");
-    // Before the question or after it: it is not what is approved of.
+    // Printed before the question or after it: the approval does not refer to this line.
     assert!(person.seen.contains("→ shell_exec {\"command\": \"echo done >> made\"}"), "{}", person.seen);
     assert_eq!(fs::read_to_string(world.shared("made")).expect("made"), "done\n", "once");
     let heard = model.heard();
@@ -88,11 +88,11 @@ fn what_a_person_approves_of_at_the_terminal_happens_once_and_the_model_reads_it
 }
 
 #[test]
-fn what_a_person_refuses_at_the_terminal_does_not_happen_and_the_model_reads_why() {
+fn a_call_refused_at_the_terminal_tells_the_model_why() {
     let world = World::new();
     let call = || calls(&[("shell_exec", WRITE)]);
     let model = Model::saying(vec![call(), call(), text("Then not.")]);
-    // What was typed before there was a question is no answer to it.
+    // Input that was typed before the question is no answer to it.
     let mut person = asks(&world, &model, "y\ny\n");
     assert_whole(&person.sees(QUESTION_END));
     person.types("n");
@@ -116,7 +116,7 @@ fn what_a_person_refuses_at_the_terminal_does_not_happen_and_the_model_reads_why
 }
 
 #[test]
-fn what_a_person_approves_of_for_the_session_is_asked_about_once() {
+fn a_person_is_asked_once_for_a_session_approval() {
     let allowed = r#"side_effecting = { profile = "FileReadWrite", approval = "allow" }"#;
     let world = World::new().with_policy_edit(allowed, &allowed.replace("allow", "ask"));
     let write = |path: &str| json!({"path": path, "content": path}).to_string();
@@ -132,12 +132,12 @@ fn what_a_person_approves_of_for_the_session_is_asked_about_once() {
     let question = person.sees(QUESTION_END);
     assert!(question.contains("file_write") && question.contains(FOR_ALL), "{question}");
     person.types("s");
-    // The next question is about another tool: one answer holds for one tool.
+    // The next question is about another tool: an answer for the session holds for one tool.
     let question = person.sees(QUESTION_END);
     assert!(question.contains("file_delete") && question.contains(FOR_ALL), "{question}");
     assert_eq!(fs::read_to_string(world.shared("two")).expect("written"), "two");
     person.types("n");
-    // What is privileged has no such answer: it is none.
+    // A privileged call has no answer for the session: `s` is a no.
     let question = person.sees(QUESTION_END);
     assert!(question.contains("shell_exec") && !question.contains(FOR_ALL), "{question}");
     person.types("s");
@@ -157,7 +157,7 @@ fn what_a_person_approves_of_for_the_session_is_asked_about_once() {
 #[test]
 fn ctrl_c_at_the_terminal_ends_a_command_in_order_and_says_so() {
     let world = World::new();
-    // No other process sleeps for just as long.
+    // No other process sleeps for exactly this long.
     let seconds = format!("600.{}", std::process::id());
     let command = format!(r#"{{"command": "echo started > started; sleep {seconds}"}}"#);
     let model = Model::saying(vec![calls(&[("shell_exec", command.as_str())])]);
@@ -175,7 +175,7 @@ fn ctrl_c_at_the_terminal_ends_a_command_in_order_and_says_so() {
     assert_eq!(ends.len(), 1, "{ends:?}");
     assert_eq!((&*ends[0].tool, ends[0].approval.as_deref()), ("shell_exec", Some("approved")));
     assert_eq!(ends[0].outcome, Some(Outcome::Error(ToolErrorKind::Cancelled)), "{ends:?}");
-    // The terminal's signal did not reach the sidecar: it has killed the command, and told what that took.
+    // The terminal's signal did not reach the sidecar: the sidecar killed the command and reported its usage.
     assert!(ends[0].peak_memory.is_some_and(|bytes| bytes > 0), "{ends:?}");
     assert_eq!(model.heard().len(), 1, "the model is not asked again");
     person.waits_until(|| !is_argument(&seconds));

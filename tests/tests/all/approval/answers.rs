@@ -27,7 +27,7 @@ async fn an_approver_that_panics_means_no() {
     assert_eq!(outcome(&world(), spy(), &asking(panicking)).await, refused("approval_unavailable"));
 }
 
-/// An approver that is asked, says so, and never answers.
+/// An approver that signals that it was asked and never answers.
 struct Silent(Arc<Notify>);
 
 #[async_trait]
@@ -48,7 +48,7 @@ async fn an_approver_that_never_answers_means_no() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_cancelled_while_it_waits_for_an_answer_never_runs() {
+async fn a_call_cancelled_during_its_approval_never_runs() {
     let world = world();
     let spy = spy();
     let calls = spy.calls();
@@ -73,7 +73,7 @@ async fn a_call_that_is_cancelled_while_it_waits_for_an_answer_never_runs() {
     );
 }
 
-/// An approver that puts these arguments in place of the first ones, and approves of what comes then.
+/// An approver that replaces the first arguments with these, and then approves.
 fn changing(arguments: &str) -> Scripted {
     let arguments = arguments.to_owned();
     Scripted::new(move |number, _| match number {
@@ -83,7 +83,7 @@ fn changing(arguments: &str) -> Scripted {
 }
 
 #[tokio::test]
-async fn changed_arguments_are_checked_authorized_and_asked_about_like_new_ones() {
+async fn changed_arguments_pass_every_check_again() {
     let changed = r#"{"path":"/tmp/b","n":2}"#;
     let world = world();
     let approver = changing(changed);
@@ -100,7 +100,7 @@ async fn changed_arguments_are_checked_authorized_and_asked_about_like_new_ones(
 }
 
 #[tokio::test]
-async fn changed_arguments_that_may_not_be_are_refused_and_nothing_runs() {
+async fn forbidden_changed_arguments_are_refused_and_nothing_runs() {
     let cases: [(&str, ToolErrorKind, &str); 7] = [
         ("{", InvalidArguments, "invalid_arguments"),
         ("{}", InvalidArguments, "invalid_arguments"),
@@ -124,7 +124,7 @@ async fn changed_arguments_that_may_not_be_are_refused_and_nothing_runs() {
     }
 }
 
-/// Asks about one argument alone.
+/// Asks about the calls whose `n` is one.
 struct AskAboutOne;
 
 impl ApprovalPolicy for AskAboutOne {
@@ -134,7 +134,7 @@ impl ApprovalPolicy for AskAboutOne {
 }
 
 #[tokio::test]
-async fn a_row_says_that_arguments_were_changed_even_if_the_new_ones_need_no_answer() {
+async fn a_row_notes_changed_arguments_even_if_they_need_no_approval() {
     let world = world();
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let registry = natives(&world, [Spy::repeating("spy").parameters(schema)]);
@@ -148,7 +148,7 @@ async fn a_row_says_that_arguments_were_changed_even_if_the_new_ones_need_no_ans
 }
 
 #[tokio::test]
-async fn an_approver_that_changes_the_arguments_without_end_is_given_up() {
+async fn an_approver_that_keeps_changing_arguments_is_stopped() {
     let world = world();
     let spy = spy();
     let calls = spy.calls();
@@ -163,7 +163,7 @@ async fn an_approver_that_changes_the_arguments_without_end_is_given_up() {
     assert_eq!(world.rows().len(), 1);
 }
 
-/// Says yes after the file that it is asked about has become a link to elsewhere.
+/// Approves after replacing the file in question with a link to a file outside.
 struct Swapping {
     file: PathBuf,
     outside: PathBuf,

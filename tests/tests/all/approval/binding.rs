@@ -1,4 +1,4 @@
-//! What an approver is shown, and that an approval is for that and nothing else.
+//! The request that an approver is shown, and the binding of an approval to that request alone.
 
 use std::collections::BTreeMap;
 
@@ -30,14 +30,14 @@ async fn the_question_shows_the_call_and_what_it_may_touch() {
 }
 
 #[tokio::test]
-async fn a_binding_differs_with_tool_arguments_grant_and_policy_and_with_nothing_else() {
+async fn a_binding_depends_on_tool_arguments_grant_and_policy_alone() {
     let profile = |world: World| {
         world.with_policy_edit(
             "[profiles.FileReadWrite]\nmounts = { shared = \"write\", tmp = \"write\" }",
             "[profiles.FileReadWrite]\nmounts = { shared = \"write\" }",
         )
     };
-    // A tool without an argument that is a path, whose name can be changed alone.
+    // A tool without a path argument, so that its name can change alone.
     let named = |name: &str| Spy::repeating(name).requiring_approval();
     let other = || World::new().with_policy(&enabled("other"));
     let mut bindings: BTreeMap<String, &str> = BTreeMap::new();
@@ -66,7 +66,7 @@ async fn a_binding_differs_with_tool_arguments_grant_and_policy_and_with_nothing
 }
 
 #[tokio::test]
-async fn what_would_deceive_a_reader_is_in_the_request_and_can_be_shown_escaped() {
+async fn deceptive_arguments_are_kept_and_can_be_shown_escaped() {
     let deceptive = "{\"path\":\"/shared/\u{202e}txt.exe\\u001b[2J\"}";
     let request = request(&world(), spy(), "spy", deceptive).await;
     assert_eq!(request.arguments, deceptive);

@@ -1,5 +1,5 @@
-//! Several processes on one log, and one that is killed. The processes are this test binary, started anew
-//! for one test that does nothing unless it was started so.
+//! Several processes on one log, one of them killed. Each process is this test binary, started for a single
+//! test that does nothing otherwise.
 
 use std::{
     env,
@@ -19,18 +19,18 @@ use serde_json::json;
 
 use crate::support::{Spy, caller, enabled, raw};
 
-/// The folder of the world that a child works in.
+/// The environment variable with the folder of the child's world.
 const FOLDER: &str = "PORTCULLIS_TEST_WORLD";
 
-/// What a child's lines begin with, to be told from the test harness's own.
+/// Prefix of a child's lines, which tells them from the test harness's output.
 const MARK: &str = "child: ";
 
-/// Somebody else's world: its folders stay when this goes.
+/// A world that another process owns: dropping this keeps its folders.
 pub(super) struct Inherited {
     envelope: RunnerBootstrapEnvelope,
 }
 
-/// The world that this process was started for; none in a process that runs all tests.
+/// The world that this process was started for, or `None` in a process that runs all tests.
 pub(super) fn inherited_world() -> Option<Inherited> {
     let root = PathBuf::from(env::var_os(FOLDER)?);
     let mut envelope = RunnerBootstrapEnvelope::new(root.join("workspace"), root.join("state"));
@@ -66,15 +66,15 @@ pub(super) fn say(line: &str) {
     writeln!(out, "\n{MARK}{line}").and_then(|()| out.flush()).expect("the parent listens");
 }
 
-/// How large the child's files may grow.
+/// Limit on the size of the child's files.
 #[derive(Clone, Copy)]
 pub(super) enum FileLimit {
     None,
-    /// 64 blocks of 512 bytes, by the shell's `ulimit`. A write beyond fails, as on a full disk.
+    /// 64 blocks of 512 bytes, by the shell's `ulimit`. A write beyond it fails, as on a full disk.
     Small,
 }
 
-/// A child that runs one test.
+/// A child process that runs one test.
 pub(super) struct Child {
     process: process::Child,
     lines: BufReader<ChildStdout>,
@@ -83,7 +83,7 @@ pub(super) struct Child {
 impl Child {
     #[expect(clippy::disallowed_methods, reason = "a test about several processes must start some")]
     pub(super) fn start(test: &str, world: &World, limit: FileLimit) -> Self {
-        // Written once by the test: another child may be reading it just now.
+        // The test writes the policy once: another child may be reading it now.
         assert!(world.root().join("policy.toml").is_file(), "the test writes the policy first");
         let own = env::current_exe().expect("this binary");
         let mut command = match limit {
@@ -101,7 +101,7 @@ impl Child {
         Self { process, lines }
     }
 
-    /// Waits for a line that the child says, and returns what follows its beginning.
+    /// Waits for a line of the child with this beginning, and returns the rest of the line.
     #[track_caller]
     pub(super) fn line_with(&mut self, beginning: &str) -> String {
         let mut all = String::new();
@@ -116,7 +116,7 @@ impl Child {
         }
     }
 
-    /// Waits for its good end.
+    /// Waits for the child to end, and asserts success.
     #[track_caller]
     pub(super) fn wait(mut self) {
         let mut rest = String::new();
@@ -125,7 +125,7 @@ impl Child {
         assert!(status.success(), "{status}: {rest}");
     }
 
-    /// Ends it as `kill -9` does.
+    /// Ends the child as `kill -9` does.
     fn kill(mut self) {
         self.process.kill().expect("there");
         self.process.wait().expect("ends");
@@ -147,7 +147,7 @@ async fn child_that_is_killed() {
 }
 
 #[tokio::test]
-async fn a_call_whose_process_was_killed_ends_as_unknown_at_the_next_start() {
+async fn a_killed_processs_call_ends_as_unknown_at_the_next_start() {
     let world = World::new().with_policy(&format!("{}optional = true\n", enabled("deadly")));
     assert!(world.policy_file().is_file());
     let mut child = Child::start("audit::processes::child_that_is_killed", &world, FileLimit::None);
@@ -184,7 +184,7 @@ async fn a_call_whose_process_was_killed_ends_as_unknown_at_the_next_start() {
     assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");
 }
 
-/// How many calls each of the processes makes.
+/// The number of calls of each process.
 const CALLS: usize = 40;
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A log that cannot be written: nothing runs unrecorded, and nothing is told that is not on record.
+//! A log that cannot be written: no call runs unrecorded, and no result is given that is not on record.
 
 use std::{
     fs::{self, OpenOptions},
@@ -16,10 +16,10 @@ use serde_json::json;
 use super::processes::{self, Child};
 use crate::support::{Spy, caller, listening, natives, raw, snapshot, world_enabling};
 
-/// What somebody does to a log while it is in use, and its name.
+/// A way to tamper with a log in use, and its name.
 type Sabotage = (&'static str, fn(&Path));
 
-/// What may be done to a log.
+/// Every way to tamper with a log.
 const SABOTAGE: &[Sabotage] = &[
     ("removed", |log| fs::remove_file(log).expect("removable")),
     ("moved away", |log| fs::rename(log, log.with_extension("old")).expect("renamable")),
@@ -46,7 +46,7 @@ const SABOTAGE: &[Sabotage] = &[
 ];
 
 #[tokio::test]
-async fn calls_are_refused_and_change_nothing_when_the_log_is_tampered_with() {
+async fn with_a_tampered_log_calls_are_refused_and_change_nothing() {
     for (how, sabotage) in SABOTAGE {
         let world = World::new();
         world.put("a.txt", "x".repeat(20_000));
@@ -71,7 +71,7 @@ async fn calls_are_refused_and_change_nothing_when_the_log_is_tampered_with() {
             let shown = format!("{how}: {tool} {arguments}");
             assert_eq!((error.kind(), error.code()), (Unavailable, "audit_unwritable"), "{shown}: {error}");
             assert_eq!(error.to_string(), "the call cannot be recorded, so it is refused", "{shown}");
-            // Not even beside the result: an id of the stored output would tell what was read.
+            // Nor beside the result: the id of a stored output would tell what was read.
             assert_eq!(answer.0.details, json!({}), "{shown}");
             assert!(!answer.0.truncated, "{shown}");
         }
@@ -80,7 +80,7 @@ async fn calls_are_refused_and_change_nothing_when_the_log_is_tampered_with() {
 }
 
 #[tokio::test]
-async fn a_tool_with_effects_is_not_polled_and_one_without_is_not_heard() {
+async fn without_a_log_no_effect_happens_and_no_result_is_heard() {
     let world = world_enabling(&["reader", "writer"]);
     let spies = [Spy::repeating("reader"), Spy::repeating("writer").tier(SafetyTier::SideEffecting)];
     let calls = spies.each_ref().map(Spy::calls);
@@ -150,7 +150,7 @@ async fn without_a_log_nothing_starts() {
     }
 }
 
-/// The part of the test below that runs in a process whose files may not grow.
+/// The part of the test below that runs in a process with a limit on file sizes.
 #[tokio::test]
 async fn child_with_a_full_disk() {
     let Some(world) = processes::inherited_world() else { return };
@@ -164,7 +164,7 @@ async fn child_with_a_full_disk() {
     });
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
     let registry = world.natives(spy.parameters(schema).tier(SafetyTier::SideEffecting));
-    // Rows are some hundred bytes, and the limit is some ten thousand.
+    // A row has some hundred bytes, and the limit is some ten thousand.
     let mut refused = None;
     for number in 0..500 {
         let call = raw("spy", &json!({"n": number}).to_string());
@@ -187,11 +187,11 @@ async fn on_a_full_disk_no_call_runs_unrecorded() {
     assert!(refused > 5, "there was room for some");
     let begun = world.rows().iter().filter(|row| row.outcome.is_none()).count();
     let done = fs::read_dir(world.shared("")).expect("readable").count();
-    // The last one that ran may have found no room for its end: it is on record as begun.
+    // The last call that ran may have found no room for its end row: then it is on record as begun.
     assert_eq!(done, begun, "each effect has the row that came before it");
     let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
     assert!(report.is_intact(), "half a row was taken back: {report:#?}");
-    // With room again, the next start closes what was left open.
+    // Once there is room, the next start closes the call that was left open.
     drop(natives(&world, [Spy::repeating("spy")]));
     let report = audit::verify(&audit::log_path(&world.state())).expect("readable");
     assert!(report.is_intact() && report.open_begins.is_empty(), "{report:#?}");

@@ -1,5 +1,5 @@
-//! `docs/authoring.md` says what is so: its commands are run in order and answer as shown, its compile errors
-//! are the compiler's, and its program is the template's.
+//! `docs/authoring.md` is true: its commands are run in order and answer as shown, its compile errors are the
+//! compiler's, and its program is the template's.
 
 use std::{fs, path::Path};
 
@@ -7,7 +7,7 @@ use portcullis_types::{CallFrame, FRAME_VERSION, GuestFrame};
 
 use super::{Author, sdk};
 
-/// Stands in the document for what differs from run to run: times, sizes, digests, this machine's folders.
+/// Stands in the document for text that differs from run to run: times, sizes, digests, local folders.
 const ANY: char = '…';
 
 fn document() -> String {
@@ -30,7 +30,7 @@ fn blocks(text: &str, kind: &str) -> Vec<String> {
     blocks
 }
 
-/// Whether a line of the document shows a line that was printed.
+/// Whether a line of the document matches a line that was printed.
 fn shows(shown: &str, printed: &str) -> bool {
     let mut parts = shown.split(ANY);
     let Some(mut rest) = printed.strip_prefix(parts.next().unwrap_or_default()) else { return false };
@@ -43,8 +43,8 @@ fn shows(shown: &str, printed: &str) -> bool {
     rest.is_empty() || open
 }
 
-/// Holds what the document shows against both streams: each line is the next of one of them, and none is left
-/// over.
+/// Compares the document's lines with both streams: each line is the next one of either stream, and no line
+/// is left over.
 #[track_caller]
 fn compare(command: &str, shown: &[&str], answer: &str, said: &str) {
     let lines = |text: &str| -> Vec<String> {
@@ -126,7 +126,7 @@ fn the_program_of_the_document_is_what_is_made() {
     assert_eq!(shown.first().map(|block| block.trim()), Some(named.trim()));
 }
 
-/// The test that `tool test` runs in what was made, in [`super`].
+/// The test that `tool test` runs in a new crate, in [`super`].
 #[test]
 fn the_test_of_the_document_is_what_is_made() {
     let template = include_str!("../../../../runtime/src/command/author/new/template/src/main.rs");
@@ -141,7 +141,7 @@ fn the_test_of_the_document_is_what_is_made() {
     );
 }
 
-/// Which is compiled where the crate's documentation has it.
+/// The embedding is compiled as a doc example of the crate.
 #[test]
 fn the_embedding_of_the_document_is_the_crates() {
     let crate_docs = include_str!("../../../../tools/src/lib.rs");

@@ -1,4 +1,4 @@
-//! What authors get wrong while a tool runs, and what they are told of it.
+//! Mistakes of authors that show while a tool runs, and the messages about them.
 
 use std::fs;
 
@@ -121,7 +121,7 @@ fn an_author_sees_why_a_tool_broke_and_a_model_does_not() {
     assert_eq!(answer, "");
     assert!(said.contains("\nstderr   the tool wrote:\n  | before"), "{said}");
     assert!(said.contains("src/main.rs:8:") && said.contains("\n  | the very words\n"), "{said}");
-    // A tool's own words stay behind their margin and move nothing.
+    // The tool's output stays behind its margin, and its control characters do nothing.
     assert!(!said.contains('\u{1b}') && !said.contains('\u{202e}') && !said.contains('\r'), "{said:?}");
     assert!(!said.lines().any(|line| line == "result   ok"), "{said}");
 
@@ -138,7 +138,7 @@ fn an_author_sees_why_a_tool_broke_and_a_model_does_not() {
     assert!(said.as_str().expect("said").starts_with("No such file or directory"), "{said}");
     assert!(!answer.to_string().contains("No such file"), "the rest is what a model gets: {answer}");
 
-    // Elsewhere only where it is asked for.
+    // Other commands show it only on request.
     let module = super::target().join("wasm32-wasip1/release/tool-mishaps.wasm");
     let module = module.to_str().expect("text");
     let call = ["call", "opens", "{}", "--approve", "--policy", "policy.toml", "--module", module];
@@ -196,7 +196,7 @@ fn an_expectation_fails_at_the_authors_line_in_both_halves() {
         assert!(said.contains(&format!("panicked at src/main.rs:{number}:")), "{test}: {said}");
     }
     assert!(said.contains("(cause: No such file or directory"), "{said}");
-    // Natively right and wrong in the sandbox alone: the same lines.
+    // Right natively and wrong in the sandbox alone: the same lines are reported.
     let source = author.path("crate/src/main.rs");
     let only = "Ok(Stats { rows: if cfg!(target_family = \"wasm\") { 3 } else { 4 } })";
     fs::write(&source, PROGRAM.replace("Ok(Stats { rows: 3 })", only)).expect("written");

@@ -1,4 +1,4 @@
-//! `tool new`, and what `tool build` says of crates that do not build.
+//! `tool new`, and the messages of `tool build` about crates that do not build.
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
@@ -34,7 +34,7 @@ fn nothing_is_overwritten_and_nothing_is_left_behind() {
 #[test]
 fn without_an_sdk_above_it_says_what_to_pass() {
     let author = Author::new();
-    // A program that lies in no checkout.
+    // A program outside any checkout.
     let program = author.path("portcullis");
     fs::copy(portcullis_testing::binary(), &program).expect("copied");
     let output = author.command(&program).args(["tool", "new", "words"]).output().expect("starts");
@@ -45,9 +45,9 @@ fn without_an_sdk_above_it_says_what_to_pass() {
 }
 
 #[test]
-fn a_crate_within_a_checkout_stands_alone_and_names_the_sdk_relative_to_itself() {
+fn a_crate_in_a_checkout_stands_alone_with_a_relative_sdk_path() {
     let author = Author::new();
-    // A workspace that knows nothing of it, as the checkout is one.
+    // A workspace that does not list the crate, as the checkout's workspace does not.
     fs::write(author.path("Cargo.toml"), "[workspace]\nmembers = []\nresolver = \"3\"\n").expect("written");
     std::os::unix::fs::symlink(sdk(), author.path("sdk")).expect("links");
     author.succeeds(&["tool", "new", "within"]);
@@ -101,14 +101,14 @@ fn a_program_without_export_tools_is_told_of_it() {
         assert!(said.contains("src/main.rs` has no `export_tools!`"), "{said}");
         assert!(said.contains("`export_tools![NAME];`"), "{said}");
     }
-    // One that builds, and exports nothing.
+    // This one builds, and exports nothing.
     fs::write(author.path("crate/src/main.rs"), format!("{program}fn main() {{}}\n")).expect("written");
     let (_, said) = author.exits(1, &["tool", "build", "--dir", "crate"]);
     assert!(said.contains("ends with `export_tools!`"), "{said}");
 }
 
 #[test]
-fn a_tool_that_is_named_like_a_shipped_one_is_told_whose_name_it_is() {
+fn a_tool_named_like_a_shipped_one_is_told_so() {
     let program = "//! x\nuse portcullis_sdk::{export_tools, tool};\n/// Reads.\n#[tool]\nasync fn file_read() {}\nexport_tools![file_read];\n";
     let author = Author::with_crate("reader", Some(program));
     let (_, said) = author.exits(1, &["tool", "build", "--dir", "crate"]);
@@ -179,7 +179,7 @@ fn a_module_that_is_too_large_or_wants_too_much_says_so() {
     author.succeeds(&["tool", "build", "--dir", "crate"]);
     let module = target().join("wasm32-wasip1/release/tool-outsized.wasm");
     let _built = PutBack(module.clone(), fs::read(&module).expect("there"));
-    // A cargo that has nothing to do: what it would have built lies there.
+    // A cargo that does nothing: the module to be built is there already.
     let wat = "(module (import \"env\" \"clock\" (func)) (import \"wasi_snapshot_preview1\" \"sock_open\" (func (param i32))) (memory (export \"memory\") 1) (func (export \"_start\")))";
     fs::write(&module, wat::parse_str(wat).expect("a module")).expect("written");
     let (answer, said) = author.exits(1, &["tool", "build", "--dir", "crate"]);
@@ -194,7 +194,7 @@ fn a_module_that_is_too_large_or_wants_too_much_says_so() {
     assert!(said.contains("has 16777217 bytes; at most 16777216 are loaded"), "{said}");
 }
 
-/// A file that is as it was when this goes: cargo would not build it anew.
+/// Restores a file on drop, since cargo would not build it anew.
 struct PutBack(std::path::PathBuf, Vec<u8>);
 
 impl Drop for PutBack {

@@ -1,4 +1,4 @@
-//! Each refusal says what would allow the call; and what it says is true.
+//! Each refusal says what would allow the call, and that is true.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn author() -> Author {
     Author::with_crate("several", Some(PROGRAM))
 }
 
-/// Tries a call that is refused, applies the very lines, and tries it again.
+/// Tries a call that is refused, applies exactly the lines shown, and tries it again.
 #[track_caller]
 fn allowed_by_its_lines(author: &Author, tool: &str, arguments: &str, code: &str, expected: &[&str]) {
     let (answer, _) = author.tries(3, tool, arguments, &["--json"]);
@@ -61,7 +61,7 @@ fn allowed_by_its_lines(author: &Author, tool: &str, arguments: &str, code: &str
     let header = format!("[tools.{tool}]\n");
     let policy = if refusal["allow"]["section_exists"] == true {
         assert!(said.contains(&format!("write into the section [tools.{tool}] of `policy.toml`")), "{said}");
-        // As a person does it: the lines that say something else go.
+        // As a person does it: the lines that contradict the new ones are removed.
         let (head, entry) = policy.split_once(&header).expect("the section");
         let is_old = |line: &&str| expected.iter().any(|new| new.split(' ').next() == line.split(' ').next());
         let kept: Vec<&str> = entry.lines().filter(|line| !is_old(line)).collect();
@@ -96,7 +96,8 @@ fn the_lines_that_a_refusal_shows_allow_the_call() {
     );
     author.policy("[tools.keep]\nprofile = \"FileReadWrite\"\nenabled = false\n");
     allowed_by_its_lines(&author, "keep", keep, "tool_disabled", &["enabled = true"]);
-    // Without an entry the profile that it needs, and somebody to ask; an entry that asks for nothing.
+    // Without an entry the tool's profile suffices, but there is no approver: the lines add an entry that
+    // does not ask.
     author.policy("");
     allowed_by_its_lines(&author, "plain", "{}", "approval_unavailable", &["approval = \"allow\""]);
 }
@@ -125,11 +126,11 @@ fn where_no_line_would_help_it_says_why() {
 }
 
 #[test]
-fn a_call_that_never_gets_to_the_policy_says_what_is_wrong_with_it() {
+fn a_call_refused_before_the_policy_says_what_is_wrong() {
     let author = author();
     let (_, said) = author.tries(1, "kept", "{}", &[]);
     assert!(said.contains("the crate has no tool `kept`; it has: keep, plain, risk, unrolled"), "{said}");
-    // Not what is tried here, though it is registered.
+    // Registered, but not a tool of the crate.
     let (_, said) = author.tries(1, "file_read", "{}", &[]);
     assert!(said.contains("the crate has no tool `file_read`"), "{said}");
     for (arguments, message) in [

@@ -4,7 +4,7 @@ use std::{fs, process::Command};
 
 use super::Author;
 
-/// Replaces the test of the template.
+/// A crate whose test is this body instead of the template's.
 fn with_test(name: &str, body: &str) -> Author {
     let author = Author::with_crate(name, None);
     let source = author.path("crate/src/main.rs");
@@ -30,7 +30,7 @@ fn cargo_test(author: &Author) -> (bool, String) {
 
 #[test]
 fn what_holds_natively_alone_fails_in_the_sandbox() {
-    // Natively the program's folder can be read; in the sandbox nothing of it is there.
+    // Natively the program's folder is readable; the sandbox has no part of it.
     let body = "let tool = super::halves_tool();
         portcullis_sdk::testing::Case::new(&tool, portcullis_sdk::serde_json::json!({\"path\": \"/shared/x\"}))
             .reads(\"shared\")

@@ -1,4 +1,4 @@
-//! The whole way of a tool that is written well.
+//! The whole path of a well-written tool.
 
 use std::fs;
 
@@ -29,7 +29,7 @@ fn from_nothing_to_a_tool_that_the_policy_allows() {
     let row = built.lines().last().expect("a row").split_whitespace().collect::<Vec<_>>().join(" ");
     assert_eq!(row, "words read_only 5000 ms path: path to read none");
 
-    // Nothing is granted yet, and it says which lines would.
+    // Nothing is granted yet, and the refusal shows the lines that would grant it.
     let (answer, said) = author.tries(3, "words", ARGUMENTS, &[]);
     assert_eq!(answer, "");
     for line in [
@@ -68,7 +68,7 @@ fn from_nothing_to_a_tool_that_the_policy_allows() {
     let rows = author.rows();
     assert!(rows.iter().all(|row| row.run_id.as_deref() == Some("try")), "{rows:?}");
     assert_eq!(rows.len(), 3, "the test's own calls are on another record");
-    // An edit is built by the next try.
+    // The next try builds the edited source.
     let source = author.path("crate/src/main.rs");
     let edited = fs::read_to_string(&source).expect("there").replace("{} lines", "lines: {}");
     fs::write(&source, edited).expect("written");
@@ -86,7 +86,7 @@ fn a_grant_for_one_call_is_evaluated_like_any_and_its_row_tells() {
     assert!(said.contains("tools.granted.profile: unknown profile"), "{said}");
     let (_, said) = author.tries(2, "granted", ARGUMENTS, &["--grant", "X\"\nenabled = true"]);
     assert!(said.contains("the policy cannot be used"), "{said}");
-    // A workspace that takes away takes away from this too.
+    // A workspace's restriction applies to this grant too.
     fs::write(
         author.path("workspace/portcullis.toml"),
         "[profiles.WorkspaceRead]\nmounts = { shared = \"none\" }\n",

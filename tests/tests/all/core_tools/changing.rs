@@ -1,4 +1,5 @@
-//! `file_search`, `file_edit` and `file_delete`: the same natively and as modules, and what the host adds.
+//! `file_search`, `file_edit` and `file_delete`: the same natively and as modules, and the host's additional
+//! checks.
 
 use std::{
     fs,
@@ -142,7 +143,7 @@ async fn a_link_is_deleted_itself_wherever_it_leads() {
     let tree = json!({"path": "sub/tree", "recursive": true});
     let said = Answer::of(&registry, "file_delete", tree).await.text();
     assert_eq!(said, "deleted /shared/sub/tree: 1 file, 2 symbolic links, 1 directory");
-    // Through a link that leads out nothing is reached, and a protected name stays, whatever it is.
+    // A link that leads out reaches nothing, and no object of any kind with a protected name is deleted.
     symlink(&outside, world.shared("out")).expect("a link");
     let through = json!({"path": "out/kept"});
     Answer::of(&registry, "file_delete", through).await.refused(Denied, "link_escapes_mount");
@@ -154,7 +155,7 @@ async fn a_link_is_deleted_itself_wherever_it_leads() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_meets_a_protected_path_is_denied_and_says_what_it_did_before() {
+async fn a_deletion_stopped_at_a_protected_path_says_it_is_partial() {
     let world = populated();
     world.put("repository/a.txt", "a");
     world.put("repository/sub/.git/config", "[core]\n");

@@ -1,4 +1,4 @@
-//! Writing while others read and write: nobody sees a half, and nothing is lost.
+//! Writing while others read and write: no reader sees half of a write, and no write is lost.
 
 use std::{
     fs,
@@ -31,7 +31,7 @@ async fn a_reader_sees_the_old_text_or_the_new_one_and_never_a_part() {
             }
         })
     };
-    // As often as it takes for it to be read in between.
+    // As many rounds as it takes until reads fall between the writes.
     let is_read = || reads.load(Ordering::SeqCst) >= 20 || reader.is_finished();
     for round in (0..).take_while(|round| *round < 20 || !is_read()) {
         let arguments = json!({"path": "f.txt", "content": texts[round % 2]});

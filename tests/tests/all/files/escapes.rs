@@ -1,4 +1,4 @@
-//! Paths that lead out of a mount, or are none.
+//! Paths that lead out of a mount or are invalid.
 
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt};
 
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{IN_VAULT, Place, writing};
 
-/// Paths, and how each is refused by a tool that reads and by one that writes.
+/// Paths, each with the kind and code by which both reading and writing tools refuse it.
 type Table = &'static [(&'static str, ToolErrorKind, &'static str)];
 
 const BY_LINK: Table = &[
@@ -70,12 +70,12 @@ async fn check(place: &Place, table: Table) {
 }
 
 #[tokio::test]
-async fn links_that_lead_out_of_the_mount_are_refused_and_change_nothing() {
+async fn links_out_of_the_mount_are_refused_and_change_nothing() {
     check(&Place::new().await, BY_LINK).await;
 }
 
 #[tokio::test]
-async fn names_that_lead_out_of_the_mounts_are_refused_and_change_nothing() {
+async fn names_out_of_the_mounts_are_refused_and_change_nothing() {
     check(&Place::new().await, BY_NAME).await;
 }
 
@@ -84,7 +84,8 @@ async fn the_absolute_host_path_of_a_file_in_a_mount_is_no_way_to_it() {
     let place = Place::new().await;
     let host = place.world.shared("notes.txt");
     let host = host.to_str().expect("UTF-8");
-    // Its first folder may be named like a mount, as `/tmp` is; then it names something in that mount.
+    // The path's first folder may be named like a mount, as `/tmp` is; then the path names a place in that
+    // mount.
     let answer = place.call("file_read", json!({"path": host})).await;
     assert!(matches!(answer.error().kind(), Denied | NotFound), "{:?}", answer.error());
     for mode in ["create", "overwrite", "append"] {
@@ -136,7 +137,7 @@ async fn a_path_of_5_000_characters_is_refused_before_anything_opens() {
         place.refused("file_read", json!({"path": path}), InvalidArguments, "invalid_arguments").await;
         place.refused("file_write", writing(&path, "overwrite"), InvalidArguments, "invalid_arguments").await;
     }
-    // As long as a path may be, but no file system has such a name.
+    // A path of the permitted length, with a name that is too long for any file system.
     let name = format!("/shared/{}", "a".repeat(4000));
     place.refused("file_read", json!({"path": name}), Failed, "failed").await;
     place.refused("file_write", writing(&name, "overwrite"), Failed, "failed").await;
@@ -180,7 +181,7 @@ async fn the_vault_is_read_by_readers_and_written_by_nobody() {
 }
 
 #[tokio::test]
-async fn a_profile_that_only_reads_keeps_a_writing_tool_from_its_mounts() {
+async fn a_read_only_profile_keeps_a_writing_tool_from_its_mounts() {
     let world = World::new().with_policy("[tools.file_write]\nprofile = \"WorkspaceRead\"");
     let place = Place::of(world).await;
     for path in ["/shared/notes.txt", "/shared/new.txt", "/tmp/new.txt"] {

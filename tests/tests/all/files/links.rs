@@ -1,4 +1,4 @@
-//! Hard links: another name of a file, planted in a mount before the start.
+//! Hard links: a second name of a file, planted in a mount before the start.
 
 use std::{
     fs::{self, hard_link},
@@ -13,7 +13,7 @@ use serde_json::json;
 use super::{IN_VAULT, OUTSIDE, Place, writing};
 use crate::modules::{portcullis, stderr, stdout};
 
-/// A world with names in `shared` of a file outside every mount and of one of the vault.
+/// A world in whose `shared` a file outside every mount and a file of the vault have a second name.
 async fn planted() -> Place {
     let place = Place::new().await;
     hard_link(place.world.root().join("outside.txt"), place.world.shared("outside")).expect("linked");
@@ -29,7 +29,7 @@ async fn no_tool_changes_a_file_in_place_that_has_other_names() {
         place.refused("file_write", writing(name, "append"), Denied, "hard_link").await;
     }
     let outside = place.world.root().join("outside.txt");
-    // Replaced whole, the other name keeps what it had.
+    // The edit replaces the whole file, so the other name keeps its content.
     let edit = json!({"path": "/shared/outside", "old_text": "secret", "new_text": "word"});
     assert!(place.call("file_edit", edit).await.0.outcome.is_ok());
     // A private file under another name is not touched at all; the name itself can be removed.
@@ -47,7 +47,7 @@ async fn a_file_of_the_vault_is_not_read_under_another_name() {
     let place = planted().await;
     place.refused("file_read", json!({"path": "/shared/innocent"}), Denied, "hard_link").await;
     assert_eq!(place.call("file_read", json!({"path": "/vault/secret.txt"})).await.text(), IN_VAULT);
-    // An honest link of a project's own, as a package manager makes it.
+    // A legitimate hard link within the project, as a package manager makes it.
     hard_link(place.world.shared("notes.txt"), place.world.shared("d/notes.txt")).expect("linked");
     assert_eq!(place.call("file_read", json!({"path": "d/notes.txt"})).await.text(), "inside\n");
 }
@@ -101,7 +101,7 @@ async fn a_search_passes_over_a_private_file_and_names_it() {
     assert!(answer.contains("/shared/found.txt:1:a secret that is ours"), "{answer}");
     assert!(answer.contains("[1 file could not be read: /shared/innocent]"), "{answer}");
     assert!(!answer.contains(IN_VAULT), "{answer}");
-    // One that a call names is refused as before.
+    // A file that the call names is refused as before.
     place.refused("file_search", json!({"query": "s", "path": "innocent"}), Denied, "hard_link").await;
 }
 
@@ -114,8 +114,8 @@ fn doubled() -> World {
     world
 }
 
-/// Makes a call where `vault/deep` is a file system that this script mounts (`$0` is the folder, `$@` the program, 77 its
-/// exit where it cannot). None where that cannot be had.
+/// Makes a call where `vault/deep` is a file system that this script mounts: `$0` is the folder, `$@` the
+/// program, and 77 the script's exit code where it cannot mount. Returns `None` where that is not possible.
 #[expect(clippy::disallowed_methods, reason = "namespaces are entered by a program of the system")]
 #[expect(clippy::print_stderr, reason = "a test that skips says why")]
 fn call_beside(script: &str, world: &World, words: &[&str]) -> Option<Output> {
@@ -141,14 +141,15 @@ fn call_beside(script: &str, world: &World, words: &[&str]) -> Option<Output> {
 #[test]
 fn a_vault_that_does_not_answer_holds_up_no_call() {
     let world = doubled();
-    // A file system whose other end never speaks, for as long as the command runs that holds it.
+    // A FUSE file system whose server never answers, for as long as the command runs that holds the
+    // descriptor.
     let script = r#"exec 9<>/dev/fuse && options=rootmode=40000,user_id=0,group_id=0 || exit 77
         mount -i -t fuse -o fd=9,$options silent "$0" || exit 77
         exec timeout 60 "$@""#;
     let write = ["file_write", r#"{"path":"/shared/c","content":"c"}"#];
     let Some(written) = call_beside(script, &world, &write) else { return };
     assert!(written.status.success(), "{:?} {}", written.status, stderr(&written));
-    // What cannot be told is not taken for harmless.
+    // A file that cannot be checked is not taken for harmless.
     for words in [
         ["file_write", r#"{"path":"/shared/b","content":"c","mode":"overwrite"}"#],
         ["shell_exec", r#"{"command":"cat b"}"#],
@@ -160,9 +161,9 @@ fn a_vault_that_does_not_answer_holds_up_no_call() {
 }
 
 #[test]
-fn a_vault_that_cannot_be_looked_through_is_not_taken_for_harmless() {
+fn an_unreadable_vault_is_not_taken_for_harmless() {
     let world = doubled();
-    // A file system whose other end is gone.
+    // A FUSE file system whose server is gone.
     let script = r#"exec 9<>/dev/fuse && options=rootmode=40000,user_id=0,group_id=0 || exit 77
         mount -i -t fuse -o fd=9,$options gone "$0" && exec 9>&- || exit 77
         exec "$@""#;
@@ -187,7 +188,8 @@ async fn what_an_overlay_leads_to_is_not_taken_for_private() {
     let overlay = world.workspace().join("portcullis.toml");
     fs::write(&overlay, "").expect("written");
     let registry = world.registry_with_shell().await;
-    // A writer of the workspace exchanges it for a link to a folder with files of several names.
+    // A process that can write to the workspace replaces the overlay by a link to a folder with hard-linked
+    // files.
     fs::remove_file(&overlay).expect("removed");
     symlink(world.workspace().join("shared"), &overlay).expect("linked");
     assert_eq!(Answer::of(&registry, "file_read", json!({"path": "a"})).await.text(), "inside");

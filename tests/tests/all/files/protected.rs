@@ -15,7 +15,7 @@ async fn denied(place: &Place, path: &str) {
 }
 
 #[tokio::test]
-async fn every_protected_path_is_refused_at_any_depth_in_any_case_and_leaves_no_ghost() {
+async fn protected_paths_are_refused_at_any_depth_and_in_any_case() {
     let place = Place::new().await;
     let patterns: Vec<String> = place.registry.policy().protected().patterns().map(str::to_owned).collect();
     assert_eq!(patterns.len(), 11, "the shipped ones");
@@ -73,7 +73,7 @@ async fn a_link_to_a_protected_path_is_no_way_round() {
     ] {
         denied(&place, path).await;
     }
-    // Beside what is protected one may write, and what is protected may be read.
+    // A file beside a protected one may be written, and a protected one may be read.
     let beside = place.call("file_write", writing("/shared/innocent/index", "overwrite")).await;
     assert!(beside.0.outcome.is_ok(), "{:?}", beside.0.outcome);
     let read = place.call("file_read", json!({"path": "/shared/innocent.txt"})).await;
@@ -103,10 +103,10 @@ async fn what_leads_git_to_a_repository_of_another_name_is_refused() {
         "/shared/bare/Config",
         "/shared/again/hooks/pre-commit",
         "/shared/bare/x/../config.worktree",
-        // The last thing that makes one of a folder.
+        // The last file that makes a folder a repository.
         "/shared/half/HEAD",
         "/shared/tree/commondir",
-        // A file leads there as well.
+        // A `.git` file leads to a repository as well.
         "/shared/half/.git",
     ] {
         denied(&place, path).await;

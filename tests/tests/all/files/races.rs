@@ -1,5 +1,5 @@
-//! A second party that swaps files for links while calls run. Whatever a call answers, it never leaves the
-//! mount.
+//! TOCTOU races: a second thread swaps files for links while calls run. No call ever leaves the mount,
+//! whatever its result.
 
 use std::{
     fs,
@@ -16,17 +16,17 @@ use serde_json::json;
 
 use super::{IN_VAULT, OUTSIDE, Place};
 
-/// How many calls race; each of them several times against the swaps.
+/// The number of rounds of calls that race with the swaps.
 const ROUNDS: usize = 150;
 
-/// Swaps what a name stands for, round and round, until it goes.
+/// Swaps the object behind a name in a cycle until it is dropped.
 struct Swapper {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Swapper {
-    /// Each candidate is made at a name of its own and then takes the name's place.
+    /// Makes each candidate under another name and then renames it to `name`.
     fn start(name: PathBuf, candidates: &'static [fn(&Path)]) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -38,7 +38,8 @@ impl Swapper {
                 }
                 make(&beside);
                 if fs::rename(&beside, &name).is_err() {
-                    // No folder takes the place of a file, or the other way round: the old one goes first.
+                    // A rename cannot replace a file by a folder, nor a folder by a file: the old object is
+                    // removed first.
                     let _ = fs::remove_dir_all(&name).or_else(|_| fs::remove_file(&name));
                     fs::rename(&beside, &name)
                         .or_else(|_| fs::remove_dir_all(&beside))

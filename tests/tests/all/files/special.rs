@@ -1,4 +1,4 @@
-//! What is no file though it has a name, and what would fill disk or memory.
+//! Named objects that are no regular files, and files that would fill disk or memory.
 
 use std::{
     fs::{self, File},
@@ -20,7 +20,7 @@ async fn pipes_sockets_and_devices_are_refused_at_once() {
     let mut names = vec!["pipe", "socket", "to_pipe", "d/to_socket"];
     symlink("pipe", shared("to_pipe")).expect("a link");
     symlink("../socket", shared("d/to_socket")).expect("a link");
-    // Only root makes devices: number 1:5 is /dev/zero.
+    // Only root can make devices. Number 1:5 is /dev/zero.
     let device = rustix::fs::makedev(1, 5);
     if mknodat(CWD, shared("zero"), FileType::CharacterDevice, Mode::RUSR | Mode::WUSR, device).is_ok() {
         names.push("zero");
@@ -52,7 +52,7 @@ async fn folders_are_no_files_and_files_no_folders() {
 }
 
 #[tokio::test]
-async fn a_write_of_more_than_the_arguments_may_have_leaves_the_disk_alone() {
+async fn a_write_over_the_argument_limit_leaves_the_disk_unchanged() {
     let place = Place::new().await;
     let content = "x".repeat(2 << 20);
     for mode in ["create", "overwrite", "append"] {
@@ -70,7 +70,7 @@ async fn a_sparse_file_of_ten_gigabytes_is_read_in_bounded_memory() {
     assert!(answer.text().len() < 20_000, "{}", answer.text().len());
     let row = place.world.rows().pop().expect("a row");
     assert!(row.peak_memory.is_some_and(|bytes| bytes <= 64 << 20), "{row:?}");
-    // What was stored for paging is bounded as well.
+    // The output that is stored for paging is bounded as well.
     let stored: u64 = fs::read_dir(place.world.state().join("outputs"))
         .expect("a store")
         .map(|entry| entry.expect("readable").metadata().expect("there").len())

@@ -1,4 +1,4 @@
-//! A test that needs a process of its own: to measure its memory, or to see all that it prints.
+//! Runs a test alone in a process: to measure the memory of that process, or to capture all its output.
 
 use std::{
     future::Future,
@@ -7,8 +7,8 @@ use std::{
 
 const MARK: &str = "PORTCULLIS_TEST_ALONE";
 
-/// Runs `test` in a process of its own, in which this test binary runs nothing but `name`. Returns what that
-/// process printed; nothing within it.
+/// Runs `test` in another process of this test binary, which runs only the test `name`. Returns the output of
+/// that process, and `None` within it.
 pub(super) fn alone(name: &str, test: impl Future<Output = ()>) -> Option<Output> {
     if std::env::var_os(MARK).is_some() {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -26,7 +26,7 @@ pub(super) fn alone(name: &str, test: impl Future<Output = ()>) -> Option<Output
     Some(output)
 }
 
-/// Bytes of this process in memory.
+/// Resident memory of this process, in bytes.
 pub(super) fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").expect("readable");
     let pages: u64 = statm.split(' ').nth(1).expect("a field").parse().expect("a number");

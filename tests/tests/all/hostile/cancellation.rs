@@ -1,4 +1,4 @@
-//! A call that its caller gives up stops the guest, not only the wait for it.
+//! A cancelled call stops the guest, not only the wait for it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,7 +10,7 @@ use tokio::sync::Semaphore;
 
 use super::{PATIENCE, Trial};
 
-/// A caller that tells when a call of its runs.
+/// A caller, and a semaphore with a permit for each of its calls that started.
 fn telling() -> (Caller, Arc<Semaphore>) {
     let started = Arc::new(Semaphore::new(0));
     let mut caller = approving();
@@ -84,7 +84,7 @@ async fn a_dropped_call_is_in_the_log_and_its_worker_serves_others() {
     }
 }
 
-/// A batch is given up and another made at once: the threads of the first are still on their way back.
+/// A dropped batch with another at once after it: the threads of the first are not yet back in the pool.
 #[tokio::test]
 async fn a_batch_may_follow_at_once_on_one_that_was_dropped() {
     let trial = Trial::with("loop_forever", "Nothing", "60s").await;

@@ -1,4 +1,4 @@
-//! Descriptors that a guest opens: how many there may be, and that none of them escapes its judges.
+//! Descriptors that a guest opens: their number is bounded, and every one of them is subject to the checks.
 
 use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind::Failed;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{Trial, entry, wat_guest::WatGuest};
 
-/// What a guest may have open: its streams, its two preopens, and what it opened.
+/// Limit of a guest's open descriptors: its streams, its two preopens, and those that it opened.
 const MAX_OPEN: usize = 128;
 
 const IMPORTS: &str = r#"
@@ -15,13 +15,13 @@ const IMPORTS: &str = r#"
     (import "wasi_snapshot_preview1" "fd_close" (func $fd_close (param i32) (result i32)))
     (import "wasi_snapshot_preview1" "fd_renumber" (func $fd_renumber (param i32 i32) (result i32)))"#;
 
-/// Opens the directory of `/shared` anew, and puts its number at 8.
+/// Opens the directory of `/shared` anew, and stores the descriptor at address 8.
 const OPEN: &str = r#"(data (i32.const 2048) ".")
     (func $open (result i32)
         (call $path_open (i32.const 3) (i32.const 0) (i32.const 2048) (i32.const 1) (i32.const 2)
             (i64.const 16384) (i64.const 0) (i32.const 0) (i32.const 8)))"#;
 
-/// What a guest answers that does this with the descriptors of `/shared` and `/tmp`.
+/// The answer of a guest that does this with the descriptors of `/shared` and `/tmp`.
 async fn answer(world: &World, functions: &str, call: &str) -> Answer {
     Answer::of(&guest(functions, call).registry(world).await, "bomb", json!({})).await
 }
@@ -40,7 +40,7 @@ fn world() -> World {
 }
 
 #[tokio::test]
-async fn a_guest_that_opens_without_end_has_so_many_and_takes_nothing_from_others() {
+async fn a_guest_that_opens_without_end_is_bounded_and_harms_no_other() {
     let trial = Trial::with("opens_files", "WorkspaceRead", "15s").await;
     let answer = trial.call(json!({"path": "/shared/README.md", "times": 100_000})).await.text();
     assert!(answer.starts_with(&format!("{} open, then: ", MAX_OPEN - 5)), "{answer}");
@@ -58,7 +58,7 @@ async fn what_is_closed_or_replaced_makes_room_and_no_more_than_that() {
             MAX_OPEN - left
         )
     };
-    // Nothing but the numbers in use tells how many there are: they are given in order.
+    // Descriptors are numbered in order, so the last number tells how many are in use.
     let last = opens_until(1);
     let times = |what: &str| {
         format!(
@@ -88,7 +88,7 @@ async fn what_is_closed_or_replaced_makes_room_and_no_more_than_that() {
     assert_eq!(answer(&world(), "", &call).await.text(), "done");
 }
 
-/// The limit that a program is started with is meant for others: one guest alone may have more.
+/// The limit on open files that a program inherits may be too low: a single guest may open more.
 #[tokio::test]
 async fn the_program_has_room_for_what_guests_may_open() {
     let world = world();
@@ -115,9 +115,9 @@ async fn the_program_has_room_for_what_guests_may_open() {
     assert_eq!(String::from_utf8_lossy(&ran.stdout), "done", "{}", String::from_utf8_lossy(&ran.stderr));
 }
 
-/// The number of a descriptor could be guessed that was opened with nowhere to put it.
+/// A descriptor opened with an invalid address for its number could still be guessed.
 #[tokio::test]
-async fn a_directory_that_is_opened_with_nowhere_to_put_its_number_ends_the_call() {
+async fn a_descriptor_with_no_address_for_its_number_ends_the_call() {
     let world = world();
     world.put("repo/.git/hooks/sample", "good");
     let functions = r#"(data (i32.const 2056) "repo/.git") (data (i32.const 2072) "hooks/pre-commit")"#;

@@ -1,4 +1,4 @@
-//! Paths that lead out of a mount, by guests that never tell the policy that they are paths.
+//! Paths that lead out of a mount, tried by guests that declare no path to the policy.
 
 use std::{fs, os::unix::fs::symlink, path::PathBuf};
 
@@ -9,8 +9,8 @@ use tempfile::TempDir;
 
 use super::{Trial, entry, snapshot::Snapshot};
 
-/// A trial with something to steal: `vault/secret`, and a folder outside the workspace; links to both, and
-/// whatever else leads out, in `shared`.
+/// A trial with secrets: `vault/secret` and a folder outside the workspace. `shared` has links to both, and
+/// other ways out.
 struct Scene {
     trial: Trial,
     outside: TempDir,
@@ -49,7 +49,7 @@ impl Scene {
         [Snapshot::of(&self.trial.world.workspace()), Snapshot::of(self.outside.path())]
     }
 
-    /// The attempt is denied and leaves everything as it was.
+    /// Asserts that the attempt is denied and changes nothing.
     async fn check(&self, arguments: &Value) {
         let before = self.snapshots();
         let answer = self.trial.call(arguments.clone()).await;
@@ -71,7 +71,7 @@ impl Scene {
         assert_eq!(row.decision.map(|decision| decision.as_str()), Some("deny"), "{row:#?}");
     }
 
-    /// The attempt may come back with any error, but neither with the secret nor with an effect.
+    /// Asserts that the attempt fails with any error, without the secret and without an effect.
     async fn check_fails(&self, arguments: &Value) {
         let before = self.snapshots();
         let answer = self.trial.call(arguments.clone()).await;
@@ -85,7 +85,7 @@ impl Scene {
     }
 }
 
-/// Ways out, as a descriptor of `shared` would be given them.
+/// Paths that lead out, relative to a descriptor of `shared`.
 fn ways_out(scene: &Scene) -> Vec<String> {
     let outside = scene.outside.path().display().to_string();
     let mut ways: Vec<String> = [
@@ -148,7 +148,7 @@ async fn the_names_of_a_standard_library_lead_out_no_more() {
             scene.check(&json!({"op": op, "path": path})).await;
         }
     }
-    // These never come to the host: the guest's own library finds no preopened directory for them.
+    // These never reach the host: the guest's libc finds no preopen for them.
     for path in ["/etc/passwd", "/vault/secret", "/proc/self/environ", "/sharedx/file", "/"] {
         for op in ["read", "write", "stat", "list"] {
             scene.check_fails(&json!({"op": op, "path": path})).await;
@@ -179,11 +179,11 @@ async fn nothing_is_made_removed_or_moved_outside() {
         scene.check(&json!({"op": "rename", "path": path, "to": "stolen"})).await;
     }
     scene.check(&json!({"op": "touch", "path": "out/secret"})).await;
-    // A link whose target is missing: nothing is made through it.
+    // A dangling link: nothing is made through it.
     scene.check(&json!({"op": "write", "path": "dangling_out"})).await;
     scene.check(&json!({"op": "create", "path": "dangling_out/new"})).await;
     scene.check_fails(&json!({"op": "create", "path": "dangling_out"})).await;
-    // The root of a mount is not the guest's to remove.
+    // A guest cannot remove the root of a mount.
     for path in [".", "", "./", "folder/.."] {
         scene.check_fails(&json!({"op": "rmdir", "path": path})).await;
         scene.check_fails(&json!({"op": "rename", "path": path, "to": "moved"})).await;

@@ -1,4 +1,4 @@
-//! One test for each hostile guest, of the guest's name: without it, this file does not compile.
+//! One test for each hostile guest, with the guest's name: without it, this file does not compile.
 
 use std::{collections::BTreeSet, fs};
 
@@ -20,7 +20,7 @@ macro_rules! assert_test_exists {
 
 portcullis_testing::foreach_hostile_guest!(assert_test_exists);
 
-/// The guest is stopped at its deadline, again and again.
+/// Asserts that the guest is stopped at its deadline each time.
 async fn check_stopped_at_the_deadline(guest: &'static str) {
     let trial = Trial::with(guest, "Nothing", "300ms").await;
     let message = trial.check(json!({}), Timeout, "timeout").await;
@@ -57,7 +57,7 @@ async fn memory_bomb() {
     assert!(message.contains("67108864 bytes"), "{message}");
     let row = trial.row();
     assert!(row.peak_memory.is_some_and(|peak| (32 << 20..=64 << 20).contains(&peak)), "{row:#?}");
-    // One that takes the refusal well may go on.
+    // A guest that survives the refused allocation may go on.
     let text = trial.call(json!({"then": "report"})).await.text();
     let mib: u32 = text.strip_suffix(" MiB").expect("MiB").parse().expect("a number");
     assert!((16..64).contains(&mib), "{text}");
@@ -88,7 +88,7 @@ async fn exit_without_frame() {
 #[tokio::test]
 async fn exit_nonzero() {
     let trial = Trial::new("exit_nonzero").await;
-    // Beyond 125 WASI knows no exit codes; that is as much the guest's fault as any other.
+    // WASI has no exit codes above 125; such a code is a guest error as any other.
     for code in [1, 7, 125, 126, 134, 255, -1] {
         trial.check(json!({"code": code}), Failed, "guest_exit").await;
     }
@@ -246,7 +246,7 @@ async fn huge_directory() {
     impatient.check(endless, Timeout, "timeout").await;
 }
 
-/// How many it may have open is in [`super::descriptors`].
+/// The limit of open descriptors is tested in [`super::descriptors`].
 #[test]
 fn opens_files() {
     alone("hostile::guests::opens_files", async {
@@ -281,7 +281,7 @@ async fn reads_fifo() {
     trial.others_go_on().await;
 }
 
-/// What it can reach is in [`super::escapes`] and [`super::protected`].
+/// Its reach is tested in [`super::escapes`] and [`super::protected`].
 #[tokio::test]
 async fn probe_path() {
     let trial = Trial::with("probe_path", "WorkspaceRead", "15s").await;
@@ -290,7 +290,7 @@ async fn probe_path() {
     assert_eq!(trial.row().mounts_used, ["shared".into()]);
 }
 
-/// What it can reach is in [`super::escapes`] and [`super::protected`].
+/// Its reach is tested in [`super::escapes`] and [`super::protected`].
 #[tokio::test]
 async fn raw_path() {
     let trial = Trial::with("raw_path", "WorkspaceRead", "15s").await;
@@ -302,7 +302,7 @@ async fn raw_path() {
 async fn read_modify_write() {
     let trial = Trial::with("read_modify_write", "FileReadWrite", "60s").await;
     let calls = (0..40).map(|number| {
-        // Each of them another agent: who asks makes no difference.
+        // Each call comes from another agent: calls are serialised across callers.
         let mut caller = approving();
         caller.agent_id = format!("agent {number}");
         let arguments = json!({"path": "/shared/README.md", "line": format!("item {number}")});

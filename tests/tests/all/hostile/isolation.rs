@@ -1,4 +1,4 @@
-//! What one call can tell another, and what a guest can tell whoever reads the host's own output.
+//! Leaks between calls, and from a guest to the host's output.
 
 use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind;

@@ -1,4 +1,4 @@
-//! The host's memory stays flat, whatever is thrown at it again and again.
+//! The host's memory stays flat under repeated attacks.
 
 use serde_json::{Value, json};
 
@@ -7,11 +7,11 @@ use super::{
     alone::{alone, resident_bytes},
 };
 
-/// Runs of each bomb before the measurement, and in it.
+/// Runs of each bomb before the measurement, and during it.
 const WARM_UP: usize = 3;
 const RUNS: usize = 20;
 
-/// What may be gained over all runs: about one guest's memory, a small part of what the runs took.
+/// Permitted growth over all runs: about one guest's memory, a small part of what the runs allocated.
 const GROWTH_BYTES: u64 = 64 << 20;
 
 async fn check(guest: &'static str, arguments: Value) {

@@ -1,6 +1,6 @@
-//! What hostile guests try, and what must come of it.
+//! Attempts of hostile guests, and their required outcomes.
 //!
-//! All of it goes through the real registry: real modules, confined threads, an audit log on disk.
+//! Every attempt goes through the real registry: real modules, confined threads, an audit log on disk.
 
 mod alone;
 mod cancellation;
@@ -27,15 +27,15 @@ use portcullis_tools::{
 use portcullis_types::ToolErrorKind;
 use serde_json::{Value, json};
 
-/// Far above what anything here takes, far below what an unbounded guest would.
+/// Far above the time of any test here, far below that of an unbounded guest.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An entry of a policy that lets a tool run unasked.
+/// A policy entry that lets a tool run without approval.
 fn entry(tool: &str, profile: &str, timeout: &str) -> String {
     format!("[tools.{tool}]\nprofile = \"{profile}\"\napproval = \"allow\"\ntimeout = \"{timeout}\"\n")
 }
 
-/// One hostile guest in a world of its own.
+/// One hostile guest in a separate world.
 struct Trial {
     world: World,
     registry: ToolRegistry,
@@ -43,7 +43,7 @@ struct Trial {
 }
 
 impl Trial {
-    /// With no mounts and plenty of time.
+    /// A trial without mounts, with ample time.
     async fn new(guest: &'static str) -> Self {
         Self::with(guest, "Nothing", "60s").await
     }
@@ -53,34 +53,34 @@ impl Trial {
         Self::within(world, guest).await
     }
 
-    /// In a world whose policy has an entry for the guest already.
+    /// A trial in a world whose policy already has an entry for the guest.
     async fn within(world: World, guest: &'static str) -> Self {
         world.put("README.md", "still here\n");
         let registry = world.registry_with(&[guest]).await;
         Self { world, registry, guest }
     }
 
-    /// A call that may take at most [`PATIENCE`], whatever the guest does.
+    /// A call that takes at most [`PATIENCE`], whatever the guest does.
     async fn call(&self, arguments: Value) -> Answer {
         let answer = tokio::time::timeout(PATIENCE, Answer::of(&self.registry, self.guest, arguments)).await;
         answer.expect("the call ends by itself")
     }
 
-    /// The last row of the guest's own calls.
+    /// The last end row of the guest's calls.
     #[track_caller]
     fn row(&self) -> Row {
         let mut rows = self.world.rows().into_iter();
         rows.rfind(|row| &*row.tool == self.guest && row.event == Event::End).expect("a row of the guest")
     }
 
-    /// The registry serves others as before.
+    /// Asserts that the registry serves other tools as before.
     async fn others_go_on(&self) {
         let answer = Answer::of(&self.registry, "file_read", json!({"path": "/shared/README.md"})).await;
         assert_eq!(answer.text(), "still here\n");
     }
 
-    /// The call ends with this error, the row says the same and by whom the guest was held, and the next
-    /// calls, of the guest and of others, are served. Returns the message.
+    /// Asserts that the call ends with this error, that the row has the same error and the posture, and that
+    /// later calls of the guest and of others are served. Returns the message.
     async fn check(&self, arguments: Value, kind: ToolErrorKind, code: &str) -> String {
         let message = self.call(arguments.clone()).await.refused(kind, code);
         let row = self.row();

@@ -1,4 +1,4 @@
-//! Modules that no compiler would make: several memories, tables, host calls misused, false descriptions.
+//! Modules that no compiler would make: several memories, tables, misused host calls, false descriptions.
 
 use futures_util::future::join_all;
 use portcullis_testing::{Answer, World};
@@ -16,7 +16,7 @@ use super::{
     wat_guest::{WatGuest, load},
 };
 
-/// Calls the guest's tool `bomb` and asserts its error, twice, with a file read after each.
+/// Calls the guest's tool `bomb` and asserts its error, eight times, with a file read after each.
 async fn check_call(guest: &WatGuest, timeout: &str, kind: ToolErrorKind, code: &str) {
     let world = World::new().with_policy(&entry("bomb", "Nothing", timeout));
     world.put("README.md", "still here\n");
@@ -80,7 +80,7 @@ async fn tables_are_bounded() {
 }
 
 #[tokio::test]
-async fn calls_with_as_many_memories_as_there_may_be_take_nothing_from_others() {
+async fn calls_with_the_most_memories_take_nothing_from_others() {
     let world = World::new().with_policy(&entry("bomb", "Nothing", "1s"));
     world.put("README.md", "still here\n");
     let guest = WatGuest {
@@ -190,7 +190,7 @@ async fn bad_numbers_to_our_own_host_functions_are_errors_not_faults() {
     }
 }
 
-/// Why a module is refused when it is loaded.
+/// Why a module is refused at load.
 #[derive(Debug, PartialEq)]
 enum Refused {
     Describe,

@@ -1,4 +1,4 @@
-//! How many calls run at once.
+//! The limit on concurrent calls.
 
 use std::{
     sync::{
@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::{Trial, entry};
 
-/// Counts how many of its calls run at once; none ends before it is let go.
+/// Counts its concurrent calls. No call ends before it has a permit to leave.
 struct Crowd {
     inside: AtomicUsize,
     most: Arc<AtomicUsize>,
@@ -63,7 +63,7 @@ async fn a_hundred_parallel_calls_share_ten_places() {
     let registry = world.builder().await.expect("bootstraps").tool(crowd).build().expect("builds");
     let calls = join_all((0..100).map(|_| Answer::of(&registry, "crowd", json!({}))));
     let doorkeeper = async {
-        // All places are taken before anybody leaves; then each that leaves lets one in.
+        // All slots are taken before any call leaves; then each call that leaves lets one in.
         entered.acquire_many(10).await.expect("open").forget();
         leave.add_permits(100);
     };

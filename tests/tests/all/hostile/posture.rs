@@ -1,4 +1,4 @@
-//! What held the thread that served a call, as its audit row tells it.
+//! The posture of the thread that served a call, as in its audit row.
 
 use portcullis_testing::{World, kernel_or_skip};
 use portcullis_tools::{audit::Row, confine};
@@ -13,7 +13,7 @@ fn has_layers() -> bool {
     kernel_or_skip("Landlock and seccomp", has(confine::Layer::Landlock) && has(confine::Layer::Seccomp))
 }
 
-/// Both layers were proven on the thread that served the call.
+/// Asserts that both layers were proven on the thread that served the call.
 #[track_caller]
 pub(super) fn assert_confined(row: &Row) {
     if has_layers() {
@@ -25,8 +25,8 @@ pub(super) fn assert_confined(row: &Row) {
 }
 
 #[tokio::test]
-async fn the_row_shows_landlock_and_seccomp_enforced_on_the_serving_thread() {
-    // A guest that works, one that does not, and one that is stopped.
+async fn the_row_shows_both_layers_enforced_on_the_serving_thread() {
+    // A guest that works, one that fails, and one that is stopped.
     for (guest, timeout) in [("state_left_in_memory", "15s"), ("panics", "15s"), ("loop_forever", "300ms")] {
         for profile in ["Nothing", "WorkspaceRead", "FileReadWrite", "VaultRead"] {
             let trial = Trial::with(guest, profile, timeout).await;
@@ -59,7 +59,7 @@ async fn the_row_says_which_layers_were_waived() {
 }
 
 #[tokio::test]
-async fn a_guest_without_landlock_or_seccomp_still_does_not_leave_its_mount() {
+async fn without_landlock_and_seccomp_a_guest_stays_in_its_mount() {
     let world = World::new()
         .with_policy_edit("require = [\"landlock\", \"seccomp\"]", "require = []")
         .with_policy(&entry("raw_path", "FileReadWrite", "15s"));

@@ -1,4 +1,5 @@
-//! Paths that other programs run things from: no guest writes them, under no name and by no operation.
+//! Protected paths, from which other programs run code: no guest writes them, under any name or by any
+//! operation.
 
 use std::{
     fs,
@@ -11,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{Trial, entry, snapshot::Snapshot};
 
-/// A repository with a hook, links to it, and a folder prepared to take its place.
+/// A repository with a hook, links to it, and a folder prepared as its replacement.
 async fn scene() -> Trial {
     let world = World::new()
         .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000")
@@ -78,7 +79,7 @@ async fn a_protected_file_is_not_written_by_any_operation() {
         check(&trial, json!({"op": "link", "path": "file", "to": path})).await;
         check(&trial, json!({"op": "symlink", "path": "file", "to": path})).await;
     }
-    // Under a second name it would not be protected.
+    // Under a second name the file would not be protected.
     check(&trial, json!({"op": "link", "path": "repo/.git/config", "to": "second"})).await;
     check(&trial, json!({"op": "link", "path": "git/config", "to": "second"})).await;
     check(&trial, json!({"op": "write", "path": "repo/.vscode/tasks.json"})).await;
@@ -87,7 +88,7 @@ async fn a_protected_file_is_not_written_by_any_operation() {
 }
 
 #[tokio::test]
-async fn the_times_of_a_protected_file_stay_even_if_it_is_open_for_reading() {
+async fn an_open_protected_file_keeps_its_times() {
     let trial = scene().await;
     let before = Snapshot::of(&trial.world.workspace());
     trial.call(json!({"op": "touch_open", "path": "repo/.git/config"})).await;
@@ -119,10 +120,10 @@ async fn no_protected_name_is_made_at_any_depth() {
     }
 }
 
-/// The layer below drops what a path has too much of before it asks the kernel; longer than the kernel takes, such a
-/// path cannot be judged, and is refused.
+/// The layer below removes redundant parts of a path before it asks the kernel. A path that exceeds the
+/// kernel's limit as written cannot be checked, and is refused.
 #[tokio::test]
-async fn a_way_that_is_written_out_too_long_leads_to_nothing_protected() {
+async fn an_overlong_spelling_reaches_no_protected_path() {
     let trial = scene().await;
     let before = Snapshot::of(&trial.world.workspace());
     let slashes = |parent: &str, name: &str| format!("{parent}{}{name}", "/".repeat(5000));
@@ -160,16 +161,16 @@ async fn nothing_prepared_elsewhere_takes_the_place_of_a_repository() {
         check(&trial, json!({"op": "rename", "path": "git", "to": path})).await;
         check(&trial, json!({"op": "symlink", "path": "prepared", "to": path})).await;
     }
-    // `.git` may be a file that says where the repository is: that leads to one as a link does.
+    // `.git` may be a file with the repository's location, and then leads there as a link does.
     check(&trial, json!({"op": "create", "path": "fresh/.git"})).await;
     check(&trial, json!({"op": "link", "path": "file", "to": "fresh/.git"})).await;
-    // Moved away, what it holds would be open to writing, and be moved back by whoever repairs it.
+    // Once moved away, the repository's files would be open to writing, and a repair would move them back.
     check(&trial, json!({"op": "rename", "path": "repo/.git", "to": "prepared/git"})).await;
 }
 
-/// A worktree's `.git` is a file, and may be a link: what it says decides where the repository is.
+/// A worktree's `.git` is a file or a link, and decides where the repository is.
 #[tokio::test]
-async fn what_leads_to_a_repository_is_not_removed_nor_written_under_another_name() {
+async fn a_git_file_or_link_is_neither_removed_linked_nor_renamed() {
     let trial = scene().await;
     trial.world.put("tree/.git", "gitdir: ../repo/.git");
     fs::create_dir(trial.world.shared("other")).expect("made");
@@ -184,7 +185,7 @@ async fn what_leads_to_a_repository_is_not_removed_nor_written_under_another_nam
     check(&trial, json!({"op": "create", "path": "repo/.git/config.worktree"})).await;
 }
 
-/// What replaces a file takes over its permissions, and nothing else does.
+/// A file takes over the permissions of the file that it replaces; a failed rename must not change them.
 #[tokio::test]
 async fn a_rename_that_fails_changes_no_permissions() {
     for profile in ["WorkspaceRead", "FileReadWrite"] {
@@ -199,7 +200,7 @@ async fn a_rename_that_fails_changes_no_permissions() {
             fs::metadata(trial.world.shared("key")).map(|key| (key.ctime(), key.ctime_nsec())).expect("there")
         };
         let untouched = touched();
-        // A directory is not replaced by a file, nor anything where nothing may be written.
+        // A file cannot replace a directory, and nothing is replaced in a read-only mount.
         let to = if profile == "WorkspaceRead" { "public" } else { "public/" };
         let answer = trial.call(json!({"op": "rename", "path": "key", "to": to})).await.text();
         assert!(answer.starts_with("errno "), "{profile}: {answer}");

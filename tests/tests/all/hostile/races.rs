@@ -1,4 +1,4 @@
-//! A second party exchanges a folder for a link while guests go through it.
+//! TOCTOU races: a second thread exchanges a folder for a link while guests walk through it.
 
 use std::{
     fs,
@@ -17,8 +17,8 @@ use super::{Trial, entry, snapshot::Snapshot};
 
 const EXCHANGES: usize = 10_000;
 
-/// Exchanges two paths until it is told to stop, and at least [`EXCHANGES`] times. An even number, so that
-/// both stand where they stood.
+/// Exchanges two paths until it is told to stop, at least [`EXCHANGES`] times, and an even number of times,
+/// so that both end at their original names.
 fn exchange(one: &std::path::Path, other: &std::path::Path, stop: &AtomicBool) {
     let mut done = 0;
     while done < EXCHANGES || done % 2 == 1 || !stop.load(Ordering::Acquire) {
@@ -27,7 +27,7 @@ fn exchange(one: &std::path::Path, other: &std::path::Path, stop: &AtomicBool) {
     }
 }
 
-/// Lets guests try operations on `shared/door/…` while the door is a folder and a link by turns.
+/// Lets guests try operations on `shared/door/…` while the door alternates between a folder and a link.
 async fn race(trial: &Trial, attempts: &[serde_json::Value]) {
     let (door, link) = (trial.world.shared("door"), trial.world.shared("link"));
     let stop = Arc::new(AtomicBool::new(false));

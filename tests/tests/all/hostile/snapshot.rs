@@ -1,4 +1,4 @@
-//! Everything below a folder, to compare before and after.
+//! Everything below a folder, for comparison before and after.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What a tree holds: each path with kind, mode, size, links, time of change and content.
+/// The content of a tree: each path with kind, mode, size, links, time of change and content.
 #[derive(PartialEq, Eq)]
 pub(super) struct Snapshot(BTreeMap<PathBuf, String>);
 

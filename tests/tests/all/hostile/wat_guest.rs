@@ -1,11 +1,11 @@
-//! Modules written by hand, for what no compiler would make.
+//! Hand-written modules that no compiler would make.
 
 use portcullis_testing::World;
 use portcullis_tools::{BootstrapError, ToolRegistry, policy::ToolOrigin};
 
-/// A module that answers `describe` and does as it is told on `call`.
+/// A module that answers `describe`, and runs the given code on `call`.
 ///
-/// Memory: arguments at 16 and 64, the good answer at 512, the description at 1024. `$say` writes to the
+/// Memory: arguments at 16 and 64, the success frame at 512, the description at 1024. `$say` writes to
 /// standard output.
 pub(crate) struct WatGuest {
     pub(crate) describe: String,
@@ -15,14 +15,14 @@ pub(crate) struct WatGuest {
     pub(crate) imports: String,
     /// Further functions, memories and tables.
     pub(crate) fields: String,
-    /// What a call does.
+    /// The code of a call.
     pub(crate) call: String,
 }
 
 const ANSWER: &str = "{\"ok\":\"done\"}\n";
 
 impl WatGuest {
-    /// One tool without parameters, which answers `done`.
+    /// A guest with one tool without parameters, which answers `done`.
     pub(crate) fn new(tool: &str) -> Self {
         Self {
             describe: format!(
@@ -71,7 +71,7 @@ impl WatGuest {
         wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 
-    /// A registry with this module as one from outside.
+    /// A registry with this guest as a module from outside.
     pub(crate) async fn registry(&self, world: &World) -> ToolRegistry {
         self.try_registry(world).await.expect("bootstraps")
     }
@@ -86,7 +86,7 @@ pub(crate) async fn load(world: &World, module: &[u8]) -> Result<ToolRegistry, B
     world.builder().await?.module("outside", module, ToolOrigin::ForeignModule).await?.build()
 }
 
-/// The text as it stands in a WAT string.
+/// The text escaped for a WAT string.
 fn escaped(text: &str) -> String {
     text.bytes().map(|byte| format!("\\{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Approvals through the client: what it is shown, what counts for a yes, and what a no leaves undone.
+//! Approvals through the client: the question shown, the answers that count as a yes, and the effect of a no.
 
 use std::sync::{Arc, atomic::Ordering};
 
@@ -15,12 +15,12 @@ use tokio::{
 use super::client::{Client, Setup, ends, natives, text};
 use crate::support::{Spy, enabled};
 
-/// A client that takes questions.
+/// Capabilities of a client that takes questions.
 fn asking() -> Value {
     json!({"elicitation": {}})
 }
 
-/// Calls a tool, answers the question, and gives the question and the call's result.
+/// Calls a tool, answers the question, and returns the question and the call's result.
 fn ask(client: &mut Client, tool: &str, arguments: &Value, answer: &Value) -> (Value, Value) {
     let id = client.ask("tools/call", json!({"name": tool, "arguments": arguments}));
     let question = client.until(|message| message["method"] == "elicitation/create");
@@ -32,14 +32,14 @@ fn accept(answer: &str) -> Value {
     json!({"action": "accept", "content": {"answer": answer}})
 }
 
-/// A world in which `side` must be asked about, and a spy of that name.
+/// A world in which `side` needs approval, and a spy of that name.
 fn asked_about(tier: SafetyTier) -> (World, Spy) {
     let world = World::new().with_policy(&enabled("side"));
     let parameters = json!({"type": "object", "properties": {"x": {}, "y": {}, "n": {}}, "required": []});
     (world, Spy::repeating("side").parameters(parameters).tier(tier).requiring_approval())
 }
 
-/// The same, how often it ran, and a client.
+/// The same world, the spy's call count, and a client.
 fn setup(
     tier: SafetyTier,
     capabilities: Value,
@@ -52,7 +52,7 @@ fn setup(
 }
 
 #[test]
-fn the_client_is_shown_who_what_and_all_arguments_with_nothing_that_deceives() {
+fn the_client_sees_caller_tool_and_escaped_arguments() {
     let (world, calls, mut client) = setup(SafetyTier::SideEffecting, asking());
     let (question, result) =
         ask(&mut client, "side", &json!({"x": "\u{202e}gpj", "y": 1}), &accept("approve"));
@@ -151,7 +151,7 @@ fn a_question_is_withdrawn_when_its_call_is_cancelled() {
     client.notify("notifications/cancelled", json!({"requestId": id, "reason": "enough"}));
     let withdrawn = client.until(|message| message["method"] == "notifications/cancelled");
     assert_eq!(withdrawn["params"]["requestId"], question["id"]);
-    // Too late for a yes.
+    // This yes comes too late.
     client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": accept("approve")}).to_string());
     let rest = client.leave();
     assert!(rest.iter().all(|message| message["id"] != id), "a cancelled request has no answer: {rest:?}");
@@ -159,7 +159,7 @@ fn a_question_is_withdrawn_when_its_call_is_cancelled() {
     assert_eq!(ends(&world, "side").len(), 1);
 }
 
-/// The clock goes on where nobody has anything to do: the minutes of this test are none.
+/// The paused clock advances whenever all tasks are idle, so the minutes of this test pass at once.
 #[tokio::test(start_paused = true)]
 async fn a_question_that_nobody_answers_is_taken_back_and_means_no() {
     let (world, spy) = asked_about(SafetyTier::SideEffecting);

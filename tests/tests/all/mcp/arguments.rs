@@ -1,5 +1,5 @@
-//! Arguments that no tool may get, by the two front ends that models come by: each such call has its own answer and its
-//! own row, runs nothing, and the next one is served.
+//! Invalid arguments through both front ends that models use, MCP and the agent loop: each such call has its
+//! own answer and row and runs nothing, and the next call is served.
 
 use std::sync::{
     Arc,
@@ -15,7 +15,7 @@ use super::{
 };
 use crate::support::{Spy, world_enabling};
 
-/// A tool that must not run, and how often it did.
+/// A tool that must not run, and its call count.
 fn spy() -> (Spy, Arc<AtomicUsize>) {
     let properties = json!({
         "n": {"type": "integer"},
@@ -23,7 +23,7 @@ fn spy() -> (Spy, Arc<AtomicUsize>) {
         "text": {"type": "string"},
         "inner": {"type": "object"},
     });
-    // One that only reads is called once for each of several objects.
+    // Not read-only: a read-only tool is called once for each of several objects.
     let spy = Spy::repeating("spy").tier(SafetyTier::SideEffecting).parameters(json!({
         "type": "object", "properties": properties, "required": [],
     }));
@@ -31,7 +31,7 @@ fn spy() -> (Spy, Arc<AtomicUsize>) {
     (spy, calls)
 }
 
-/// Texts that are JSON objects, and what is said of them all the same.
+/// Texts that are JSON objects, and the messages that refuse them.
 fn objects() -> Vec<(String, &'static str)> {
     let nested = |depth: usize| format!("{{\"inner\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
     vec![
@@ -55,7 +55,7 @@ fn too_large() -> String {
     arguments
 }
 
-/// Texts that are no JSON, and what a registry says of them.
+/// Texts that are not JSON, and the messages of a registry about them.
 fn garbage() -> Vec<(String, &'static str)> {
     vec![
         (r#"{"n":NaN}"#.to_owned(), "not valid JSON"),
@@ -74,13 +74,13 @@ fn garbage() -> Vec<(String, &'static str)> {
     ]
 }
 
-/// The beginning of a text, to tell it by.
+/// The first characters of a text, to identify it in messages.
 fn shown(text: &str) -> String {
     text.chars().take(60).collect()
 }
 
-/// Calls the tool with a text that is sent as it is, and gives the answer: whatever comes next that is none of the
-/// server's own messages.
+/// Calls the tool with the text as it is, and returns the answer: the next message that is not one of the
+/// server's notifications or requests.
 #[track_caller]
 fn answer(client: &mut Client, id: usize, arguments: &str) -> Value {
     client.send(&format!(
@@ -90,7 +90,7 @@ fn answer(client: &mut Client, id: usize, arguments: &str) -> Value {
 }
 
 #[test]
-fn objects_that_no_tool_may_get_are_results_of_their_own_calls_with_one_row_each() {
+fn invalid_objects_are_error_results_with_one_row_each() {
     let world = world_enabling(&["spy"]);
     let (spy, ran) = spy();
     let registry = natives(&world, |builder| builder.tool(spy));
@@ -114,14 +114,14 @@ fn objects_that_no_tool_may_get_are_results_of_their_own_calls_with_one_row_each
 }
 
 #[test]
-fn arguments_that_are_no_json_object_make_no_call_and_the_session_goes_on() {
+fn arguments_that_are_no_object_make_no_call_and_end_no_session() {
     let world = world_enabling(&["spy"]);
     let (spy, ran) = spy();
     let registry = natives(&world, |builder| builder.tool(spy));
     let mut client = Client::of(registry, Setup::default()).begin(json!({}));
     let garbage = garbage().into_iter().map(|(arguments, _)| arguments).chain(["{} {}".to_owned()]);
     for (id, arguments) in (1000..).zip(garbage) {
-        // Where the message is no JSON, nobody can say whose answer it is.
+        // The message is not JSON, so the id of the answer is null.
         let answer = answer(&mut client, id, &arguments);
         let found = (&answer["id"], &answer["error"]["code"]);
         assert_eq!(found, (&Value::Null, &json!(-32700)), "{}: {answer}", shown(&arguments));
@@ -138,7 +138,7 @@ fn arguments_that_are_no_json_object_make_no_call_and_the_session_goes_on() {
 }
 
 #[test]
-fn a_model_is_told_once_of_each_call_whose_arguments_no_tool_may_get() {
+fn a_model_gets_one_error_for_each_call_with_invalid_arguments() {
     let world = world_enabling(&["spy"]);
     let (spy, ran) = spy();
     let registry = Arc::new(natives(&world, |builder| builder.tool(spy)));
@@ -147,7 +147,7 @@ fn a_model_is_told_once_of_each_call_whose_arguments_no_tool_may_get() {
         ("{\"text\":\"line\nbreak\"}", "not valid JSON"),
         ("[]", "must be a JSON object"),
         ("7", "must be a JSON object"),
-        // Of a tool that has effects nobody says which of two calls was meant.
+        // For a tool with effects, several objects do not tell which call was meant.
         ("{} {}", "make one call for each"),
     ];
     let refused = refused.into_iter().map(|(arguments, words)| (arguments.to_owned(), words));

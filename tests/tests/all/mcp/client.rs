@@ -1,4 +1,4 @@
-//! A client that says exactly what a test wants said, one line a message.
+//! A client that sends exactly the messages of a test, one a line.
 #![expect(clippy::needless_pass_by_value, reason = "tests write the JSON that they send in place")]
 
 use std::{
@@ -26,10 +26,10 @@ use portcullis_types::CancellationToken;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-/// How long to wait for what must come.
+/// Time limit of each wait for the server.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How long a server may take no message before it takes none any more.
+/// How long a server takes no message before it counts as full.
 const FULL: Duration = Duration::from_secs(10);
 
 /// A client of one server.
@@ -41,7 +41,7 @@ pub(super) struct Client {
     reader: Reader,
 }
 
-/// Who reads what the server writes.
+/// The thread that reads the server's output.
 struct Reader {
     thread: JoinHandle<()>,
     is_deaf: Arc<AtomicBool>,
@@ -53,12 +53,12 @@ enum Output {
     Given(File),
 }
 
-/// What a server's standard input or output is.
+/// The kind of a server's standard input or output.
 pub(super) enum Stream {
     /// A pipe, made by the test's own user.
     Pipe,
     Socket,
-    /// Anything else: the test's end, and the server's.
+    /// Any other: the test's end and the server's.
     Given {
         ours: OwnedFd,
         theirs: OwnedFd,
@@ -80,17 +80,17 @@ enum Server {
     Thread(Option<JoinHandle<Result<(), McpError>>>),
 }
 
-/// A server of this process to be.
+/// Settings of a server in this process.
 #[derive(Default)]
 pub(super) struct Setup {
     pub(super) clients: Clients,
     pub(super) limits: McpLimits,
-    /// Whether no more than a message or two are on their way to a client that does not read.
+    /// Whether the socket buffers only a message or two for a client that does not read.
     pub(super) is_narrow: bool,
 }
 
 impl Client {
-    /// Of `portcullis serve` in this world.
+    /// A client of `portcullis serve` in this world.
     pub(super) fn of_program(world: &World, options: &[&str]) -> Self {
         let mut server =
             serve(world, options).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
@@ -99,7 +99,7 @@ impl Client {
         Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
     }
 
-    /// Of a program that serves, on streams of these kinds.
+    /// A client of a server program, on streams of these kinds.
     pub(super) fn of_command(mut command: Command, input: Stream, output: Stream) -> Self {
         let mut given_input = None;
         match input {
@@ -132,7 +132,7 @@ impl Client {
             }
         }
         let mut server = command.spawn().expect("starts");
-        // The command holds the server's ends as long as it lives.
+        // The command holds the server's ends of the streams until it is dropped.
         drop(command);
         let output = given_input.unwrap_or_else(|| Output::Pipe(server.stdin.take().expect("piped")));
         let heard = given_output.map(File::from);
@@ -143,12 +143,12 @@ impl Client {
         Self { output: Some(output), lines, server: Server::Process(server), next_id: 1, reader }
     }
 
-    /// Of a registry in this process.
+    /// A client of a registry in this process.
     pub(super) fn of(registry: ToolRegistry, setup: Setup) -> Self {
         let (ours, theirs) = UnixStream::pair().expect("a pair");
         theirs.set_nonblocking(true).expect("set");
         if setup.is_narrow {
-            // The system takes the least that it has.
+            // The system raises this to its minimum.
             rustix::net::sockopt::set_socket_send_buffer_size(&theirs, 1).expect("set");
         }
         let server = std::thread::spawn(move || {
@@ -166,7 +166,7 @@ impl Client {
         Self { output, lines, server: Server::Thread(Some(server)), next_id: 1, reader }
     }
 
-    /// The same, with a session that has begun. `capabilities` are the client's.
+    /// The same client with an initialised session. `capabilities` are the client's.
     pub(super) fn begin(mut self, capabilities: Value) -> Self {
         let params = json!({
             "protocolVersion": "2025-06-18",
@@ -195,7 +195,7 @@ impl Client {
         self.send(&json!({"jsonrpc": "2.0", "method": method, "params": params}).to_string());
     }
 
-    /// Sends a request and tells its id.
+    /// Sends a request and returns its id.
     #[track_caller]
     pub(super) fn ask(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next_id;
@@ -204,7 +204,7 @@ impl Client {
         id
     }
 
-    /// Sends a request and waits for its answer; whatever comes before is thrown away.
+    /// Sends a request and waits for its answer; drops the messages before it.
     #[track_caller]
     pub(super) fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.ask(method, params);
@@ -217,7 +217,7 @@ impl Client {
         self.until(|message| message["id"] == id && message.get("method").is_none())
     }
 
-    /// Calls a tool and gives its result.
+    /// Calls a tool and returns its result.
     #[track_caller]
     pub(super) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.request("tools/call", json!({"name": tool, "arguments": arguments}));
@@ -237,7 +237,7 @@ impl Client {
         }
     }
 
-    /// The next message that is like this.
+    /// The next message that satisfies the predicate.
     #[track_caller]
     pub(super) fn until(&mut self, is_it: impl Fn(&Value) -> bool) -> Value {
         loop {
@@ -248,13 +248,13 @@ impl Client {
         }
     }
 
-    /// Tells the program by a signal to read anew.
+    /// Tells the program by `SIGHUP` to reload.
     pub(super) fn hang_up(&self) {
         let Server::Process(process) = &self.server else { panic!("no process") };
         signal(process, Signal::HUP);
     }
 
-    /// Tells the program by these signals to end, and what it exits with if it does.
+    /// Tells the program by these signals to end. Returns its exit code, or `None` if it does not end.
     pub(super) fn ends_when_it_is_told_to(mut self, signals: &[Signal]) -> Option<i32> {
         let Server::Process(mut process) = std::mem::replace(&mut self.server, Server::Thread(None)) else {
             panic!("no process")
@@ -263,7 +263,7 @@ impl Client {
         let id = Pid::from_child(&process);
         let (ended, ends) = mpsc::channel();
         std::thread::spawn(move || {
-            // Nobody waits for one that was killed.
+            // Fails where the process was killed below and the receiver is gone.
             let _ = ended.send(process.wait());
         });
         let Ok(status) = ends.recv_timeout(PATIENCE) else {
@@ -273,7 +273,7 @@ impl Client {
         status.expect("waited for").code()
     }
 
-    /// Tells the program by a signal to end: what it still says, and what it exits with.
+    /// Tells the program by a signal to end. Returns its remaining messages and its exit code.
     #[track_caller]
     pub(super) fn says_and_ends(mut self, kind: Signal) -> (Vec<Value>, Option<i32>) {
         let Server::Process(process) = &mut self.server else { panic!("no process") };
@@ -283,24 +283,24 @@ impl Client {
         (rest.iter().map(|line| serde_json::from_str(line).expect("a message")).collect(), code)
     }
 
-    /// What the program holds of the machine's memory, in bytes.
+    /// The program's resident memory, in bytes.
     pub(super) fn memory(&self) -> usize {
         let Server::Process(process) = &self.server else { panic!("no process") };
         resident_bytes(process)
     }
 
-    /// Reads nothing more than one line, which may be read already.
+    /// Stops reading after at most one more line, which may be read already.
     pub(super) fn stop_reading(&mut self) {
         self.reader.is_deaf.store(true, Ordering::SeqCst);
     }
 
-    /// Reads on where it stopped.
+    /// Resumes reading.
     pub(super) fn read_on(&mut self) {
         self.reader.is_deaf.store(false, Ordering::SeqCst);
         self.reader.thread.thread().unpark();
     }
 
-    /// Writes messages until the server takes no more of them, at most this many, and tells how many it took.
+    /// Writes messages until the server takes no more of them, at most `most`, and returns how many it took.
     pub(super) fn write_until_full(&mut self, most: usize, line: impl Fn(usize) -> String) -> usize {
         let mut output = self.output.take().expect("not left");
         let (took, taken) = mpsc::channel();
@@ -315,7 +315,7 @@ impl Client {
         std::iter::from_fn(|| taken.recv_timeout(FULL).ok()).count()
     }
 
-    /// Sends nothing more, and still reads.
+    /// Closes the input and keeps reading.
     pub(super) fn close_input(&mut self) {
         match self.output.take() {
             Some(Output::Socket(socket)) => socket.shutdown(Shutdown::Write).expect("closed"),
@@ -323,7 +323,7 @@ impl Client {
         }
     }
 
-    /// Leaves, waits for the server's end, and gives what it still said.
+    /// Closes the input, waits for the server's end, and returns its remaining messages.
     #[track_caller]
     pub(super) fn leave(mut self) -> Vec<Value> {
         self.close_input();
@@ -358,7 +358,7 @@ pub(super) fn serve(world: &World, options: &[&str]) -> Command {
     command
 }
 
-/// What a program holds of the machine's memory, in bytes.
+/// A process's resident memory, in bytes.
 pub(super) fn resident_bytes(process: &Child) -> usize {
     let status = std::fs::read_to_string(format!("/proc/{}/status", process.id())).expect("readable");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
@@ -393,7 +393,7 @@ pub(super) fn natives(world: &World, add: impl FnOnce(RegistryBuilder) -> Regist
     add(ToolRegistry::builder().policy(policy).state(world.state()).default_tools()).build().expect("builds")
 }
 
-/// The rows that tell the ends of a tool's calls.
+/// The end rows of a tool's calls.
 pub(super) fn ends(world: &World, tool: &str) -> Vec<Row> {
     world.rows().into_iter().filter(|row| &*row.tool == tool && row.event == Event::End).collect()
 }

@@ -1,5 +1,5 @@
-//! Hostile modules behind the two front ends that models come by: what the pipeline makes of a guest is what a client
-//! and a model are told, with one row, and the next call is served.
+//! Hostile modules behind both front ends that models use, MCP and the agent loop: client and model get the
+//! pipeline's result of the guest's call, the call has one row, and the next call is served.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::client::{Client, Setup, ends, text};
 use crate::support::{Spy, world_enabling};
 
-/// Guests that end a call in an error of their own kind, and the code of that.
+/// Guests whose call ends in an error: arguments and the error's code.
 const GUESTS: [(&str, &str, &str); 21] = [
     ("loop_forever", "{}", "timeout"),
     ("loop_in_host_calls", "{}", "timeout"),
@@ -40,10 +40,10 @@ const GUESTS: [(&str, &str, &str); 21] = [
     ("oversized_result", "{}", "frame_too_large"),
 ];
 
-/// Whether a text is what a guest's should be.
+/// Whether a text is the expected answer of a guest.
 type Expected = fn(&str) -> bool;
 
-/// Guests that answer, whatever else they do, and whether an answer is theirs.
+/// Guests that answer in spite of their attack, and the check of the answer.
 const ANSWERING: [(&str, &str, Expected); 3] = [
     ("stderr_flood", r#"{"bytes":67108864}"#, |said| said == "wrote 67108864 bytes"),
     ("state_left_in_memory", "{}", |said| said == "0"),
@@ -53,7 +53,8 @@ const ANSWERING: [(&str, &str, Expected); 3] = [
     }),
 ];
 
-/// A world that lets a guest run, with what its arguments name; one that would never end not for long.
+/// A world that lets a guest run with the mounts that its arguments name, and with a short timeout if it
+/// would never end.
 fn world_of(guest: &str, arguments: &str, code: Option<&str>) -> World {
     let profile = if arguments.contains("/shared") { "WorkspaceRead" } else { "Nothing" };
     let timeout = if code == Some("timeout") { "300ms" } else { "15s" };
@@ -66,7 +67,7 @@ pub(super) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// What the pipeline says of a call, as a model reads it.
+/// The pipeline's result of a call, as a model reads it.
 async fn direct(registry: &ToolRegistry, guest: &str, arguments: &str) -> String {
     registry.execute_with_policy(new_call(guest, arguments.to_owned()), &approving()).await.model_text()
 }
@@ -79,7 +80,7 @@ fn assert_rows(world: &World, guest: &str, code: Option<&str>, calls: usize) {
 }
 
 #[test]
-fn a_client_is_told_of_a_hostile_guest_what_the_pipeline_says_and_goes_on() {
+fn a_client_gets_the_pipelines_error_of_a_hostile_guest() {
     for (guest, arguments, code) in GUESTS {
         let world = world_of(guest, arguments, Some(code));
         let runtime = runtime();
@@ -96,7 +97,7 @@ fn a_client_is_told_of_a_hostile_guest_what_the_pipeline_says_and_goes_on() {
 }
 
 #[test]
-fn calls_that_read_and_write_back_lose_nothing_beside_each_other() {
+fn concurrent_read_modify_writes_lose_nothing() {
     const CALLS: usize = 40;
     let entry = "[tools.read_modify_write]\nprofile = \"FileReadWrite\"\napproval = \"allow\"\n";
     let world = World::new().with_policy(entry);
@@ -136,7 +137,7 @@ fn calls(calls: &[(&str, &str)]) -> Vec<Delta> {
     calls.iter().enumerate().map(call).chain([Delta::End(StopReason::ToolCalls)]).collect()
 }
 
-/// The messages by which a model is told of these calls, one after the other, by an agent that runs them.
+/// The messages by which a model gets the results of these calls, which an agent runs one after the other.
 pub(super) async fn results(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<Message> {
     let done = [Delta::Text("done".to_owned()), Delta::End(StopReason::Stop)];
     let script = ScriptedProvider::new().then(calls(asked)).then(done);
@@ -149,13 +150,13 @@ pub(super) async fn results(registry: Arc<ToolRegistry>, asked: &[(&str, &str)])
     messages.into_iter().filter(|message| message.role == MessageRole::Tool).collect()
 }
 
-/// What a model is told of these calls.
+/// The texts by which a model gets the results of these calls.
 async fn told(registry: Arc<ToolRegistry>, asked: &[(&str, &str)]) -> Vec<String> {
     results(registry, asked).await.iter().map(Message::text).collect()
 }
 
 #[test]
-fn a_model_is_told_of_a_hostile_guest_what_the_pipeline_says_and_its_next_call_runs() {
+fn a_model_gets_the_pipelines_error_of_a_hostile_guest() {
     for (guest, arguments, code) in GUESTS {
         let world = world_of(guest, arguments, Some(code));
         let runtime = runtime();
@@ -170,7 +171,7 @@ fn a_model_is_told_of_a_hostile_guest_what_the_pipeline_says_and_its_next_call_r
 }
 
 #[test]
-fn what_a_hostile_guest_answers_is_what_a_model_and_a_client_get() {
+fn a_hostile_guests_answer_reaches_model_and_client_unchanged() {
     for (guest, arguments, is_its_own) in ANSWERING {
         let world = world_of(guest, arguments, None);
         let runtime = runtime();
@@ -194,7 +195,7 @@ fn what_a_hostile_guest_answers_is_what_a_model_and_a_client_get() {
 
 #[test]
 fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
-    // A panic may take its time to be told.
+    // Reporting a panic may take long.
     for (name, timeout) in [("panicking", 120_000), ("blocking", 300)] {
         let world = world_enabling(&[name]);
         let spy = || {
@@ -225,11 +226,11 @@ fn a_native_that_panics_or_blocks_costs_its_own_call_alone() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_lets_no_result_out_to_a_client_or_a_model() {
+fn without_a_log_neither_client_nor_model_gets_a_result() {
     let world = world_enabling(&["spy"]);
     let spy = Spy::repeating("spy");
     let registry = super::client::natives(&world, |builder| builder.tool(spy));
-    // Another file in the log's place: what is written to it would be lost.
+    // A folder in the log's place: no row can be written to it.
     let log = portcullis_tools::audit::log_path(&world.state());
     std::fs::remove_file(&log).expect("was there");
     std::fs::create_dir(&log).expect("made");

@@ -1,5 +1,5 @@
-//! Clients that send what they should not, or too much of it, or leave in the middle: the server answers in kind or
-//! ends, and what it ran is on record.
+//! Clients that send invalid messages, or too many, or leave in the middle: the server answers with an error
+//! or ends, and the calls that it ran are on record.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ fn long_echo(id: usize) -> String {
     format!("{}\n", json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
 }
 
-/// A client that does not read its answers, and whose server takes no more of it.
+/// A client that does not read its answers, with a server that takes no more of its messages.
 fn unread(world: &World) -> Client {
     let mut client = Client::of_program(world, &[]).begin(json!({}));
     client.stop_reading();
@@ -30,7 +30,7 @@ fn unread(world: &World) -> Client {
     client
 }
 
-/// Sends a line and gives the code of the error that answers it.
+/// Sends a line, and returns the code and the id of the error that answers it.
 #[track_caller]
 fn refused(client: &mut Client, line: &str) -> (Value, Value) {
     client.send(line);
@@ -39,7 +39,7 @@ fn refused(client: &mut Client, line: &str) -> (Value, Value) {
 }
 
 #[test]
-fn what_is_no_message_is_answered_by_its_kind_and_the_session_goes_on() {
+fn an_invalid_message_gets_its_error_and_the_session_goes_on() {
     let world = World::new();
     let mut client = of_natives(&world, Setup::default());
     for (line, code, id) in [
@@ -104,7 +104,7 @@ fn bytes_that_are_no_text_do_not_stop_the_next_message() {
 }
 
 #[test]
-fn a_line_that_is_too_long_is_skipped_in_bounded_memory_and_answered() {
+fn an_overlong_line_is_skipped_in_bounded_memory_and_answered() {
     let world = World::new();
     let mut client = Client::of_program(&world, &[]).begin(json!({}));
     let before = client.memory();
@@ -169,7 +169,7 @@ fn a_thousand_calls_at_once_whose_client_leaves_have_their_rows() {
     assert!((1..=1000).contains(&answered), "{answered}");
     let rows = world.rows();
     let ended = rows.iter().filter(|row| row.event == Event::End).count();
-    // Each call has one end, whatever became of it; none has two.
+    // Each call has exactly one end, whatever its outcome.
     let mut ids: Vec<_> =
         rows.iter().filter(|row| row.event == Event::End).map(|row| row.call_id.to_string()).collect();
     ids.sort();
@@ -199,11 +199,12 @@ fn the_calls_of_a_client_that_leaves_are_cancelled() {
 }
 
 #[test]
-fn calls_that_a_client_leaves_behind_are_answered_if_they_are_quick() {
+fn quick_calls_of_a_client_that_leaves_are_answered() {
     let world = World::new();
     world.put("note", "seen");
     let mut client = Client::of_program(&world, &[]).begin(json!({}));
-    // The first one loads the tools, which may take longer than a client that has left is waited for.
+    // The first call loads the tools, which may take longer than the server's grace period for a client that
+    // has left.
     assert_eq!(text(&client.call("file_read", json!({"path": "note"}))), "seen");
     for _ in 0..5 {
         client.ask("tools/call", json!({"name": "file_read", "arguments": {"path": "note"}}));
@@ -234,21 +235,21 @@ fn a_call_that_reports_on_and_on_has_no_more_time_than_others() {
 }
 
 #[test]
-fn a_server_ends_when_it_is_told_to_though_its_client_does_not_read() {
+fn a_server_ends_on_a_signal_though_its_client_does_not_read() {
     let world = World::new();
     let client = unread(&world);
     assert_eq!(client.ends_when_it_is_told_to(&[Signal::TERM]), Some(0));
 }
 
 #[test]
-fn a_server_that_is_told_to_end_twice_does_not_wait_for_its_client() {
+fn a_second_signal_ends_a_server_without_its_client() {
     let world = World::new();
     let client = unread(&world);
     assert_eq!(client.ends_when_it_is_told_to(&[Signal::TERM, Signal::INT]), Some(130));
 }
 
 #[test]
-fn of_two_requests_with_one_id_the_second_is_refused_and_the_first_is_answered() {
+fn a_second_request_with_an_id_in_flight_is_refused() {
     let world = world_enabling(&["waiting"]);
     let released = Arc::new(tokio::sync::Notify::new());
     let release = Arc::clone(&released);
@@ -271,10 +272,10 @@ fn of_two_requests_with_one_id_the_second_is_refused_and_the_first_is_answered()
     release.notify_one();
     let answer = client.until(|message| message["result"].is_object());
     assert_eq!((text(&answer["result"]), &answer["id"]), ("first", &json!("same")));
-    // It is answered, so its id may come again.
+    // The first request is answered, so its id may be used again.
     client.send(&again);
     assert_eq!(client.until(|message| message["id"] == "same")["result"], json!({}));
-    // One that was cancelled gets no answer, and no other gets its.
+    // A cancelled request gets no answer, and its id stays in use until its call has ended.
     client.send(&call.to_string());
     client.until(|message| message["method"] == "notifications/message");
     client.notify("notifications/cancelled", json!({"requestId": "same"}));
@@ -303,7 +304,7 @@ fn a_client_that_does_not_read_is_not_read_either() {
     let mut client = Client::of_program(&world, &[]).begin(json!({}));
     client.stop_reading();
     let before = client.memory();
-    // Each answer is larger than its question; the pipes fill, and then the server takes no more.
+    // Each answer is larger than its request: the pipes fill, and then the server takes no more.
     let sent = client.write_until_full(20_000, long_echo);
     assert!(sent < 20_000, "the server reads on and on");
     let grown = client.memory().saturating_sub(before);

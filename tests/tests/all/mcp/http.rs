@@ -1,4 +1,4 @@
-//! Streamable HTTP from outside: who is let in, what is bounded, and when a session ends.
+//! Streamable HTTP from outside: admission, limits, and the end of a session.
 
 use std::{
     collections::VecDeque,
@@ -19,17 +19,17 @@ use serde_json::{Value, json};
 use super::client::{ends, resident_bytes, serve, text};
 use crate::modules::portcullis;
 
-/// How many streams a client opens that knows no measure.
+/// The number of streams that an abusive client opens.
 const STREAMS: usize = 10_000;
 
-/// `portcullis serve --http`, until it is dropped.
+/// `portcullis serve --http`, ended on drop.
 pub(super) struct Server {
     process: Child,
     address: SocketAddr,
     token: String,
 }
 
-/// An answer.
+/// An HTTP response.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -50,7 +50,7 @@ impl Server {
         };
         let address = after("serving at http://").trim_end_matches("/mcp").parse().expect("an address");
         let token = fs::read_to_string(after("the token is in ")).expect("readable").trim().to_owned();
-        // What else is said is read, so that nobody waits for it to be.
+        // Drains the rest of the output, so that the server never blocks on it.
         std::thread::spawn(move || told.for_each(drop));
         Self { process, address, token }
     }
@@ -61,7 +61,8 @@ impl Server {
         stream
     }
 
-    /// A request's head up to the empty line, with these headers beside those that every request has.
+    /// A request's head without the final empty line: the usual headers, with these added or replaced; an
+    /// empty value omits one.
     fn head(&self, method: &str, headers: &[(&str, &str)]) -> String {
         let mut head = format!("{method} /mcp HTTP/1.1\r\n");
         let usual = [
@@ -86,7 +87,7 @@ impl Server {
         let mut stream = self.connect();
         let head = self.head(method, headers);
         let message = format!("{head}content-length: {}\r\n\r\n{body}", body.len());
-        // It may answer before it has read all.
+        // The server may answer before it has read everything.
         let _ = stream.write_all(message.as_bytes());
         read(stream)
     }
@@ -95,7 +96,7 @@ impl Server {
         self.request("POST", headers, &message.to_string())
     }
 
-    /// Begins a session and gives its id.
+    /// Begins a session and returns its id.
     pub(super) fn begin(&self) -> String {
         let answer = self.post(&[], &initialize());
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -105,7 +106,7 @@ impl Server {
         session
     }
 
-    /// Asks for a call with the id 7 and gives the connection that its answer comes by.
+    /// Sends a call with the id 7 and returns the connection of its answer.
     fn ask(&self, session: &str, tool: &str, arguments: &Value) -> TcpStream {
         let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call",
                              "params": {"name": tool, "arguments": arguments}});
@@ -117,14 +118,14 @@ impl Server {
         stream
     }
 
-    /// Asks for a sign of life, which takes its time.
+    /// Sends a `ping`; its round trip also serves as a delay.
     #[track_caller]
     fn ping(&self, session: &str) {
         let ping = json!({"jsonrpc": "2.0", "id": 8, "method": "ping"});
         assert_eq!(self.post(&[("mcp-session-id", session)], &ping).status, 200);
     }
 
-    /// Waits until something is so, with questions in between that take their time.
+    /// Polls until a condition holds, with a round trip between two looks.
     #[track_caller]
     fn until<T>(&self, session: &str, so: impl Fn() -> Option<T>) -> T {
         let found = (0..100_000).find_map(|_| {
@@ -140,7 +141,7 @@ impl Server {
         self.until(session, || world.shared(name).exists().then_some(()));
     }
 
-    /// Says that the answer to a request is not wanted any more.
+    /// Cancels a request.
     #[track_caller]
     fn cancel(&self, session: &str, id: u64) {
         let cancelled = json!({"jsonrpc": "2.0", "method": "notifications/cancelled",
@@ -181,7 +182,7 @@ impl Answer {
 
 fn read(mut stream: TcpStream) -> Answer {
     let mut bytes = Vec::new();
-    // A connection that is refused may be reset behind its answer.
+    // The server may reset a refused connection after its answer.
     let _ = stream.read_to_end(&mut bytes);
     let all = String::from_utf8_lossy(&bytes).into_owned();
     let (head, body) = all.split_once("\r\n\r\n").unwrap_or((&all, ""));
@@ -214,7 +215,7 @@ fn a_session_begins_calls_and_ends_and_then_is_not_known() {
 }
 
 #[test]
-fn whoever_has_no_token_or_a_foreign_host_or_origin_is_refused_and_starts_nothing() {
+fn a_wrong_token_host_or_origin_is_refused_and_starts_nothing() {
     let world = World::new();
     let server = Server::start(&world, &[]);
     let wrong = format!("Bearer {}", "0".repeat(64));
@@ -237,7 +238,7 @@ fn whoever_has_no_token_or_a_foreign_host_or_origin_is_refused_and_starts_nothin
             assert_eq!(answer.header("mcp-session-id"), None);
         }
     }
-    // The control: the same request with nothing wrong.
+    // The control: the same request without a fault.
     assert_eq!(server.post(&[], &initialize()).status, 200);
 }
 
@@ -252,7 +253,7 @@ fn hosts_and_origins_that_the_operator_names_are_let_in() {
 }
 
 #[test]
-fn the_token_is_private_stays_and_is_the_operators_where_one_is_named() {
+fn the_token_is_private_and_persistent_or_the_operators() {
     let world = World::new();
     let first = Server::start(&world, &[]).token.clone();
     let file = world.state().join("mcp-token");
@@ -326,12 +327,12 @@ fn bodies_that_are_no_message_are_refused() {
 }
 
 #[test]
-fn of_ten_thousand_streams_those_within_the_limit_are_served_and_the_server_stays_small() {
+fn ten_thousand_streams_leave_the_server_small_and_serving() {
     let world = World::new();
     let server = Server::start(&world, &[]);
     let session = server.begin();
     let before = resident_bytes(&server.process);
-    // As many at a time as this process may have: where those are fewer, the oldest go.
+    // As many at a time as this process may open: where those are fewer, the oldest are closed.
     let at_a_time = rustix::process::getrlimit(rustix::process::Resource::Nofile)
         .current
         .map_or(STREAMS, |limit| usize::try_from(limit / 4).expect("a number").clamp(300, STREAMS));
@@ -342,10 +343,10 @@ fn of_ten_thousand_streams_those_within_the_limit_are_served_and_the_server_stay
         }
         let mut stream = server.connect();
         let head = server.head("GET", &[("mcp-session-id", &session), ("connection", "keep-alive")]);
-        // One too many may be gone before it asks.
+        // A stream over the limit may be closed before it sends its request.
         let _ = stream.write_all(format!("{head}\r\n").as_bytes());
         if first.is_none() {
-            // One within the limit is served.
+            // A stream within the limit is served.
             let mut line = String::new();
             BufReader::new(stream.try_clone().expect("cloned")).read_line(&mut line).expect("an answer");
             assert!(line.starts_with("HTTP/1.1 200"), "{line}");
@@ -354,7 +355,7 @@ fn of_ten_thousand_streams_those_within_the_limit_are_served_and_the_server_stay
         }
         held.push_back(stream);
     }
-    // On a busy machine the first of them have been hung up on by now, for having asked for nothing more.
+    // On a busy machine the server has closed the oldest by now, because they sent nothing more.
     let limit = McpLimits::default().connections;
     let last: Vec<_> = (0..=limit).map(|_| server.connect()).collect();
     let answer = read(server.connect());
@@ -363,13 +364,13 @@ fn of_ten_thousand_streams_those_within_the_limit_are_served_and_the_server_stay
     let grown = resident_bytes(&server.process).saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes more");
     drop((first, held));
-    // Places become free as the server sees the others leave.
+    // Connections become free as the server sees the others close.
     let is_back = (0..10_000).any(|_| server.post(&[], &initialize()).status == 200);
     assert!(is_back);
 }
 
 #[test]
-fn a_request_that_belongs_to_no_session_is_refused_and_runs_nothing() {
+fn a_request_without_a_session_is_refused_and_runs_nothing() {
     let world = World::new();
     let server = Server::start(&world, &["--approve"]);
     let session = server.begin();
@@ -417,7 +418,7 @@ fn a_client_that_is_slow_to_ask_loses_its_connection() {
     let server = Server::start(&world, &[]);
     let mut stream = server.connect();
     stream.write_all(b"POST /mcp HTTP/1.1\r\nhost: local").expect("written");
-    // The server's own limit ends it: nothing more is sent.
+    // The server's own limit ends the connection: the client sends nothing more.
     let answer = read(stream);
     assert!(matches!(answer.status, 0 | 408), "{answer:?}");
     let mut stream = server.connect();
@@ -442,7 +443,7 @@ fn the_calls_of_a_session_that_ends_are_cancelled() {
     let other = server.begin();
     assert_eq!(server.post(&[("mcp-session-id", &other)], &same).status, 200);
     assert_eq!(server.request("DELETE", &[("mcp-session-id", &session)], "").status / 100, 2);
-    // Looks again and again, with a question in between that takes its time.
+    // Polls, with a round trip between two looks.
     let rows = (0..100_000).find_map(|_| {
         server.post(&[("mcp-session-id", &session)], &ping);
         Some(ends(&world, "shell_exec")).filter(|rows| !rows.is_empty())
@@ -459,7 +460,7 @@ fn a_call_is_cancelled_by_its_own_session_and_by_no_other() {
                    while :; do echo >> beats; [ $((++n)) = 3 ] && echo > went; sleep 0.01; done";
     let stream = server.ask(&session, "shell_exec", &json!({"command": command}));
     server.until_there(&session, &world, "started");
-    // The id is that of a call of another session, and the session has another call.
+    // The first id belongs to a call of another session; the second is not the id of this session's call.
     server.cancel(&other, 7);
     server.cancel(&session, 70);
     world.put("go", "");
@@ -467,25 +468,25 @@ fn a_call_is_cancelled_by_its_own_session_and_by_no_other() {
     assert!(ends(&world, "shell_exec").is_empty(), "the call goes on");
 
     server.cancel(&session, 7);
-    // It has no answer; what it would have come by ends.
+    // The cancelled call has no answer; its stream ends.
     let answer = read(stream);
     assert_eq!(answer.status, 200, "{answer:?}");
     assert!(!answer.body.contains("\"id\":7"), "{answer:?}");
     let rows = server.until(&session, || Some(ends(&world, "shell_exec")).filter(|rows| !rows.is_empty()));
     assert_eq!((rows.len(), rows[0].code.as_deref()), (1, Some("cancelled")));
-    // The command has stopped with it: another one finds no more beats after a while.
+    // The command has stopped too: another command sees no more beats after a while.
     let count = "a=$(wc -l < beats); sleep 0.5; b=$(wc -l < beats); echo $((b - a)) more, a few: $((a > 0))";
     let counted = server.call(&session, "shell_exec", &json!({"command": count}));
     assert!(text(&counted).contains("0 more, a few: 1"), "{counted}");
 }
 
 #[test]
-fn every_session_is_told_by_its_own_stream_when_a_hangup_changes_the_tools() {
+fn a_hangup_that_changes_the_tools_is_told_on_every_stream() {
     let world = World::new();
     let server = Server::start(&world, &[]);
     let sessions = [server.begin(), server.begin()];
     let streams = sessions.each_ref().map(|session| {
-        // Only an answer shows that the session has begun on the other side too.
+        // Only an answer proves that the server has seen the session begin.
         server.ping(session);
         let mut stream = server.connect();
         let head = server.head("GET", &[("mcp-session-id", session), ("connection", "keep-alive")]);
@@ -497,7 +498,7 @@ fn every_session_is_told_by_its_own_stream_when_a_hangup_changes_the_tools() {
     let policy = format!("{DEFAULT_POLICY}\n[tools.echo]\nenabled = false\n");
     fs::write(world.root().join("policy.toml"), policy).expect("written");
     kill_process(Pid::from_child(&server.process), Signal::HUP).expect("told");
-    // A stream where nothing is told says now and then that it is there.
+    // A stream without messages sends keep-alive comments.
     let until = Instant::now() + Duration::from_secs(120);
     for (session, lines) in sessions.iter().zip(streams) {
         let mut lines = lines.take_while(|_| Instant::now() < until);
@@ -519,7 +520,7 @@ fn each_call_is_answered_when_the_server_is_told_to_end() {
     let world = World::new();
     let server = Server::start(&world, &["--approve"]);
     let sessions: Vec<_> = (0..3).map(|_| server.begin()).collect();
-    // More than run at a time, so that some wait for a place.
+    // More calls than run at a time, so that some wait for a slot.
     let ask = |number: usize| {
         let command = format!("echo > started{number}; sleep 600");
         let session = &sessions[number % sessions.len()];
@@ -534,14 +535,14 @@ fn each_call_is_answered_when_the_server_is_told_to_end() {
         stream
     };
     let calls: Vec<_> = (0..14).map(ask).collect();
-    // A stream that never ends by itself must not keep the server.
+    // A stream that never ends by itself must not hold up the server's end.
     let mut listening = server.connect();
     let head = server.head("GET", &[("mcp-session-id", &sessions[0]), ("connection", "keep-alive")]);
     listening.write_all(format!("{head}\r\n").as_bytes()).expect("written");
     server.until(&sessions[0], || {
         (0..14).any(|number| world.shared(&format!("started{number}")).exists()).then_some(())
     });
-    // Each is taken: another request with its id is refused.
+    // Each call is in flight: another request with its id is refused.
     for number in 0..14 {
         let session = &sessions[number % sessions.len()];
         let same = json!({"jsonrpc": "2.0", "id": 100 + number, "method": "ping"});

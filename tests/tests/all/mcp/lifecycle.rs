@@ -1,4 +1,4 @@
-//! A session from its beginning to its end: what is offered, what a call gives, and what the log says of it.
+//! A session from its beginning to its end: the tools offered, the results of calls, and the rows of the log.
 
 use portcullis_testing::{World, outer::Outer};
 use portcullis_tools::policy::DEFAULT_POLICY;
@@ -60,7 +60,7 @@ fn clients_are_offered_what_the_command_line_prints() {
 fn what_cannot_run_here_is_offered_to_no_client() {
     let world = World::new();
     let runtime = super::guests::runtime();
-    // Without a place for a shell.
+    // A registry without a shell sidecar.
     let registry = runtime.block_on(world.registry());
     let shell = registry.get("shell_exec").expect("it is known all the same");
     assert_eq!(registry.absence(shell), Some("this program was given no shell sidecar"));
@@ -76,7 +76,7 @@ fn what_cannot_run_here_is_offered_to_no_client() {
 fn what_turns_out_not_to_run_here_is_taken_off_the_list() {
     let strong = "posture     = \"strong\"";
     let world = World::new().with_policy_edit("posture     = \"contained\"", strong);
-    // A machine without namespaces, which nobody knows before a session is asked for.
+    // A machine without namespaces, which is not known before a session is requested.
     let mut client =
         Outer::StockContainer.start(|| Client::of_program(&world, &["--approve"])).begin(json!({}));
     let has_shell =
@@ -99,7 +99,7 @@ fn what_turns_out_not_to_run_here_is_taken_off_the_list() {
 }
 
 #[test]
-fn a_client_of_an_unknown_revision_is_answered_with_one_that_has_sessions() {
+fn an_unknown_revision_is_answered_with_one_that_has_sessions() {
     let world = World::new();
     for (asked, answered) in [
         ("2024-11-05", "2024-11-05"),
@@ -119,7 +119,7 @@ fn a_client_of_an_unknown_revision_is_answered_with_one_that_has_sessions() {
 fn a_request_before_the_session_is_told_to_begin_one() {
     let world = World::new();
     let mut client = Client::of(natives(&world, |builder| builder), Setup::default());
-    // What wants no answer is no reason to leave.
+    // A message that wants no answer does not end the session.
     client.notify("notifications/initialized", json!({}));
     client.send(&json!({"jsonrpc": "2.0", "id": 70, "result": {}}).to_string());
     for (method, params) in [
@@ -127,7 +127,7 @@ fn a_request_before_the_session_is_told_to_begin_one() {
         ("tools/call", json!({"name": "echo", "arguments": {"message": "x"}})),
         ("server/discover", json!({})),
         ("none/such", json!({})),
-        // To name a revision that has sessions is not to begin one.
+        // Naming a revision that has sessions does not begin one.
         (
             "tools/call",
             json!({"name": "echo", "arguments": {"message": "x"}, "_meta": {
@@ -149,7 +149,7 @@ fn a_request_before_the_session_is_told_to_begin_one() {
 }
 
 #[test]
-fn a_tool_that_is_not_there_is_an_error_of_the_protocol_and_on_record() {
+fn an_unknown_tool_is_a_protocol_error_and_on_record() {
     let world = World::new();
     let mut client = Client::of(natives(&world, |builder| builder), Setup::default()).begin(json!({}));
     let answer = client.request("tools/call", json!({"name": "ecko", "arguments": {}}));
@@ -233,7 +233,7 @@ fn what_a_tool_prints_is_no_part_of_the_protocol() {
     let stray = "echo '{\"jsonrpc\":\"2.0\",\"id\":99,\"result\":{}}'";
     let arguments = json!({"command": format!("{stray}; {stray} >&2")});
     let id = client.ask("tools/call", json!({"name": "shell_exec", "arguments": arguments}));
-    // Every message up to the answer, and all that follow.
+    // Every message up to the answer, and all after it.
     let mut heard = Vec::new();
     while heard.last().is_none_or(|message: &Value| message["id"] != id) {
         heard.push(client.next());
@@ -244,7 +244,7 @@ fn what_a_tool_prints_is_no_part_of_the_protocol() {
 }
 
 #[test]
-fn what_the_servers_own_process_prints_is_no_part_of_the_protocol() {
+fn output_of_the_servers_process_is_no_part_of_the_protocol() {
     let world = World::new();
     let mut server = super::client::serve(&world, &[])
         .env("PORTCULLIS_TEST_PRINTS", "1")
@@ -263,7 +263,7 @@ fn what_the_servers_own_process_prints_is_no_part_of_the_protocol() {
 fn clients_are_told_when_a_hangup_changes_the_tools() {
     let world = World::new();
     let mut client = Client::of_program(&world, &[]).begin(json!({}));
-    // Only an answer shows that the session has begun on the other side too.
+    // Only an answer proves that the server has seen the session begin.
     client.request("ping", json!({}));
     let policy = format!("{DEFAULT_POLICY}\n[tools.echo]\nenabled = false\n");
     std::fs::write(world.root().join("policy.toml"), policy).expect("written");
@@ -313,7 +313,8 @@ fn a_tool_that_promises_data_gives_it() {
     assert_eq!(client.call("promising", json!({}))["structuredContent"], json!({"n": 7}));
 }
 
-/// The protocol wants a schema where there is data, and data that fits it; and no schema but an object's.
+/// The protocol requires a schema for structured data, data that matches it, and an object as the schema's
+/// type.
 #[test]
 fn data_comes_with_its_schema_and_a_schema_is_an_objects() {
     use portcullis_sdk::{args, tool};
@@ -330,7 +331,7 @@ fn data_comes_with_its_schema_and_a_schema_is_an_objects() {
         Ok(Stats { rows: 3 })
     }
 
-    /// Lists; the protocol knows no schema of a list.
+    /// Lists; the protocol has no schema for a list.
     #[tool(tier = ReadOnly)]
     async fn lists() -> Vec<Stats> {
         vec![Stats { rows: 1 }]

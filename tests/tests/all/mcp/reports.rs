@@ -1,4 +1,4 @@
-//! What is said while a call runs: progress, messages, questions of a tool, and the end that a client brings.
+//! Messages during a call: progress, log messages, a tool's questions, and cancellation by the client.
 
 use std::{
     sync::{Arc, mpsc},
@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::client::{Client, Setup, ends, natives, text};
 use crate::support::{Spy, world_enabling};
 
-/// The notifications of a method up to an answer.
+/// The notifications of a method up to an answer, and the answer's result.
 fn until_answer(client: &mut Client, id: u64, method: &str) -> (Vec<Value>, Value) {
     let mut heard = Vec::new();
     loop {
@@ -37,7 +37,7 @@ fn talking() -> Spy {
 }
 
 #[test]
-fn progress_comes_in_order_before_the_result_where_it_was_asked_for() {
+fn requested_progress_comes_in_order_before_the_result() {
     let world = world_enabling(&["talking"]);
     let registry = natives(&world, |builder| builder.tool(talking()));
     let mut client = Client::of(registry, Setup::default()).begin(json!({}));
@@ -96,14 +96,14 @@ fn a_sign_of_life_is_no_step_of_a_tool_that_counts() {
     assert!(sign["progress"].as_f64().is_some_and(|it| it > 0.3 && it < 0.31), "{sign}");
     assert_eq!(sign["total"], 1.0, "{sign}");
     end.add_permits(1);
-    // Another sign may come before the tool goes on.
+    // Another heartbeat may come before the tool goes on.
     let step = std::iter::repeat_with(&mut next).find(|said| said["progress"].as_f64() >= Some(0.6));
     assert_eq!(step, Some(json!({"progressToken": "t1", "progress": 0.6, "total": 1.0})));
     assert_eq!(text(&until_answer(&mut client, id, "").1), "done");
 }
 
 #[test]
-fn without_a_token_it_comes_as_messages_of_the_level_that_is_set() {
+fn without_a_token_progress_comes_as_log_messages() {
     let world = world_enabling(&["talking"]);
     let registry = natives(&world, |builder| builder.tool(talking()));
     let mut client = Client::of(registry, Setup::default()).begin(json!({}));
@@ -119,10 +119,10 @@ fn without_a_token_it_comes_as_messages_of_the_level_that_is_set() {
     assert_eq!(wrong["error"]["code"], -32602, "{wrong}");
 }
 
-/// How many reports a flood has.
+/// The number of reports of a flood.
 const FLOOD: usize = 10_000;
 
-/// A tool that reports very much, says so, and ends when it may.
+/// A tool that floods the client with reports, signals that it has, and ends when permitted.
 fn flooding(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
     let (done, is_done) = mpsc::channel();
     let may_end = Arc::clone(may_end);
@@ -142,7 +142,7 @@ fn flooding(may_end: &Arc<Semaphore>) -> (Spy, mpsc::Receiver<()>) {
     (spy, is_done)
 }
 
-/// The numbers of a flood's reports, which are bounded and come in order.
+/// The numbers of a flood's reports, which are bounded in size and come in order.
 fn numbers(heard: &[Value]) -> Vec<usize> {
     let counted: Vec<_> = heard.iter().filter_map(|report| report["progress"].as_f64()).collect();
     assert!(counted.windows(2).all(|pair| pair[0] < pair[1]), "{counted:?}");
@@ -154,8 +154,8 @@ fn numbers(heard: &[Value]) -> Vec<usize> {
     messages.iter().map(|text| number(text).expect("a number")).collect()
 }
 
-/// How many reports there are at most that the server has sent and the client has not read: the one that is being
-/// written, those in a narrow socket, and those that the client's own buffer holds.
+/// The largest number of reports that the server has sent and the client has not read: the one that is being
+/// written, those in a narrow socket, and those in the client's own buffer.
 const ON_THE_WAY: usize = 8;
 
 #[test]
@@ -172,7 +172,7 @@ fn a_flood_of_progress_is_cut_at_the_limit_and_holds_up_nothing() {
         let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
         is_done.recv_timeout(Duration::from_secs(120)).expect("nobody reads, and it goes on");
         client.read_on();
-        // All that waited comes before the result, which waits for it here.
+        // All queued reports come before the result, which `may_end` holds back here.
         let is_report = |message: &Value| message["method"] == "notifications/progress";
         let mut heard: Vec<_> = (0..limit).map(|_| client.until(is_report)["params"].clone()).collect();
         may_end.add_permits(1);
@@ -197,7 +197,7 @@ fn a_call_whose_reports_nobody_reads_ends_all_the_same() {
     client.stop_reading();
     let id = client.ask("tools/call", json!({"name": "flooding", "_meta": {"progressToken": 7}}));
     is_done.recv_timeout(Duration::from_secs(120)).expect("nobody reads, and it goes on");
-    // The call is over when its client cannot be spoken with any more.
+    // The call is over when its client can no longer be reached.
     let until = Instant::now() + Duration::from_secs(120);
     while !format!("{clients:?}").contains("(0)") {
         assert!(Instant::now() < until, "the call does not end: {clients:?}");
@@ -208,9 +208,9 @@ fn a_call_whose_reports_nobody_reads_ends_all_the_same() {
     client.read_on();
     let (heard, result) = until_answer(&mut client, id, "notifications/progress");
     assert_eq!(text(&result), "done");
-    // What still waited then is left out.
+    // The reports that were still queued then are dropped.
     assert!((1..=ON_THE_WAY).contains(&numbers(&heard).len()), "{heard:?}");
-    // Its place is free.
+    // The call's slot is free.
     assert_eq!(text(&client.call("flooding", json!({}))), "done");
 }
 
@@ -288,7 +288,7 @@ fn a_tool_cannot_ask_a_client_that_takes_no_questions() {
 }
 
 #[test]
-fn calls_beyond_the_limit_are_refused_at_once_and_the_others_go_on() {
+fn calls_beyond_the_limit_are_refused_and_the_others_go_on() {
     let world = world_enabling(&["waiting"]);
     let gate = Arc::new(Semaphore::new(0));
     let open = Arc::clone(&gate);

@@ -1,4 +1,4 @@
-//! Shell sessions of clients that bear one name: each has its own, and they end with it.
+//! Shell sessions of clients with the same name: each client has its own, and it ends with the client.
 
 use portcullis_testing::World;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::{
     http::Server,
 };
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 #[track_caller]
 fn until(mut so: impl FnMut() -> bool) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
@@ -36,7 +36,7 @@ fn clients_of_one_name_do_not_share_a_shell() {
     assert_eq!(text(&run(&first, "echo [$SECRET]")), "[s3cret]\n", "the own one is");
     let named = json!({"command": "echo [$SECRET]", "session": "default"});
     assert_eq!(text(&server.call(&second, "shell_exec", &named)), "[]\n");
-    // Both still have the client's name in the log, for people.
+    // Both rows still have the client's name, for people.
     let rows = ends(&world, "shell_exec");
     assert!(rows.iter().all(|row| row.agent.as_deref() == Some("mcp:tester")));
     assert_ne!(rows[0].run_id, rows[1].run_id);
@@ -62,7 +62,7 @@ fn a_client_that_leaves_leaves_no_shell_behind() {
 }
 
 #[test]
-fn a_client_has_its_own_allowance_of_calls_whatever_it_calls_itself() {
+fn clients_of_one_name_have_separate_rate_limits() {
     let world = World::new().with_policy_edit("calls_per_minute = 600", "calls_per_minute = 3");
     let server = Server::start(&world, &[]);
     let (first, second) = (server.begin(), server.begin());

@@ -1,4 +1,4 @@
-//! A server that is told to end: what its clients asked for is cancelled, and each request has its answer.
+//! A server that is told to end: it cancels the calls of its clients, and answers each request.
 
 use portcullis_testing::World;
 use rustix::process::Signal;
@@ -6,22 +6,23 @@ use serde_json::{Value, json};
 
 use super::client::{Client, ends, text};
 
-/// More calls than run at a time, so that some wait for a place.
+/// More calls than run at a time, so that some wait for a slot.
 const CALLS: usize = 14;
 
-/// A command that says that it runs and does not end by itself.
+/// A command that leaves a file when it starts and does not end by itself.
 fn endless(number: usize) -> Value {
     json!({"name": "shell_exec", "arguments": {"command": format!("echo > started{number}; sleep 600")}})
 }
 
-/// Asks for calls, waits until one runs, and tells the server to end. What it still says.
+/// Makes calls, waits until one runs, and tells the server to end. Returns its remaining messages and its
+/// exit code.
 fn told_to_end(world: &World, mut client: Client, calls: usize) -> (Vec<Value>, Option<i32>) {
     let started = || (0..calls).any(|number| world.shared(&format!("started{number}")).exists());
     for number in 0..calls {
         client.ask("tools/call", endless(number));
     }
     loop {
-        // Requests are read in their order: with this one, all are.
+        // Requests are read in order: once this one is answered, all calls are read.
         assert_eq!(client.request("ping", json!({}))["result"], json!({}));
         if started() {
             break;
@@ -37,7 +38,7 @@ fn each_call_is_answered_when_the_server_is_told_to_end() {
     let (said, code) = told_to_end(&world, client, CALLS);
     assert_eq!(code, Some(0));
     let answers: Vec<_> = said.iter().filter(|message| message.get("id").is_some()).collect();
-    // The first request began the session; whatever was answered before is not among these.
+    // The first request began the session; answers that came before the signal are not among these.
     let cancelled = answers.iter().filter(|answer| text(&answer["result"]).contains("cancelled")).count();
     assert_eq!(cancelled, CALLS, "{said:?}");
     let rows = ends(&world, "shell_exec");
@@ -46,7 +47,7 @@ fn each_call_is_answered_when_the_server_is_told_to_end() {
 }
 
 #[test]
-fn a_call_that_waits_for_an_approval_is_answered_when_the_server_is_told_to_end() {
+fn a_call_that_waits_for_approval_is_answered_at_shutdown() {
     let world = World::new();
     let mut client = Client::of_program(&world, &[]).begin(json!({"elicitation": {}}));
     let id = client.ask("tools/call", endless(0));

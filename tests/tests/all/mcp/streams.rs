@@ -1,4 +1,5 @@
-//! Standard streams of every kind: each answer comes as soon as it is there, and no message waits for the next.
+//! Standard streams of every kind: each answer comes as soon as it is ready, and no message waits for the
+//! next.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use super::client::{Client, Stream, serve, text};
 use crate::ordinary;
 
-/// A whole session, message by message: nothing is sent before the answer to what was sent before is there.
+/// A whole session, message by message: each message is sent after the answer to the one before.
 #[track_caller]
 fn holds_a_session(program: Command, input: Stream, output: Stream) {
     let mut client = Client::of_command(program, input, output).begin(json!({}));
@@ -29,7 +30,7 @@ fn holds_a_session(program: Command, input: Stream, output: Stream) {
     client.leave();
 }
 
-/// `sudo -u`, `setpriv`, `docker run -i --user`: the pipes belong to who has started the program.
+/// `sudo -u`, `setpriv`, `docker run -i --user`: the pipes belong to the user who started the program.
 #[test]
 fn pipes_of_another_user_withhold_no_answer() {
     if !ordinary::can_start_anothers() {
@@ -67,7 +68,7 @@ fn a_terminal_withholds_no_answer() {
     holds_a_session_at_a_terminal(serve(&World::new(), &[]), input, output);
 }
 
-/// A terminal has no end that one side makes: the server is told to end.
+/// A test cannot close a terminal's input alone, so a signal ends the server.
 fn holds_a_session_at_a_terminal(program: Command, input: Stream, output: Stream) {
     let mut client = Client::of_command(program, input, output).begin(json!({}));
     for message in ["one", "two"] {

@@ -1,4 +1,4 @@
-//! What was approved, and what happens when it changes.
+//! Approved modules, and the effects of a later change.
 
 use std::{
     fs,
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{folder, module, other_module, portcullis, stderr, stdout, world};
 use crate::hostile::wat_guest::WatGuest;
 
-/// A policy that lets the tool run unasked.
+/// A policy entry that lets the tool run without approval.
 const ENTRY: &str = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
 
 async fn call(world: &World) -> Answer {
@@ -40,7 +40,7 @@ fn lock(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn a_module_that_changed_is_quarantined_until_it_is_approved_again() {
+async fn a_changed_module_is_quarantined_until_approved_again() {
     let world = world(&[("m.wasm", &module("mine")), ("z.wasm", &module("other"))]).with_policy(ENTRY);
     assert_eq!(call(&world).await.text(), "done", "what was never approved is the policy's to judge");
     assert_eq!(standing(&world).await, Standing::Unpinned);
@@ -89,7 +89,7 @@ async fn a_module_that_changed_is_quarantined_until_it_is_approved_again() {
 }
 
 #[tokio::test]
-async fn what_is_shown_is_what_the_module_wants_beside_what_it_gets_and_what_changed() {
+async fn approving_shows_wanted_and_given_rights_and_every_change() {
     let describe = |tier: &str, text: &str| {
         WatGuest::describing(&format!(
             r#"{{"v":1,"tools":[{{"name":"mine","description":"{text}","tier":"{tier}","profile":"FileReadWrite","hosts":["https://x"],"parameters":{{"type":"object","properties":{{"path":{{"type":"string"}}}}}},"roles":[{{"argument":"path","role":{{"path":"write"}}}}]}}]}}"#
@@ -119,7 +119,7 @@ async fn what_is_shown_is_what_the_module_wants_beside_what_it_gets_and_what_cha
 }
 
 #[tokio::test]
-async fn an_approval_gives_nothing_and_is_for_modules_from_outside_only() {
+async fn an_approval_gives_no_right_and_is_for_outside_modules_only() {
     let world = world(&[("m.wasm", &module("mine"))]);
     drop(world.registry().await);
     approve(&world);
@@ -135,7 +135,7 @@ async fn an_approval_gives_nothing_and_is_for_modules_from_outside_only() {
 }
 
 #[tokio::test]
-async fn an_approved_tool_whose_module_is_gone_or_refused_is_unavailable() {
+async fn an_approved_tool_without_its_module_is_unavailable() {
     let world = world(&[("m.wasm", &module("mine"))]);
     drop(world.registry().await);
     approve(&world);
@@ -150,7 +150,7 @@ async fn an_approved_tool_whose_module_is_gone_or_refused_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_lock_whose_hashes_were_changed_quarantines_and_one_that_is_damaged_stops_the_start() {
+async fn a_changed_lock_quarantines_and_a_damaged_one_stops_the_start() {
     let world = world(&[("m.wasm", &module("mine"))]).with_policy(ENTRY);
     drop(world.registry().await);
     approve(&world);
@@ -225,7 +225,7 @@ async fn an_approval_and_its_end_are_on_record_and_undo_each_other() {
     let looked = portcullis(&world, &["tool", "approve", "mine", "--dry-run"]);
     assert_eq!((looked.status.code(), world.rows().len()), (Some(0), 1), "to look leaves no row");
 
-    // What is quarantined is the policy's to judge again once the approval is taken back.
+    // Once the approval is taken back, the policy decides again on a quarantined tool.
     fs::write(folder(&world).join("m.wasm"), other_module("mine")).expect("written");
     assert_eq!(standing(&world).await, Standing::Quarantined);
     let revoked = portcullis(&world, &["tool", "revoke", "mine"]);
@@ -265,11 +265,11 @@ async fn what_was_approved_can_be_taken_back_when_its_module_is_gone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_put_on_record_is_not_approved_and_what_cannot_be_pinned_is_said_so() {
+async fn an_approval_without_a_row_or_a_lock_fails() {
     let world = world(&[("m.wasm", &module("mine"))]);
     let registry = world.registry().await;
     let approval = registry.approval_of("mine").expect("of a module");
-    // The lock cannot be written over a folder.
+    // A folder cannot be overwritten by the lock.
     let path = world.state().join(LOCK_FILE);
     fs::create_dir(&path).expect("made");
     approval.pin("tester").expect_err("no lock can be written");
@@ -277,7 +277,7 @@ async fn what_cannot_be_put_on_record_is_not_approved_and_what_cannot_be_pinned_
     let failed = Outcome::Error(ToolErrorKind::Failed);
     assert_eq!(events, [(Event::Approve, None), (Event::End, Some(failed))]);
     fs::remove_dir(&path).expect("removed");
-    // A log that somebody cut short takes no further row.
+    // A truncated log takes no further row.
     fs::write(world.state().join("audit.jsonl"), "").expect("written");
     let error = approval.pin("tester").expect_err("no row can be written");
     assert!(matches!(error, PinError::Unrecorded { .. }), "{error:?}");

@@ -1,5 +1,5 @@
-//! Compiling a stranger's module: in a process with little time and memory, and nothing from it is taken
-//! that was tampered with.
+//! Compiling an untrusted module: in a process with little time and memory, and a compiled module that was
+//! tampered with is not loaded.
 
 use std::{fs, path::PathBuf, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use serde_json::json;
 use super::{folder, module, other_module, portcullis, refused, stderr, world};
 use crate::hostile::wat_guest::WatGuest;
 
-/// A runner in a world's state folder.
+/// A runner in a world's state folder, with this compiler and these limits.
 fn runner(world: &World, compiler: Option<PathBuf>, compile_limits: CompileLimits) -> HostWasmToolRunner {
     let kernel = probe_kernel();
     let requirement = |missing: Option<&str>| match missing {
@@ -39,7 +39,7 @@ fn runner(world: &World, compiler: Option<PathBuf>, compile_limits: CompileLimit
     .expect("a runner")
 }
 
-/// One function with as many blocks as may be: small, and nearly endless work for a compiler.
+/// One function with as many blocks as permitted: small, and nearly endless work for a compiler.
 fn endless() -> Vec<u8> {
     let block = "(block (br_if 0 (local.get 0)) (local.set 1 (i32.add (local.get 1) (i32.const 1))))";
     let text = format!(
@@ -49,7 +49,7 @@ fn endless() -> Vec<u8> {
     wat::parse_str(text).expect("parses")
 }
 
-/// Very many functions, each of which costs a compiler memory.
+/// Very many functions, each of which costs the compiler memory.
 fn many_functions() -> Vec<u8> {
     let text = format!("(module (memory (export \"memory\") 1) {})", "(func)".repeat(400_000));
     wat::parse_str(text).expect("parses")
@@ -62,7 +62,7 @@ fn limits(cpu_seconds: u64, wall: Duration, memory_bytes: u64) -> CompileLimits 
 const LONG: Duration = Duration::from_secs(120);
 
 #[tokio::test]
-async fn a_module_that_takes_too_much_to_compile_is_a_clear_error_and_harms_nobody() {
+async fn a_module_too_costly_to_compile_is_a_clear_error() {
     let (blocks, functions) = (endless(), many_functions());
     for (bytes, limits, why) in [
         (&blocks, limits(1, LONG, 2 << 30), "compiling the module takes more than 1 s of processor time"),
@@ -105,7 +105,7 @@ async fn a_million_exports_are_a_clear_error() {
     assert_eq!(Answer::of(&registry, "good", json!({})).await.text(), "done");
 }
 
-/// It compiles, and could never be given what it needs.
+/// The module compiles, but no instance could get the memories and tables that it needs.
 #[tokio::test]
 async fn a_module_with_too_many_memories_or_tables_is_told_so() {
     for (fields, why) in [
@@ -115,7 +115,7 @@ async fn a_module_with_too_many_memories_or_tables_is_told_so() {
     ] {
         let greedy = WatGuest { fields, ..WatGuest::new("greedy") }.bytes();
         let world = world(&[("greedy.wasm", &greedy), ("good.wasm", &module("good"))]);
-        // Nothing of it is kept, so the next start says the same.
+        // No compiled module is kept, so the next start says the same.
         for _ in 0..2 {
             let registry = world.registry().await;
             let found = refused(&registry);
@@ -187,7 +187,7 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
         let said = answer.refused(ToolErrorKind::Unavailable, "module_gone");
         assert!(said.contains("removed or altered"), "{what}: {said}");
         drop(registry);
-        // What is not ours is gone, so the next start would make it anew.
+        // The invalid file is deleted, so the next start would compile anew.
         let registry = bootstrap_runtime_tools(&envelope).await.expect("bootstraps");
         let found = refused(&registry);
         assert!(found.len() == 1 && found[0].1.contains("no program is set up"), "{what}: {found:?}");
@@ -199,7 +199,7 @@ async fn a_compiled_module_that_was_tampered_with_is_not_loaded() {
 }
 
 #[test]
-fn a_module_that_cannot_be_compiled_is_refused_by_the_command_line_and_others_are_served() {
+fn the_command_line_refuses_a_broken_module_and_serves_others() {
     let world = world(&[("bad.wasm", b"\0asm\x01\0\0\0\xff"), ("good.wasm", &module("good"))]);
     for _ in 0..2 {
         let output = portcullis(&world, &["call", "good", "--approve"]);

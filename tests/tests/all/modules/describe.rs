@@ -1,4 +1,4 @@
-//! A module that describes itself wrongly, in every field.
+//! A module with a wrong description, in every field.
 
 use portcullis_testing::Answer;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{module, refused, world};
 use crate::hostile::wat_guest::WatGuest;
 
-/// A description that is right.
+/// A valid description.
 fn right() -> Value {
     json!({"v": 1, "tools": [{
         "name": "mine", "label": "Mine", "description": "d", "tier": "read_only", "policy": "auto",

@@ -1,4 +1,4 @@
-//! The folder of modules: what is loaded from it, what is not, and where it may lie.
+//! The folder of modules: the files that are loaded from it, those that are not, and its permitted locations.
 
 use std::{
     fs,
@@ -19,12 +19,12 @@ use crate::{
     support::{caller, raw},
 };
 
-/// A module that wants all that there is.
+/// A module that asks for every right.
 const GREEDY: &str = r#"{"v":1,"tools":[{"name":"greedy","parameters":{"type":"object"},"tier":"read_only",
     "policy":"auto","profile":"FileReadWrite","hosts":["https://example.org"],"timeout_ms":86400000}]}"#;
 
 #[tokio::test]
-async fn a_module_gets_what_the_policy_says_and_not_what_it_says_of_itself() {
+async fn a_module_gets_the_policys_rights_and_not_those_it_claims() {
     let greedy = WatGuest::describing(&GREEDY.replace('\n', "")).bytes();
     let world = world(&[("greedy.wasm", &greedy)]);
     let registry = world.registry().await;
@@ -43,7 +43,7 @@ async fn a_module_gets_what_the_policy_says_and_not_what_it_says_of_itself() {
 }
 
 #[tokio::test]
-async fn an_entry_of_the_policy_gives_what_it_says_and_a_higher_tier_takes_it_back() {
+async fn a_policy_entry_holds_but_a_privileged_tier_is_asked_about() {
     let entry = "[tools.mine]\nprofile = \"WorkspaceRead\"\napproval = \"allow\"\n";
     for (tier, approval) in [("read_only", "allow"), ("side_effecting", "allow"), ("privileged", "ask")] {
         let describe = format!(
@@ -68,7 +68,7 @@ async fn one_module_may_have_several_tools() {
 }
 
 #[tokio::test]
-async fn what_is_no_plain_module_is_refused_with_its_reason_and_hides_no_other() {
+async fn a_file_that_is_no_plain_module_is_refused_and_hides_no_other() {
     let world = world(&[("good.wasm", &module("good")), ("empty.wasm", b""), ("text.wasm", b"(module)")]);
     let place = |name: &str| folder(&world).join(name);
     fs::write(world.root().join("elsewhere.wasm"), module("linked")).expect("written");

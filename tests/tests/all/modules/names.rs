@@ -1,4 +1,4 @@
-//! Names: a module takes none of ours, none that looks like one of ours, and none of another module's.
+//! Names: a module cannot take a name of ours, one that looks like ours, or one of another module.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use super::{folder, module, other_module, refused, world};
 use crate::hostile::wat_guest::WatGuest;
 
 #[tokio::test]
-async fn a_tool_named_like_one_of_ours_is_refused_with_its_whole_module() {
+async fn a_module_with_a_tool_named_like_ours_is_refused_whole() {
     for name in [
         "file_read",
         "file-read",

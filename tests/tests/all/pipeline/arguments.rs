@@ -1,4 +1,4 @@
-//! Arguments on their way to a tool: what is refused before anything runs, and what arrives.
+//! Arguments on their way to a tool: those that are refused before anything runs, and those that arrive.
 
 use std::sync::atomic::Ordering;
 
@@ -39,7 +39,7 @@ async fn refused(arguments: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_two_readers_could_read_differently_or_never_finish_is_refused_before_anything_runs() {
+async fn ambiguous_or_endless_json_is_refused_before_anything_runs() {
     for (arguments, words) in [
         (r#"{"n":1,"n":1}"#.to_owned(), "duplicate key 'n'"),
         (r#"{"n":1,"\u006e":2}"#.to_owned(), "duplicate key 'n'"),
@@ -75,7 +75,7 @@ async fn what_two_readers_could_read_differently_or_never_finish_is_refused_befo
 }
 
 #[tokio::test]
-async fn what_does_not_fit_the_schema_is_refused_in_words_a_model_can_act_on() {
+async fn a_schema_mismatch_is_refused_in_words_a_model_can_act_on() {
     for (arguments, said) in [
         (r#"{"n":256}"#, "field 'n': 256 is greater than the maximum 255"),
         (r#"{"n":-1}"#, "field 'n': -1 is less than the minimum 0"),
@@ -108,7 +108,7 @@ async fn the_message_of_a_missing_field_is_the_specifications() {
     }
 }
 
-/// What a spy of a tier got, and what the details say was done to it.
+/// The arguments that a spy of this tier got, and the repairs that the details list.
 async fn taken(tier: SafetyTier, arguments: &str) -> Result<(String, Value), String> {
     let world = world_enabling(&["spy"]).with_policy_edit(
         "privileged     = { profile = \"Nothing\",       approval = \"ask\" }",
@@ -123,7 +123,7 @@ async fn taken(tier: SafetyTier, arguments: &str) -> Result<(String, Value), Str
 }
 
 #[tokio::test]
-async fn lossless_repairs_are_recorded_and_a_privileged_tool_gets_none() {
+async fn repairs_are_recorded_and_a_privileged_tool_gets_none() {
     for (arguments, repaired, places) in [
         (r#"{"n":"5"}"#, r#"{"n":5}"#, json!(["n"])),
         (r#"{"n":5.0}"#, r#"{"n":5}"#, json!(["n"])),

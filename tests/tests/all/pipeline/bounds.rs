@@ -1,4 +1,4 @@
-//! Results of every kind that are too long: what a caller, a client and the log get of them.
+//! Oversized results of every kind, as the caller, a client and the log get them.
 
 use std::{
     sync::{Arc, Mutex},
@@ -25,7 +25,8 @@ use crate::{
     support::{Spy, asking, caller, natives, raw, world_enabling},
 };
 
-/// What one result may be on any way out, far below what the tools here give: the limit, its marks, the frame around it.
+/// Upper bound of one result on any way out: the limit, its marks, and the frame. Far below the output of the
+/// tools here.
 const AT_MOST: usize = 20_000;
 
 const LONG: usize = 3_000_000;
@@ -34,7 +35,7 @@ fn long() -> String {
     "QUJD".repeat(LONG / 4)
 }
 
-/// A block of each kind with one long field, for each field that it has.
+/// One block for each field of each kind of content, with that field too long.
 fn blocks() -> Vec<Value> {
     let long = long();
     vec![
@@ -58,7 +59,7 @@ fn content(blocks: Value) -> Vec<Content> {
     serde_json::from_value(blocks).expect("content")
 }
 
-/// A tool that gives what the test says.
+/// A tool that returns this output.
 fn giving(output: ToolOutput) -> Spy {
     Spy::new("spy", move |_, _| {
         let output = output.clone();
@@ -71,7 +72,7 @@ fn bytes_of(result: &ToolResult) -> usize {
     serde_json::to_string(output).expect("encodes").len() + result.details.to_string().len()
 }
 
-/// All pages of what was kept of a result.
+/// All pages of a result's stored output.
 async fn kept(registry: &portcullis_tools::ToolRegistry, result: &ToolResult, caller: &Caller) -> String {
     let (mut whole, mut offset) = (String::new(), 0);
     loop {
@@ -184,7 +185,7 @@ async fn errors_reports_and_notes_on_arguments_are_bounded() {
     assert!(error.for_model().len() + error.code().len() < AT_MOST);
 }
 
-/// Puts a picture into every result.
+/// Adds an image to every result.
 struct Illustrator;
 
 #[async_trait]
@@ -226,7 +227,7 @@ async fn a_module_without_any_grant_gets_no_more_out_by_another_kind() {
         let escaped: String = frame.bytes().map(|byte| format!("\\{byte:02x}")).collect();
         guest.memory = "(memory (export \"memory\") 64)".to_owned();
         guest.fields = format!("(data (i32.const 65536) \"{escaped}\")");
-        // One call of the host takes a part of it.
+        // One host call takes only a part of it.
         guest.fields += "(global $at (mut i32) (i32.const 65536))";
         guest.call = format!(
             "(loop $more
@@ -245,7 +246,7 @@ async fn a_module_without_any_grant_gets_no_more_out_by_another_kind() {
 }
 
 #[tokio::test]
-async fn a_file_longer_than_one_call_returns_says_so_where_a_model_reads() {
+async fn a_file_longer_than_one_result_tells_the_model_so() {
     let world = World::new();
     let line = "a line of text that is the same as all the others\n";
     let text = line.repeat(5_568_890 / line.len() + 1);
@@ -263,7 +264,7 @@ async fn a_file_longer_than_one_call_returns_says_so_where_a_model_reads() {
         "{}",
         &said[16_000..]
     );
-    // A model that does as it is told misses nothing, and is not told that a part is the whole.
+    // A model that follows the hint misses nothing, and is not told that a part is the whole.
     let told = read_on(&said);
     assert_eq!(said.split_once("\n[output truncated").expect("a mark").0, &text[..told]);
     let hint = result.rest_hint().expect("a hint");
@@ -274,7 +275,8 @@ async fn a_file_longer_than_one_call_returns_says_so_where_a_model_reads() {
     assert!(second.starts_with(&text[told..told + 16_384]), "{}", &second[..100]);
     assert_eq!(read_on(&second), told + 16_384);
     assert_eq!((result.truncated, result.original_bytes), (true, text.len() as u64));
-    // So does the end of what is kept of it, and reading on from there gives the rest of the file exactly.
+    // The end of the stored part has the same hint, and reading on from there gives the rest of the file
+    // exactly.
     let kept = kept(&registry, &result, &caller()).await;
     let (beginning, note) = kept.rsplit_once("\n[this is not the end").expect("a note at the end");
     let next = read_on(note);
@@ -285,7 +287,7 @@ async fn a_file_longer_than_one_call_returns_says_so_where_a_model_reads() {
     assert!(!rest.model_text().contains("not the end"));
 }
 
-/// The offset that a text says to read on with.
+/// The offset at which a text says to read on.
 fn read_on(said: &str) -> usize {
     let (_, on) = said.rsplit_once("read on with `byte_offset` ").expect("an offset");
     on.trim_end_matches(']').parse().expect("a number")
@@ -315,7 +317,7 @@ fn commas(number: usize) -> String {
     parts.join(",")
 }
 
-/// Takes its time to say yes.
+/// Approves after a delay.
 struct Slow;
 
 const SLOW: Duration = Duration::from_millis(300);
@@ -323,7 +325,7 @@ const SLOW: Duration = Duration::from_millis(300);
 #[async_trait]
 impl Approver for Slow {
     async fn decide(&self, _request: &ApprovalRequest) -> ApprovalAnswer {
-        // Nothing comes, so it waits for as long as it may.
+        // The future never completes, so this waits for the whole time.
         let _nothing = tokio::time::timeout(SLOW, std::future::pending::<()>()).await;
         ApprovalAnswer::Approve
     }

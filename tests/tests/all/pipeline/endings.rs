@@ -1,4 +1,4 @@
-//! Calls that are given up: each still has exactly one result, and its rows.
+//! Cancelled calls: each still has exactly one result, and its rows.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::support::{Spy, caller, natives, raw, world_enabling};
 
-/// A tool that says that it runs, and then never ends by itself.
+/// A tool that signals that it runs, and then never ends by itself.
 fn endless(started: &Arc<Semaphore>, tier: SafetyTier) -> Spy {
     let started = Arc::clone(started);
     let spy = Spy::new("endless", move |_, _| {
@@ -27,7 +27,7 @@ fn endless(started: &Arc<Semaphore>, tier: SafetyTier) -> Spy {
     spy.tier(tier).timeout(Duration::from_secs(500))
 }
 
-/// Which rows each call has.
+/// The rows of each call.
 fn rows_by_call(world: &World) -> BTreeMap<String, Vec<(Event, Option<Outcome>)>> {
     let mut calls: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for row in world.rows() {
@@ -47,7 +47,7 @@ async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(Event, Option
     let ids: BTreeSet<String> = calls.iter().map(|call| call.id.clone()).collect();
     let batch = join_all(calls.into_iter().map(|call| registry.execute_with_policy(call, &caller)));
     let cancelling = async {
-        // Ten run, the others wait for a place.
+        // Ten run, the others wait for a slot.
         started.acquire_many(10).await.expect("open").forget();
         caller.cancel.cancel();
     };
@@ -66,7 +66,7 @@ async fn cancel_a_batch(tier: SafetyTier) -> BTreeMap<String, Vec<(Event, Option
 }
 
 #[tokio::test]
-async fn every_call_of_a_cancelled_batch_has_exactly_one_result_and_one_row() {
+async fn each_call_of_a_cancelled_batch_has_one_result_and_one_row() {
     let end = (Event::End, Some(Outcome::Error(Cancelled)));
     for (call, rows) in cancel_a_batch(SafetyTier::ReadOnly).await {
         assert_eq!(rows, [end], "{call}");
@@ -95,7 +95,7 @@ async fn a_call_that_is_cancelled_before_it_is_made_never_runs() {
     assert_eq!(world.rows().len(), 1);
 }
 
-/// Tells when it is dropped.
+/// Signals its drop.
 struct Tells(Option<oneshot::Sender<()>>);
 
 impl Drop for Tells {

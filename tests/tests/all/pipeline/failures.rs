@@ -1,4 +1,4 @@
-//! How calls fail on our side, and that nobody but the operator learns why.
+//! Failures on our side: only the operator learns the reason.
 
 use std::{
     future::Future,
@@ -23,8 +23,7 @@ use crate::support::{Spy, assert_nowhere_below, caller, listening, natives, raw,
 
 const SECRET: &str = "hunter2-of-the-host";
 
-/// Makes a call of a tool that breaks, and looks for the secret in everything that is not the log of the
-/// operator.
+/// Makes a call of a tool that breaks, and looks for the secret everywhere but in the operator's log.
 async fn breaks(spy: Spy) {
     let world = world_enabling(&["spy"]);
     let registry = natives(&world, [spy]);
@@ -42,7 +41,7 @@ async fn breaks(spy: Spy) {
     assert!(heard.iter().all(|event| !event.contains(SECRET)), "{heard:?}");
     assert_eq!(heard.last().map(String::as_str), Some("finished internal"));
     assert_eq!(world.rows().len(), 1);
-    // Later calls are not harmed.
+    // Later calls are not affected.
     registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller).await.outcome.expect("runs");
     drop(registry);
     assert_nowhere_below(world.root(), SECRET);
@@ -51,7 +50,7 @@ async fn breaks(spy: Spy) {
 #[tokio::test]
 async fn a_panic_is_an_internal_error_whose_text_nobody_sees() {
     breaks(Spy::new("spy", |_, _| async { panic!("{SECRET}") })).await;
-    // Also one that no longer is within the future that the registry watches.
+    // The same for a panic in the tool's function, before there is a future to watch.
     breaks(Spy::new("spy", |_, _| -> std::future::Ready<Result<ToolOutput, ToolError>> {
         panic!("{SECRET}")
     }))
@@ -62,7 +61,7 @@ async fn a_panic_is_an_internal_error_whose_text_nobody_sees() {
 async fn an_internal_error_keeps_its_text_for_the_operator() {
     breaks(failing("spy", ToolError::internal(SECRET))).await;
     breaks(failing("spy", std::io::Error::other(SECRET).into())).await;
-    // The log, which is the operator's, has it, with tool and call.
+    // The operator's log has it, with tool and call.
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
@@ -77,7 +76,7 @@ async fn an_internal_error_keeps_its_text_for_the_operator() {
     assert!(line.contains("tool=spy") && line.contains("call_id=call_of_the_log"), "{line}");
 }
 
-/// What was logged.
+/// A log in memory.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -92,7 +91,7 @@ impl std::io::Write for Log {
 }
 
 #[tokio::test]
-async fn a_failure_that_a_tool_reports_reaches_the_model_word_for_word() {
+async fn a_tools_failure_message_reaches_the_model_verbatim() {
     let world = world_enabling(&["spy"]);
     let error = ToolError::failed("City not found").with_operator_detail(SECRET);
     let registry = natives(&world, [failing("spy", error)]);
@@ -103,7 +102,7 @@ async fn a_failure_that_a_tool_reports_reaches_the_model_word_for_word() {
     assert_nowhere_below(world.root(), SECRET);
 }
 
-/// A tool whose `call` panics before there is a future.
+/// A tool whose `call` panics before it returns a future.
 struct Abrupt;
 
 #[async_trait]
@@ -150,7 +149,7 @@ async fn a_tool_that_panics_before_it_is_polled_is_contained_too() {
     assert_eq!(world.rows().len(), 1);
 }
 
-/// A caller's policy that panics.
+/// An approval policy of a caller that panics.
 struct PanickingPolicy;
 
 impl ApprovalPolicy for PanickingPolicy {
@@ -175,7 +174,7 @@ async fn a_callers_policy_that_panics_means_no() {
     assert_eq!(world.rows().len(), 1);
 }
 
-/// A tool that blocks its thread until the sender goes, and the sender.
+/// A tool that blocks its thread until the sender is dropped, and the sender.
 fn blocking() -> (Spy, Sender<()>) {
     let (release, blocked) = channel::<()>();
     let blocked = Arc::new(Mutex::new(blocked));
@@ -195,12 +194,12 @@ async fn a_blocked_thread_does_not_hold_up_its_call() {
     let registry = natives(&world, [spy]);
     let started = Instant::now();
     let result = registry.execute_with_policy(raw("spy", "{}"), &caller()).await;
-    // The thread stays blocked until the release below, so any bound shows that nobody waited for it.
+    // The thread stays blocked until the release below, so any bound shows that nothing waited for it.
     assert!(started.elapsed() < Duration::from_secs(20), "{:?}", started.elapsed());
     let error = result.outcome.expect_err("overdue");
     assert_eq!((error.kind(), error.code()), (Timeout, "timeout"));
     assert_eq!(error.to_string(), "the tool did not finish within 50ms");
-    // The others go on meanwhile.
+    // Other calls run meanwhile.
     registry.execute_with_policy(raw("echo", r#"{"message":"m"}"#), &caller()).await.outcome.expect("runs");
     drop(release);
     assert_eq!(world.rows().len(), 2);
@@ -212,16 +211,16 @@ async fn a_tool_that_blocks_its_thread_times_out_on_time() {
 }
 
 #[tokio::test]
-async fn a_tool_that_blocks_its_thread_times_out_on_time_on_a_single_thread_too() {
+async fn a_blocking_tool_times_out_on_time_on_a_single_thread_too() {
     a_blocked_thread_does_not_hold_up_its_call().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tools_that_block_their_threads_for_good_take_no_places_from_others() {
+async fn tools_that_block_for_good_take_no_slots_from_others() {
     let world = world_enabling(&["spy"]);
     let (spy, release) = blocking();
     let registry = Arc::new(natives(&world, [spy]));
-    // Twice as many as there are places.
+    // Twice as many as there are slots.
     let blocked = (0..20).map(|_| {
         let registry = Arc::clone(&registry);
         async move { registry.execute_with_policy(raw("spy", "{}"), &caller()).await.outcome }

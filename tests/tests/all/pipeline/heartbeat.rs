@@ -1,4 +1,4 @@
-//! Whoever watches a call that says nothing is told that it runs.
+//! Heartbeats: the observer of a silent call is told that it still runs.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},
@@ -11,10 +11,10 @@ use tokio::sync::Notify;
 
 use crate::support::{Spy, caller, listening, natives, raw, world_enabling};
 
-/// A little more than the five seconds, since timers wait for whole milliseconds.
+/// A little more than the five seconds, since timers round up to whole milliseconds.
 const STRETCH: Duration = Duration::from_millis(5010);
 
-/// Lets time pass, and everybody act who waited for it.
+/// Advances the clock, and lets every task run that waited for it.
 async fn pass(time: Duration) {
     tokio::time::advance(time).await;
     for _ in 0..8 {
@@ -51,7 +51,7 @@ async fn a_silent_call_gives_a_sign_of_life_every_five_seconds() {
         pass(Duration::from_secs(4)).await;
         speak.notify_one();
         spoken.notified().await;
-        // In this stretch it has spoken, in the next it has not.
+        // The tool reports in this interval and not in the next.
         pass(STRETCH - Duration::from_secs(4)).await;
         pass(STRETCH).await;
         end.notify_one();

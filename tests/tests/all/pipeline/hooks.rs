@@ -1,4 +1,4 @@
-//! Hooks of the embedding program: they refuse, change and mend, and widen nothing.
+//! Hooks of the embedder: they refuse, change and repair, and widen no right.
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +27,7 @@ type Before = dyn Fn(&HookedCall) -> BeforeCall + Send + Sync;
 type Repair = dyn Fn(&MisfitCall) -> Option<String> + Send + Sync;
 type After = dyn Fn(Result<ToolOutput>) -> Result<ToolOutput> + Send + Sync;
 
-/// A hook that does what closures say, and notes under its name what it was asked.
+/// A hook that runs closures, and notes each question under its name.
 #[derive(Clone)]
 struct Hook {
     name: &'static str,
@@ -66,7 +66,7 @@ impl Hook {
         self
     }
 
-    /// Notes into the same list as another.
+    /// Shares the list of notes with another hook.
     fn beside(mut self, other: &Self) -> Self {
         self.asked = Arc::clone(&other.asked);
         self
@@ -114,7 +114,7 @@ fn spy() -> Spy {
         .role(ArgumentRole::path("path", Access::Read))
 }
 
-/// A registry of a spy behind hooks.
+/// A registry with a spy and hooks.
 fn registry(world: &World, spy: Spy, hooks: &[Hook]) -> ToolRegistry {
     let files = PolicyFiles::find(&world.envelope()).expect("policy files");
     let policy = files.load(SandboxTier::Process).expect("a policy");
@@ -122,7 +122,7 @@ fn registry(world: &World, spy: Spy, hooks: &[Hook]) -> ToolRegistry {
     hooks.iter().cloned().fold(builder, portcullis_tools::RegistryBuilder::hook).build().expect("builds")
 }
 
-/// Makes one call of the spy, and gives its result and how often the spy ran.
+/// Makes one call of the spy, and returns its result, how often the spy ran, and the world.
 async fn call(spy: Spy, hooks: &[Hook], arguments: &str, caller: &Caller) -> (ToolResult, usize, World) {
     let world = world_enabling(&["spy"]);
     let calls = spy.calls();
@@ -140,7 +140,7 @@ fn refused(result: &ToolResult, kind: ToolErrorKind, code: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_call_that_a_hook_refuses_never_runs_and_the_model_reads_why() {
+async fn a_call_refused_by_a_hook_never_runs_and_says_why() {
     let hook = Hook::new("h").before(|_| BeforeCall::Deny { reason: "not on Sundays".into() });
     let (result, ran, world) = call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
     let said = refused(&result, ToolErrorKind::Denied, "hook_refused");
@@ -160,7 +160,7 @@ async fn a_hook_that_panics_refuses() {
     assert_eq!(ran, 0);
 }
 
-/// Says nothing, ever.
+/// Never answers `before`.
 struct Silent;
 
 #[async_trait]
@@ -183,7 +183,7 @@ async fn a_hook_that_does_not_answer_refuses_after_ten_seconds() {
     let result = registry.execute_with_policy(raw("spy", r#"{"n":1}"#), &caller()).await;
     refused(&result, ToolErrorKind::Denied, "hook_refused");
     assert_eq!(begun.elapsed().as_secs(), 10);
-    // Whoever gives up meanwhile waits for nobody.
+    // A cancelled call does not wait for the hook.
     let cancelled = caller();
     let cancelling = async {
         tokio::time::advance(Duration::from_secs(1)).await;
@@ -232,7 +232,7 @@ async fn a_model_is_not_told_to_mend_what_a_hook_wrote() {
 }
 
 #[tokio::test]
-async fn hooks_are_asked_in_order_and_afterwards_in_the_opposite_order() {
+async fn hooks_run_in_order_before_and_in_reverse_order_after() {
     let first = Hook::new("first").before(|_| modify(&json!({"n": 2})));
     let add = |word: &'static str| {
         move |outcome: Result<ToolOutput>| Ok(ToolOutput::text(format!("{} {word}", outcome?.joined_text())))
@@ -253,7 +253,7 @@ async fn hooks_are_asked_in_order_and_afterwards_in_the_opposite_order() {
 }
 
 #[tokio::test]
-async fn an_approver_sees_what_hooks_made_and_hooks_see_what_the_approver_made() {
+async fn approver_and_hooks_see_each_others_changes() {
     let hook = Hook::new("h").before(|call| match call.arguments["n"].as_u64() {
         Some(1) => modify(&json!({"n": 2})),
         Some(3) => BeforeCall::Deny { reason: "not three".into() },
@@ -270,7 +270,7 @@ async fn an_approver_sees_what_hooks_made_and_hooks_see_what_the_approver_made()
 }
 
 #[tokio::test]
-async fn what_a_hook_makes_of_an_approvers_arguments_is_asked_about_as_well() {
+async fn a_hooks_change_to_an_approvers_arguments_is_asked_about() {
     let hook = Hook::new("h").before(|call| match call.arguments["n"].as_u64() {
         Some(3) => modify(&json!({"n": 4})),
         _ => BeforeCall::Allow,
@@ -298,13 +298,13 @@ async fn a_hook_may_mend_arguments_that_do_not_fit() {
     let asked = hook.asked();
     assert!(asked[0].starts_with("h repair spy n=4: "), "{asked:?}");
     assert_eq!(asked[1..], [r#"h before spy {"n":4}"#, r#"h after spy {"n":4}"#]);
-    // What fits is not asked about.
+    // Arguments that fit are not passed to `repair`.
     call(spy(), std::slice::from_ref(&hook), r#"{"n":1}"#, &caller()).await;
     assert!(!hook.asked().iter().any(|asked| asked.contains("repair")));
 }
 
 #[tokio::test]
-async fn what_a_hook_cannot_mend_is_refused_with_what_was_wrong_in_the_first_place() {
+async fn arguments_that_no_hook_repairs_keep_their_first_error() {
     let (own, _, plain) = call(spy(), &[], "{}", &caller()).await;
     let expected = refused(&own, ToolErrorKind::InvalidArguments, "invalid_arguments");
     let hooks: [fn(&MisfitCall) -> Option<String>; 4] =
@@ -389,7 +389,7 @@ async fn a_result_that_a_hook_could_not_be_asked_about_is_withheld() {
     let said = refused(&result, ToolErrorKind::Failed, "hook_failed");
     assert!(said.contains("the call ran"), "{said}");
     assert_eq!((ran, result.details.get("output_id")), (1, None));
-    // Of an error the kind stays, and nothing else.
+    // Of an error only the kind stays.
     let hook = Hook::new("h").after(|_| panic!("as asked"));
     let failing = super::failing("spy", ToolError::not_found("the password is hunter2"));
     let (result, _, world) = call(failing, &[hook], "{}", &caller()).await;
@@ -398,7 +398,7 @@ async fn a_result_that_a_hook_could_not_be_asked_about_is_withheld() {
     assert_eq!(world.rows()[0].outcome, Some(Outcome::Error(ToolErrorKind::NotFound)));
 }
 
-/// Never says what is shown of a result.
+/// Never answers `repair` or `after`.
 struct Mute;
 
 #[async_trait]
@@ -412,7 +412,7 @@ impl CallHook for Mute {
     }
 }
 
-/// How long a call takes behind two hooks that say nothing, and what comes of it.
+/// The seconds that a call takes behind two hooks that never answer, and its result.
 async fn muted(arguments: &str, caller: &Caller) -> (u64, ToolResult) {
     let world = world_enabling(&["spy"]);
     let files = PolicyFiles::find(&world.envelope()).expect("policy files");
@@ -425,14 +425,14 @@ async fn muted(arguments: &str, caller: &Caller) -> (u64, ToolResult) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_hooks_together_have_ten_seconds_for_a_result_and_one_when_nobody_waits() {
+async fn all_hooks_share_ten_seconds_and_one_after_cancellation() {
     let (took, result) = muted(r#"{"n":1}"#, &caller()).await;
     refused(&result, ToolErrorKind::Failed, "hook_failed");
     assert_eq!(took, 10);
     let gone = caller();
     let cancel = gone.cancel.clone();
     let going = async {
-        // Not before the tool has run, which is as soon as nothing else goes on.
+        // After the tool has run: the paused clock advances only once all tasks are idle.
         tokio::time::timeout(Duration::from_secs(3), std::future::pending::<()>()).await.expect_err("later");
         cancel.cancel();
     };
@@ -455,7 +455,7 @@ async fn no_hook_makes_a_result_of_an_error() {
     let (result, _, _) = call(failing, std::slice::from_ref(&hook), "{}", &caller()).await;
     assert_eq!(refused(&result, ToolErrorKind::Failed, "failed"), "broken");
     assert_eq!(hook.asked().last().map(String::as_str), Some("h after spy failed"));
-    // Its words may be others.
+    // Its text may change.
     let hook = Hook::new("h").after(|_| Err(ToolError::failed("[redacted]")));
     let failing = super::failing("spy", ToolError::failed("the password is hunter2"));
     let (result, _, _) = call(failing, &[hook], "{}", &caller()).await;
@@ -476,7 +476,7 @@ async fn an_operation_is_asked_about_once_and_its_steps_are_not() {
     let asked = hook.asked();
     assert_eq!(asked.len(), 2, "{asked:?}");
     assert!(asked[0].starts_with("h before vault_copyto ") && asked[1].starts_with("h after vault_copyto "));
-    // A guest and a hook: the same way.
+    // A guest with the hook: the same path.
     world.put("a.txt", "a");
     let read = new_call("file_read", json!({"path": "a.txt"}).to_string());
     assert_eq!(registry.execute_with_policy(read, &approving()).await.model_text(), "a");

@@ -1,4 +1,4 @@
-//! Outputs that are too long to be shown: how they are cut, and who may read the rest.
+//! Outputs that are too long: their truncation, and the right to read the rest.
 
 use portcullis_testing::{Answer, World};
 use portcullis_tools::{Caller, ToolRegistry, ToolResult};
@@ -38,7 +38,7 @@ fn refused(result: &ToolResult, kind: ToolErrorKind, code: &str) {
 }
 
 #[tokio::test]
-async fn a_long_output_is_cut_at_16_kib_with_the_words_of_the_specification() {
+async fn a_long_output_is_cut_at_16_kib_with_the_specified_mark() {
     let world = World::new();
     world.put("long.txt", content());
     let before = snapshot(&world.workspace());
@@ -93,7 +93,7 @@ async fn an_output_is_only_there_for_the_agent_and_run_that_made_it() {
     for guess in ["", "out_", ".", "../audit.jsonl", "/etc/passwd", "out_\0", &"x".repeat(300)] {
         refused(&page(&registry, &caller(), of(&guess.into())).await, NotFound, "not_found");
     }
-    // The id of the call itself is a provider's word and names nothing.
+    // The call's id is the provider's, and names no output.
     refused(&page(&registry, &caller(), of(&result.call_id.into())).await, NotFound, "not_found");
     let own = page(&registry, &caller(), of(id)).await;
     assert_eq!(own.model_text(), content()[..16_384]);
@@ -108,7 +108,7 @@ async fn an_output_outlives_its_registry_but_not_its_grant() {
     let again = page(&world.registry().await, &caller(), arguments.clone()).await;
     assert_eq!(again.model_text(), content()[..16_384], "the next process still has it");
 
-    // What the policy says of the tool now decides, however it was taken away.
+    // The tool's current policy decides, however the right was taken away.
     let read_only =
         "[profiles.FileReadOnly]\nmounts = { shared = \"read\", tmp = \"read\", vault = \"read\" }";
     let entry = "# per tool: profile, approval, timeout, memory, max_output_bytes, enabled\nprofile = \"FileReadOnly\"";
@@ -129,7 +129,7 @@ async fn an_output_outlives_its_registry_but_not_its_grant() {
 }
 
 #[tokio::test]
-async fn the_limit_holds_for_every_kind_of_tool_and_cuts_between_characters() {
+async fn the_output_limit_holds_for_every_tool_and_splits_no_char() {
     let world = world_enabling(&["spy"]).with_policy("[tools.echo]\nmax_output_bytes = \"10B\"");
     let spy = Spy::new("spy", |_, args| async move {
         let count = args.value()["count"].as_u64().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! How many calls run at once, how many may wait, and calls that a tool makes itself.
+//! Limits on running and waiting calls, and calls that a tool makes itself.
 
 use std::{
     sync::{
@@ -26,7 +26,7 @@ use tokio::sync::Barrier;
 
 use crate::support::{Spy, caller, enabled, natives, raw, world_enabling};
 
-/// A tool that returns when so many calls of it are within it at once; and the most that ever were.
+/// A tool that returns once `count` calls of it run at once, and the peak of its concurrent calls.
 fn meeting(count: usize) -> (Spy, Arc<AtomicUsize>) {
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (barrier, peak) = (Arc::new(Barrier::new(count)), Arc::clone(&most));
@@ -65,7 +65,7 @@ async fn the_policy_sets_how_many_run_at_a_time() {
 }
 
 #[tokio::test]
-async fn the_1_025th_that_waits_is_refused_and_the_others_are_not_lost() {
+async fn the_1_025th_waiting_call_is_refused_and_no_other_is_lost() {
     let world = world_enabling(&["endless"])
         .with_policy_edit("concurrency = 10", "concurrency = 1")
         .with_policy_edit("calls_per_minute = 600", "calls_per_minute = 100000");
@@ -91,7 +91,7 @@ async fn the_1_025th_that_waits_is_refused_and_the_others_are_not_lost() {
     assert_eq!(world.rows().len(), 1026);
 }
 
-/// A tool that calls others through the registry, as many at once as it is told, and joins their texts.
+/// A tool that makes `times` concurrent calls through the registry and joins their texts.
 fn nesting(registry: &Arc<OnceLock<Arc<ToolRegistry>>>) -> Spy {
     let registry = Arc::clone(registry);
     let parameters = json!({
@@ -139,7 +139,7 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
         let result = tokio::time::timeout(Duration::from_secs(50), call).await.expect("no deadlock");
         assert_eq!(result.outcome.expect("runs").joined_text(), expected, "{arguments}");
     }
-    // Each nested call went the whole way: checked, refused, recorded under the same agent and run.
+    // Each nested call took the whole path: checked, refused, recorded under the same agent and run.
     let caller = caller();
     let escape = calling("file_read", &json!({"path": "/etc/passwd"}), 1);
     let result = registry.execute_with_policy(raw("nesting", &escape), &caller).await;
@@ -149,12 +149,12 @@ async fn a_tool_that_calls_tools_cannot_wait_for_itself() {
     assert!(
         rows.iter().all(|row| row.agent.as_deref() == Some("tester") && row.run_id.as_deref() == Some("run"))
     );
-    // The cell keeps the registry alive, and the registry the cell.
+    // The cell keeps the registry alive, and the registry keeps the cell alive.
     drop(cell);
 }
 
 #[tokio::test]
-async fn more_guests_than_there_is_room_for_within_one_call_are_refused_and_not_waited_for() {
+async fn too_many_guests_within_one_call_are_refused_at_once() {
     let world = world_enabling(&["nesting"]).with_policy_edit("concurrency = 10", "concurrency = 1");
     world.put("a.txt", "a");
     let cell = Arc::new(OnceLock::new());
@@ -167,7 +167,7 @@ async fn more_guests_than_there_is_room_for_within_one_call_are_refused_and_not_
         Ok(output) => assert_eq!(output.joined_text(), vec!["a"; 30].join(" ")),
         Err(error) => assert_eq!((error.kind(), error.code()), (Unavailable, "workers_exhausted")),
     }
-    // Each of them has its row, and the runner is as good as before.
+    // Each nested call has its row, and the runner works as before.
     assert_eq!(world.rows().len(), 31);
     let arguments = calling("file_read", &json!({"path": "a.txt"}), 2);
     let result = registry.execute_with_policy(raw("nesting", &arguments), &caller()).await;
@@ -198,7 +198,7 @@ async fn cancelling_a_call_cancels_what_its_tool_called() {
 }
 
 #[tokio::test]
-async fn a_tool_that_calls_tools_is_no_way_round_its_callers_approval_policy() {
+async fn nested_calls_obey_the_callers_approval_policy() {
     let world = world_enabling(&["nesting"]);
     let cell = Arc::new(OnceLock::new());
     let builder = world.builder().await.expect("bootstraps").tool(nesting(&cell));

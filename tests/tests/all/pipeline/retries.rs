@@ -1,4 +1,4 @@
-//! What is tried again, and that nothing is done twice by it.
+//! Retries: which failures are tried again, and that no effect happens twice.
 
 use std::{
     collections::BTreeSet,
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 use super::failing;
 use crate::support::{Scripted, Spy, asking, caller, natives, raw, world_enabling};
 
-/// A spy that needs something that is not there the first times.
+/// A spy that is unavailable the first times.
 fn missing(times: usize) -> Spy {
     let tries = Arc::new(AtomicUsize::new(0));
     Spy::new("spy", move |_, _| {
@@ -35,7 +35,7 @@ fn missing(times: usize) -> Spy {
     })
 }
 
-/// How often a call of the tool was tried, what its details say of that, and what came of it.
+/// How often a call of the tool was tried, the tries in its details, and its result.
 async fn tried(spy: Spy) -> (usize, Value, String) {
     let world = world_enabling(&["spy"]);
     let calls = spy.calls();
@@ -49,7 +49,7 @@ async fn tried(spy: Spy) -> (usize, Value, String) {
 }
 
 #[tokio::test]
-async fn what_reads_only_is_tried_again_where_something_was_unavailable() {
+async fn a_read_only_tool_is_retried_when_unavailable() {
     assert_eq!(tried(missing(0)).await, (1, Value::Null, "done".into()));
     assert_eq!(tried(missing(1)).await, (2, json!(2), "done".into()));
     assert_eq!(tried(missing(2)).await, (3, json!(3), "done".into()));
@@ -107,7 +107,7 @@ async fn what_has_made_calls_itself_is_not_tried_again() {
 async fn no_try_waits_for_a_moment_after_the_deadline() {
     let world = world_enabling(&["spy"]);
     let registry = natives(&world, [missing(1000)]);
-    // On a busy machine even the first try may come too late; one that waited would always.
+    // On a busy machine even the first try may come after the deadline; a try after a pause always would.
     for _ in 0..50 {
         let mut hurried = caller();
         hurried.turn_deadline = Some(Instant::now() + Duration::from_millis(95));
@@ -130,7 +130,7 @@ async fn a_call_that_is_given_up_between_two_tries_ends_at_once() {
     let begun = tokio::time::Instant::now();
     let call = registry.execute_with_policy(raw("spy", "{}"), &caller);
     let cancelling = async {
-        // The clock stands still while this goes on, and so the pause after the first try does not end.
+        // The clock stands still during this loop, so the pause after the first try does not end.
         let until = Instant::now() + Duration::from_millis(300);
         while calls.load(Ordering::SeqCst) == 0 || Instant::now() < until {
             tokio::task::yield_now().await;
@@ -144,7 +144,7 @@ async fn a_call_that_is_given_up_between_two_tries_ends_at_once() {
 }
 
 #[tokio::test]
-async fn all_tries_of_a_call_have_one_key_and_no_two_calls_have_the_same() {
+async fn all_tries_of_a_call_share_a_key_that_no_other_call_has() {
     let world = world_enabling(&["spy"]);
     let keys = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&keys);
@@ -178,7 +178,7 @@ async fn all_tries_of_a_call_have_one_key_and_no_two_calls_have_the_same() {
     }
 }
 
-/// A registry whose sidecar is what is at this path.
+/// A registry whose sidecar is the program at this path.
 async fn with_sidecar(world: &World, program: &Path) -> ToolRegistry {
     let place = ShellPlace::Own(Arc::new(OwnSidecar::new(program)));
     world.builder().await.expect("bootstraps").shell(place).build().expect("builds")
@@ -193,7 +193,7 @@ async fn a_command_that_finds_no_sidecar_is_tried_again_and_runs_once() {
     assert_eq!(result.details["tries"], 3, "{result:?}");
     assert_eq!(result.outcome.expect_err("no sidecar").code(), "shell_unavailable");
 
-    // One that puts the sidecar into its own place and is none itself.
+    // A program that puts the sidecar in its own place, but is no sidecar itself.
     let program = world.root().join("sidecar");
     let own = program.display();
     let script = format!(

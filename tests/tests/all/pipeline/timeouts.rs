@@ -1,4 +1,4 @@
-//! How long a call may take: by the tool's word, the policy's, and the caller's turn.
+//! The time limit of a call: by the tool, the policy, and the caller's turn.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -16,7 +16,7 @@ const LONG: Duration = Duration::from_secs(500);
 
 const SHORT: Duration = Duration::from_millis(30);
 
-/// Makes a call of a tool that never ends, and tells what its time-out says.
+/// Makes a call of a tool that never ends, and returns the message of its timeout.
 async fn message(policy: &str, own: Duration, turn: Option<Duration>) -> String {
     let world = World::new().with_policy(policy);
     let spy = Spy::new("spy", |_, _| std::future::pending()).timeout(own);
@@ -38,7 +38,7 @@ async fn the_shortest_of_tool_policy_and_turn_holds() {
     assert_eq!(message(&on, SHORT, Some(LONG)).await, in_30_ms);
     assert_eq!(message(&format!("{on}timeout = \"30ms\""), LONG, None).await, in_30_ms);
     assert_eq!(message(&format!("{on}timeout = \"30ms\""), LONG, Some(LONG)).await, in_30_ms);
-    // What is left of a turn is a little less when the tool starts.
+    // The rest of the turn is a little shorter when the tool starts.
     message(&on, LONG, Some(SHORT)).await;
     message(&format!("{on}timeout = \"500s\""), LONG, Some(SHORT)).await;
 }
@@ -71,7 +71,7 @@ async fn after_the_turn_nothing_starts() {
     let registry = natives(&world, [spy]);
     let mut caller = caller();
     caller.turn_deadline = Some(Instant::now());
-    // Often, since a race would be lost only sometimes.
+    // Repeated, since a race is lost only sometimes.
     for _ in 0..50 {
         let result = registry.execute_with_policy(raw("spy", "{}"), &caller).await;
         assert_eq!(result.outcome.expect_err("over").kind(), Timeout);

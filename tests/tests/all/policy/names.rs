@@ -1,4 +1,4 @@
-//! Entries for tools: one that names none is a fault wherever a policy is put to use.
+//! Entries for tools: an entry that names no tool is a fault wherever a policy is used.
 
 use std::{collections::BTreeMap, fs};
 
@@ -22,7 +22,7 @@ async fn fault(world: &World) -> String {
 }
 
 #[tokio::test]
-async fn an_entry_for_no_tool_is_refused_with_its_place_and_the_nearest_name() {
+async fn an_entry_for_no_tool_is_refused_with_the_nearest_name() {
     for (world, overlaid, place) in [
         (World::new().with_policy("[tools.fil_delete]\nenabled = false"), "", ": tools.fil_delete: "),
         (World::new(), "[tools.fil_delete]\nenabled = false", "portcullis.toml:1:8: tools.fil_delete: "),
@@ -96,7 +96,7 @@ async fn an_entry_for_a_module_stands_while_the_module_is_there() {
     fs::create_dir(&folder).expect("a folder");
     fs::write(folder.join("words.wasm"), WatGuest::new("words").bytes()).expect("written");
     world.registry().await;
-    // And the check of the file shows what holds, not what is written.
+    // The check of the file shows the rule in force, not the one written.
     let policy = world.policy_file();
     let output = portcullis(&world, &["policy", "check", policy.to_str().expect("text")]);
     let row = stdout(&output).lines().rfind(|line| line.starts_with("words ")).map(str::to_owned);

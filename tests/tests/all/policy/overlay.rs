@@ -1,4 +1,4 @@
-//! Taking away: what a workspace's overlay and a sandbox tier's section do to calls.
+//! Restrictions: the effect of a workspace's overlay and of a sandbox tier's section on calls.
 
 use portcullis_testing::{Answer, World};
 use portcullis_tools::{OVERLAY_FILE, bootstrap_runtime_tools};
@@ -23,7 +23,7 @@ paths = [\"Makefile\"]
 max_output_bytes = \"64B\"
 ";
 
-/// What holds in a world from which `LESS` was taken, whatever said so.
+/// Asserts the restrictions of `LESS` in a world, whichever file has them.
 async fn check_less(world: &World, tier: SandboxTier) {
     world.put("notes.txt", "x".repeat(100));
     std::fs::write(world.workspace().join("vault/key"), "k").expect("writable");
@@ -54,7 +54,7 @@ async fn an_overlay_in_the_workspace_takes_away_and_the_calls_show_it() {
 }
 
 #[tokio::test]
-async fn a_section_of_the_sandbox_tier_takes_away_where_the_runner_is_of_that_tier() {
+async fn a_sandbox_tiers_section_restricts_runners_of_that_tier() {
     let section = LESS.replace("\n[", "\n[sandbox.container.");
     let world = World::new().with_policy(&section);
     check_less(&world, SandboxTier::Container).await;

@@ -1,4 +1,4 @@
-//! What does not start: a policy with a fault, a mount that is not what it seems.
+//! Refused starts: a policy with a fault, a mount that is not a plain folder.
 
 use std::{error::Error, fs, os::unix::fs::symlink};
 
@@ -39,7 +39,7 @@ async fn a_policy_with_a_fault_is_refused_with_file_line_and_key() {
         ("[flow]\nafter_vault = \"ask\"", "flow", "unknown key"),
         ("[sandbox.container.mounts]\nx = \"x\"", "sandbox.container.mounts", "unknown key"),
     ] {
-        // A key before the first table would be the last table's.
+        // A top-level key is inserted at the top: appended to the file, it would belong to the last table.
         let world = match policy.split_once('=') {
             Some((key, _)) if !policy.starts_with('[') => {
                 World::new().with_policy_edit("version = 1", &format!("version = 1\n{key}= 1"))
@@ -85,7 +85,7 @@ async fn a_mount_that_is_a_link_or_below_one_is_refused() {
 }
 
 #[tokio::test]
-async fn a_mount_that_touches_the_state_folder_or_the_policy_file_is_refused() {
+async fn a_mount_that_touches_state_or_policy_is_refused() {
     let world = World::new();
     let inside = world.workspace().join("tmp/state");
     let link = world.root().join("link");
@@ -168,7 +168,7 @@ async fn an_overlay_that_would_widen_is_refused_with_both_values() {
         let world = World::new();
         overlay(&world, &format!("version = 1\n{text}"));
         match start(&world).await {
-            // To require nothing more takes nothing away, and that is allowed.
+            // Requiring no further layer restricts nothing, and is allowed.
             Ok(registry) if text == "require = []" => {
                 assert_eq!(registry.policy().required_layers().count(), 2);
             }

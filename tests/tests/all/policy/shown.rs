@@ -1,4 +1,4 @@
-//! What `policy check` prints: all that holds, and what is hardly meant.
+//! The output of `policy check`: every rule in force, and warnings about entries that are hardly meant.
 
 use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind::Denied;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::modules::{portcullis, stderr, stdout};
 
-/// What it prints of a world's policy: in force, and of the file alone.
+/// The output and the warnings about a world's policy: the policy in force, and the file alone.
 fn checks(world: &World) -> [(String, String); 2] {
     let policy = world.policy_file();
     [&["policy", "check"][..], &["policy", "check", policy.to_str().expect("text")]].map(|words| {
@@ -17,7 +17,7 @@ fn checks(world: &World) -> [(String, String); 2] {
 }
 
 #[test]
-fn all_that_holds_is_shown_and_a_secret_in_the_environment_is_warned_of() {
+fn the_whole_policy_is_shown_with_a_warning_about_secrets() {
     let world =
         World::new().with_policy_edit("environment = []", "environment = [\"AWS_SECRET_ACCESS_KEY\"]");
     for (shown, warned) in checks(&world) {

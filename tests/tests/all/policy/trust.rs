@@ -1,4 +1,4 @@
-//! Who may change a policy that is obeyed: root and our own user.
+//! The users who may change a policy that is obeyed: root and our own user.
 
 use std::{
     fs::{self, Permissions},
@@ -11,7 +11,7 @@ use portcullis_tools::BootstrapError;
 use crate::modules::{portcullis, stderr};
 
 #[test]
-fn a_policy_that_others_can_write_is_refused_and_the_way_out_is_said() {
+fn a_policy_that_others_can_write_is_refused_with_the_remedy() {
     let world = World::new();
     let file = world.policy_file();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).expect("opened");
@@ -23,7 +23,7 @@ fn a_policy_that_others_can_write_is_refused_and_the_way_out_is_said() {
         "{said}"
     );
     assert!(said.contains(&format!("chmod o-w {}", file.display())), "{said}");
-    // To look at it is no harm.
+    // Checking the file is harmless, and allowed.
     let output = portcullis(&world, &["policy", "check", file.to_str().expect("text")]);
     assert!(
         output.status.success() && stderr(&output).contains("a start would not obey it"),
@@ -62,7 +62,7 @@ fn a_home_that_others_can_write_stops_no_start_without_a_policy() {
     assert!(output.status.success(), "{}", stderr(&output));
     let said = stderr(&output);
     assert!(said.contains("no policy there") && said.contains("can be written by everybody"), "{said}");
-    // One that is there is not obeyed, and no other takes its place.
+    // A policy there is not obeyed, and no other one replaces it.
     fs::create_dir_all(home.join(".config/portcullis")).expect("made");
     fs::copy(world.policy_file(), home.join(".config/portcullis/portcullis.toml")).expect("copied");
     let output = call();

@@ -1,4 +1,4 @@
-//! The three backends: a sidecar's sessions, the host, nowhere.
+//! The three backends: a sidecar's sessions, the host, none.
 
 use std::{
     fs,
@@ -36,7 +36,7 @@ async fn the_host_runs_commands_only_on_request_and_says_so_each_time() {
     assert_eq!(answer.text(), "outside\n[ran on the host, unconfined]");
     let posture = world.rows().pop().expect("a row").posture.expect("a posture");
     assert!(posture.starts_with("none"), "{posture}");
-    // The same attempt where it is confined.
+    // The same attempt in a confined session.
     let confined = World::new();
     let registry = confined.registry_with_shell().await;
     let answer = Answer::of(&registry, SHELL_EXEC, command).await;
@@ -59,7 +59,7 @@ async fn a_running_sidecar_is_used_by_socket_and_token() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_is_gone_is_unavailable_and_nothing_runs_elsewhere() {
+async fn without_its_sidecar_no_command_runs_elsewhere() {
     let world = World::new();
     let sidecar = Running::start(&world);
     let registry = sidecar.registry(&world, &sidecar.token()).await;
@@ -73,13 +73,13 @@ async fn a_sidecar_that_is_gone_is_unavailable_and_nothing_runs_elsewhere() {
     assert!(!world.shared("runs").exists());
 }
 
-/// A `portcullis-shelld`. Ends with its value.
+/// A `portcullis-shelld`, ended on drop.
 pub(super) struct Running {
     process: Child,
     folder: tempfile::TempDir,
 }
 
-/// What a sidecar holds of the machine.
+/// Resources that a sidecar holds.
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) descriptors: usize,
@@ -121,7 +121,7 @@ impl Running {
         self.folder.path().join("socket")
     }
 
-    /// Waits until the sidecar has no session any more.
+    /// Waits until the sidecar has no session.
     pub(super) async fn settled(&self) {
         until(|| self.held().children == 0).await;
     }
@@ -131,7 +131,7 @@ impl Running {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
         let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a size");
         Held {
-            // It shows them to root alone.
+            // The sidecar's descriptors are visible to root alone.
             descriptors: fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count),
             resident_kib: resident.trim().trim_end_matches(" kB").parse().expect("a number"),
             children: children_of(pid).len(),
@@ -151,7 +151,7 @@ impl Drop for Running {
     }
 }
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 pub(super) async fn until(mut condition: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !condition() {
@@ -160,7 +160,7 @@ pub(super) async fn until(mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The processes that this one has started and that live.
+/// The living child processes of a process.
 pub(super) fn children_of(parent: u32) -> Vec<rustix::process::Pid> {
     let parent = parent.to_string();
     let mut found = Vec::new();

@@ -1,4 +1,5 @@
-//! What background jobs write after their command has ended: it comes with the next result of their session.
+//! Output that background jobs write after their command has ended: it comes with the next result of their
+//! session.
 
 use portcullis_testing::{Answer, World};
 use portcullis_types::ToolErrorKind;
@@ -8,7 +9,7 @@ use super::{Shell, another_agent};
 
 const HEAD: &str = "[background jobs wrote since the last command:]\n";
 
-/// Runs commands that do nothing until one of their results has something of a job's.
+/// Runs commands without output until a result has output of a background job.
 async fn next_of_jobs(shell: &Shell) -> (String, Value) {
     for _ in 0..10_000 {
         let answer = shell.run("sleep 0.01").await;
@@ -19,7 +20,7 @@ async fn next_of_jobs(shell: &Shell) -> (String, Value) {
     panic!("nothing of the job's came");
 }
 
-/// Begins a job that writes this as soon as the file `go` is there, and says that it has.
+/// Begins a job that writes this once the file `go` exists, and then makes the file `written`.
 async fn begin(shell: &Shell, writes: &str) {
     let job = format!("(until [[ -e go ]]; do sleep 0.01; done; {writes}; : > written) & echo begun");
     let text = shell.text(&job).await;
@@ -95,7 +96,7 @@ async fn a_command_that_is_killed_does_not_lose_it() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_refused_for_the_jobs_before_it_leaves_the_session() {
+async fn a_command_refused_for_earlier_jobs_keeps_the_session() {
     let shell = Shell::new().await;
     assert_eq!(shell.text("kept=here").await, "");
     for _ in 0..16 {

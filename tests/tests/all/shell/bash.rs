@@ -1,4 +1,4 @@
-//! A bash that is not there, or is none: that is said before anything runs, by a call and by the doctor.
+//! A bash that is missing or is another program: a call and the doctor say so before anything runs.
 #![expect(clippy::disallowed_methods, reason = "the programs under test")]
 
 use std::{
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::modules::{stderr, stdout};
 
-/// Runs the program where this is what `/bin/bash` is; none where that cannot be had.
+/// Runs the program with this file mounted as `/bin/bash`. Returns `None` where that is not possible.
 #[expect(clippy::print_stdout, reason = "a test that skips says why")]
 fn with_bash(world: &World, bash: &Path, arguments: &[&str]) -> Option<Output> {
     let real = place_of("/bin/bash");
@@ -35,14 +35,14 @@ fn with_bash(world: &World, bash: &Path, arguments: &[&str]) -> Option<Output> {
     Some(ran)
 }
 
-/// Where a program really lies.
+/// The path of a program, with links resolved.
 fn place_of(path: &str) -> PathBuf {
     let open = fs::File::open(path).expect("there");
     fs::read_link(format!("/proc/self/fd/{}", open.as_raw_fd())).expect("a place")
 }
 
-/// Things that are no bash: a file that nobody can run, another program, another shell, and scripts that fail in
-/// their ways.
+/// Substitutes for bash: a file that is not executable, another program, another shell, and scripts that fail
+/// in their ways.
 fn others(world: &World) -> Vec<PathBuf> {
     let script = |name: &str, text: &str, mode| {
         let path = world.root().join(name);
@@ -55,7 +55,7 @@ fn others(world: &World) -> Vec<PathBuf> {
         script("wrong-interpreter", "#!/no/such/program\n", 0o755),
         script("crashes", "#!/bin/sh\nkill -SEGV $$\n", 0o755),
         script("fails", "#!/bin/sh\nexit 3\n", 0o755),
-        // Takes the command as bash would, and runs none.
+        // Reads the command as bash would, and runs none.
         script("deaf", "#!/bin/sh\ncat <&201 >/dev/null 2>&1\nexit 0\n", 0o755),
         place_of("/bin/true"),
         place_of("/bin/sh"),

@@ -1,4 +1,4 @@
-//! What a command gives back, what carries over, and what its row says.
+//! A command's result, the state that carries over, and the content of its row.
 
 use std::{
     fs,
@@ -39,7 +39,7 @@ async fn a_session_keeps_its_state_and_is_its_agents_own() {
 }
 
 #[tokio::test]
-async fn input_working_directory_and_bytes_that_are_no_text_are_taken_as_they_are() {
+async fn stdin_workdir_and_non_utf_8_output_are_taken_as_they_are() {
     let shell = Shell::new().await;
     let answer = shell.call(json!({"command": "cat; pwd", "stdin": "in\n", "workdir": "/tmp"})).await;
     assert!(answer.text().starts_with("in\n/") && answer.text().ends_with("tmp\n"), "{}", answer.text());
@@ -77,7 +77,7 @@ async fn output_is_handed_on_while_the_command_runs() {
     let gate = shell.world.shared("go");
     caller.on_update = Some(Arc::new(move |partial: ToolOutput| {
         sink.lock().expect("not poisoned").push_str(&partial.joined_text());
-        // The command goes on only when its first line was heard.
+        // The command goes on only after its first line was heard.
         fs::write(&gate, "").expect("writable");
     }));
     let command = "echo first; while [ ! -e go ]; do sleep 0.01; done; echo second";
@@ -108,7 +108,7 @@ async fn the_row_says_command_mounts_and_what_the_session_proved() {
 }
 
 #[tokio::test]
-async fn what_a_command_sees_is_the_workspace_and_never_the_vault_or_the_state() {
+async fn a_command_sees_the_workspace_but_not_the_vault_or_the_state() {
     let shell = Shell::new().await;
     shell.world.put("note", "seen");
     fs::write(shell.world.workspace().join("vault/key"), "secret").expect("writable");
@@ -133,7 +133,7 @@ async fn the_row_has_protected_paths_and_whether_all_were_looked_for() {
     assert_eq!(told(&shell), []);
     shell.text("echo x > .bashrc").await;
     assert_eq!(told(&shell), [pair("protected_path_made", "/shared/.bashrc")]);
-    // Deeper than is looked.
+    // Deeper than the search for protected paths goes.
     let answer =
         shell.run("for i in $(seq 200); do mkdir d && cd -P d || exit; done; cd; echo y > .bashrc").await;
     assert_eq!(answer.0.details["protected_complete"], false, "{}", answer.text());

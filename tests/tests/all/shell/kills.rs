@@ -1,4 +1,4 @@
-//! Commands that are killed, and shells that are lost: once run, never run again.
+//! Killed commands and lost shells: a command that ran once never runs again.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn a_command_that_takes_too_long_is_killed_once_and_the_session_lives_on() {
+async fn a_command_over_its_time_is_killed_and_the_session_lives_on() {
     let shell = Shell::new().await;
     shell.text("v=kept").await;
     let answer = shell.call(json!({"command": "echo run >> runs; echo begun; sleep 60", "timeout": 1})).await;
@@ -56,7 +56,7 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
             () = until(|| begun.exists()) => {}
         }
     }
-    // The session is free again when what was in it is dead.
+    // The session is free again once the command in it is dead.
     assert_eq!(shell.text("echo free").await, "free\n");
     shell.text("echo > go; sleep 0.2").await;
     assert!(!late.exists(), "the command went on");
@@ -66,7 +66,7 @@ async fn a_dropped_call_leaves_its_row_and_kills_its_command() {
 }
 
 #[tokio::test]
-async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
+async fn a_dying_sidecar_kills_its_commands_and_none_is_rerun() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("skipped: a sidecar shows to root alone what it is, and others must live");
         return;
@@ -83,7 +83,7 @@ async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
     };
     let (answer, ()) = tokio::join!(call, kill);
     answer.refused(ToolErrorKind::Unavailable, "shell_lost");
-    // A new sidecar, a new session; the state is gone and the command was not repeated.
+    // A new sidecar and a new session: the state is gone, and the command was not repeated.
     let answer = shell.run("cat runs; echo [$v]").await;
     assert_eq!(answer.text(), "run\n[]\n");
     assert_eq!(answer.0.details["session"]["new"], true);
@@ -91,10 +91,11 @@ async fn a_sidecar_that_dies_takes_its_commands_along_and_none_is_run_again() {
     assert_eq!(outcomes, [Outcome::Ok, Outcome::Error(ToolErrorKind::Unavailable), Outcome::Ok]);
 }
 
-/// The sidecar of a world. Other tests of this process have some too.
+/// The sidecars of a world. Other tests of this process have sidecars too.
 fn sidecars(world: &World) -> Vec<Pid> {
     let (state, program) = (world.state(), binary());
-    // A child that another test is starting has what this process has, and is this program still.
+    // A child that another test is starting has inherited this process's descriptors, and still runs this
+    // executable.
     let is_started = |child: &Pid| {
         fs::read_link(format!("/proc/{}/exe", child.as_raw_pid())).is_ok_and(|path| path == program)
     };
@@ -104,7 +105,7 @@ fn sidecars(world: &World) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether a process has something open below a folder.
+/// Whether a process has an open descriptor below a folder.
 fn holds(process: Pid, folder: &Path) -> bool {
     let handles = fs::read_dir(format!("/proc/{}/fd", process.as_raw_pid()));
     handles

@@ -1,5 +1,5 @@
-//! Each layer taken away from the machine: the session says that it is missing, and so does the row; where the
-//! policy wants it, no command runs.
+//! Each layer taken away from the machine: the session and the row say that it is missing, and no command
+//! runs where the policy requires it.
 
 use portcullis_testing::{World, outer::Outer};
 use portcullis_types::ToolErrorKind;
@@ -10,18 +10,19 @@ use super::{
     machine::{WITHOUT_LANDLOCK, WITHOUT_LIMITS, WITHOUT_SECCOMP, shell_on},
 };
 
-/// The shipped policy, which wants `contained`, or one that wants something else.
+/// The shipped policy, which requires `contained`, with another required posture.
 fn world(posture: &str) -> World {
     World::new().with_policy_edit("posture     = \"contained\"", &format!("posture     = \"{posture}\""))
 }
 
-/// What the row of a command says of its session.
+/// The posture of the session in a command's row.
 async fn posture(shell: &Shell) -> String {
     assert_eq!(shell.text("echo ran").await, "ran\n");
     shell.last_row().posture.expect("a posture").to_string()
 }
 
-/// That no command runs, since the session lacks what the policy wants; and what the operator is told of it.
+/// Asserts that no command runs because the session lacks the required posture. Returns the error's code and
+/// its detail for the operator.
 async fn refused(shell: &Shell) -> (String, String) {
     let is_offered = || shell.registry.offered().any(|tool| tool.decl().name == "shell_exec");
     assert!(is_offered(), "nobody knows yet");
@@ -30,7 +31,8 @@ async fn refused(shell: &Shell) -> (String, String) {
     assert!(!shell.last_row().posture.is_some_and(|posture| posture.contains("enforced")));
     let error = answer.0.outcome.expect_err("refused");
     assert_eq!(error.kind(), ToolErrorKind::Unavailable, "{error}");
-    // Where it cannot be confined, each further call could only fail.
+    // Where the machine cannot confine the shell, the tool is no longer offered: each further call could only
+    // fail.
     assert_eq!(is_offered(), error.code() != "not_confined", "{error}");
     (error.code().to_owned(), error.operator_detail().unwrap_or_default().to_owned())
 }
@@ -52,7 +54,7 @@ async fn a_whole_machine_gives_the_strongest() {
 }
 
 #[tokio::test]
-async fn without_namespaces_a_session_is_contained_and_the_row_says_so() {
+async fn without_namespaces_the_row_of_a_session_says_contained() {
     let shell = shell_on(Outer::StockContainer, world("contained")).await;
     let posture = posture(&shell).await;
     assert!(posture.starts_with("contained(limits=enforced,privileges=enforced,"), "{posture}");
@@ -67,7 +69,7 @@ async fn without_namespaces_no_command_runs_where_strong_is_wanted() {
 }
 
 #[tokio::test]
-async fn without_landlock_no_command_runs_but_in_a_minimal_session_that_says_so() {
+async fn without_landlock_commands_run_in_a_minimal_session_only() {
     let (code, detail) = refused(&shell_on(WITHOUT_LANDLOCK, world("contained")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.to_lowercase().contains("landlock"), "{detail}");
@@ -77,7 +79,7 @@ async fn without_landlock_no_command_runs_but_in_a_minimal_session_that_says_so(
 }
 
 #[tokio::test]
-async fn without_seccomp_no_command_runs_but_in_a_minimal_session_that_says_so() {
+async fn without_seccomp_commands_run_in_a_minimal_session_only() {
     let (code, detail) = refused(&shell_on(WITHOUT_SECCOMP, world("contained")).await).await;
     assert_eq!(code, "not_confined");
     assert!(detail.to_lowercase().contains("seccomp"), "{detail}");
@@ -88,7 +90,7 @@ async fn without_seccomp_no_command_runs_but_in_a_minimal_session_that_says_so()
 #[tokio::test]
 async fn without_limits_no_command_runs_at_all() {
     for posture in ["contained", "minimal"] {
-        // Not a weaker session, but none.
+        // No weaker session, but none at all.
         let (_, detail) = refused(&shell_on(WITHOUT_LIMITS, world(posture)).await).await;
         assert!(detail.contains("limit"), "{detail}");
     }

@@ -1,5 +1,5 @@
-//! A sidecar that is started on a machine that lacks something: below a filter that refuses the system calls which
-//! that is made of, as a container or an old kernel does.
+//! A sidecar on a machine that lacks a layer: it runs under a seccomp filter that refuses the system calls of
+//! that layer, as a container or an old kernel does.
 
 use std::{io, sync::Arc};
 
@@ -16,19 +16,19 @@ use super::Shell;
 pub(super) const WITHOUT_LANDLOCK: Outer =
     Outer::Answer(&[(Call::Any(libc::SYS_landlock_create_ruleset), libc::ENOSYS)]);
 
-/// A kernel that takes no filter.
+/// A kernel that accepts no seccomp filter.
 pub(super) const WITHOUT_SECCOMP: Outer = Outer::Answer(&[
     (Call::Any(libc::SYS_seccomp), libc::ENOSYS),
     (Call::WithFirst(libc::SYS_prctl, libc::PR_SET_SECCOMP), libc::ENOSYS),
 ]);
 
-/// A machine on which no limit can be set.
+/// A machine on which no resource limit can be set.
 pub(super) const WITHOUT_LIMITS: Outer = Outer::Answer(&[
     (Call::Any(libc::SYS_setrlimit), libc::EPERM),
     (Call::WithPointer(libc::SYS_prlimit64, 2), libc::EPERM),
 ]);
 
-/// Starts the sidecar there.
+/// Starts the sidecar on such a machine.
 #[derive(Debug)]
 struct OnMachine(Outer);
 
@@ -38,7 +38,7 @@ impl StartSidecar for OnMachine {
     }
 }
 
-/// A shell whose sidecar is on such a machine.
+/// A shell whose sidecar runs on such a machine.
 pub(super) async fn shell_on(machine: Outer, world: World) -> Shell {
     let place = ShellPlace::Own(Arc::new(OnMachine(machine)));
     let registry = world.builder().await.expect("bootstraps").shell(place).build().expect("builds");

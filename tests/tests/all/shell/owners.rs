@@ -1,4 +1,4 @@
-//! Whose a session is: its run's, and nobody else's, whatever they call themselves and it; and that it ends with
+//! The owner of a session is its run: no other caller reaches it, even under the same names, and it ends with
 //! its run.
 
 use std::sync::Arc;
@@ -17,17 +17,17 @@ fn run(id: &str) -> Caller {
     caller
 }
 
-/// A client that calls itself so.
+/// A client that chose this name.
 fn client(name: &str, run: &str) -> Caller {
     let mut caller = Caller::named_by_itself(name, run);
     caller.approver = approving().approver;
     caller
 }
 
-/// A command that holds a lock for as long as its session lives.
+/// A command that holds a lock as long as its session lives.
 const HOLDS: &str = "exec 9> held; flock 9; sleep 1000 >&- 2>&- &";
 
-/// Whether nothing of a session is left that holds the lock.
+/// Whether no process of a session holds the lock any more.
 fn is_free(world: &World) -> bool {
     let lock = std::fs::File::open(world.shared("held")).expect("made");
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_ok()
@@ -53,7 +53,7 @@ async fn a_name_that_a_client_chose_leads_to_no_session_but_its_own() {
     for stranger in [client("editor", "b"), client("a", "editor"), run("a"), client("", "b")] {
         assert_eq!(shell.call_as(&stranger, look.clone()).await.text(), "[]\n", "{stranger:?}");
     }
-    // The same client may call itself something else from one request to the next.
+    // A client may change its name from one request to the next.
     assert_eq!(shell.call_as(&client("renamed", "a"), look).await.text(), "[1]\n");
 }
 

@@ -1,4 +1,4 @@
-//! Who may run what: approval, the policy's shell, and rules about commands.
+//! Permission to run commands: approval, the policy's shell, and rules about commands.
 
 use portcullis_testing::World;
 use portcullis_tools::Caller;
@@ -38,7 +38,7 @@ async fn a_denied_program_does_not_run_however_it_is_spelled() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_denied_where_there_is_a_rule_and_runs_where_there_is_none() {
+async fn an_unparsable_command_is_denied_only_where_a_rule_exists() {
     let unreadable = "x=echo; $x hi";
     assert_eq!(Shell::new().await.text(unreadable).await, "hi\n");
     let world = World::new().with_policy_edit("deny        = []", "deny        = [\"sudo\"]");

@@ -1,6 +1,6 @@
-//! Many clients at once, who cancel, give up and go away: at most one effect, exactly one row with one end for
-//! each command, and nothing left when they are gone. `PORTCULLIS_SOAK=full` runs the long form: 500 sessions
-//! and 5 000 commands of 50 clients.
+//! Many concurrent clients that cancel, time out and disconnect: each command has at most one effect and
+//! exactly one row with one end, and nothing is left when they are gone. `PORTCULLIS_SOAK=full` runs the long
+//! form: 500 sessions and 5 000 commands of 50 clients.
 
 use std::{
     collections::BTreeMap,
@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::backends::{Held, Running, until};
 
-/// The same throws in every run (Knuth's MMIX constants).
+/// A generator with the same throws in every run (Knuth's MMIX constants).
 struct Dice(u64);
 
 impl Dice {
@@ -33,7 +33,7 @@ impl Dice {
     }
 }
 
-/// How many clients there are, how often each comes anew, and how many commands it then gives.
+/// The number of clients, of each client's connections, and of commands per connection.
 struct Scale {
     clients: usize,
     lives: usize,
@@ -41,7 +41,7 @@ struct Scale {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_come_and_go_leave_one_effect_one_row_and_nothing_else() {
+async fn clients_that_come_and_go_leave_one_effect_and_one_row() {
     let is_full = std::env::var_os("PORTCULLIS_SOAK").is_some_and(|form| form == "full");
     let scale = if is_full {
         Scale { clients: 50, lives: 10, commands: 10 }
@@ -51,7 +51,7 @@ async fn clients_that_come_and_go_leave_one_effect_one_row_and_nothing_else() {
     let world = Arc::new(World::new());
     let sidecar = Arc::new(Running::start(&world));
     let mounts = mounts();
-    // What so many clients at once take, the allocator keeps for the next as many.
+    // The allocator keeps the memory of so many concurrent clients for the next round.
     let mut given = round(&world, &sidecar, &scale, "first").await;
     let before = sidecar.held();
     let is_flat = |after: &[Held]| {
@@ -60,12 +60,13 @@ async fn clients_that_come_and_go_leave_one_effect_one_row_and_nothing_else() {
     let mut after = Vec::new();
     for name in ["second", "third", "fourth"] {
         given.extend(round(&world, &sidecar, &scale, name).await);
-        // A session's own are closed behind it.
+        // The descriptors of a session are closed after it ends.
         until(|| sidecar.held().descriptors <= before.descriptors).await;
         let held = sidecar.held();
         assert_eq!(held.children, 0, "sessions are left");
         after.push(held);
-        // How many came at once in the first round is up to the machine; what is lost grows with each round.
+        // The peak of concurrent clients in the first round depends on the machine; a leak grows with each
+        // round.
         if is_flat(&after) {
             break;
         }
@@ -78,7 +79,7 @@ async fn clients_that_come_and_go_leave_one_effect_one_row_and_nothing_else() {
     assert_eq!(leftover, Vec::<PathBuf>::new());
 }
 
-/// All clients, each with half of its lives, until no session is left.
+/// One round: all clients, each with half of its connections, until no session is left.
 async fn round(world: &Arc<World>, sidecar: &Arc<Running>, scale: &Scale, round: &str) -> Vec<Given> {
     let (lives, commands) = (scale.lives / 2, scale.commands);
     let mut clients = tokio::task::JoinSet::new();
@@ -101,16 +102,16 @@ async fn round(world: &Arc<World>, sidecar: &Arc<Running>, scale: &Scale, round:
     given
 }
 
-/// A command that was given, and what its client heard.
+/// A command, and the answer that its client got.
 struct Given {
     id: String,
     call_id: String,
     state: PathBuf,
-    /// Whether it was told that the command ended by itself.
+    /// Whether the client was told that the command ended by itself.
     ended: bool,
 }
 
-/// One client from its first command to the end of its connection.
+/// One client from its first command to its disconnect.
 async fn life(world: &World, sidecar: &Running, name: &str, dice: &mut Dice, commands: usize) -> Vec<Given> {
     let state = world.root().join("states").join(name);
     let registry = registry(world, sidecar, &state);
@@ -133,7 +134,7 @@ async fn life(world: &World, sidecar: &Running, name: &str, dice: &mut Dice, com
                 };
                 tokio::join!(ran, cancel).0.outcome.is_ok()
             }
-            // Gives up without a word.
+            // Drops the call without cancelling it.
             2 => tokio::time::timeout(patience, ran).await.is_ok_and(|result| result.outcome.is_ok()),
             _ => ran.await.outcome.is_ok(),
         };
@@ -142,7 +143,7 @@ async fn life(world: &World, sidecar: &Running, name: &str, dice: &mut Dice, com
     given
 }
 
-/// What commands do after they have left their mark.
+/// The rest of a command, after its effect.
 const BODIES: [&str; 8] = [
     "true",
     "exit 3",
@@ -154,7 +155,7 @@ const BODIES: [&str; 8] = [
     "sleep 0.01 | cat",
 ];
 
-/// A client's registry: `shell_exec` and the native tools, with a log of its own.
+/// A client's registry: `shell_exec` and the native tools, with a separate log.
 fn registry(world: &World, sidecar: &Running, state: &Path) -> ToolRegistry {
     fs::create_dir_all(state).expect("a folder");
     let policy = PolicyFiles::read(&world.root().join("policy.toml")).expect("readable");
@@ -168,7 +169,7 @@ fn registry(world: &World, sidecar: &Running, state: &Path) -> ToolRegistry {
         .expect("builds")
 }
 
-/// Holds effects, answers and rows against each other, by the command's id.
+/// Compares effects, answers and rows by the command's id.
 fn reconcile(world: &World, given: &[Given]) {
     let effects = fs::read_to_string(world.shared("effects")).expect("effects");
     let mut counted: BTreeMap<&str, usize> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `portcullis shell` and Ctrl-C: what it ends, and what goes on.
+//! `portcullis shell` and Ctrl-C: the command that it ends, and the session that goes on.
 
 use std::{
     fs,
@@ -17,18 +17,18 @@ use crate::{
     support::is_argument,
 };
 
-/// What a person is asked for a command with.
+/// The prompt for a command.
 const PROMPT: &str = "portcullis$ ";
 
-/// How long a test waits for something that must come.
+/// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Seconds that no other process sleeps for.
+/// A time in seconds for which no other process sleeps.
 fn own_seconds(beside: u8) -> String {
     format!("60{beside}.{}", std::process::id())
 }
 
-/// How the commands ended, in their order.
+/// The outcomes of the commands, in order.
 fn outcomes(world: &World) -> Vec<Outcome> {
     world.rows().into_iter().filter(|row| row.event == Event::End).filter_map(|row| row.outcome).collect()
 }
@@ -46,7 +46,7 @@ fn ctrl_c_ends_the_command_that_runs_and_the_next_one_runs() {
     assert!(!is_argument(&seconds), "it has ended");
     person.types("echo next-$((1 + 1))");
     assert!(person.sees(PROMPT).contains("next-2\n"), "{}", person.seen);
-    // What was typed of a command is forgotten.
+    // Ctrl-C discards a half-typed command.
     person.presses("touch half");
     person.presses(CTRL_C);
     person.sees(PROMPT);
@@ -62,7 +62,7 @@ fn ctrl_c_ends_the_command_that_runs_and_the_next_one_runs() {
 }
 
 #[test]
-fn a_shell_that_is_told_to_end_cancels_its_command_and_asks_for_no_other() {
+fn a_terminated_shell_cancels_its_command_and_prompts_no_more() {
     let world = World::new();
     let seconds = own_seconds(3);
     let mut person = Person::starts(&world, &["shell"], "");
@@ -97,7 +97,7 @@ fn a_list_of_commands_ends_with_the_one_that_is_interrupted() {
         assert!(Instant::now() < deadline && program.try_wait().expect("a child").is_none());
     }
     kill_process(Pid::from_child(&program), Signal::INT).expect("sent");
-    // The list is still open: it is not its end that ends the program.
+    // The list is still open: the program did not end because its input did.
     let ended = program.wait().expect("ends");
     drop(stdin);
     assert_eq!(ended.code(), Some(1), "the code of the command that was cancelled");

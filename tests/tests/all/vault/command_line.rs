@@ -1,4 +1,4 @@
-//! The operation from the command line: what a person sees of it.
+//! The operation from the command line: the output that a person sees.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! What is copied, and how it takes its place.
+//! The copied content, and the replacement of the destination.
 
 use std::{
     fs,
@@ -66,7 +66,7 @@ async fn text_that_looks_like_frames_is_only_bytes() {
 }
 
 #[tokio::test]
-async fn parents_are_made_and_a_file_that_is_there_is_replaced_with_its_permissions() {
+async fn a_copy_makes_parents_and_keeps_a_replaced_files_permissions() {
     let vault = Vault::new().await;
     vault.copied("/vault/key", "/shared/a/b/key").await;
     same(&vault.shared("a/b/key"), b"secret");
@@ -76,7 +76,7 @@ async fn parents_are_made_and_a_file_that_is_there_is_replaced_with_its_permissi
     same(&vault.shared("run.sh"), b"secret");
     let mode = fs::metadata(vault.shared("run.sh")).expect("there").permissions().mode();
     assert_eq!(mode & 0o777, 0o750);
-    // A link within the vault leads where it may.
+    // A link within the vault is followed.
     symlink("key", in_vault(&vault.world, "link")).expect("a link");
     vault.copied("/vault/link", "linked").await;
     same(&vault.shared("linked"), b"secret");
@@ -102,7 +102,7 @@ async fn a_reader_sees_the_old_file_or_the_new_one_and_never_a_part() {
             }
         })
     };
-    // As often as it takes for it to be read in between.
+    // As many rounds as it takes until reads fall between the copies.
     let is_read = || reads.load(Ordering::Acquire) >= 10 || reader.is_finished();
     for _ in (0..).take_while(|round| *round < 10 || !is_read()) {
         vault.copied("/vault/other", "file").await;

@@ -1,4 +1,4 @@
-//! That the steps are calls of their own with grants of their own, and nobody else's.
+//! Each step is a separate call with a separate grant, and no other call gets that grant.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ fn subjects(row: &Row) -> Vec<(&str, &str)> {
 }
 
 #[tokio::test]
-async fn one_operation_leaves_a_row_for_each_grant_and_no_row_has_both() {
+async fn one_operation_leaves_a_separate_row_for_each_grant() {
     let vault = Vault::new().await;
     vault.copied("/vault/key", "/shared/key").await;
     let rows = vault.world.rows();

@@ -1,4 +1,4 @@
-//! What is refused before either step runs, and by whom.
+//! Refusals before either step runs, with the rule that refuses.
 
 use std::{fs, os::unix::fs::symlink};
 
@@ -13,7 +13,7 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use super::{Vault, call, in_vault, same, saying};
 use crate::support::{Scripted, asking, caller, snapshot};
 
-/// A call that is denied before anything runs: one row, which names the rule, and nothing changes.
+/// Asserts that a call is denied before anything runs: one row, which names the rule, and no change.
 async fn denied(vault: &Vault, source: &str, destination: &str, code: &str, rule: &str) -> String {
     let before = snapshot(&vault.world.workspace());
     let rows = vault.world.rows().len();
@@ -44,7 +44,7 @@ async fn each_path_is_judged_as_its_steps_before_anything_runs() {
         let said = denied(&vault, source, destination, code, rule).await;
         assert!(said.contains(source) || said.contains(destination), "{said}");
     }
-    // A relative path starts in `/shared`, which no read step has.
+    // A relative path starts in `/shared`, which the read step does not have.
     vault.copy("key", "copy").await.refused(Denied, "mount_not_granted");
     for (source, destination) in [("", "/shared/x"), ("/vault/key", ""), ("/vault/key", "/shared/\0")] {
         vault.copy(source, destination).await.refused(InvalidArguments, "invalid_arguments");
@@ -52,7 +52,7 @@ async fn each_path_is_judged_as_its_steps_before_anything_runs() {
 }
 
 #[tokio::test]
-async fn links_and_special_files_are_followed_and_judged_before_anything_runs() {
+async fn links_and_special_files_are_judged_before_anything_runs() {
     let vault = Vault::new().await;
     fs::write(vault.world.root().join("outside"), "outside").expect("writable");
     fs::create_dir(vault.shared(".git")).expect("a folder");
@@ -110,7 +110,7 @@ async fn what_a_step_finds_is_said_and_leaves_nothing() {
         assert_eq!((answer.error().kind(), answer.error().message()), (kind, message));
         assert_eq!(snapshot(&vault.world.workspace()), before, "{source} → {destination}");
     }
-    // Only the rename finds out that there can be no such name.
+    // Only the rename detects that the name is too long.
     let long = "x".repeat(300);
     vault.copy("/vault/key", &long).await.refused(Failed, "failed");
     assert_eq!(snapshot(&vault.world.workspace()), before);
@@ -118,7 +118,7 @@ async fn what_a_step_finds_is_said_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_folder_that_may_not_be_written_is_an_error_of_the_write_step() {
+async fn a_read_only_folder_is_an_error_of_the_write_step() {
     if rustix::process::geteuid().is_root() {
         println!("skipped: root writes everywhere");
         return;
@@ -134,7 +134,7 @@ async fn a_folder_that_may_not_be_written_is_an_error_of_the_write_step() {
 }
 
 #[tokio::test]
-async fn the_question_shows_what_both_steps_may_touch_and_a_no_is_for_both() {
+async fn one_question_shows_both_steps_and_a_no_is_for_both() {
     for world in [
         saying("vault_copyto", "approval = \"ask\""),
         saying("vault_copyto_read", "approval = \"ask\""),

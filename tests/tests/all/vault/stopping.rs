@@ -1,4 +1,5 @@
-//! What is left where a copy is stopped, on whichever side: the destination as it was, and nothing temporary.
+//! The state after a copy is stopped on either side: the destination is unchanged, and no temporary file is
+//! left.
 
 use std::{
     fs,
@@ -16,14 +17,14 @@ use tokio::time::{interval, timeout};
 
 use super::{Vault, call, told};
 
-/// What a test waits for at most.
+/// Time limit of each wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Limits of a copy's time, in milliseconds. Which of them ends it while its bytes are on their way is up to the
-/// machine: how soon both steps have started, how fast it writes, and how long the disk takes at the end.
+/// Time limits of a copy, in milliseconds. It depends on the machine which of them stops the copy during the
+/// transfer: on the start of both steps, on the speed of writing, and on the final sync to disk.
 const LIMITS_MS: [u64; 9] = [250, 180, 130, 90, 60, 40, 350, 500, 1_000];
 
-/// A file that is as large as may be in the vault, and an old one where it shall be copied to.
+/// A world with a file of the largest permitted size in the vault, and an old file at the destination.
 async fn large(world: World) -> Vault {
     let vault = Vault::of(world).await;
     vault.put_sparse("large", MAX_TRANSFER_BYTES);
@@ -31,7 +32,7 @@ async fn large(world: World) -> Vault {
     vault
 }
 
-/// What has the limit.
+/// The part of a copy that has the time limit.
 #[derive(Clone, Copy)]
 enum Limited {
     Turn,
@@ -45,8 +46,8 @@ struct Stopped {
     limit: Duration,
 }
 
-/// Copies the largest file under one limit after the other, until a copy is stopped as it is asked for. Whenever
-/// one is stopped, all is as it was; one that is not is whole.
+/// Copies the largest file under one limit after the other, until a copy is stopped in the requested way. A
+/// stopped copy must leave everything unchanged; any other must be complete.
 async fn stopped(limited: Limited, is_asked_for: impl Fn(&Vault) -> bool) -> Stopped {
     let mut seen = Vec::new();
     for limit in LIMITS_MS.map(Duration::from_millis) {
@@ -93,7 +94,7 @@ impl Vault {
         self.end_of(tool).outcome.expect("an end").as_str().to_owned()
     }
 
-    /// How all calls of a tool ended, in their order.
+    /// The outcomes of all calls of a tool, in order.
     fn outcomes_of(&self, tool: &str) -> Vec<&'static str> {
         self.ends_of(tool).iter().map(|row| row.outcome.expect("an end").as_str()).collect()
     }
@@ -117,7 +118,7 @@ async fn a_copy_that_is_cancelled_leaves_nothing() {
     assert_eq!(vault.outcome_of("vault_copyto_write"), "failed", "it says itself that it got a part");
 }
 
-/// The write step says itself that it got a part: it was not killed.
+/// Whether the write step reported a partial transfer itself, and was not killed.
 fn is_in_order(vault: &Vault) -> bool {
     vault.outcomes_of("vault_copyto_write") == ["failed"]
 }
@@ -171,7 +172,7 @@ async fn a_read_step_that_is_stopped_ends_the_write_step_in_order() {
 }
 
 #[tokio::test]
-async fn what_a_write_step_leaves_that_is_killed_is_removed_by_a_further_call() {
+async fn a_further_call_removes_the_leftovers_of_a_killed_write_step() {
     let write_is_killed = |vault: &Vault| {
         vault.outcomes_of("vault_copyto_read") == ["cancelled"]
             && vault.outcomes_of("vault_copyto_write") == ["timeout", "ok"]
@@ -218,7 +219,7 @@ async fn a_file_that_is_cut_while_it_is_read_gives_what_was_there() {
     let caller = told({
         let cut = Arc::clone(&cut);
         move |_| {
-            // Once: the other bytes of the file are gone while it is read.
+            // Once: the rest of the file is cut off while it is read.
             cut.get_or_init(|| {
                 fs::File::options().write(true).open(&path).and_then(|file| file.set_len(1 << 20))
             });
