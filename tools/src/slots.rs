@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn writers_of_one_mount_wait_for_each_other_and_keep_no_reader_out() {
+    async fn writers_of_a_mount_wait_in_turn_and_block_no_reader() {
         let slots = CallSlots::new(3);
         let first = writing(&slots).await.expect("free");
         let (mut second, mut third) = (Box::pin(writing(&slots)), Box::pin(writing(&slots)));
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_within_another_one_waits_for_nobody_who_waits_for_a_place() {
+    async fn a_nested_call_never_waits_for_a_call_without_a_slot() {
         let slots = CallSlots::new(1);
         let parent = reading(&slots).await.expect("free");
         let mut outside = Box::pin(writing(&slots));

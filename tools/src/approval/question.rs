@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_question_shows_each_step_of_an_operation_with_what_it_may_touch() {
+    fn the_question_shows_each_step_with_its_grant() {
         let operation = Operation::VAULT_COPYTO;
         let policy = WorkspaceSecurityPolicy::load(&LoadOptions {
             operator: PolicySource { name: "test", text: DEFAULT_POLICY },

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn an_approval_for_the_session_covers_other_arguments_and_no_other_grant() {
+    fn a_session_approval_covers_other_arguments_and_no_other_grant() {
         let approvals = SessionApprovals::default();
         let first = request("WorkspaceRead", "a");
         assert!(!approvals.covers(&first));

@@ -548,7 +548,7 @@ proptest! {
 }
 
 #[test]
-fn a_wrong_value_is_answered_with_an_example_that_fits_and_a_missing_one_is_not() {
+fn a_wrong_value_gets_a_fitting_example_and_a_missing_one_none() {
     let schema = json!({
         "type": "object",
         "properties": {

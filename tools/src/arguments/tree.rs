@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_what_strict_decoding_reads_and_refuses_what_that_refuses() {
+    fn it_accepts_exactly_what_strict_decoding_accepts() {
         for text in [
             "",
             "null",
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_number_that_is_written_otherwise_is_noticed_at_any_depth() {
+    fn a_whole_number_in_float_notation_is_noticed_at_any_depth() {
         for (text, expected) in
             [("[1,2.5]", false), ("[{\"a\":[1.0]}]", true), ("1e2", true), ("-0.0", true), ("\"1.0\"", false)]
         {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn no_field_and_no_number_of_blocks_gets_more_through_than_the_limit() {
+    fn no_field_and_no_number_of_blocks_exceeds_the_limit() {
         let long = "\u{1b}é".repeat(1000);
         let block = [
             json!({"type": "image", "data": "", "mimeType": long}),

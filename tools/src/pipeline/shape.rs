@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn long_details_are_withheld_and_long_lists_of_notes_are_shortened() {
+    fn long_details_are_withheld_and_long_notes_shortened() {
         for own in [json!({"a": "x".repeat(100_000)}), json!("x".repeat(100_000))] {
             let bytes = json_bytes(&own);
             assert_eq!(Value::from(details(own, Notes::default())), json!({"withheld": {"details": bytes}}));

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_ended_by_itself_is_a_result_whatever_its_exit_code() {
+    fn a_command_that_ended_is_a_result_with_any_exit_code() {
         let code = |code| Exited { ending: Some(Ending::Code(code)), ..Exited::default() };
         check("out\n", code(0), None);
         check("", code(127), Some("[exit code: 127]"));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_was_killed_is_an_error_with_the_last_of_its_output() {
+    fn a_killed_command_is_an_error_with_its_last_output() {
         let killed = |why: &str| Exited {
             ending: Some(Ending::Signal(9)),
             interruption: why.to_owned(),

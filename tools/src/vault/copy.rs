@@ -212,7 +212,7 @@ mod tests {
     use crate::sandbox::GuestFault;
 
     #[test]
-    fn a_step_that_was_killed_or_crashed_has_not_put_its_things_in_order() {
+    fn a_killed_or_crashed_step_has_not_cleaned_up() {
         let own = [
             ToolError::failed("cannot write"),
             ToolError::not_found("no such file"),

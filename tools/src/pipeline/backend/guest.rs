@@ -180,7 +180,7 @@ mod tests {
     use crate::call::Step;
 
     #[test]
-    fn only_a_guest_that_has_not_begun_and_is_no_step_is_tried_again() {
+    fn a_guest_that_never_began_is_tried_again_unless_it_is_a_step() {
         let exhausted = WasmError::Exhausted { mounts: "shared".to_owned(), stuck: 5 };
         let mut caller = Caller::new("tester", "run");
         assert!(may_try_again(&exhausted, &caller));
