@@ -1,4 +1,4 @@
-//! What a person sees of a run, on a terminal and where none is.
+//! The live view of a run, on a terminal and elsewhere.
 
 use portcullis_agent::ProviderErrorKind;
 use portcullis_types::{ToolError, ToolOutput};
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What a tool or a model may say that a terminal would act on, or that deceives the eye.
+/// Text of a tool or a model that a terminal would act on, or that deceives the eye.
 const HOSTILE: &str = "a\u{1b}[2Jb\rc\u{7}d\u{202e}e\u{9b}31mf";
 
-/// A stream that keeps what it is given.
+/// A stream that keeps its output.
 #[derive(Clone, Default)]
 struct Screen(Arc<Mutex<Vec<u8>>>);
 
@@ -47,7 +47,7 @@ impl Screen {
     }
 }
 
-/// What these events look like where the reader is no terminal.
+/// The output of these events for a reader that is no terminal.
 fn shown(events: &[AgentEvent]) -> String {
     shown_to(Reader::Program, events)
 }
@@ -143,7 +143,7 @@ fn the_result_of_a_call_that_was_streamed_repeats_nothing_but_what_is_said_of_it
     let own =
         shown(&[piece("a", "[own]\n"), ended("a", "shell_exec", Ok("[own]\n[dropped]\n[exit code: 3]"))]);
     assert_eq!(own, "  │ [own]\n  │ [dropped]\n  │ [exit code: 3]\n  ✓ 1.5 ms\n");
-    // A call of the same id that streams nothing is shown whole: the first one is over.
+    // A later call with the same id that streams nothing is shown whole.
     let (live, screen) = live_for(Reader::Program);
     for event in [piece("a", "one\n"), ended("a", "t", Ok("one\n")), ended("a", "t", Ok("one\ntwo\n"))] {
         live.show(&event);
@@ -162,7 +162,7 @@ fn a_long_result_is_cut_and_its_last_line_shown() {
     let lines = SHOWN_LINES + 5;
     let cut = format!("{first}  ┆ 5 more lines\n  │ line {lines}\n");
     assert_eq!(shown(&[ended("a", "t", Ok(&text(lines)))]), format!("{cut}  ✓ 1.5 ms\n"));
-    // What a tool reports while it runs is cut alike, but for a stream.
+    // Partial results are cut alike, except streamed output.
     assert_eq!(shown(&[update("a", &text(lines), Value::Null)]), cut);
     assert_eq!(shown(&[piece("a", &text(lines))]).lines().count(), lines);
 
@@ -202,7 +202,7 @@ fn results_name_their_tool_where_several_calls_run() {
     );
 }
 
-/// Everything in an event that a model, a tool or a provider may choose.
+/// Every text in an event that a model, a tool or a provider may choose.
 fn hostile_events() -> Vec<AgentEvent> {
     vec![
         AgentEvent::TurnStart { iteration: 1 },
@@ -228,7 +228,7 @@ fn assert_harmless(seen: &str) {
 
 #[test]
 fn nothing_that_a_tool_says_reaches_a_terminal_as_what_it_would_act_on() {
-    // The model's own words and the provider's are for programs to read as they are.
+    // The model's own text and the provider's are passed unchanged to programs.
     for reader in [Reader::Program, Reader::Terminal] {
         let seen = shown_to(reader, &hostile_events());
         assert_harmless(&seen);
@@ -246,7 +246,7 @@ fn in_colour_only_our_own_marks_bring_escapes() {
     let ours = ["\u{1b}[0m", "\u{1b}[1m", "\u{1b}[2m", "\u{1b}[31m", "\u{1b}[32m", "\u{1b}[36m"];
     assert!(seen.contains("\u{1b}[32m  ✓ ") && seen.contains("\u{1b}[31m  ✗ "), "{seen:?}");
     assert_harmless(&ours.iter().fold(seen, |seen, ours| seen.replace(ours, "")));
-    // A model that writes like us is not coloured like us.
+    // A model's text that imitates our marks is not coloured.
     let posing = ["→ file_read {}", "  ✓ 1 ms\n", "  │ words\n"];
     for posing in posing {
         assert_eq!(shown_to(Reader::ColouredTerminal, &[words(posing)]), posing);
