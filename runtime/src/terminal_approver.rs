@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_goes_to_the_question_that_is_asked_and_not_to_one_whose_time_is_over() {
+    fn an_answer_goes_to_the_open_question_not_to_an_expired_one() {
         let (approver, mut person) = terminal();
         let request = portcullis_testing::registries::approval_request();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_text_goes_to_the_mount_and_a_bad_policy_leaves_nothing_behind() {
+    fn the_text_goes_to_the_mount_and_a_bad_policy_leaves_nothing() {
         let root = tempfile::tempdir().expect("a folder");
         let envelope = envelope(root.path());
         let policy = root.path().join("policy.toml");

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_template_is_built_with_the_compiler_that_the_sdk_is_built_with() {
+    fn the_template_and_the_sdk_are_built_with_one_compiler() {
         let channel = |text: &str| {
             let line = text.lines().find(|line| line.starts_with("channel = ")).map(str::to_owned);
             line.expect("a channel")

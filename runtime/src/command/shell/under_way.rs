@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ctrl_c_cancels_one_command_and_what_is_told_to_end_runs_no_other() {
+    fn ctrl_c_cancels_one_command_and_sigterm_lets_no_other_run() {
         let under_way = UnderWay::default();
         assert!(under_way.next(false));
         let first = under_way.command().expect("runs");

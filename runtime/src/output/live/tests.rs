@@ -129,7 +129,7 @@ fn whatever_comes_between_two_pieces_ends_the_line() {
 }
 
 #[test]
-fn the_result_of_a_call_that_was_streamed_repeats_nothing_but_what_is_said_of_its_end() {
+fn the_result_of_a_streamed_call_shows_only_notes_on_its_end() {
     let whole = "one\ntwo\n[exit code: 3]";
     let seen = shown(&[
         requested("a", "shell_exec", "{}"),
@@ -227,7 +227,7 @@ fn assert_harmless(seen: &str) {
 }
 
 #[test]
-fn nothing_that_a_tool_says_reaches_a_terminal_as_what_it_would_act_on() {
+fn no_text_of_a_tool_reaches_a_terminal_unescaped() {
     // The model's own text and the provider's are passed unchanged to programs.
     for reader in [Reader::Program, Reader::Terminal] {
         let seen = shown_to(reader, &hostile_events());
@@ -299,7 +299,7 @@ fn each_end_but_an_answer_is_said() {
 }
 
 #[test]
-fn an_approval_a_later_turn_and_what_was_said_meanwhile_are_shown() {
+fn an_approval_a_later_turn_and_steering_are_shown() {
     let resolved =
         |approved| AgentEvent::Tool(ToolEvent::ApprovalResolved { call_id: "a".to_owned(), approved });
     let pending = AgentEvent::Tool(ToolEvent::Pending { call_id: "a".to_owned() });
@@ -317,7 +317,7 @@ fn an_approval_a_later_turn_and_what_was_said_meanwhile_are_shown() {
 }
 
 #[test]
-fn what_happens_while_a_question_is_open_is_shown_afterwards_in_order() {
+fn events_during_a_question_are_shown_after_it_in_order() {
     let (live, screen) = live_for(Reader::Program);
     live.show(&words("I write"));
     let (first, second) = (live.pause(), live.pause());
@@ -359,7 +359,7 @@ fn a_line_is_cut_and_cannot_act_on_a_terminal() {
 }
 
 #[test]
-fn a_call_that_says_nothing_is_said_to_run_where_no_line_at_the_bottom_shows_it() {
+fn a_heartbeat_is_shown_where_there_is_no_progress_line() {
     let elapsed = std::time::Duration::from_millis(10_003);
     let events = [
         requested("c", "slow", "{}"),

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_above_the_crate_is_found_and_others_are_not_taken_for_it() {
+    fn the_nearest_sdk_above_the_crate_is_found_and_no_other_crate() {
         let root = tempfile::tempdir().expect("a folder");
         let root = setup::real_path(root.path()).expect("there");
         let sdk = sdk_in(&root);
